@@ -18,10 +18,6 @@
 namespace sinter::codegen {
 namespace {
 
-using ir::Graph;
-using ir::Node;
-using plan::fb::StepT;
-
 /// The devices that kernels are written for; none where there are none. Costs alone may be asked of
 /// no architecture.
 std::vector<const DeviceModel*> devices_of(const CompileOptions& options) {
@@ -157,19 +153,19 @@ class Compiler {
 
   Error::Node error_node(const Node& node) const {
     Error::Node described{fmt::format("{}", fmt::join(node.origins, ", ")), name_stem(node), {}};
-    for (const ir::ValueId input : node.inputs)
+    for (const ValueId input : node.inputs)
       described.inputs.push_back(ir::to_string(graph_->type(input)));
     return described;
   }
 
   void add_step(const Node& node, const std::string& name) {
-    if (node.op->kind != ir::OpKind::kFused || !node.body)
+    if (node.op->kind != OpKind::kFused || !node.body)
       throw Error(ErrorCode::kUnsupported,
                   "only fused regions and reshapes can be compiled; the passes must have wrapped "
                   "every other operator");
     Region region{*graph_, node, {}, {}, name};
-    for (const ir::ValueId value : node.inputs) region.inputs.push_back(buffers_.of(value));
-    for (const ir::ValueId value : node.outputs) region.outputs.push_back(buffers_.of(value));
+    for (const ValueId value : node.inputs) region.inputs.push_back(buffers_.of(value));
+    for (const ValueId value : node.outputs) region.outputs.push_back(buffers_.of(value));
     for (const ScatterRegion& scatter : scatter_regions(node))
       if (const std::uint32_t data = region.inputs[scatter.data],
           result = region.outputs[scatter.result];
@@ -251,7 +247,7 @@ class Compiler {
     step.name = fmt::format("copy_{}", steps_.size());
     step.reads = {copy.source};
     step.writes = {copy.target};
-    const ir::Dim bytes = buffers_.size(copy.target).bytes;
+    const Dim bytes = buffers_.size(copy.target).bytes;
     set_cost(step, {bytes, bytes, ir::Dim(0)}, exprs_);
     plan::fb::CopyStepT work;
     work.source = copy.source;

@@ -1,10 +1,11 @@
 #include "codegen/kernel_table.h"
 
 #include <algorithm>
+#include <map>
+#include <set>
 #include <tuple>
 
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 #include <sinter/error.h>
 
 #include "codegen/families/registry.h"
@@ -12,10 +13,6 @@
 
 namespace sinter::codegen {
 namespace {
-
-using plan::fb::KernelStepT;
-using plan::fb::KernelVariantT;
-using plan::fb::StepT;
 
 plan::fb::WorkUnion& work_at(std::vector<StepT>& steps, const Place& place) {
   plan::fb::WorkUnion& work = steps[place.step].work;
@@ -49,13 +46,11 @@ const KernelStepT& launch(const EmittedKernel& kernel, std::size_t number) {
 void use_buffers(KernelStepT& step, const std::vector<std::uint32_t>& first,
                  const std::vector<std::uint32_t>& own) {
   const auto replace = [&](std::uint32_t buffer) {
-    return own[static_cast<std::size_t>(std::find(first.begin(), first.end(), buffer) -
-                                        first.begin())];
+    return own[static_cast<std::size_t>(std::ranges::find(first, buffer) - first.begin())];
   };
-  const auto replace_all = [&](std::vector<plan::fb::KernelArg>& args) {
+  const auto replace_all = [&](std::vector<KernelArg>& args) {
     for (auto& arg : args)
-      if (arg.kind() == plan::fb::ArgKind::Buffer)
-        arg = plan::fb::KernelArg(arg.kind(), replace(arg.index()));
+      if (arg.kind() == ArgKind::Buffer) arg = KernelArg(arg.kind(), replace(arg.index()));
   };
   replace_all(step.args);
   for (const auto& variant : step.variants) {
@@ -86,202 +81,243 @@ KernelStepT merged(const std::vector<EmittedKernel>& kernels,
 
 }  // namespace
 
+class KernelTable::Impl {
+ public:
+  Impl(const CompileOptions& options, ExprTable& exprs, const PlanBuffers& buffers,
+       std::vector<const DeviceModel*> devices)
+      : options_(options), exprs_(exprs), buffers_(buffers), devices_(std::move(devices)) {
+    if (!options.schedule.empty()) check_schedule(options.schedule);
+  }
+
+  void add(const TacticPart& part, const std::vector<std::string>& origins, NodePlace node,
+           const Place& place) {
+    std::vector<std::uint32_t> buffers = part.program->buffers();
+    std::string signature = part.program->signature(exprs_);
+    for (const std::uint32_t buffer : buffers)
+      signature += fmt::format(" {}@{}", to_string(buffers_.type(buffer)),
+                               std::ranges::find(buffers, buffer) - buffers.begin());
+    const auto [at, added] = by_signature_.emplace(std::move(signature), groups_.size());
+    if (added)
+      groups_.push_back({part.kernel, at->first, part.program, part.tuned_by, {}, {}, {}, {}});
+    Group& group = groups_[at->second];
+    group.nodes.push_back(node);
+    group.places.push_back(place);
+    group.buffers.push_back(std::move(buffers));
+    group.origins.insert(group.origins.end(), origins.begin(), origins.end());
+  }
+
+  void compile(std::vector<StepT>& steps, CompiledPlan& result) {
+    std::vector<Written> written;
+    for (const Group& group : groups_) {
+      if (options_.checkpoint) options_.checkpoint();
+      with_context(fmt::format("generating kernel '{}'", group.name), [&] {
+        const std::string key = key_of(group);
+        Written kernels = write(group, key);
+        if (auto known = info(group, key, steps[group.places[0].step], kernels.kernels[0].choices))
+          result.kernels.push_back(std::move(*known));
+        place(group, kernels, written.size() * devices_.size(), steps);
+        written.push_back(std::move(kernels));
+      });
+      if (options_.edit_source)
+        for (EmittedKernel& kernel : written.back().kernels)
+          options_.edit_source(group.name, kernel.source);
+    }
+    result.stats.kernels = groups_.size();
+    if (!groups_.empty()) compile_texts(written, result);
+  }
+
+ private:
+  /// Uses of programs of one signature, on buffers of equal types.
+  struct Group {
+    std::string name;       // of its first use
+    std::string signature;  // all that schedules depend on but ranges of sizes and options
+    std::shared_ptr<const KernelProgram> program;  // on the buffers of the first place
+    std::optional<std::string> tuned_by;           // of the first use
+    std::vector<NodePlace> nodes;                  // whose steps use it, the first use's first
+    std::vector<Place> places;
+    std::vector<std::vector<std::uint32_t>> buffers;  // the plan's, for each of places
+    std::vector<std::string> origins;
+  };
+  /// A group's texts and launches, once for all architectures for which they are the same.
+  struct Written {
+    std::vector<EmittedKernel> kernels;  // different ones
+    std::vector<std::size_t> kernel_of;  // of each architecture
+  };
+
+  Written write(const Group& group, const std::string& key) {
+    Written written;
+    for (std::size_t a = 0; a < devices_.size(); ++a) {
+      const auto known = std::ranges::find(devices_, devices_[a]) - devices_.begin();
+      if (static_cast<std::size_t>(known) < a) {
+        written.kernel_of.push_back(written.kernel_of[static_cast<std::size_t>(known)]);
+        continue;
+      }
+      KernelRequest own = request(group, key);
+      own.device = devices_[a];
+      own.requested.clusters = devices_[a]->has_clusters();
+      EmittedKernel kernel = group.program->emit(std::move(own), exprs_);
+      const auto equal = std::ranges::find_if(
+          written.kernels, [&](const EmittedKernel& other) { return same(other, kernel); });
+      written.kernel_of.push_back(static_cast<std::size_t>(equal - written.kernels.begin()));
+      if (equal == written.kernels.end()) written.kernels.push_back(std::move(kernel));
+    }
+    return written;
+  }
+
+  KernelRequest request(const Group& group, const std::string& key) const {
+    KernelRequest request;
+    request.name = group.name;
+    request.origins = sorted_once(group.origins);
+    for (const std::uint32_t buffer : group.buffers[0])
+      request.buffer_types.push_back(buffers_.type(buffer));
+    request.programmatic_launch = options_.programmatic_launch;
+    request.precise = options_.precise_math;
+    request.given = given_buffers(group);
+    const auto chosen = options_.schedules.find(key);
+    request.requested.chosen = chosen == options_.schedules.end() ? nullptr : &chosen->second;
+    request.requested.list = options_.list_candidates;
+    return request;
+  }
+
+  std::string key_of(const Group& group) const {
+    std::string bounds;
+    for (const auto& [symbol, range] : exprs_.ranges())
+      bounds += fmt::format("{}={}..{} ", symbol, range.min, range.max);
+    // The hash of contents that the kernel cache has.
+    return KernelCache::key(
+        group.signature, bounds,
+        fmt::format("{} {}", options_.programmatic_launch, options_.precise_math), 0, "");
+  }
+
+  /// Buffers of the group's first step that, as those of the others in their place, no step writes.
+  std::set<std::uint32_t> given_buffers(const Group& group) const {
+    std::set<std::uint32_t> given;
+    for (std::size_t b = 0; b < group.buffers[0].size(); ++b)
+      if (std::ranges::all_of(group.buffers,
+                              [&](const auto& buffers) { return buffers_.is_given(buffers[b]); }))
+        given.insert(group.buffers[0][b]);
+    return given;
+  }
+
+  /// Points the group's steps at its kernels, whose first module is number `module`.
+  void place(const Group& group, const Written& written, std::size_t module,
+             std::vector<StepT>& steps) const {
+    std::vector<std::vector<std::uint32_t>> architectures(written.kernels.size());
+    for (std::size_t a = 0; a < written.kernel_of.size(); ++a)
+      architectures[written.kernel_of[a]].push_back(static_cast<std::uint32_t>(a));
+    for (std::size_t k = 0; k <= written.kernels[0].more.size(); ++k) {
+      const KernelStepT step = merged(written.kernels, architectures, k);
+      for (const auto& variant : step.variants)
+        variant->module_ = static_cast<std::uint32_t>(module);
+      for (std::size_t s = 0; s < group.places.size(); ++s) {
+        KernelStepT work = step;
+        use_buffers(work, group.buffers[0], group.buffers[s]);
+        Place place = group.places[s];
+        if (k > 0) place.part->second += k;
+        work_at(steps, place).Set(std::move(work));
+      }
+    }
+  }
+
+  /// What is known of a group's kernel, whose first use is in `step`; nothing if it has no choice
+  /// of schedules, or cannot be made without other ways to do the step.
+  std::optional<KernelInfo> info(const Group& group, const std::string& key, const StepT& step,
+                                 std::vector<VariantChoice>& choices) const {
+    if (choices.empty() || !group.tuned_by) return std::nullopt;
+    KernelInfo info;
+    info.name = group.name;
+    info.key = key;
+    info.entry = group.nodes.front().entry;
+    info.node = group.nodes.front().node;
+    info.uses = group.places.size();
+    info.tactic = *group.tuned_by;
+    info.bytes = exprs_.dim(step.bytes_read) + exprs_.dim(step.bytes_written);
+    info.flops = exprs_.dim(step.flops);
+    for (VariantChoice& choice : choices) {
+      VariantInfo variant{{}, std::move(choice.candidates), std::move(choice.refused)};
+      for (const Condition& condition : choice.conditions)
+        variant.conditions.push_back({exprs_.dim(condition.expression()),
+                                      static_cast<std::int64_t>(condition.divisor()),
+                                      condition.max()});
+      info.variants.push_back(std::move(variant));
+    }
+    return info;
+  }
+
+  void compile_texts(const std::vector<Written>& written, CompiledPlan& result) const {
+    std::vector<KernelText> texts;  // by group, then by architecture
+    for (const Written& kernels : written)
+      for (std::size_t a = 0; a < devices_.size(); ++a)
+        texts.push_back({&kernels.kernels[kernels.kernel_of[a]].source, options_.architectures[a]});
+    KernelCompileStats stats;
+    std::vector<CompiledKernel> compiled = options_.target->compile(
+        texts, {options_.threads, options_.cache_dir, options_.progress}, stats);
+    std::vector<RefusedKernel> refused;
+    for (std::size_t t = 0; t < texts.size(); ++t) {
+      const Group& group = groups_[t / devices_.size()];
+      // One architecture's refusal says it all.
+      if (compiled[t].refusal && (refused.empty() || refused.back().name != group.name))
+        refused.push_back({group.name, texts[t].architecture, sorted_once(group.origins),
+                           group.nodes, compiled[t].refusal->log, compiled[t].refusal->reproducer});
+    }
+    if (!refused.empty()) throw KernelsRefused(std::move(refused));
+    result.stats.cache_hits = stats.cache_hits;
+    result.stats.nvrtc_seconds = stats.seconds;
+    result.parts.meta.cuda_version = static_cast<std::uint32_t>(stats.version);
+    add_modules(written, std::move(compiled), result.parts);
+  }
+
+  /// Puts text and code into the plan, ordered by group, then by architecture.
+  void add_modules(const std::vector<Written>& written, std::vector<CompiledKernel> compiled,
+                   plan::PlanParts& parts) const {
+    std::uint64_t code_end = 0, source_end = 0;
+    for (std::size_t g = 0; g < groups_.size(); ++g) {
+      std::vector<std::pair<std::uint64_t, std::uint64_t>> sources;  // where, and bytes
+      for (const EmittedKernel& kernel : written[g].kernels) {
+        const auto source = std::make_shared<const std::string>(kernel.source);
+        parts.sources.push_back(
+            {source_end, std::as_bytes(std::span(source->data(), source->size())), source});
+        sources.emplace_back(source_end, source->size());
+        source_end += source->size();
+      }
+      for (std::size_t a = 0; a < devices_.size(); ++a) {
+        const auto code = std::make_shared<const std::vector<std::byte>>(
+            std::move(compiled[g * devices_.size() + a].code));
+        constexpr std::uint64_t kCodeAlignment = 64;
+        code_end = (code_end + kCodeAlignment - 1) / kCodeAlignment * kCodeAlignment;
+        auto module = std::make_unique<plan::fb::ModuleT>();
+        module->target = options_.architectures[a];
+        module->offset = code_end;
+        module->size = code->size();
+        std::tie(module->source_offset, module->source_size) = sources[written[g].kernel_of[a]];
+        module->name = groups_[g].name;
+        parts.modules.push_back({code_end, *code, code});
+        parts.meta.modules.push_back(std::move(module));
+        code_end += code->size();
+      }
+    }
+  }
+
+  const CompileOptions& options_;
+  ExprTable& exprs_;
+  const PlanBuffers& buffers_;
+  std::vector<const DeviceModel*> devices_;
+  std::vector<Group> groups_;
+  std::map<std::string, std::size_t> by_signature_;
+};
+
 KernelTable::KernelTable(const CompileOptions& options, ExprTable& exprs,
                          const PlanBuffers& buffers, std::vector<const DeviceModel*> devices)
-    : options_(options), exprs_(exprs), buffers_(buffers), devices_(std::move(devices)) {
-  if (!options.schedule.empty()) check_schedule(options.schedule);
-}
+    : impl_(std::make_unique<Impl>(options, exprs, buffers, std::move(devices))) {}
+KernelTable::~KernelTable() = default;
 
 void KernelTable::add(const TacticPart& part, const std::vector<std::string>& origins,
                       NodePlace node, const Place& place) {
-  std::vector<std::uint32_t> buffers = part.program->buffers();
-  std::string signature = part.program->signature(exprs_);
-  for (const std::uint32_t buffer : buffers)
-    signature += fmt::format(" {}@{}", to_string(buffers_.type(buffer)),
-                             std::find(buffers.begin(), buffers.end(), buffer) - buffers.begin());
-  const auto [at, added] = by_signature_.emplace(std::move(signature), groups_.size());
-  if (added)
-    groups_.push_back({part.kernel, at->first, part.program, part.tuned_by, {}, {}, {}, {}});
-  Group& group = groups_[at->second];
-  group.nodes.push_back(node);
-  group.places.push_back(place);
-  group.buffers.push_back(std::move(buffers));
-  group.origins.insert(group.origins.end(), origins.begin(), origins.end());
+  impl_->add(part, origins, node, place);
 }
 
 void KernelTable::compile(std::vector<StepT>& steps, CompiledPlan& result) {
-  std::vector<Written> written;
-  for (const Group& group : groups_) {
-    if (options_.checkpoint) options_.checkpoint();
-    with_context(fmt::format("generating kernel '{}'", group.name), [&] {
-      const std::string key = key_of(group);
-      Written kernels = write(group, key);
-      if (auto known = info(group, key, steps[group.places[0].step], kernels.kernels[0].choices))
-        result.kernels.push_back(std::move(*known));
-      place(group, kernels, written.size() * devices_.size(), steps);
-      written.push_back(std::move(kernels));
-    });
-    if (options_.edit_source)
-      for (EmittedKernel& kernel : written.back().kernels)
-        options_.edit_source(group.name, kernel.source);
-  }
-  result.stats.kernels = groups_.size();
-  if (!groups_.empty()) compile_texts(written, result);
-}
-
-KernelTable::Written KernelTable::write(const Group& group, const std::string& key) {
-  Written written;
-  for (std::size_t a = 0; a < devices_.size(); ++a) {
-    const auto known = std::find(devices_.begin(), devices_.end(), devices_[a]) - devices_.begin();
-    if (static_cast<std::size_t>(known) < a) {
-      written.kernel_of.push_back(written.kernel_of[static_cast<std::size_t>(known)]);
-      continue;
-    }
-    KernelRequest own = request(group, key);
-    own.device = devices_[a];
-    own.requested.clusters = devices_[a]->has_clusters();
-    EmittedKernel kernel = group.program->emit(std::move(own), exprs_);
-    const auto equal =
-        std::find_if(written.kernels.begin(), written.kernels.end(),
-                     [&](const EmittedKernel& other) { return same(other, kernel); });
-    written.kernel_of.push_back(static_cast<std::size_t>(equal - written.kernels.begin()));
-    if (equal == written.kernels.end()) written.kernels.push_back(std::move(kernel));
-  }
-  return written;
-}
-
-KernelRequest KernelTable::request(const Group& group, const std::string& key) const {
-  KernelRequest request;
-  request.name = group.name;
-  request.origins = sorted_once(group.origins);
-  for (const std::uint32_t buffer : group.buffers[0])
-    request.buffer_types.push_back(buffers_.type(buffer));
-  request.programmatic_launch = options_.programmatic_launch;
-  request.precise = options_.precise_math;
-  request.given = given_buffers(group);
-  const auto chosen = options_.schedules.find(key);
-  request.requested.chosen = chosen == options_.schedules.end() ? nullptr : &chosen->second;
-  request.requested.list = options_.list_candidates;
-  return request;
-}
-
-std::string KernelTable::key_of(const Group& group) const {
-  std::string bounds;
-  for (const auto& [symbol, range] : exprs_.ranges())
-    bounds += fmt::format("{}={}..{} ", symbol, range.min, range.max);
-  // The hash of contents that the kernel cache has.
-  return KernelCache::key(group.signature, bounds,
-                          fmt::format("{} {}", options_.programmatic_launch, options_.precise_math),
-                          0, "");
-}
-
-/// Buffers of the group's first step that, as those of the others in their place, no step writes.
-std::set<std::uint32_t> KernelTable::given_buffers(const Group& group) const {
-  std::set<std::uint32_t> given;
-  for (std::size_t b = 0; b < group.buffers[0].size(); ++b)
-    if (std::all_of(group.buffers.begin(), group.buffers.end(),
-                    [&](const auto& buffers) { return buffers_.is_given(buffers[b]); }))
-      given.insert(group.buffers[0][b]);
-  return given;
-}
-
-/// Points the group's steps at its kernels, whose first module is number `module`.
-void KernelTable::place(const Group& group, const Written& written, std::size_t module,
-                        std::vector<StepT>& steps) const {
-  std::vector<std::vector<std::uint32_t>> architectures(written.kernels.size());
-  for (std::size_t a = 0; a < written.kernel_of.size(); ++a)
-    architectures[written.kernel_of[a]].push_back(static_cast<std::uint32_t>(a));
-  for (std::size_t k = 0; k <= written.kernels[0].more.size(); ++k) {
-    const KernelStepT step = merged(written.kernels, architectures, k);
-    for (const auto& variant : step.variants) variant->module_ = static_cast<std::uint32_t>(module);
-    for (std::size_t s = 0; s < group.places.size(); ++s) {
-      KernelStepT work = step;
-      use_buffers(work, group.buffers[0], group.buffers[s]);
-      Place place = group.places[s];
-      if (k > 0) place.part->second += k;
-      work_at(steps, place).Set(std::move(work));
-    }
-  }
-}
-
-/// What is known of a group's kernel, whose first use is in `step`; nothing if it has no choice of
-/// schedules, or cannot be made without other ways to do the step.
-std::optional<KernelInfo> KernelTable::info(const Group& group, const std::string& key,
-                                            const StepT& step,
-                                            std::vector<VariantChoice>& choices) const {
-  if (choices.empty() || !group.tuned_by) return std::nullopt;
-  KernelInfo info;
-  info.name = group.name;
-  info.key = key;
-  info.entry = group.nodes.front().entry;
-  info.node = group.nodes.front().node;
-  info.uses = group.places.size();
-  info.tactic = *group.tuned_by;
-  info.bytes = exprs_.dim(step.bytes_read) + exprs_.dim(step.bytes_written);
-  info.flops = exprs_.dim(step.flops);
-  for (VariantChoice& choice : choices) {
-    VariantInfo variant{{}, std::move(choice.candidates), std::move(choice.refused)};
-    for (const plan::fb::Condition& condition : choice.conditions)
-      variant.conditions.push_back({exprs_.dim(condition.expression()),
-                                    static_cast<std::int64_t>(condition.divisor()),
-                                    condition.max()});
-    info.variants.push_back(std::move(variant));
-  }
-  return info;
-}
-
-void KernelTable::compile_texts(const std::vector<Written>& written, CompiledPlan& result) const {
-  std::vector<KernelText> texts;  // by group, then by architecture
-  for (const Written& kernels : written)
-    for (std::size_t a = 0; a < devices_.size(); ++a)
-      texts.push_back({&kernels.kernels[kernels.kernel_of[a]].source, options_.architectures[a]});
-  KernelCompileStats stats;
-  std::vector<CompiledKernel> compiled = options_.target->compile(
-      texts, {options_.threads, options_.cache_dir, options_.progress}, stats);
-  std::vector<RefusedKernel> refused;
-  for (std::size_t t = 0; t < texts.size(); ++t) {
-    const Group& group = groups_[t / devices_.size()];
-    // One architecture's refusal says it all.
-    if (compiled[t].refusal && (refused.empty() || refused.back().name != group.name))
-      refused.push_back({group.name, texts[t].architecture, sorted_once(group.origins), group.nodes,
-                         compiled[t].refusal->log, compiled[t].refusal->reproducer});
-  }
-  if (!refused.empty()) throw KernelsRefused(std::move(refused));
-  result.stats.cache_hits = stats.cache_hits;
-  result.stats.nvrtc_seconds = stats.seconds;
-  result.parts.meta.cuda_version = static_cast<std::uint32_t>(stats.version);
-  add_modules(written, std::move(compiled), result.parts);
-}
-
-/// Puts text and code into the plan, ordered by group, then by architecture.
-void KernelTable::add_modules(const std::vector<Written>& written,
-                              std::vector<CompiledKernel> compiled, plan::PlanParts& parts) const {
-  std::uint64_t code_end = 0, source_end = 0;
-  for (std::size_t g = 0; g < groups_.size(); ++g) {
-    std::vector<std::pair<std::uint64_t, std::uint64_t>> sources;  // where, and bytes
-    for (const EmittedKernel& kernel : written[g].kernels) {
-      const auto source = std::make_shared<const std::string>(kernel.source);
-      parts.sources.push_back(
-          {source_end, std::as_bytes(std::span(source->data(), source->size())), source});
-      sources.emplace_back(source_end, source->size());
-      source_end += source->size();
-    }
-    for (std::size_t a = 0; a < devices_.size(); ++a) {
-      const auto code = std::make_shared<const std::vector<std::byte>>(
-          std::move(compiled[g * devices_.size() + a].code));
-      constexpr std::uint64_t kCodeAlignment = 64;
-      code_end = (code_end + kCodeAlignment - 1) / kCodeAlignment * kCodeAlignment;
-      auto module = std::make_unique<plan::fb::ModuleT>();
-      module->target = options_.architectures[a];
-      module->offset = code_end;
-      module->size = code->size();
-      std::tie(module->source_offset, module->source_size) = sources[written[g].kernel_of[a]];
-      module->name = groups_[g].name;
-      parts.modules.push_back({code_end, *code, code});
-      parts.meta.modules.push_back(std::move(module));
-      code_end += code->size();
-    }
-  }
+  impl_->compile(steps, result);
 }
 
 }  // namespace sinter::codegen

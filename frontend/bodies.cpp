@@ -2,10 +2,8 @@
 
 #include <algorithm>
 
-#include <fmt/format.h>
-#include <sinter/error.h>
-
 #include "frontend/symbols/inputs.h"
+#include "runtime/format_error.h"
 
 namespace sinter::frontend {
 namespace {
@@ -16,8 +14,8 @@ using ir::Graph;
 /// The name of a symbol for the value of input `name` that no dimension of `graphs` has.
 std::string symbol_for(const std::string& name, const std::vector<Graph>& graphs) {
   std::string symbol = symbol_name(name);
-  while (std::any_of(graphs.begin(), graphs.end(),
-                     [&](const Graph& graph) { return graph.ranges().count(symbol) != 0; }))
+  while (std::ranges::any_of(graphs,
+                             [&](const Graph& graph) { return graph.ranges().count(symbol) != 0; }))
     symbol += "_value";
   return symbol;
 }
@@ -42,10 +40,10 @@ Graph bindings_of(const Graph& where_false, const Graph& where_true, const Dim& 
     const ir::TensorType &a = where_false.type(where_false.outputs()[i]),
                          &b = where_true.type(where_true.outputs()[i]);
     if (a.dtype != b.dtype || a.shape.size() != b.shape.size())
-      throw Error(ErrorCode::kUnsupported,
-                  fmt::format("output '{}' is {} where '{}' is false and {} where it is true: give "
-                              "that input (--constant)",
-                              name, ir::to_string(a), flag.to_string(), ir::to_string(b)));
+      throw unsupported_error(
+          "output '{}' is {} where '{}' is false and {} where it is true: give "
+          "that input (--constant)",
+          name, ir::to_string(a), flag.to_string(), ir::to_string(b));
     ir::Shape shape;
     for (std::size_t d = 0; d < a.shape.size(); ++d)
       shape.push_back(a.shape[d] + flag * (b.shape[d] - a.shape[d]));
@@ -71,7 +69,7 @@ ImportedModel import_bodies(const std::string& flag, const ImportOptions& option
   result.graph = bindings_of(graphs[0], graphs[1], Dim::symbol(symbol));
   result.flag = ImportedModel::Flag{flag, symbol, std::move(graphs)};
   for (std::string& warning : where_true.warnings)
-    if (std::find(result.warnings.begin(), result.warnings.end(), warning) == result.warnings.end())
+    if (std::ranges::find(result.warnings, warning) == result.warnings.end())
       result.warnings.push_back(std::move(warning));
   return result;
 }

@@ -1,8 +1,6 @@
 #include "frontend/import.h"
 
-#include <fmt/format.h>
 #include <onnx.pb.h>
-#include <sinter/error.h>
 
 #define XXH_INLINE_ALL
 #include <algorithm>
@@ -23,6 +21,7 @@
 #include "frontend/symbols/assumptions.h"
 #include "frontend/symbols/inputs.h"
 #include "ir/text/shown.h"
+#include "runtime/format_error.h"
 
 namespace sinter::frontend {
 namespace {
@@ -76,8 +75,8 @@ class Importer {
 
   ImportedModel run(const ModelBytes& source) {
     if (!model_->has_graph())
-      throw Error(ErrorCode::kInvalidModel,
-                  "the model has no graph: the file is truncated, or not an ONNX model");
+      throw invalid_model_error(
+          "the model has no graph: the file is truncated, or not an ONNX model");
     const Opsets opsets = checked_opsets(*model_);
     if (model_->training_info_size() > 0)
       state_.warn("the model's training information is ignored");
@@ -219,9 +218,8 @@ class Importer {
       const ir::ValueId value = scope.find_value(output.name());
       const auto lacking = scope.unreadable_type(output.name());
       if (!value.valid() || lacking)
-        throw Error(ErrorCode::kUnsupported,
-                    fmt::format("output '{}' has element type {}, which is not supported",
-                                output.name(), onnx_type_name(lacking.value_or(0))));
+        throw unsupported_error("output '{}' has element type {}, which is not supported",
+                                output.name(), onnx_type_name(lacking.value_or(0)));
       check_declared_output(output, builder_.type(value));
       builder_.output(output.name(), value);
     }
@@ -230,15 +228,14 @@ class Importer {
   void check_declared_output(const onnx::ValueInfoProto& output, const ir::TensorType& type) {
     if (output.type().value_case() == onnx::TypeProto::VALUE_NOT_SET) return;
     if (!output.type().has_tensor_type())
-      throw Error(ErrorCode::kInvalidModel,
-                  fmt::format("output '{}' is declared as something other than a tensor, but is {}",
-                              output.name(), ir::to_string(type)));
+      throw invalid_model_error(
+          "output '{}' is declared as something other than a tensor, but is {}", output.name(),
+          ir::to_string(type));
     const auto& tensor = output.type().tensor_type();
     if (tensor.elem_type() != 0 && dtype_of(tensor.elem_type()) != type.dtype)
-      throw Error(
-          ErrorCode::kInvalidModel,
-          fmt::format("output '{}' is declared with element type {}, but its node makes {}",
-                      output.name(), onnx_type_name(tensor.elem_type()), ir::to_string(type)));
+      throw invalid_model_error(
+          "output '{}' is declared with element type {}, but its node makes {}", output.name(),
+          onnx_type_name(tensor.elem_type()), ir::to_string(type));
     if (!tensor.has_shape()) return;
     bool agrees = static_cast<std::size_t>(tensor.shape().dim_size()) == type.shape.size();
     for (int i = 0; agrees && i < tensor.shape().dim_size(); ++i) {
@@ -282,10 +279,10 @@ ImportedModel import_assuming(const std::shared_ptr<const onnx::ModelProto>& mod
     } catch (const FlagNeeded& needed) {
       const std::string& input = importer->name_of(needed.input());
       if (flag)
-        throw Error(ErrorCode::kUnsupported,
-                    fmt::format("which nodes are run follows from inputs '{}' and '{}': one can "
-                                "be left open, so give the other (--constant {}=FILE)",
-                                *flag, input, input));
+        throw unsupported_error(
+            "which nodes are run follows from inputs '{}' and '{}': one can "
+            "be left open, so give the other (--constant {}=FILE)",
+            *flag, input, input);
       flag = input;
     } catch (const ir::DimMismatch& mismatch) {
       auto assumption = notes.size() < kMostAssumptions
@@ -354,7 +351,7 @@ ImportedModel import_model_bytes(std::span<const std::byte> bytes, const std::st
 std::vector<SupportedOp> supported_ops() {
   std::map<std::pair<std::string_view, std::string_view>, std::string_view> families;
   for (const OpFamily& family : op_families())
-    for (const OpRow& row : family.rows())
+    for (const OpRow& row : *family.rows)
       families.emplace(std::pair(row.domain, row.name), family.title);
   std::vector<SupportedOp> ops;
   for (const OpRow& row : all_op_rows()) {

@@ -2,16 +2,14 @@
 
 #include <algorithm>
 
-#include <fmt/format.h>
 #include <onnx.pb.h>
-#include <sinter/error.h>
 
 #include "frontend/model/attributes.h"
 #include "frontend/model/initializers.h"
-#include "frontend/ops/table/hints.h"
 #include "frontend/ops/table/input_names.h"
 #include "frontend/ops/table/op_table.h"
 #include "ir/dim/dim_mismatch.h"
+#include "runtime/format_error.h"
 
 namespace sinter::frontend {
 namespace {
@@ -39,11 +37,10 @@ void ImportState::note_node(std::string label, const std::string& op) {
   if (on_node) on_node(nodes.size());
   nodes.push_back({std::move(label), op});
   if (--nodes_left_ >= 0) return;
-  throw Error(
-      ErrorCode::kUnsupported,
-      fmt::format("unrolling its loops and inlining its functions adds more than {} nodes to "
-                  "the model: make the loops shorter, or export without them",
-                  kMaxAddedNodes));
+  throw unsupported_error(
+      "unrolling its loops and inlining its functions adds more than {} nodes "
+      "to the model: make the loops shorter, or export without them",
+      kMaxAddedNodes);
 }
 
 void Scope::read_initializers(const onnx::GraphProto& graph) {
@@ -218,17 +215,15 @@ void Scope::call_function(const onnx::FunctionProto& function, const onnx::NodeP
                   function.domain()),
       [&] {
         auto& active = state_.active_functions;
-        if (std::find(active.begin(), active.end(), &function) != active.end())
-          throw Error(ErrorCode::kInvalidModel, "the function calls itself");
+        if (std::ranges::find(active, &function) != active.end())
+          throw invalid_model_error("the function calls itself");
         if (active.size() >= kMaxCallDepth)
-          throw Error(ErrorCode::kUnsupported,
-                      fmt::format("functions call each other more than {} deep", kMaxCallDepth));
+          throw unsupported_error("functions call each other more than {} deep", kMaxCallDepth);
         if (static_cast<int>(inputs.size()) > function.input_size() ||
             node.output_size() > function.output_size())
-          throw Error(ErrorCode::kInvalidModel,
-                      fmt::format("it has {} inputs and {} outputs, but the node has {} and {}",
-                                  function.input_size(), function.output_size(), inputs.size(),
-                                  node.output_size()));
+          throw invalid_model_error("it has {} inputs and {} outputs, but the node has {} and {}",
+                                    function.input_size(), function.output_size(), inputs.size(),
+                                    node.output_size());
         check_attributes(node, declared_attributes(function));
         const auto bound = bind_attributes(function, node);
         Scope inner(state_, {bound, checked_opsets(function, place_.opsets), label + "/", nullptr});
@@ -286,9 +281,8 @@ std::optional<std::vector<ir::ValueId>> Scope::import_subgraph(const onnx::Graph
     if (outputs.back().valid() && !inner.unreadable_type(output.name())) continue;
     if (state_.unsupported.size() > refused) return std::nullopt;
     if (const auto type = inner.unreadable_type(output.name()))
-      throw Error(ErrorCode::kUnsupported,
-                  fmt::format("output '{}' is a constant of element type {}", output.name(),
-                              onnx_type_name(*type)));
+      throw unsupported_error("output '{}' is a constant of element type {}", output.name(),
+                              onnx_type_name(*type));
     return std::nullopt;  // it depends on a node around this graph that is refused
   }
   if (state_.unsupported.size() > refused) return std::nullopt;
@@ -300,9 +294,7 @@ void Scope::set_outputs(const onnx::NodeProto& node, NodeContext& context) {
     if (!context.output_is_used(i)) continue;
     const std::string& name = node.output(static_cast<int>(i));
     const ir::ValueId value = context.outputs()[i];
-    if (!value.valid())
-      throw Error(ErrorCode::kUnsupported,
-                  fmt::format("its output {} ('{}') is not supported", i, name));
+    if (!value.valid()) throw unsupported_error("its output {} ('{}') is not supported", i, name);
     for (const ir::Dim& dim : state_.builder.type(value).shape) context.at_least(dim, 0);
     set_output(name, state_.folder.simplified(value));
     if (i == 0 && context.gives_four_bits())

@@ -3,7 +3,6 @@
 
 #include <functional>
 #include <memory>
-#include <set>
 #include <string>
 #include <unordered_map>
 #include <unordered_set>
@@ -75,7 +74,6 @@ class Scope final : public SubgraphImporter {
   /// Says that `name` is an input that the caller leaves out.
   void leave_out(const std::string& name) { absent_.insert(name); }
   void read_initializers(const onnx::GraphProto& graph);
-  bool is_initializer(const std::string& name) const { return initializers_.count(name) != 0; }
   const std::unordered_set<std::string>& initializer_names() const { return initializer_names_; }
   /// Shapes that the graph declares, for messages about nodes whose inputs could not be imported.
   void note_declared_types(const onnx::GraphProto& graph);

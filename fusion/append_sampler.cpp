@@ -12,13 +12,6 @@
 namespace sinter::fusion {
 namespace {
 
-using ir::Dim;
-using ir::Graph;
-using ir::GraphBuilder;
-using ir::Shape;
-using ir::TensorType;
-using ir::ValueId;
-
 constexpr std::uint64_t kGamma = 0x9E3779B97F4A7C15;  // SplitMix64's step
 
 [[noreturn]] void refuse(std::string text) {
@@ -33,7 +26,7 @@ std::vector<std::string> names_of(const Graph& graph, const std::vector<ValueId>
 
 std::size_t require(const std::vector<std::string>& names, const std::string& name,
                     const char* what, const char* option) {
-  const auto at = std::find(names.begin(), names.end(), name);
+  const auto at = std::ranges::find(names, name);
   if (at == names.end())
     refuse(fmt::format("the model has no {} '{}'; it has '{}'. Name it with {}=NAME", what, name,
                        fmt::join(names, "', '"), option));
@@ -45,14 +38,14 @@ class Formulas {
  public:
   explicit Formulas(GraphBuilder& builder) : builder_(builder) {}
 
-  ValueId op(std::string_view name, std::vector<ValueId> inputs, ir::Attrs attrs = {}) {
+  ValueId op(std::string_view name, std::vector<ValueId> inputs, Attrs attrs = {}) {
     return builder_.add(name, std::move(inputs), std::move(attrs));
   }
   ValueId with(std::string_view name, ValueId a, double b) {
     return op(name, {a, builder_.scalar(builder_.type(a).dtype, b)});
   }
   ValueId with(std::string_view name, ValueId a, std::uint64_t b) {
-    return op(name, {a, builder_.constant(ir::Tensor::of<std::uint64_t>(DType::kUInt64, {}, {b}))});
+    return op(name, {a, builder_.constant(Tensor::of<std::uint64_t>(DType::kUInt64, {}, {b}))});
   }
   ValueId cast(ValueId x, DType to) {
     return builder_.type(x).dtype == to ? x : op("Cast", {x}, {{"to", to}});
@@ -61,7 +54,7 @@ class Formulas {
     return builder_.type(x).shape == shape ? x : op("Reshape", {x}, {{"shape", std::move(shape)}});
   }
   ValueId reduce(std::string_view name, ValueId row) {
-    return op(name, {row}, {{"axes", std::vector<std::int64_t>{1}}, {"keepdims", std::int64_t{1}}});
+    return op(name, {row}, {{"axes", Ints{1}}, {"keepdims", std::int64_t{1}}});
   }
   ValueId iota(const Dim& count) {
     return op("Iota", {},
@@ -81,12 +74,12 @@ class Formulas {
   ValueId last_row(ValueId x) {
     const Shape shape = builder_.type(x).shape;
     Dim rows = 1;
-    for (std::size_t d = 0; d + 1 < shape.size(); ++d) rows = rows * shape[d];
+    for (std::size_t d = 0; d + 1 < shape.size(); ++d) rows *= shape[d];
     x = reshape(x, {rows, shape.back()});
     if (rows == Dim(1)) return x;
     return op("Slice", {x},
               {{"starts", std::vector<Dim>{rows - Dim(1), 0}},
-               {"steps", std::vector<std::int64_t>{1, 1}},
+               {"steps", Ints{1, 1}},
                {"shape", Shape{1, shape.back()}}});
   }
   /// The place of the largest element of a row, the first of equals, as [1, 1]; the row's length if
@@ -200,7 +193,7 @@ class Sampler {
     if (options_.position != SamplerOptions().position)
       for (const std::string& name : options_.position) require(inputs, name, "input", "position");
     for (const std::string& name : options_.position) {
-      const auto at = std::find(inputs.begin(), inputs.end(), name);
+      const auto at = std::ranges::find(inputs, name);
       if (at == inputs.end()) continue;
       const auto index = static_cast<std::size_t>(at - inputs.begin());
       const TensorType& type = graph_.type(graph_.inputs()[index]);
@@ -214,8 +207,8 @@ class Sampler {
   void require_new(const std::string& name) const {
     const auto inputs = names_of(graph_, graph_.inputs());
     const auto& outputs = graph_.output_names();
-    if (std::find(inputs.begin(), inputs.end(), name) != inputs.end() ||
-        std::find(outputs.begin(), outputs.end(), name) != outputs.end())
+    if (std::ranges::find(inputs, name) != inputs.end() ||
+        std::ranges::find(outputs, name) != outputs.end())
       refuse(fmt::format("the model has an input or output '{}' already, which the sampler adds",
                          name));
   }
@@ -259,7 +252,7 @@ class Sampler {
     const ValueId sorted = f.gather(row, *order);
     ValueId scores = scaled(sorted, f.gather(row, f.op("Slice", {*order},
                                                        {{"starts", std::vector<Dim>{0, 0}},
-                                                        {"steps", std::vector<std::int64_t>{1, 1}},
+                                                        {"steps", Ints{1, 1}},
                                                         {"shape", Shape{1, 1}}})));
     if (options_.top_p < 1) {
       const ValueId weights = f.op("Exp", {scores});

@@ -6,7 +6,7 @@
 #include <string_view>
 #include <vector>
 
-#include "ir/graph.h"
+#include "fusion/context.h"
 
 namespace sinter::fusion {
 
@@ -49,6 +49,6 @@ inline constexpr std::string_view kNext = "next_";
 ///
 /// Throws Error(kUsage) for options that mean nothing, a binding that is missing or of another
 /// type, more than one sequence at a time, and names that the model has already.
-ir::Graph append_sampler(const ir::Graph& graph, const SamplerOptions& options);
+Graph append_sampler(const Graph& graph, const SamplerOptions& options);
 
 }  // namespace sinter::fusion

@@ -8,20 +8,18 @@
 #include <set>
 #include <span>
 #include <string>
-#include <string_view>
 #include <utility>
 #include <vector>
 
+#include "ir/graph.h"
 #include "ir/target_traits.h"
-#include "ir/tensor.h"
-
-namespace sinter::ir {
-class Graph;
-}
 
 namespace sinter::fusion {
 
-using ir::TargetTraits;
+// What all of fusion works on.
+using ir::Attrs, ir::Dim, ir::Graph, ir::GraphBuilder, ir::Ints, ir::Node, ir::NodeId, ir::OpKind,
+    ir::Range;
+using ir::Ranges, ir::Shape, ir::TargetTraits, ir::Tensor, ir::TensorType, ir::Value, ir::ValueId;
 
 enum class Precision { kModel, kFloat16, kBFloat16, kTf32 };
 
@@ -34,10 +32,10 @@ struct StateOptions {
 /// What layers are measured on while their weights become integers.
 struct Calibration {
   /// Runs a graph on its inputs, in order.
-  using Run = std::function<std::vector<ir::Tensor>(std::span<const ir::Tensor> inputs)>;
+  using Run = std::function<std::vector<Tensor>(std::span<const Tensor> inputs)>;
 
-  std::vector<std::vector<ir::Tensor>> samples;  // of the model's inputs, all of the same shapes
-  std::function<Run(const ir::Graph& graph)> compile;  // graphs whose sizes are numbers
+  std::vector<std::vector<Tensor>> samples;        // of the model's inputs, all of the same shapes
+  std::function<Run(const Graph& graph)> compile;  // graphs whose sizes are numbers
   std::function<void(std::size_t done, std::size_t all)> progress;  // layers; may be empty
 };
 

@@ -13,25 +13,21 @@
 namespace sinter::fusion {
 namespace {
 
-using ir::Graph;
-using ir::Node;
-using ir::NodeId;
-using ir::ValueId;
 using Nodes = std::set<NodeId>;
 using Names = std::set<std::string>;
 
 bool contains(const std::vector<std::string>& all, const std::string& one) {
-  return std::find(all.begin(), all.end(), one) != all.end();
+  return std::ranges::find(all, one) != all.end();
 }
 
 bool meet(const std::vector<std::string>& origins, const Names& names) {
-  return std::any_of(origins.begin(), origins.end(),
-                     [&](const std::string& origin) { return names.count(origin) != 0; });
+  return std::ranges::any_of(origins,
+                             [&](const std::string& origin) { return names.count(origin) != 0; });
 }
 
 Names names_of(const Node& node) { return {node.origins.begin(), node.origins.end()}; }
 
-bool is_kernel(const Node& node) { return node.op->kind == ir::OpKind::kFused; }
+bool is_kernel(const Node& node) { return node.op->kind == OpKind::kFused; }
 bool is_alias(const Node& node) { return node.op->name == "Reshape"; }
 const std::string& kind(const Node& node) { return node.attrs.get_string("kind"); }
 
@@ -40,15 +36,13 @@ const std::string& kind(const Node& node) { return node.attrs.get_string("kind")
 bool computes(const Graph& graph, const Node& kernel, const std::string& name) {
   const Graph& body = *kernel.body;
   std::vector<bool> is_data(body.values().size(), false);
-  const auto flag = [&](ValueId value) { return is_data[static_cast<std::size_t>(value.index)]; };
+  const auto flag = [&](ValueId value) { return is_data[value.position()]; };
   for (std::size_t i = 0; i < kernel.inputs.size(); ++i)
-    is_data[static_cast<std::size_t>(body.inputs()[i].index)] =
-        !graph.is_constant(kernel.inputs[i]);
+    is_data[body.inputs()[i].position()] = !graph.is_constant(kernel.inputs[i]);
   bool found = false;
   for (const Node& node : body.nodes()) {
-    if (!std::any_of(node.inputs.begin(), node.inputs.end(), flag)) continue;
-    for (const ValueId output : node.outputs)
-      is_data[static_cast<std::size_t>(output.index)] = true;
+    if (!std::ranges::any_of(node.inputs, flag)) continue;
+    for (const ValueId output : node.outputs) is_data[output.position()] = true;
     found = found || contains(node.origins, name);
   }
   return found;
@@ -78,7 +72,7 @@ std::vector<NodeId> readers_of(const Graph& graph, ValueId value) {
 /// True if the value or an alias of it is an output of the graph.
 bool leaves_graph(const Graph& graph, ValueId value) {
   if (graph.is_output(value)) return true;
-  return std::any_of(graph.users(value).begin(), graph.users(value).end(), [&](NodeId user) {
+  return std::ranges::any_of(graph.users(value), [&](NodeId user) {
     return is_alias(graph.node(user)) && leaves_graph(graph, graph.node(user).outputs[0]);
   });
 }
@@ -182,7 +176,7 @@ std::vector<NodeId> shortest_way(const Graph& graph, const std::vector<NodeId>& 
   for (const NodeId id : from)
     if (reached.emplace(id, NodeId{}).second) open.push_back(id);
   for (std::size_t i = 0; i < open.size(); ++i) {
-    if (std::find(to.begin(), to.end(), open[i]) != to.end()) {
+    if (std::ranges::find(to, open[i]) != to.end()) {
       std::vector<NodeId> way;
       for (NodeId at = open[i]; at.valid(); at = reached.at(at)) way.insert(way.begin(), at);
       return way;
@@ -212,7 +206,7 @@ Names ends(const Node& kernel, const std::set<std::size_t>& places, bool stores)
 
 std::string reason_of(const Node& from, const Node& to) {
   const auto is_one_of = [](const Node& node, std::initializer_list<std::string_view> kinds) {
-    return std::find(kinds.begin(), kinds.end(), kind(node)) != kinds.end();
+    return std::ranges::find(kinds, kind(node)) != kinds.end();
   };
   if (is_one_of(to, {"matmul", "conv", "gemm", "attention"}))
     return "products, convolutions and attention read their operands from memory: of what makes "
@@ -239,12 +233,12 @@ Boundary boundary_at(const Graph& graph, const Context& context, NodeId from, No
   for (std::size_t o = 0; o < producer.outputs.size(); ++o) {
     const ValueId value = producer.outputs[o];
     const auto readers = readers_of(graph, value);
-    if (std::find(readers.begin(), readers.end(), to) == readers.end()) continue;
+    if (std::ranges::find(readers, to) == readers.end()) continue;
     const double bytes = typical_bytes(graph, value);
     result.values.push_back(graph.type(value));
     result.read_bytes += bytes;
     if (!leaves_graph(graph, value) &&
-        std::all_of(readers.begin(), readers.end(), [&](NodeId reader) { return reader == to; }))
+        std::ranges::all_of(readers, [&](NodeId reader) { return reader == to; }))
       result.stored_bytes += bytes;
     stores.insert(o);
     for (std::size_t i = 0; i < consumer.inputs.size(); ++i) {
@@ -293,8 +287,8 @@ void explain_shared(const Graph& imported, const Graph& last, const Context& con
     way.insert(of_b.begin(), of_b.end());
   } else {
     result.bytes = saved_on(imported, way, kernel, context.precision);
-    const auto kernels = std::count_if(way.begin(), way.end(),
-                                       [&](NodeId id) { return !is_alias(imported.node(id)); });
+    const auto kernels =
+        std::ranges::count_if(way, [&](NodeId id) { return !is_alias(imported.node(id)); });
     result.launches = static_cast<double>(std::max<std::ptrdiff_t>(kernels - 1, 0));
   }
   Names names;

@@ -18,14 +18,14 @@ struct NodeLife {
   std::string name;
   std::vector<Change> changes;
   std::string gone_in;  // the pass behind which nothing comes from it; empty: something does
-  std::vector<ir::NodeId> kernels;  // of the last graph, where something of it is computed
+  std::vector<NodeId> kernels;  // of the last graph, where something of it is computed
 };
 
 /// Follows nodes by their names in origins: told of each graph as passes make it.
 class Trace {
  public:
-  Trace(std::vector<std::string> names, const ir::Graph& imported);
-  void after(std::string_view pass, const ir::Graph& graph);
+  Trace(std::vector<std::string> names, const Graph& imported);
+  void after(std::string_view pass, const Graph& graph);
   /// In the order of the names.
   const std::vector<NodeLife>& lives() const { return lives_; }
 
@@ -42,8 +42,8 @@ enum class Relation {
 
 /// Between two kernels, one of which reads what the other stores.
 struct Boundary {
-  ir::NodeId from, to;
-  std::vector<ir::TensorType> values;
+  NodeId from, to;
+  std::vector<TensorType> values;
   double read_bytes = 0;            // by `to`
   double stored_bytes = 0;          // of this by `from` for `to` alone
   std::vector<Decision> decisions;  // refusals that made it; the next best reason if there are none
@@ -56,7 +56,7 @@ struct Explanation {
   NodeLife a, b;
   bool from_b_to_a = false;          // which way data flow
   bool side_by_side = false;         // kOneKernel: no data flow between them
-  std::vector<ir::NodeId> shared;    // kOneKernel: the kernels that compute something of both
+  std::vector<NodeId> shared;        // kOneKernel: the kernels that compute something of both
   std::vector<std::string> between;  // kOneKernel: ONNX nodes on the way, which are in it too
   std::vector<Boundary> boundaries;  // kSeparate: on a shortest way from kernel to kernel
   std::vector<Decision> decisions;   // kOneKernel: that brought them and what is between together
@@ -68,7 +68,7 @@ struct Explanation {
 };
 
 /// `imported` and `last` are the graphs before the first and behind the last pass.
-Explanation explain(const ir::Graph& imported, const ir::Graph& last, const Context& context,
+Explanation explain(const Graph& imported, const Graph& last, const Context& context,
                     const NodeLife& a, const NodeLife& b);
 
 }  // namespace sinter::fusion

@@ -6,10 +6,7 @@
 namespace sinter::fusion {
 namespace {
 
-using ir::Dim;
-using ir::ValueId;
-
-void check(const ir::Graph& graph, const std::string& symbol, const ir::Range& range) {
+void check(const Graph& graph, const std::string& symbol, const Range& range) {
   const auto known = graph.ranges().find(symbol);
   if (known == graph.ranges().end())
     throw Error(ErrorCode::kUsage, fmt::format("the model has no symbolic dimension '{}'", symbol));
@@ -20,23 +17,22 @@ void check(const ir::Graph& graph, const std::string& symbol, const ir::Range& r
 }
 
 /// A generated tensor that has become one known number, as a constant; else `value`.
-ValueId as_constant(ir::GraphBuilder& builder, const ir::OpDef& op, const ir::Attrs& attrs,
-                    ValueId value) {
-  const ir::TensorType type = builder.type(value);
+ValueId as_constant(GraphBuilder& builder, const ir::OpDef& op, const Attrs& attrs, ValueId value) {
+  const TensorType type = builder.type(value);
   if (op.generate() == nullptr || ir::element_count(type.shape) != Dim(1)) return value;
   const std::vector<Dim> first(type.shape.size(), Dim(0));
   const Dim number = op.generate()->value(attrs, first);
   if (!number.is_constant()) return value;
   return builder.constant(
-      ir::Tensor::from_doubles(type.dtype, std::vector<std::int64_t>(type.shape.size(), 1),
-                               std::vector<double>{static_cast<double>(number.value())}));
+      Tensor::from_doubles(type.dtype, Ints(type.shape.size(), 1),
+                           std::vector<double>{static_cast<double>(number.value())}));
 }
 
 }  // namespace
 
-ir::Graph narrow_dims(const ir::Graph& graph, const std::map<std::string, ir::Range>& ranges) {
+Graph narrow_dims(const Graph& graph, const std::map<std::string, Range>& ranges) {
   std::map<std::string, Dim, std::less<>> values;
-  ir::Ranges left = graph.ranges();
+  Ranges left = graph.ranges();
   for (const auto& [symbol, range] : ranges) {
     check(graph, symbol, range);
     left.erase(symbol);
@@ -45,29 +41,27 @@ ir::Graph narrow_dims(const ir::Graph& graph, const std::map<std::string, ir::Ra
     else
       left.emplace(symbol, range);
   }
-  const auto narrow = [&](ir::Shape shape) {
+  const auto narrow = [&](Shape shape) {
     for (Dim& dim : shape) dim = ir::simplify(dim.substitute(values), left);
     return shape;
   };
-  ir::GraphBuilder builder(graph.name());
+  GraphBuilder builder(graph.name());
   for (const auto& [symbol, range] : left) builder.range(symbol, range);
   std::vector<ValueId> mapped(graph.values().size());
-  const auto at = [&](ValueId id) -> ValueId& {
-    return mapped[static_cast<std::size_t>(id.index)];
-  };
+  const auto at = [&](ValueId id) -> ValueId& { return mapped[id.position()]; };
   for (const ValueId id : graph.inputs())
     at(id) =
         builder.input(graph.value(id).name, {graph.type(id).dtype, narrow(graph.type(id).shape)});
   for (std::size_t i = 0; i < mapped.size(); ++i)
-    if (const ir::Value& value = graph.values()[i]; value.constant)
+    if (const Value& value = graph.values()[i]; value.constant)
       mapped[i] = builder.constant(value.constant, value.name);
-  for (const ir::Node& node : graph.nodes()) {
+  for (const Node& node : graph.nodes()) {
     if (node.body)
       throw Error(ErrorCode::kUsage, "dimensions of a graph that is fused cannot be changed");
-    const ir::GraphBuilder::OriginScope scope(builder, node.origins);
+    const GraphBuilder::OriginScope scope(builder, node.origins);
     std::vector<ValueId> inputs;
     for (const ValueId id : node.inputs) inputs.push_back(at(id));
-    ir::Attrs attrs = node.attrs;
+    Attrs attrs = node.attrs;
     for (const auto& [name, value] : node.attrs.values())
       if (const auto* dims = std::get_if<std::vector<Dim>>(&value)) attrs.set(name, narrow(*dims));
     const auto results = builder.add_multi(node.op->name, std::move(inputs), attrs);

@@ -2,19 +2,20 @@
 #pragma once
 
 #include <functional>
+#include <optional>
 #include <set>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "fusion/context.h"
-#include "ir/graph.h"
 
 namespace sinter::fusion {
 
 struct Pass {
   std::string_view name;
-  ir::Graph (*run)(const ir::Graph& graph, Context& context);
+  Graph (*run)(const Graph& graph, Context& context);
   bool only_when_fusing = false;  // left out under --fuse=off
   bool on_bodies = true;          // runs on the bodies of loops, too
 };
@@ -25,7 +26,7 @@ struct PipelineOptions {
   std::set<std::string> disabled;  // --disable-pass
   std::string stop_after;          // --stop-after
   /// Called with each pass's name, before and after it.
-  std::function<void(std::string_view pass, bool after, const ir::Graph&)> observe;
+  std::function<void(std::string_view pass, bool after, const Graph&)> observe;
 };
 struct PassTime {
   std::string name;
@@ -33,12 +34,17 @@ struct PassTime {
   std::size_t nodes_before = 0, nodes_after = 0;
 };
 struct PipelineResult {
-  ir::Graph graph;
+  Graph graph;
   std::vector<PassTime> times;
 };
 /// Runs the pipeline; verifies the graph after every pass. Throws Error(kUsage) for an unknown pass
 /// name in the options.
-PipelineResult run_pipeline(const ir::Graph& graph, Context& context,
+PipelineResult run_pipeline(const Graph& graph, Context& context,
                             const PipelineOptions& options = {});
+
+/// `graph`, which the passes have finished with, where each of `nodes` (indices of fused nodes) is
+/// the nodes of its body instead, every operator its own kernel. Nothing if none of them holds more
+/// than one operator.
+std::optional<Graph> separate(const Graph& graph, std::span<const std::size_t> nodes);
 
 }  // namespace sinter::fusion

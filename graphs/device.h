@@ -3,8 +3,8 @@
 
 #include <cstdint>
 #include <memory>
-#include <new>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "graphs/driver.h"
@@ -73,5 +73,35 @@ class Context {
 };
 
 using ContextPtr = std::shared_ptr<const Context>;
+
+/// A handle of the driver's, which its entry point `kDestroy` destroys in the handle's context.
+template <typename Handle, auto kDestroy>
+class Owned {
+ public:
+  Owned() = default;
+  explicit Owned(ContextPtr context, Handle handle = nullptr)
+      : context_(std::move(context)), handle_(handle) {}
+  ~Owned() {
+    if (!handle_) return;
+    const auto scope = context_->scope_nothrow();
+    (driver().*kDestroy).raw(handle_);
+  }
+  Owned(Owned&& other) noexcept
+      : context_(std::move(other.context_)), handle_(std::exchange(other.handle_, nullptr)) {}
+  Owned& operator=(Owned other) noexcept {
+    std::swap(context_, other.context_);
+    std::swap(handle_, other.handle_);
+    return *this;
+  }
+
+  const ContextPtr& context() const { return context_; }
+  const Driver& driver() const { return context_->driver(); }
+  Handle get() const { return handle_; }
+  Handle* put() { return &handle_; }  // for what makes it
+
+ private:
+  ContextPtr context_;
+  Handle handle_ = nullptr;
+};
 
 }  // namespace sinter::graphs

@@ -1,6 +1,5 @@
 #include "graphs/driver.h"
 
-#include <memory>
 #include <mutex>
 
 #include <dlfcn.h>

@@ -20,32 +20,20 @@ Graph Graph::capture(ContextPtr context, CUstream stream,
       if (partial) driver.graph_destroy.raw(partial);
       throw;
     }
-    CUgraph handle = nullptr;
-    const CUresult result = driver.stream_end_capture.raw(stream, &handle);
-    if (result != CUDA_SUCCESS) {
-      if (handle) driver.graph_destroy.raw(handle);
-      fail(driver, result, "cuStreamEndCapture");
-    }
-    if (!handle) throw Error(ErrorCode::kDevice, "cuStreamEndCapture gave no graph");
-    return Graph(std::move(context), handle);
+    Handle handle(context);
+    const CUresult result = driver.stream_end_capture.raw(stream, handle.put());
+    if (result != CUDA_SUCCESS) fail(driver, result, "cuStreamEndCapture");
+    if (!handle.get()) throw Error(ErrorCode::kDevice, "cuStreamEndCapture gave no graph");
+    return Graph(std::move(handle));
   });
 }
 
-Graph::~Graph() {
-  if (!handle_) return;
-  const auto scope = context_->scope_nothrow();
-  context_->driver().graph_destroy.raw(handle_);
-}
-
-Graph::Graph(Graph&& other) noexcept
-    : context_(std::move(other.context_)), handle_(std::exchange(other.handle_, nullptr)) {}
-
 NodeCounts Graph::count_nodes() const {
-  const Driver& driver = context_->driver();
+  const Driver& driver = handle_.driver();
   std::size_t count = 0;
-  driver.graph_get_nodes(handle_, nullptr, &count);
+  driver.graph_get_nodes(handle(), nullptr, &count);
   std::vector<CUgraphNode> nodes(count);
-  if (count > 0) driver.graph_get_nodes(handle_, nodes.data(), &count);
+  if (count > 0) driver.graph_get_nodes(handle(), nodes.data(), &count);
   NodeCounts counts;
   for (std::size_t i = 0; i < count && i < nodes.size(); ++i) {
     CUgraphNodeType type = CU_GRAPH_NODE_TYPE_EMPTY;
@@ -60,34 +48,28 @@ NodeCounts Graph::count_nodes() const {
   return counts;
 }
 
-GraphExec::GraphExec(const Graph& graph) : context_(graph.context()), nodes_(graph.count_nodes()) {
-  const Context::Scope scope(*context_);
+GraphExec::GraphExec(const Graph& graph) : handle_(graph.context()), nodes_(graph.count_nodes()) {
+  const Context::Scope scope(*handle_.context());
   with_context("instantiating a CUDA graph",
-               [&] { context_->driver().graph_instantiate(&handle_, graph.handle(), 0); });
+               [&] { handle_.driver().graph_instantiate(handle_.put(), graph.handle(), 0); });
 }
 
-GraphExec::~GraphExec() {
-  if (!handle_) return;
-  const auto scope = context_->scope_nothrow();
-  context_->driver().graph_exec_destroy.raw(handle_);
+void GraphExec::launch(CUstream stream) const {
+  handle_.driver().graph_launch(handle_.get(), stream);
 }
 
-GraphExec::GraphExec(GraphExec&& other) noexcept
-    : context_(std::move(other.context_)),
-      nodes_(other.nodes_),
-      handle_(std::exchange(other.handle_, nullptr)) {}
-
-void GraphExec::launch(CUstream stream) const { context_->driver().graph_launch(handle_, stream); }
-
-void GraphExec::upload(CUstream stream) const { context_->driver().graph_upload(handle_, stream); }
+void GraphExec::upload(CUstream stream) const {
+  handle_.driver().graph_upload(handle_.get(), stream);
+}
 
 bool GraphExec::update(const Graph& graph) {
-  const Context::Scope scope(*context_);
+  const Context::Scope scope(*handle_.context());
+  const Driver& driver = handle_.driver();
   CUgraphExecUpdateResultInfo info{};
-  const CUresult result = context_->driver().graph_exec_update.raw(handle_, graph.handle(), &info);
+  const CUresult result = driver.graph_exec_update.raw(handle_.get(), graph.handle(), &info);
   if (result == CUDA_SUCCESS) return true;
   if (result == CUDA_ERROR_GRAPH_EXEC_UPDATE_FAILURE) return false;
-  fail(context_->driver(), result, "cuGraphExecUpdate");
+  fail(driver, result, "cuGraphExecUpdate");
 }
 
 }  // namespace sinter::graphs

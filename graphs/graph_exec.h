@@ -22,27 +22,22 @@ class Graph {
   /// saying that the capture failed and why.
   static Graph capture(ContextPtr context, CUstream stream,
                        const std::function<void(CUstream)>& record);
-  ~Graph();
-  Graph(Graph&& other) noexcept;
-  Graph& operator=(Graph&&) = delete;
 
   NodeCounts count_nodes() const;
-  CUgraph handle() const { return handle_; }
-  const ContextPtr& context() const { return context_; }
+  CUgraph handle() const { return handle_.get(); }
+  const ContextPtr& context() const { return handle_.context(); }
 
  private:
-  Graph(ContextPtr context, CUgraph handle) : context_(std::move(context)), handle_(handle) {}
-  ContextPtr context_;
-  CUgraph handle_ = nullptr;
+  using Handle = Owned<CUgraph, &Driver::graph_destroy>;
+  explicit Graph(Handle handle) : handle_(std::move(handle)) {}
+
+  Handle handle_;
 };
 
 /// An instantiated graph, which one launch replays.
 class GraphExec {
  public:
   explicit GraphExec(const Graph& graph);
-  ~GraphExec();
-  GraphExec(GraphExec&& other) noexcept;
-  GraphExec& operator=(GraphExec&&) = delete;
 
   void launch(CUstream stream) const;
   /// Moves the graph to the device, so that the first launch costs what later ones do.
@@ -54,9 +49,8 @@ class GraphExec {
   const NodeCounts& nodes() const { return nodes_; }
 
  private:
-  ContextPtr context_;
+  Owned<CUgraphExec, &Driver::graph_exec_destroy> handle_;
   NodeCounts nodes_;
-  CUgraphExec handle_ = nullptr;
 };
 
 }  // namespace sinter::graphs

@@ -58,39 +58,18 @@ DeviceMemory& DeviceMemory::operator=(DeviceMemory&& other) noexcept {
   return *this;
 }
 
-PinnedMemory::PinnedMemory(ContextPtr context, std::uint64_t bytes) : context_(std::move(context)) {
+PinnedMemory::PinnedMemory(ContextPtr context, std::uint64_t bytes)
+    : data_(std::move(context)), size_(bytes) {
   if (bytes == 0) return;
-  const Context::Scope scope(*context_);
-  const Driver& driver = context_->driver();
-  void* data = nullptr;
-  const CUresult result = driver.mem_host_alloc.raw(&data, bytes, CU_MEMHOSTALLOC_PORTABLE);
+  const Context::Scope scope(*data_.context());
+  const Driver& driver = data_.driver();
+  const CUresult result = driver.mem_host_alloc.raw(data_.put(), bytes, CU_MEMHOSTALLOC_PORTABLE);
   if (result == CUDA_ERROR_OUT_OF_MEMORY)
     throw Error(ErrorCode::kOutOfMemory,
                 fmt::format("the machine has no {} bytes of page-locked host memory left (see "
                             "ulimit -l and free)",
                             bytes));
   if (result != CUDA_SUCCESS) fail(driver, result, "cuMemHostAlloc");
-  data_ = static_cast<std::byte*>(data);
-  size_ = bytes;
-}
-
-PinnedMemory::~PinnedMemory() {
-  if (!data_) return;
-  const auto scope = context_->scope_nothrow();
-  context_->driver().mem_free_host.raw(data_);
-}
-
-PinnedMemory::PinnedMemory(PinnedMemory&& other) noexcept
-    : context_(std::move(other.context_)),
-      data_(std::exchange(other.data_, nullptr)),
-      size_(std::exchange(other.size_, 0)) {}
-
-PinnedMemory& PinnedMemory::operator=(PinnedMemory&& other) noexcept {
-  std::swap(context_, other.context_);
-  std::swap(data_, other.data_);
-  std::swap(size_, other.size_);
-  if (this != &other) PinnedMemory(std::move(other));
-  return *this;
 }
 
 }  // namespace sinter::graphs

@@ -48,16 +48,12 @@ class PinnedMemory {
   PinnedMemory() = default;
   /// Throws Error(kOutOfMemory). Zero bytes: no memory.
   PinnedMemory(ContextPtr context, std::uint64_t bytes);
-  ~PinnedMemory();
-  PinnedMemory(PinnedMemory&& other) noexcept;
-  PinnedMemory& operator=(PinnedMemory&& other) noexcept;
 
-  std::byte* data() const { return data_; }
+  std::byte* data() const { return static_cast<std::byte*>(data_.get()); }
   std::uint64_t size() const { return size_; }
 
  private:
-  ContextPtr context_;
-  std::byte* data_ = nullptr;
+  Owned<void*, &Driver::mem_free_host> data_;
   std::uint64_t size_ = 0;
 };
 

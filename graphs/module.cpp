@@ -9,7 +9,7 @@
 namespace sinter::graphs {
 
 Module::Module(ContextPtr context, std::span<const std::byte> image, const std::string& name)
-    : context_(std::move(context)), name_(name) {
+    : handle_(std::move(context)), name_(name) {
   if (image.empty())
     throw Error(ErrorCode::kInvalidPlan, fmt::format("kernel module '{}' is empty", name_));
   // The driver reads an ELF image in place and takes its length from its header; a mapped section
@@ -17,21 +17,10 @@ Module::Module(ContextPtr context, std::span<const std::byte> image, const std::
   std::vector<std::uint64_t> aligned((image.size() + 7) / 8);
   std::memcpy(aligned.data(), image.data(), image.size());
   with_context(fmt::format("loading kernel module '{}'", name_), [&] {
-    const Context::Scope scope(*context_);
-    context_->driver().module_load_data(&handle_, aligned.data());
+    const Context::Scope scope(*handle_.context());
+    handle_.driver().module_load_data(handle_.put(), aligned.data());
   });
 }
-
-Module::~Module() {
-  if (!handle_) return;
-  const auto scope = context_->scope_nothrow();
-  context_->driver().module_unload.raw(handle_);
-}
-
-Module::Module(Module&& other) noexcept
-    : context_(std::move(other.context_)),
-      name_(std::move(other.name_)),
-      handle_(std::exchange(other.handle_, nullptr)) {}
 
 CUfunction Module::function(const std::string& name) const {
   if (const CUfunction function = find(name)) return function;
@@ -41,13 +30,14 @@ CUfunction Module::function(const std::string& name) const {
 
 CUfunction Module::find(const std::string& name) const {
   return with_context(fmt::format("function '{}' of kernel module '{}'", name, name_), [&] {
-    const Context::Scope scope(*context_);
+    const Context::Scope scope(*handle_.context());
+    const Driver& driver = handle_.driver();
     CUfunction function = nullptr;
-    if (context_->driver().module_get_function.raw(&function, handle_, name.c_str()) ==
+    if (driver.module_get_function.raw(&function, handle_.get(), name.c_str()) ==
         CUDA_ERROR_NOT_FOUND)
       return static_cast<CUfunction>(nullptr);
-    context_->driver().module_get_function(&function, handle_, name.c_str());
-    if (context_->driver().func_load) context_->driver().func_load(function);
+    driver.module_get_function(&function, handle_.get(), name.c_str());
+    if (driver.func_load) driver.func_load(function);
     return function;
   });
 }

@@ -4,10 +4,8 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
-#include <mutex>
 #include <span>
 #include <string>
-#include <vector>
 
 #include "graphs/device.h"
 
@@ -18,9 +16,6 @@ class Module {
  public:
   /// Loads a copy of `image`. Throws Error(kDevice) with `name` in front.
   Module(ContextPtr context, std::span<const std::byte> image, const std::string& name);
-  ~Module();
-  Module(Module&& other) noexcept;
-  Module& operator=(Module&&) = delete;
 
   /// Throws Error(kDevice) if the module has no such function. The function's code is on the device
   /// on return: nothing is left to be loaded lazily while a graph is captured.
@@ -29,9 +24,8 @@ class Module {
   CUfunction find(const std::string& name) const;
 
  private:
-  ContextPtr context_;
+  Owned<CUmodule, &Driver::module_unload> handle_;
   std::string name_;
-  CUmodule handle_ = nullptr;
 };
 
 /// Raises how much dynamic shared memory `function` may be launched with to at least `bytes`.

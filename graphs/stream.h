@@ -9,26 +9,19 @@ namespace sinter::graphs {
 class Stream {
  public:
   explicit Stream(ContextPtr context);
-  ~Stream();
-  Stream(const Stream&) = delete;
-  Stream& operator=(const Stream&) = delete;
 
-  CUstream handle() const { return handle_; }
+  CUstream handle() const { return handle_.get(); }
   /// Waits for all work so far. Throws Error(kDevice) for an error of that work.
   void synchronize() const;
 
  private:
-  ContextPtr context_;
-  CUstream handle_ = nullptr;
+  Owned<CUstream, &Driver::stream_destroy> handle_;
 };
 
 class Event {
  public:
   /// An event without timing is cheaper to record and to wait for.
   Event(ContextPtr context, bool timing);
-  ~Event();
-  Event(Event&& other) noexcept;
-  Event& operator=(Event&&) = delete;
 
   void record(CUstream stream) const;
   void synchronize() const;
@@ -38,8 +31,7 @@ class Event {
   double microseconds_since(const Event& start) const;
 
  private:
-  ContextPtr context_;
-  CUevent handle_ = nullptr;
+  Owned<CUevent, &Driver::event_destroy> handle_;
 };
 
 }  // namespace sinter::graphs

@@ -22,10 +22,9 @@ struct Sources {
 
 Sources sources_at(const Graph& graph, const Node& node, ValueId value, std::span<const Dim> index,
                    const Ranges& ranges) {
-  std::vector<TensorType> inputs;
-  for (const ValueId id : node.inputs) inputs.push_back(graph.type(id));
   Sources sources;
-  sources.list = node.op->view().map(node.attrs, inputs, graph.type(value), index, ranges);
+  sources.list =
+      node.op->view().map(node.attrs, graph.types(node.inputs), graph.type(value), index, ranges);
   const bool single = sources.list.size() <= 1;
   std::erase_if(sources.list, [&](ViewSource& source) {
     bool never = false;
@@ -94,7 +93,7 @@ class Tracer {
 
 bool mentions(const Dim& dim, std::span<const std::string> symbols) {
   for (const auto& name : dim.symbols())
-    if (std::find(symbols.begin(), symbols.end(), name) != symbols.end()) return true;
+    if (std::ranges::find(symbols, name) != symbols.end()) return true;
   return false;
 }
 
@@ -109,24 +108,25 @@ TracedView trace_view(const Graph& graph, ValueId value, std::span<const Dim> in
   return Tracer(graph, ranges, through).trace(value, {index.begin(), index.end()});
 }
 
+std::optional<TracedSource> trace_to_source(const Graph& graph, ValueId value,
+                                            std::span<const Dim> index, const Ranges& ranges,
+                                            const std::function<bool(const Node&)>& through) {
+  TracedView view = trace_view(graph, value, index, ranges, through);
+  if (view.sources.size() != 1 || !view.sources[0].guards.empty()) return std::nullopt;
+  return std::move(view.sources[0]);
+}
+
 std::optional<StridedAccess> strided_access(const Graph& graph, ValueId value,
                                             const std::function<bool(const Node&)>& through) {
   const Shape& shape = graph.type(value).shape;
   Ranges ranges = graph.ranges();
   const auto index = index_symbols(shape, ranges);
-  const TracedView view = trace_view(graph, value, index, ranges, through);
-  if (view.sources.size() != 1 || !view.sources.front().guards.empty()) return std::nullopt;
-  const TracedSource& source = view.sources.front();
-  const auto source_strides = contiguous_strides(graph.type(source.source).shape);
-  Dim address = 0;
-  for (std::size_t d = 0; d < source.index.size(); ++d)
-    address = address + source.index[d] * source_strides[d];
-  std::vector<std::string> symbols;
-  for (std::size_t d = 0; d < shape.size(); ++d)
-    symbols.push_back(index_symbol(static_cast<int>(d)));
-  auto linear = linear_form(address, symbols);
+  const auto source = trace_to_source(graph, value, index, ranges, through);
+  if (!source) return std::nullopt;
+  auto linear = linear_form(linearize(source->index, graph.type(source->source).shape),
+                            index_symbol_names(shape.size()));
   if (!linear) return std::nullopt;
-  return StridedAccess{source.source, std::move(linear->offset), std::move(linear->strides)};
+  return StridedAccess{source->source, std::move(linear->offset), std::move(linear->strides)};
 }
 
 std::optional<LinearForm> linear_form(const Dim& expr, std::span<const std::string> symbols) {
@@ -136,36 +136,37 @@ std::optional<LinearForm> linear_form(const Dim& expr, std::span<const std::stri
     std::optional<std::size_t> position;
     for (const auto& atom : term.factors) {
       if (atom->kind == DimAtom::Kind::kSymbol) {
-        const auto found = std::find(symbols.begin(), symbols.end(), atom->name);
+        const auto found = std::ranges::find(symbols, atom->name);
         if (found != symbols.end()) {
           if (position) return std::nullopt;
           position = static_cast<std::size_t>(found - symbols.begin());
           continue;
         }
-        coefficient = coefficient * DimBuilder::from_atom(atom);
+        coefficient *= DimBuilder::from_atom(atom);
         continue;
       }
       if (mentions(atom->a, symbols) || mentions(atom->b, symbols)) return std::nullopt;
-      coefficient = coefficient * DimBuilder::from_atom(atom);
+      coefficient *= DimBuilder::from_atom(atom);
     }
     Dim& part = position ? form.strides[*position] : form.offset;
-    part = part + coefficient;
+    part += coefficient;
   }
   return form;
 }
 
 std::string index_symbol(int d) { return "$" + std::to_string(d); }
 
+std::vector<std::string> index_symbol_names(std::size_t count) {
+  std::vector<std::string> names;
+  for (std::size_t d = 0; d < count; ++d) names.push_back(index_symbol(static_cast<int>(d)));
+  return names;
+}
+
 std::vector<Dim> index_symbols(const Shape& shape, Ranges& ranges) {
   std::vector<Dim> symbols;
   for (std::size_t d = 0; d < shape.size(); ++d) {
     const std::string name = index_symbol(static_cast<int>(d));
-    const auto largest = upper_bound(shape[d], ranges);
-    Range range;
-    range.min = 0;
-    if (largest) range.max = *largest - 1;
-    range.symbolic_max = std::make_shared<const Dim>(shape[d] - Dim(1));
-    ranges.insert_or_assign(name, std::move(range));
+    ranges.insert_or_assign(name, index_range(shape[d], ranges));
     symbols.push_back(Dim::symbol(name));
   }
   return symbols;
@@ -205,10 +206,6 @@ bool fits_type(const Dim& dim, DType dtype, const Ranges& ranges) {
   return low && high && *low >= (is_signed ? -most : 0) && *high < most;
 }
 
-}  // namespace
-
-namespace {
-
 /// `left`: values that may still be looked at; x + x is looked at twice with each level.
 std::optional<Dim> index_of_value(const Graph& graph, ValueId value, std::span<const Dim> index,
                                   const Ranges& ranges, int& left) {
@@ -224,9 +221,8 @@ std::optional<Dim> index_of_value(const Graph& graph, ValueId value, std::span<c
   };
   if (const GenerateDef* def = node->op->generate()) return checked(def->value(node->attrs, index));
   if (node->op->kind == OpKind::kView) {
-    std::vector<TensorType> types;
-    for (const ValueId input : node->inputs) types.push_back(graph.type(input));
-    const auto sources = node->op->view().map(node->attrs, types, type, index, ranges);
+    const auto sources =
+        node->op->view().map(node->attrs, graph.types(node->inputs), type, index, ranges);
     if (sources.size() != 1 || !sources[0].guards.empty()) return std::nullopt;
     return index_of_value(graph, node->inputs[static_cast<std::size_t>(sources[0].input)],
                           sources[0].index, ranges, left);

@@ -32,6 +32,11 @@ struct TracedView {
 TracedView trace_view(const Graph& graph, ValueId value, std::span<const Dim> index,
                       const Ranges& ranges, const std::function<bool(const Node&)>& through = {});
 
+/// The source of such a view, if it is one alone and has no guards.
+std::optional<TracedSource> trace_to_source(const Graph& graph, ValueId value,
+                                            std::span<const Dim> index, const Ranges& ranges,
+                                            const std::function<bool(const Node&)>& through = {});
+
 /// value[i0, i1, ..] = source[offset + sum strides[d] * i_d], in elements of the dense source.
 struct StridedAccess {
   ValueId source;
@@ -59,6 +64,8 @@ std::optional<LinearForm> linear_form(const Dim& expr, std::span<const std::stri
 
 /// Names for index symbols that no model can use: "$0", "$1", ...
 std::string index_symbol(int d);
+/// The first `count` of them.
+std::vector<std::string> index_symbol_names(std::size_t count);
 /// Symbols index_symbol(0..shape.size()) as Dims; adds their ranges [0, dim - 1] to `ranges`, with
 /// the dimension as symbolic_max.
 std::vector<Dim> index_symbols(const Shape& shape, Ranges& ranges);

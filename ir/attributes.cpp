@@ -5,6 +5,8 @@
 #include <fmt/format.h>
 #include <sinter/error.h>
 
+#include "ir/op_def.h"
+
 namespace sinter::ir {
 namespace {
 
@@ -50,8 +52,8 @@ const std::string& Attrs::get_string(std::string_view name) const {
   return get_as<std::string>(*this, name, AttrKind::kString);
 }
 
-const std::vector<std::int64_t>& Attrs::get_ints(std::string_view name) const {
-  return get_as<std::vector<std::int64_t>>(*this, name, AttrKind::kInts);
+const Ints& Attrs::get_ints(std::string_view name) const {
+  return get_as<Ints>(*this, name, AttrKind::kInts);
 }
 
 const std::vector<Dim>& Attrs::get_dims(std::string_view name) const {
@@ -92,12 +94,26 @@ std::size_t hash_of(const Attrs& attrs) {
       mix(std::hash<std::string>()(*text));
     else if (const auto* dtype = std::get_if<DType>(&attr))
       mix(static_cast<std::size_t>(*dtype));
-    else if (const auto* ints = std::get_if<std::vector<std::int64_t>>(&attr))
+    else if (const auto* ints = std::get_if<Ints>(&attr))
       for (const std::int64_t each : *ints) mix(static_cast<std::size_t>(each));
     else
       for (const Dim& dim : std::get<std::vector<Dim>>(attr)) mix(hash_of(dim));
   }
   return hash;
+}
+
+std::string_view to_string(OpKind kind) {
+  switch (kind) {
+    case OpKind::kPointwise: return "pointwise";
+    case OpKind::kReduce: return "reduce";
+    case OpKind::kView: return "view";
+    case OpKind::kIndexed: return "indexed";
+    case OpKind::kLibrary: return "library";
+    case OpKind::kComposite: return "composite";
+    case OpKind::kFused: return "fused";
+    case OpKind::kWhile: return "while";
+  }
+  return "?";
 }
 
 }  // namespace sinter::ir

@@ -18,8 +18,7 @@ namespace sinter::ir {
 enum class AttrKind { kInt, kFloat, kString, kInts, kDims, kDType };
 std::string_view to_string(AttrKind kind);
 
-using Attr = std::variant<std::int64_t, double, std::string, std::vector<std::int64_t>,
-                          std::vector<Dim>, DType>;
+using Attr = std::variant<std::int64_t, double, std::string, Ints, std::vector<Dim>, DType>;
 
 /// Named attributes in name order. The getters throw Error(kInternal) if the name is absent or of
 /// another kind: the operator's schema has been checked when the node was built.
@@ -33,7 +32,7 @@ class Attrs {
   std::int64_t get_int(std::string_view name) const;
   double get_float(std::string_view name) const;
   const std::string& get_string(std::string_view name) const;
-  const std::vector<std::int64_t>& get_ints(std::string_view name) const;
+  const Ints& get_ints(std::string_view name) const;
   const std::vector<Dim>& get_dims(std::string_view name) const;
   DType get_dtype(std::string_view name) const;
   void set(std::string name, Attr value) {

@@ -6,7 +6,7 @@
 namespace sinter::ir {
 
 void sort_unique(std::vector<std::string>& names) {
-  std::sort(names.begin(), names.end());
+  std::ranges::sort(names);
   names.erase(std::unique(names.begin(), names.end()), names.end());
 }
 namespace {
@@ -19,8 +19,8 @@ class Correspondence {
 
   /// False if this contradicts an earlier pairing.
   bool pair(ValueId x, ValueId y) {
-    ValueId& forward = to_b_[static_cast<std::size_t>(x.index)];
-    ValueId& backward = to_a_[static_cast<std::size_t>(y.index)];
+    ValueId& forward = to_b_[x.position()];
+    ValueId& backward = to_a_[y.position()];
     if (forward.valid() || backward.valid()) return forward == y && backward == x;
     forward = y;
     backward = x;
@@ -73,6 +73,18 @@ class Correspondence {
 const Node* Graph::producer(ValueId id) const {
   const NodeId node_id = value(id).producer;
   return node_id.valid() ? &node(node_id) : nullptr;
+}
+
+std::vector<TensorType> Graph::types(std::span<const ValueId> ids) const {
+  std::vector<TensorType> result;
+  for (const ValueId id : ids) result.push_back(type(id));
+  return result;
+}
+
+std::optional<std::size_t> Graph::input_number(ValueId id) const {
+  const auto at = std::ranges::find(inputs(), id);
+  if (at == inputs().end()) return std::nullopt;
+  return static_cast<std::size_t>(at - inputs().begin());
 }
 
 Graph::Graph() {

@@ -3,13 +3,11 @@
 
 #include <cstdint>
 #include <functional>
-#include <map>
 #include <memory>
 #include <optional>
 #include <span>
 #include <string>
 #include <string_view>
-#include <unordered_map>
 #include <vector>
 
 #include "ir/attributes.h"
@@ -24,11 +22,13 @@ void sort_unique(std::vector<std::string>& names);
 struct ValueId {
   std::int32_t index = -1;
   bool valid() const { return index >= 0; }
+  std::size_t position() const { return static_cast<std::size_t>(index); }
   friend auto operator<=>(const ValueId&, const ValueId&) = default;
 };
 struct NodeId {
   std::int32_t index = -1;
   bool valid() const { return index >= 0; }
+  std::size_t position() const { return static_cast<std::size_t>(index); }
   friend auto operator<=>(const NodeId&, const NodeId&) = default;
 };
 
@@ -63,25 +63,24 @@ class Graph {
   const std::string& name() const { return parts_->name; }
   /// Values in creation order; ids index this.
   const std::vector<Value>& values() const { return parts_->values; }
-  const Value& value(ValueId id) const {
-    return parts_->values[static_cast<std::size_t>(id.index)];
-  }
+  const Value& value(ValueId id) const { return parts_->values[id.position()]; }
   const TensorType& type(ValueId id) const { return value(id).type; }
+  std::vector<TensorType> types(std::span<const ValueId> ids) const;
   /// Nodes in topological order; ids index this.
   const std::vector<Node>& nodes() const { return parts_->nodes; }
-  const Node& node(NodeId id) const { return parts_->nodes[static_cast<std::size_t>(id.index)]; }
+  const Node& node(NodeId id) const { return parts_->nodes[id.position()]; }
   /// The node that makes `id`, or null for inputs and constants.
   const Node* producer(ValueId id) const;
   const std::vector<ValueId>& inputs() const { return parts_->inputs; }
+  /// Where `id` stands among them; nothing if it is none.
+  std::optional<std::size_t> input_number(ValueId id) const;
   const std::vector<ValueId>& outputs() const { return parts_->outputs; }
   const std::vector<std::string>& output_names() const { return parts_->output_names; }
   const Ranges& ranges() const { return parts_->ranges; }
   const std::vector<State>& states() const { return parts_->states; }
   /// Nodes that read `id`, in order, each once.
-  const std::vector<NodeId>& users(ValueId id) const {
-    return parts_->users[static_cast<std::size_t>(id.index)];
-  }
-  bool is_output(ValueId id) const { return parts_->is_output[static_cast<std::size_t>(id.index)]; }
+  const std::vector<NodeId>& users(ValueId id) const { return parts_->users[id.position()]; }
+  bool is_output(ValueId id) const { return parts_->is_output[id.position()]; }
   bool is_constant(ValueId id) const { return value(id).constant != nullptr; }
   /// True for copies of one graph, which share all they have.
   bool is_same(const Graph& other) const { return parts_ == other.parts_; }

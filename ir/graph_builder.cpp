@@ -26,7 +26,7 @@ std::size_t hash_of(const Graph& body);
 
 std::size_t hash_of(const Node& node) {
   std::size_t hash = std::hash<const void*>()(node.op);
-  for (const ValueId id : canonical_inputs(node)) mix(hash, static_cast<std::size_t>(id.index));
+  for (const ValueId id : canonical_inputs(node)) mix(hash, id.position());
   mix(hash, hash_of(node.attrs));
   if (node.body) mix(hash, hash_of(*node.body));
   return hash;
@@ -80,10 +80,10 @@ struct GraphBuilder::Impl {
   }
 
   Value& value(ValueId id) {
-    if (!id.valid() || static_cast<std::size_t>(id.index) >= graph->values.size())
+    if (!id.valid() || id.position() >= graph->values.size())
       throw Error(ErrorCode::kInternal,
                   fmt::format("value {} does not exist in the graph being built", id.index));
-    return graph->values[static_cast<std::size_t>(id.index)];
+    return graph->values[id.position()];
   }
 };
 
@@ -101,10 +101,7 @@ ValueId GraphBuilder::input(std::string name, TensorType type) {
     error.add_context(fmt::format("input '{}'", name));
     throw;
   }
-  Value value;
-  value.type = std::move(type);
-  value.name = std::move(name);
-  const ValueId id = impl_->new_value(std::move(value));
+  const ValueId id = impl_->new_value({.type = std::move(type), .name = std::move(name)});
   impl_->graph->inputs.push_back(id);
   return id;
 }
@@ -122,11 +119,9 @@ ValueId GraphBuilder::constant(std::shared_ptr<const Tensor> tensor, std::string
     if (known.name.empty()) known.name = std::move(name);
     return it->second;
   }
-  Value value;
-  value.type = tensor->type();
-  value.name = std::move(name);
-  value.constant = std::move(tensor);
-  const ValueId id = impl_->new_value(std::move(value));
+  TensorType type = tensor->type();
+  const ValueId id = impl_->new_value(
+      {.type = std::move(type), .name = std::move(name), .constant = std::move(tensor)});
   impl_->constants.emplace(hash, id);
   return id;
 }
@@ -174,7 +169,7 @@ std::vector<ValueId> GraphBuilder::add_multi(std::string_view op_name, std::vect
   const std::size_t hash = hash_of(node);
   const auto [begin, end] = impl_->nodes.equal_range(hash);
   for (auto it = begin; it != end; ++it) {
-    Node& known = graph.nodes[static_cast<std::size_t>(it->second.index)];
+    Node& known = graph.nodes[it->second.position()];
     if (!same_node(known, node)) continue;
     std::size_t& in_order =
         impl_->merged.emplace(it->second.index, known.origins.size()).first->second;
@@ -183,13 +178,9 @@ std::vector<ValueId> GraphBuilder::add_multi(std::string_view op_name, std::vect
   }
 
   const NodeId id{static_cast<std::int32_t>(graph.nodes.size())};
-  for (std::size_t i = 0; i < output_types.size(); ++i) {
-    Value value;
-    value.type = std::move(output_types[i]);
-    value.producer = id;
-    value.output_index = static_cast<int>(i);
-    node.outputs.push_back(impl_->new_value(std::move(value)));
-  }
+  for (std::size_t i = 0; i < output_types.size(); ++i)
+    node.outputs.push_back(impl_->new_value(
+        {.type = std::move(output_types[i]), .producer = id, .output_index = static_cast<int>(i)}));
   graph.nodes.push_back(std::move(node));
   impl_->nodes.emplace(hash, id);
   return graph.nodes.back().outputs;
@@ -225,15 +216,14 @@ std::shared_ptr<const Tensor> GraphBuilder::shared_constant(ValueId value) const
 
 const Node* GraphBuilder::producer(ValueId value) const {
   const NodeId id = impl_->value(value).producer;
-  return id.valid() ? &impl_->graph->nodes[static_cast<std::size_t>(id.index)] : nullptr;
+  return id.valid() ? &impl_->graph->nodes[id.position()] : nullptr;
 }
 
 const Ranges& GraphBuilder::ranges() const { return impl_->graph->ranges; }
 
 GraphBuilder::OriginScope::OriginScope(GraphBuilder& builder, std::vector<std::string> origins)
     : builder_(builder), saved_(std::move(builder.impl_->origins)) {
-  std::sort(origins.begin(), origins.end());
-  origins.erase(std::unique(origins.begin(), origins.end()), origins.end());
+  sort_unique(origins);
   builder_.impl_->origins = std::move(origins);
 }
 
@@ -246,17 +236,17 @@ Graph GraphBuilder::finish() {
   if (built.outputs.empty())
     throw Error(ErrorCode::kInvalidModel, fmt::format("graph '{}' has no outputs", built.name));
 
-  // Nodes are in topological order: backwards, every node has been reached before it is looked at.
+  // Nodes are in topological order: backwards, every node has been reached before it is looked
+  // at.
   std::vector<bool> live(built.values.size());
-  const auto mark = [&](ValueId id) { live[static_cast<std::size_t>(id.index)] = true; };
+  const auto mark = [&](ValueId id) { live[id.position()] = true; };
   for (const ValueId id : built.inputs) mark(id);
   for (const ValueId id : built.outputs) mark(id);
   std::vector<bool> live_node(built.nodes.size());
   for (std::size_t i = built.nodes.size(); i-- > 0;) {
     const Node& node = built.nodes[i];
-    live_node[i] = std::any_of(node.outputs.begin(), node.outputs.end(), [&](ValueId id) {
-      return live[static_cast<std::size_t>(id.index)];
-    });
+    live_node[i] =
+        std::ranges::any_of(node.outputs, [&](ValueId id) { return live[id.position()]; });
     if (!live_node[i]) continue;
     for (const ValueId id : node.inputs) mark(id);
     for (const ValueId id : node.outputs) mark(id);
@@ -268,19 +258,17 @@ Graph GraphBuilder::finish() {
   for (std::size_t i = 0, next = 0; i < built.nodes.size(); ++i)
     if (live_node[i]) new_node[i].index = static_cast<std::int32_t>(next++);
   std::vector<ValueId> new_value(built.values.size());
-  graph.values.reserve(static_cast<std::size_t>(std::count(live.begin(), live.end(), true)));
-  graph.nodes.reserve(
-      static_cast<std::size_t>(std::count(live_node.begin(), live_node.end(), true)));
+  graph.values.reserve(static_cast<std::size_t>(std::ranges::count(live, true)));
+  graph.nodes.reserve(static_cast<std::size_t>(std::ranges::count(live_node, true)));
   for (std::size_t i = 0; i < built.values.size(); ++i) {
     if (!live[i]) continue;
     new_value[i].index = static_cast<std::int32_t>(graph.values.size());
     Value& value = built.values[i];
-    if (value.producer.valid())
-      value.producer = new_node[static_cast<std::size_t>(value.producer.index)];
+    if (value.producer.valid()) value.producer = new_node[value.producer.position()];
     graph.values.push_back(std::move(value));
   }
   const auto renumber = [&](std::vector<ValueId>& ids) {
-    for (ValueId& id : ids) id = new_value[static_cast<std::size_t>(id.index)];
+    for (ValueId& id : ids) id = new_value[id.position()];
   };
   graph.users.resize(graph.values.size());
   for (std::size_t i = 0; i < built.nodes.size(); ++i) {
@@ -289,7 +277,7 @@ Graph GraphBuilder::finish() {
     renumber(node.inputs);
     renumber(node.outputs);
     for (const ValueId id : node.inputs) {
-      auto& users = graph.users[static_cast<std::size_t>(id.index)];
+      auto& users = graph.users[id.position()];
       if (users.empty() || users.back() != new_node[i]) users.push_back(new_node[i]);
     }
     graph.nodes.push_back(std::move(node));
@@ -303,7 +291,7 @@ Graph GraphBuilder::finish() {
   graph.ranges = std::move(built.ranges);
   graph.states = std::move(built.states);
   graph.is_output.resize(graph.values.size());
-  for (const ValueId id : graph.outputs) graph.is_output[static_cast<std::size_t>(id.index)] = true;
+  for (const ValueId id : graph.outputs) graph.is_output[id.position()] = true;
   impl_ = std::make_unique<Impl>();
   const Graph result(std::move(parts));
   with_context(fmt::format("graph '{}'", result.name()), [&] { check_states(result); });

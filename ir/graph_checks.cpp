@@ -51,9 +51,8 @@ void check_type(const TensorType& type) {
 
 Attrs complete_attrs(const OpDef& op, Attrs attrs) {
   for (const auto& [name, value] : attrs.values()) {
-    const bool known =
-        std::any_of(op.attrs.begin(), op.attrs.end(),
-                    [&key = name](const AttrSpec& spec) { return spec.name == key; });
+    const bool known = std::ranges::any_of(
+        op.attrs, [&key = name](const AttrSpec& spec) { return spec.name == key; });
     if (!known) invalid(fmt::format("unknown attribute '{}'", name));
   }
   for (const auto& spec : op.attrs) {
@@ -68,7 +67,7 @@ Attrs complete_attrs(const OpDef& op, Attrs attrs) {
     if (found == AttrKind::kInt && spec.kind == AttrKind::kFloat) {
       attrs.set(spec.name, static_cast<double>(std::get<std::int64_t>(value)));
     } else if (found == AttrKind::kInts && spec.kind == AttrKind::kDims) {
-      const auto ints = std::get<std::vector<std::int64_t>>(value);
+      const auto ints = std::get<Ints>(value);
       attrs.set(spec.name, std::vector<Dim>(ints.begin(), ints.end()));
     } else {
       invalid(fmt::format("attribute '{}' is of kind {}, but must be of kind {}", spec.name,
@@ -78,8 +77,8 @@ Attrs complete_attrs(const OpDef& op, Attrs attrs) {
   return attrs;
 }
 
-std::vector<TensorType> infer_types(const OpDef& op, const Attrs& attrs,
-                                    std::span<const TensorType> inputs, const Graph* body) {
+std::vector<TensorType> infer_types(const OpDef& op, const Attrs& attrs, Types inputs,
+                                    const Graph* body) {
   const auto count = static_cast<int>(inputs.size());
   if (count < op.min_inputs || (op.max_inputs >= 0 && count > op.max_inputs)) {
     std::string expected = std::to_string(op.min_inputs);

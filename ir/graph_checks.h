@@ -32,8 +32,8 @@ Attrs complete_attrs(const OpDef& op, Attrs attrs);
 
 /// Checks the number of inputs and infers the outputs' types; a fused node's are its body's. Throws
 /// Error(kInvalidModel).
-std::vector<TensorType> infer_types(const OpDef& op, const Attrs& attrs,
-                                    std::span<const TensorType> inputs, const Graph* body);
+std::vector<TensorType> infer_types(const OpDef& op, const Attrs& attrs, Types inputs,
+                                    const Graph* body);
 
 /// Throws Error(kInvalidModel) if a state's input and output do not exist or differ in type.
 void check_states(const Graph& graph);

@@ -20,6 +20,9 @@ class GraphBuilder;
 struct Node;
 struct ValueId;
 
+using Types = std::span<const TensorType>;
+using Tensors = std::span<const Tensor>;
+
 /// What the compiler does with an operator; see the design's table.
 enum class OpKind { kPointwise, kReduce, kView, kIndexed, kLibrary, kComposite, kFused, kWhile };
 std::string_view to_string(OpKind kind);
@@ -61,8 +64,8 @@ struct ViewSource {
 };
 /// Maps output indices (one Dim each) to sources. `ranges` bounds the index symbols.
 using IndexMap = std::function<std::vector<ViewSource>(
-    const Attrs& attrs, std::span<const TensorType> inputs, const TensorType& output,
-    std::span<const Dim> output_index, const Ranges& ranges)>;
+    const Attrs& attrs, Types inputs, const TensorType& output, std::span<const Dim> output_index,
+    const Ranges& ranges)>;
 
 struct ViewDef {
   IndexMap map;
@@ -77,8 +80,8 @@ struct DataIndex {
   std::vector<Dim> at;
 };
 /// Maps an index (one Dim for each dimension) to one DataIndex for each dimension of the data.
-using DataIndexMap = std::function<std::vector<DataIndex>(
-    const Attrs& attrs, std::span<const TensorType> inputs, std::span<const Dim> index)>;
+using DataIndexMap = std::function<std::vector<DataIndex>(const Attrs& attrs, Types inputs,
+                                                          std::span<const Dim> index)>;
 
 /// Each element of the output is the element of the data that `map` says.
 struct TakeDef {
@@ -116,13 +119,12 @@ struct AttrSpec {
 };
 
 /// Result types for input types; throws Error(kInvalidModel) with the shapes in the message.
-using Infer =
-    std::function<std::vector<TensorType>(const Attrs& attrs, std::span<const TensorType> inputs)>;
+using Infer = std::function<std::vector<TensorType>(const Attrs& attrs, Types inputs)>;
 /// Reference evaluation: float64 accumulation, results rounded once to the output type. `outputs`
 /// are the concrete output types. Absent for pointwise, reduce and view operators: they are
 /// evaluated from their definition.
-using Evaluate = std::function<std::vector<Tensor>(
-    const Attrs& attrs, std::span<const Tensor> inputs, std::span<const TensorType> outputs)>;
+using Evaluate =
+    std::function<std::vector<Tensor>(const Attrs& attrs, Tensors inputs, Types outputs)>;
 
 struct OpDef {
   std::string name;

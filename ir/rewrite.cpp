@@ -10,7 +10,7 @@ namespace {
 std::vector<ValueId> map_all(const std::vector<ValueId>& ids, const std::vector<ValueId>& mapped) {
   std::vector<ValueId> result;
   result.reserve(ids.size());
-  for (const ValueId id : ids) result.push_back(mapped[static_cast<std::size_t>(id.index)]);
+  for (const ValueId id : ids) result.push_back(mapped[id.position()]);
   return result;
 }
 
@@ -29,7 +29,7 @@ void map_outputs(GraphBuilder& builder, const Graph& graph, const Node& node,
                             describe(*node.op, node.origins), results.size(), node.outputs.size()));
   for (std::size_t i = 0; i < results.size(); ++i) {
     const ValueId old = node.outputs[i];
-    mapped[static_cast<std::size_t>(old.index)] = results[i];
+    mapped[old.position()] = results[i];
     builder.name(results[i], graph.value(old).name);
   }
 }
@@ -41,8 +41,7 @@ Graph rewrite(const Graph& graph, const RewriteVisit& visit) {
   for (const auto& [symbol, range] : graph.ranges()) builder.range(symbol, range);
   std::vector<ValueId> mapped(graph.values().size());
   for (const ValueId id : graph.inputs())
-    mapped[static_cast<std::size_t>(id.index)] =
-        builder.input(graph.value(id).name, graph.type(id));
+    mapped[id.position()] = builder.input(graph.value(id).name, graph.type(id));
   map_constants(builder, graph, mapped);
   for (const Node& node : graph.nodes()) {
     const GraphBuilder::OriginScope scope(builder, node.origins);
@@ -72,8 +71,7 @@ std::vector<ValueId> inline_graph(GraphBuilder& builder, const Graph& body,
                 fmt::format("graph '{}' has {} inputs, but {} values are given", body.name(),
                             body.inputs().size(), inputs.size()));
   std::vector<ValueId> mapped(body.values().size());
-  for (std::size_t i = 0; i < inputs.size(); ++i)
-    mapped[static_cast<std::size_t>(body.inputs()[i].index)] = inputs[i];
+  for (std::size_t i = 0; i < inputs.size(); ++i) mapped[body.inputs()[i].position()] = inputs[i];
   map_constants(builder, body, mapped);
   for (const Node& node : body.nodes()) {
     std::optional<GraphBuilder::OriginScope> scope;

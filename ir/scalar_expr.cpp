@@ -272,19 +272,10 @@ std::vector<DType> infer_scalar_types(const ScalarExpr& expr, std::span<const DT
 
 Scalar apply_scalar_op(ScalarOp op, DType type, DType from, const Scalar* args) {
   if (op == ScalarOp::kSelect) return args[0].i != 0 ? args[1] : args[2];
+  if (op == ScalarOp::kCast) return cast_value(type, from, args[0]);
+  if (op == ScalarOp::kBitCast) return cast_bits(type, from, args[0].f, args[0].i);
   Scalar result;
-  if (op == ScalarOp::kCast) {
-    if (is_float(from))
-      is_float(type) ? void(result.f = args[0].f) : void(result.i = double_to_int(type, args[0].f));
-    else
-      is_float(type) ? void(result.f = int_to_double(from, args[0].i))
-                     : void(result.i = wrap_to(type, args[0].i));
-    return result;
-  }
-  if (op == ScalarOp::kBitCast) {
-    const auto [f, i] = cast_bits(type, from, args[0].f, args[0].i);
-    return {f, i};
-  }
+
   const Scalar none, &b = arity_of(op) > 1 ? args[1] : none;
   dispatch_scalar_op(op, [&]<ScalarOp Op>() {
     if (is_float(type)) {

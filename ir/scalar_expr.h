@@ -12,6 +12,7 @@
 #include <sinter/scalar_op.h>
 
 #include "ir/attributes.h"
+#include "ir/scalar_math.h"
 
 namespace sinter::ir {
 
@@ -45,12 +46,6 @@ std::string to_string(const ScalarExpr& expr);
 /// bool. All types are compute types (no float16 or bfloat16).
 std::vector<DType> infer_scalar_types(const ScalarExpr& expr, std::span<const DType> operands,
                                       DType result);
-
-/// A scalar value in the widest type of its class: floats as double, integers and bool as int64.
-struct Scalar {
-  double f = 0;
-  std::int64_t i = 0;
-};
 
 /// Evaluates one primitive on values of `type` (the operands' type; for kCast and kBitCast `from`
 /// is the operand's and `type` the result's). Floats are computed in double; integers wrap in their

@@ -84,10 +84,17 @@ inline std::int64_t double_to_int(DType to, double value) {
 }
 
 /// A value as a float and as an integer: the one that its type asks for counts.
-struct Scalar64 {
+struct Scalar {
   double f = 0;
   std::int64_t i = 0;
 };
+
+/// `value`, of type `from`, as a value of type `to`.
+inline Scalar cast_value(DType to, DType from, const Scalar& value) {
+  if (is_float(from))
+    return is_float(to) ? Scalar{value.f, 0} : Scalar{0, double_to_int(to, value.f)};
+  return is_float(to) ? Scalar{int_to_double(from, value.i), 0} : Scalar{0, wrap_to(to, value.i)};
+}
 
 /// Arithmetic primitives on floats.
 template <ScalarOp Op>
@@ -205,7 +212,7 @@ std::int64_t shift_int(DType type, std::int64_t a, std::int64_t b) {
 }
 
 /// The bits of a value of `from` as a value of `to`, a compute type of the same size.
-inline Scalar64 cast_bits(DType to, DType from, double f, std::int64_t i) {
+inline Scalar cast_bits(DType to, DType from, double f, std::int64_t i) {
   std::uint64_t bits = static_cast<std::uint64_t>(i);
   if (from == DType::kFloat32) bits = std::bit_cast<std::uint32_t>(static_cast<float>(f));
   if (from == DType::kFloat64) bits = std::bit_cast<std::uint64_t>(f);

@@ -21,7 +21,7 @@ static_assert(std::endian::native == std::endian::little, "tensor bytes are litt
 struct Extent {
   std::int64_t count = 1, bytes = 0;
 };
-Extent extent_of(DType dtype, const std::vector<std::int64_t>& shape) {
+Extent extent_of(DType dtype, const Ints& shape) {
   Extent extent;
   bool empty = false;
   for (const std::int64_t dim : shape) {
@@ -190,7 +190,7 @@ std::uint64_t Buffer::hash() const {
   return known;
 }
 
-Tensor::Tensor(DType dtype, std::vector<std::int64_t> shape, std::shared_ptr<const Buffer> data)
+Tensor::Tensor(DType dtype, Ints shape, std::shared_ptr<const Buffer> data)
     : dtype_(dtype), shape_(std::move(shape)), data_(std::move(data)) {
   const Extent extent = extent_of(dtype_, shape_);
   count_ = extent.count;
@@ -204,8 +204,7 @@ Tensor::Tensor(DType dtype, std::vector<std::int64_t> shape, std::shared_ptr<con
 namespace {
 
 template <typename T, typename Store>
-Tensor from_values(DType dtype, std::vector<std::int64_t> shape, std::span<const T> values,
-                   Store store_value) {
+Tensor from_values(DType dtype, Ints shape, std::span<const T> values, Store store_value) {
   const std::size_t size = size_of(dtype);
   std::vector<std::byte> bytes(values.size() * size);
   for (std::size_t i = 0; i < values.size(); ++i)
@@ -215,13 +214,11 @@ Tensor from_values(DType dtype, std::vector<std::int64_t> shape, std::span<const
 
 }  // namespace
 
-Tensor Tensor::from_doubles(DType dtype, std::vector<std::int64_t> shape,
-                            std::span<const double> values) {
+Tensor Tensor::from_doubles(DType dtype, Ints shape, std::span<const double> values) {
   return from_values(dtype, std::move(shape), values, store_double);
 }
 
-Tensor Tensor::from_ints(DType dtype, std::vector<std::int64_t> shape,
-                         std::span<const std::int64_t> values) {
+Tensor Tensor::from_ints(DType dtype, Ints shape, std::span<const std::int64_t> values) {
   return from_values(dtype, std::move(shape), values, store_int);
 }
 
@@ -243,20 +240,18 @@ std::vector<double> Tensor::to_doubles() const {
   return values;
 }
 
-std::vector<std::int64_t> Tensor::to_ints() const {
-  std::vector<std::int64_t> values(static_cast<std::size_t>(count_));
+Ints Tensor::to_ints() const {
+  Ints values(static_cast<std::size_t>(count_));
   for (std::int64_t i = 0; i < count_; ++i) values[static_cast<std::size_t>(i)] = at_int(i);
   return values;
 }
 
-Tensor Tensor::reshaped(std::vector<std::int64_t> shape) const {
-  return Tensor(dtype_, std::move(shape), data_);
-}
+Tensor Tensor::reshaped(Ints shape) const { return Tensor(dtype_, std::move(shape), data_); }
 
 TensorType Tensor::type() const { return {dtype_, Shape(shape_.begin(), shape_.end())}; }
 
 std::uint64_t Tensor::hash() const {
-  std::vector<std::int64_t> header{static_cast<std::int64_t>(dtype_)};
+  Ints header{static_cast<std::int64_t>(dtype_)};
   header.insert(header.end(), shape_.begin(), shape_.end());
   const std::uint64_t contents = data_ ? data_->hash() : XXH3_64bits(nullptr, 0);
   return XXH3_64bits_withSeed(header.data(), header.size() * sizeof(std::int64_t), contents);

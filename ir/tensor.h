@@ -79,22 +79,20 @@ class Tensor {
   Tensor() = default;
   /// Throws Error(kInvalidModel) if a dimension is negative, the size overflows or differs from the
   /// buffer's.
-  Tensor(DType dtype, std::vector<std::int64_t> shape, std::shared_ptr<const Buffer> data);
+  Tensor(DType dtype, Ints shape, std::shared_ptr<const Buffer> data);
 
   /// From values, converted to `dtype` (rounding to nearest even, saturating nothing).
   /// Doubles become integers by truncation.
-  static Tensor from_doubles(DType dtype, std::vector<std::int64_t> shape,
-                             std::span<const double> values);
-  static Tensor from_ints(DType dtype, std::vector<std::int64_t> shape,
-                          std::span<const std::int64_t> values);
+  static Tensor from_doubles(DType dtype, Ints shape, std::span<const double> values);
+  static Tensor from_ints(DType dtype, Ints shape, std::span<const std::int64_t> values);
   template <typename T>
-  static Tensor of(DType dtype, std::vector<std::int64_t> shape, const std::vector<T>& values) {
+  static Tensor of(DType dtype, Ints shape, const std::vector<T>& values) {
     return Tensor(dtype, std::move(shape), Buffer::copy_of(std::as_bytes(std::span(values))));
   }
   static Tensor scalar(DType dtype, double value);
 
   DType dtype() const { return dtype_; }
-  const std::vector<std::int64_t>& shape() const { return shape_; }
+  const Ints& shape() const { return shape_; }
   std::int64_t element_count() const { return count_; }
   std::span<const std::byte> bytes() const {
     return data_ ? data_->bytes() : std::span<const std::byte>();
@@ -112,9 +110,9 @@ class Tensor {
   std::int64_t at_int(std::int64_t i) const;
   /// All elements, widened.
   std::vector<double> to_doubles() const;
-  std::vector<std::int64_t> to_ints() const;
+  Ints to_ints() const;
   /// The same bytes under another shape of equal element count.
-  Tensor reshaped(std::vector<std::int64_t> shape) const;
+  Tensor reshaped(Ints shape) const;
   TensorType type() const;
   /// Hash of type, shape and contents (XXH3, 64 bits), the same on every machine.
   std::uint64_t hash() const;
@@ -123,7 +121,7 @@ class Tensor {
 
  private:
   DType dtype_ = DType::kFloat32;
-  std::vector<std::int64_t> shape_;
+  Ints shape_;
   std::int64_t count_ = 0;
   std::shared_ptr<const Buffer> data_;
 };

@@ -34,17 +34,14 @@ class Verifier {
     throw Error(ErrorCode::kInternal, std::move(message));
   }
 
-  bool exists(ValueId id) const {
-    return id.valid() && static_cast<std::size_t>(id.index) < graph_.values().size();
-  }
+  bool exists(ValueId id) const { return id.valid() && id.position() < graph_.values().size(); }
 
   void check_values() const {
     std::vector<bool> is_input(graph_.values().size());
     for (const ValueId id : graph_.inputs()) {
       if (!exists(id)) fail(fmt::format("input {} does not exist", id.index));
-      if (is_input[static_cast<std::size_t>(id.index)])
-        fail(fmt::format("value {} is an input twice", id.index));
-      is_input[static_cast<std::size_t>(id.index)] = true;
+      if (is_input[id.position()]) fail(fmt::format("value {} is an input twice", id.index));
+      is_input[id.position()] = true;
     }
     for (std::size_t i = 0; i < graph_.values().size(); ++i) {
       const Value& value = graph_.values()[i];
@@ -57,7 +54,7 @@ class Verifier {
         fail(fmt::format("constant {} ('{}') is typed {}, but holds {}", i, value.name,
                          to_string(value.type), to_string(value.constant->type())));
       if (!value.producer.valid()) continue;
-      const auto producer = static_cast<std::size_t>(value.producer.index);
+      const auto producer = value.producer.position();
       const auto output = static_cast<std::size_t>(value.output_index);
       if (producer >= graph_.nodes().size() || output >= graph_.nodes()[producer].outputs.size() ||
           graph_.nodes()[producer].outputs[output].index != static_cast<std::int32_t>(i))
@@ -93,7 +90,7 @@ class Verifier {
         fail(fmt::format("output {} is typed {}, but {} is inferred", i,
                          to_string(graph_.type(output)), to_string(inferred[i])));
     }
-    if (!std::is_sorted(node.origins.begin(), node.origins.end()) ||
+    if (!std::ranges::is_sorted(node.origins) ||
         std::adjacent_find(node.origins.begin(), node.origins.end()) != node.origins.end())
       fail("origins are not sorted and unique");
     if (node.body) with_context("body", [&] { verify(*node.body); });
@@ -103,7 +100,7 @@ class Verifier {
     std::vector<std::vector<NodeId>> users(graph_.values().size());
     for (std::size_t i = 0; i < graph_.nodes().size(); ++i)
       for (const ValueId input : graph_.nodes()[i].inputs) {
-        auto& list = users[static_cast<std::size_t>(input.index)];
+        auto& list = users[input.position()];
         const NodeId id{static_cast<std::int32_t>(i)};
         if (list.empty() || list.back() != id) list.push_back(id);
       }

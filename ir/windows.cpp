@@ -15,8 +15,8 @@ namespace {
 
 }  // namespace
 
-const std::vector<std::int64_t>& ints_attr(const Attrs& attrs, std::string_view name,
-                                           std::size_t size, std::int64_t least) {
+const Ints& ints_attr(const Attrs& attrs, std::string_view name, std::size_t size,
+                      std::int64_t least) {
   const auto& values = attrs.get_ints(name);
   if (values.size() != size)
     refuse(fmt::format("{} has {} values, expected {}", name, values.size(), size));
@@ -26,7 +26,7 @@ const std::vector<std::int64_t>& ints_attr(const Attrs& attrs, std::string_view 
   return values;
 }
 
-Windows windows_attr(const Attrs& attrs, std::vector<std::int64_t> kernel) {
+Windows windows_attr(const Attrs& attrs, Ints kernel) {
   const std::size_t rank = kernel.size();
   return {std::move(kernel), ints_attr(attrs, "strides", rank, 1),
           ints_attr(attrs, "dilations", rank, 1), ints_attr(attrs, "pads_begin", rank, 0),

@@ -13,16 +13,16 @@ namespace sinter::ir {
 
 /// The attribute `name`, a list of `size` integers, none below `least`. Throws Error(kInvalidModel)
 /// for any other.
-const std::vector<std::int64_t>& ints_attr(const Attrs& attrs, std::string_view name,
-                                           std::size_t size, std::int64_t least);
+const Ints& ints_attr(const Attrs& attrs, std::string_view name, std::size_t size,
+                      std::int64_t least);
 
 /// The windows of a convolution or of Unfold over spatial dimensions.
 struct Windows {
-  std::vector<std::int64_t> kernel, strides, dilations, pads_begin, pads_end;
+  Ints kernel, strides, dilations, pads_begin, pads_end;
 };
 /// Reads attributes "strides", "dilations", "pads_begin" and "pads_end"; throws
 /// Error(kInvalidModel) if one is wrong.
-Windows windows_attr(const Attrs& attrs, std::vector<std::int64_t> kernel);
+Windows windows_attr(const Attrs& attrs, Ints kernel);
 /// Number of windows along each spatial dimension:
 /// floor((D + begin + end - dilation * (kernel - 1) - 1) / stride) + 1. Throws if a window of known
 /// size is larger than the padded dimension.

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 
-#include <fmt/format.h>
 #include <sinter/error.h>
 
 #include "runtime/plan/entries.h"
@@ -42,9 +41,9 @@ std::shared_ptr<const BoundShape> BoundShapeCache::get(const std::vector<std::in
   for (const auto& output : meta.outputs)
     bound->output_shapes.push_back(evaluate_shape(output->shape, bound->expressions));
   if (entries_.size() >= limit_)
-    entries_.erase(std::min_element(
-        entries_.begin(), entries_.end(),
-        [](const auto& a, const auto& b) { return a.second.last_use < b.second.last_use; }));
+    entries_.erase(std::ranges::min_element(entries_, [](const auto& a, const auto& b) {
+      return a.second.last_use < b.second.last_use;
+    }));
   entries_[symbols] = {bound, ++clock_};
   return bound;
 }

@@ -1,8 +1,8 @@
 // What a build without the headers of a CUDA toolkit has in place of runtime/cuda: a refusal.
 #include <sinter/devices.h>
-#include <sinter/error.h>
 
 #include "runtime/executor.h"
+#include "runtime/format_error.h"
 
 namespace sinter {
 namespace {
@@ -16,7 +16,7 @@ constexpr const char* kNoCuda =
 GpuList list_gpus() { return {{}, kNoCuda, 0}; }
 
 struct DeviceBuffer::Impl {};
-DeviceBuffer::DeviceBuffer(int, std::size_t) { throw Error(ErrorCode::kDevice, kNoCuda); }
+DeviceBuffer::DeviceBuffer(int, std::size_t) { throw device_error(kNoCuda); }
 void* DeviceBuffer::data() const { return nullptr; }
 std::size_t DeviceBuffer::size() const { return 0; }
 int DeviceBuffer::device() const { return -1; }
@@ -30,10 +30,9 @@ namespace runtime {
 
 std::unique_ptr<Executor> make_cuda_executor(std::shared_ptr<const plan::PlanData>,
                                              const SessionOptions&) {
-  throw Error(ErrorCode::kDevice,
-              "the plan is for CUDA, but this build of Sinter is CPU-only: build it with a CUDA "
-              "toolkit >= 12.8 ('tools/setup --cuda' gets the needed parts), or compile the model "
-              "with --target=cpu");
+  throw device_error(
+      "the plan is for CUDA, but this build of Sinter is CPU-only: build it with a CUDA toolkit >= "
+      "12.8 ('tools/setup --cuda' gets the needed parts), or compile the model with --target=cpu");
 }
 
 }  // namespace runtime

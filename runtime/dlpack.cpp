@@ -1,12 +1,11 @@
 // DLPack in and out. The structures' layout is checked against DLPack's in tests/runtime.
 #include <memory>
 #include <optional>
-#include <utility>
 #include <vector>
 
-#include <fmt/format.h>
 #include <sinter/dlpack.h>
 
+#include "runtime/format_error.h"
 #include "runtime/session_access.h"
 
 namespace sinter {
@@ -74,7 +73,7 @@ std::optional<DType> dtype_from(const dlpack::DataType& type) {
 }
 
 [[noreturn]] void refuse_dlpack(const std::string& why) {
-  throw Error(ErrorCode::kUsage, "the DLPack tensor " + why);
+  throw usage_error("the DLPack tensor " + why);
 }
 
 std::vector<std::int64_t> dense_shape(const dlpack::Tensor& tensor) {
@@ -87,8 +86,8 @@ std::vector<std::int64_t> dense_shape(const dlpack::Tensor& tensor) {
   for (std::size_t d = shape.size(); d-- > 0; dense *= shape[d])
     if (shape[d] != 1 && tensor.strides[d] != dense)
       refuse_dlpack(fmt::format(
-          "of shape [{}] has the strides [{}]; only dense row-major ones are taken: "
-          "make a contiguous copy first",
+          "of shape [{}] has the strides [{}]; only dense row-major ones are taken: make a "
+          "contiguous copy first",
           fmt::join(shape, ", "), fmt::join(tensor.strides, tensor.strides + tensor.ndim, ", ")));
   return shape;
 }
@@ -107,10 +106,9 @@ MutableTensorView mutable_from_dlpack(const dlpack::Tensor& tensor) {
   MutableTensorView view;
   const auto dtype = dtype_from(tensor.dtype);
   if (!dtype)
-    refuse_dlpack(
-        fmt::format("has elements of type code {} with {} bits and {} lanes, which is no type of "
-                    "Sinter's",
-                    static_cast<int>(tensor.dtype.code), tensor.dtype.bits, tensor.dtype.lanes));
+    refuse_dlpack(fmt::format(
+        "has elements of type code {} with {} bits and {} lanes, which is no type of Sinter's",
+        static_cast<int>(tensor.dtype.code), tensor.dtype.bits, tensor.dtype.lanes));
   view.dtype = *dtype;
   view.shape = dense_shape(tensor);
   switch (tensor.device.type) {

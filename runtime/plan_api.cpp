@@ -3,9 +3,9 @@
 #include <cmath>
 #include <limits>
 
-#include <fmt/format.h>
 #include <sinter/sinter.h>
 
+#include "runtime/format_error.h"
 #include "runtime/log.h"
 #include "runtime/plan_access.h"
 
@@ -140,16 +140,15 @@ std::size_t index_of(const std::vector<BindingInfo>& bindings, std::string_view 
   std::string names;
   for (const BindingInfo& binding : bindings)
     names += fmt::format("{}'{}'", names.empty() ? "" : ", ", binding.name);
-  throw Error(ErrorCode::kUsage, fmt::format("there is no {} '{}'; the plan has {}", what, name,
-                                             names.empty() ? "none" : names));
+  throw usage_error("there is no {} '{}'; the plan has {}", what, name,
+                    names.empty() ? "none" : names);
 }
 
 }  // namespace
 
 std::size_t checked_index(std::size_t index, std::size_t count, const char* what) {
   if (index >= count)
-    throw Error(ErrorCode::kUsage,
-                fmt::format("there is no {} {}; the plan has {} of them", what, index, count));
+    throw usage_error("there is no {} {}; the plan has {} of them", what, index, count);
   return index;
 }
 
@@ -192,7 +191,7 @@ Plan Plan::borrow(std::span<const std::byte> bytes, std::shared_ptr<const void> 
 }
 
 const Plan::Impl& Plan::impl() const {
-  if (!impl_) throw Error(ErrorCode::kUsage, "the plan was moved from");
+  if (!impl_) throw usage_error("the plan was moved from");
   return *impl_;
 }
 

@@ -1,45 +1,42 @@
 // Measurements of a session.
-#include <fmt/format.h>
 #include <sinter/profile.h>
 
+#include "runtime/format_error.h"
 #include "runtime/session_access.h"
 
 namespace sinter {
 namespace {
 
-/// Nothing is in flight, and there was a run if `what` needs one.
-runtime::Executor& quiet(SessionAccess::Impl& impl, const char* what, bool needs_run = true) {
-  impl.check_loans(what);
-  if (needs_run && !impl.has_run)
-    throw Error(ErrorCode::kUsage, fmt::format("{} before the first run", what));
-  if (impl.running) impl.await();
-  return *impl.executor;
+/// Calls `body` with the executor: nothing is in flight, and there was a run if `what` needs one.
+template <typename Body>
+auto measured(Session& session, const char* what, const Body& body, bool needs_run = true) {
+  SessionAccess::Impl* impl = SessionAccess::impl(session).get();
+  const SessionAccess::Impl::Use use(impl);
+  impl->check_loans(what);
+  if (needs_run && !impl->has_run) throw usage_error("{} before the first run", what);
+  if (impl->running) impl->await();
+  return body(*impl->executor);
 }
 
 }  // namespace
 
 double time_compute(Session& session, bool cold) {
-  SessionAccess::Impl* impl = SessionAccess::impl(session).get();
-  const SessionAccess::Impl::Use use(impl);
-  return quiet(*impl, "time_compute").time_compute(cold);
+  return measured(session, "time_compute",
+                  [&](auto& executor) { return executor.time_compute(cold); });
 }
 
 TransferTimes time_transfers(Session& session) {
-  SessionAccess::Impl* impl = SessionAccess::impl(session).get();
-  const SessionAccess::Impl::Use use(impl);
-  return quiet(*impl, "time_transfers").time_transfers();
+  return measured(session, "time_transfers",
+                  [](auto& executor) { return executor.time_transfers(); });
 }
 
 std::vector<StepTime> profile_steps(Session& session) {
-  SessionAccess::Impl* impl = SessionAccess::impl(session).get();
-  const SessionAccess::Impl::Use use(impl);
-  return quiet(*impl, "profile_steps").profile();
+  return measured(session, "profile_steps", [](auto& executor) { return executor.profile(); });
 }
 
 MachineRates measure_rates(Session& session) {
-  SessionAccess::Impl* impl = SessionAccess::impl(session).get();
-  const SessionAccess::Impl::Use use(impl);
-  return quiet(*impl, "measure_rates", false).measure_rates();
+  const auto measure = [](auto& executor) { return executor.measure_rates(); };
+  return measured(session, "measure_rates", measure, false);
 }
 
 }  // namespace sinter

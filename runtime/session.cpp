@@ -2,9 +2,9 @@
 #include <algorithm>
 #include <cstring>
 
-#include <fmt/format.h>
 #include <sinter/session.h>
 
+#include "runtime/format_error.h"
 #include "runtime/log.h"
 #include "runtime/session_access.h"
 
@@ -19,9 +19,7 @@ constexpr std::size_t kMinBoundShapes = 64;
 std::unique_ptr<runtime::Executor> make_executor(const std::shared_ptr<const plan::PlanData>& plan,
                                                  const SessionOptions& options) {
   if (options.threads < 0)
-    throw Error(
-        ErrorCode::kUsage,
-        fmt::format("{} threads are not possible; 0 means all of the pool's", options.threads));
+    throw usage_error("{} threads are not possible; 0 means all of the pool's", options.threads);
   return plan->meta.target == "cpu" ? runtime::make_cpu_executor(plan, options)
                                     : runtime::make_cuda_executor(plan, options);
 }
@@ -42,7 +40,7 @@ std::int64_t element_of(const TensorView& view) {
     case DType::kUInt32: return read(std::uint32_t{});
     case DType::kInt64: return read(std::int64_t{});
     case DType::kUInt64: return read(std::uint64_t{});
-    default: throw Error(ErrorCode::kInternal, "the value of a float counts as none");
+    default: throw internal_error("the value of a float counts as none");
   }
 }
 
@@ -56,10 +54,9 @@ void check_element_alignment(const void* data, DType dtype, const char* what,
                              const std::string& name) {
   const auto address = reinterpret_cast<std::uintptr_t>(data);
   if (address % size_of(dtype) != 0)
-    throw Error(ErrorCode::kUsage,
-                fmt::format("the memory of {} '{}' lies at {:#x}, which is not aligned to the {} "
-                            "bytes of {}",
-                            what, name, address, size_of(dtype), to_string(dtype)));
+    throw usage_error(
+        "the memory of {} '{}' lies at {:#x}, which is not aligned to the {} bytes of {}", what,
+        name, address, size_of(dtype), to_string(dtype));
 }
 
 /// What can be said of an input before an executor sees it.
@@ -67,29 +64,27 @@ void check_input(const plan::fb::PlanT& meta, std::size_t index, const TensorVie
   const plan::fb::BindingT& binding = binding_at(meta.inputs, index, "input");
   const auto expected = static_cast<DType>(binding.dtype);
   if (view.dtype != expected)
-    throw Error(ErrorCode::kUsage,
-                fmt::format("input '{}' is of type {}; the plan takes {}", binding.name,
-                            to_string(view.dtype), to_string(expected)));
+    throw usage_error("input '{}' is of type {}; the plan takes {}", binding.name,
+                      to_string(view.dtype), to_string(expected));
   plan::check_input_shape(meta, index, view.shape);
   if (!view.data && view.byte_count() > 0)
-    throw Error(ErrorCode::kUsage, fmt::format("input '{}' has no data", binding.name));
+    throw usage_error("input '{}' has no data", binding.name);
   if (view.memory == Memory::kDevice && meta.target == "cpu")
-    throw Error(ErrorCode::kUsage,
-                fmt::format("input '{}' is in device memory; a plan for the CPU takes host memory",
-                            binding.name));
+    throw usage_error("input '{}' is in device memory; a plan for the CPU takes host memory",
+                      binding.name);
 }
 
 }  // namespace
 
 Session::Impl::Use::Use(Impl* impl) : impl_(impl) {
-  if (!impl) throw Error(ErrorCode::kUsage, "the session was moved from");
+  if (!impl) throw usage_error("the session was moved from");
   if (impl->busy.exchange(true, std::memory_order_acquire)) SessionAccess::refuse_second_thread();
 }
 
 void SessionAccess::refuse_second_thread() {
-  throw Error(ErrorCode::kUsage,
-              "the session is used from two threads at once: give each thread a session of its "
-              "own; sessions of one plan share its weights");
+  throw usage_error(
+      "the session is used from two threads at once: give each thread a session of its own; "
+      "sessions of one plan share its weights");
 }
 
 Session::Impl::Impl(Plan plan_in, SessionOptions options_in,
@@ -109,7 +104,7 @@ const std::shared_ptr<const runtime::BoundShape>& Session::Impl::bind() {
   for (std::size_t i = 0; i < inputs.size(); ++i)
     if (!inputs[i] && !runtime::state_of(meta(), *meta().inputs[i]))
       missing += fmt::format("{}'{}'", missing.empty() ? "" : ", ", meta().inputs[i]->name);
-  if (!missing.empty()) throw Error(ErrorCode::kUsage, fmt::format("input {} is not set", missing));
+  if (!missing.empty()) throw usage_error("input {} is not set", missing);
   current = shapes.bind(inputs, input_values);
   return current;
 }
@@ -117,10 +112,8 @@ const std::shared_ptr<const runtime::BoundShape>& Session::Impl::bind() {
 void Session::Impl::note_value(std::size_t index, const TensorView& view, bool stays) {
   if (!plan::symbol_of_value(meta(), index)) return;
   if (view.memory == Memory::kDevice)
-    throw Error(ErrorCode::kUsage,
-                fmt::format("the value of input '{}' says which steps are run: give it in host "
-                            "memory",
-                            meta().inputs[index]->name));
+    throw usage_error("the value of input '{}' says which steps are run: give it in host memory",
+                      meta().inputs[index]->name);
   const std::int64_t value = element_of(view);
   if (input_values[index] != value) current.reset();
   input_values[index] = value;
@@ -154,33 +147,29 @@ void Session::Impl::put_input(std::size_t index, const TensorView& view) {
 void Session::Impl::check_outputs(const runtime::BoundShape& shape) const {
   for (std::size_t i = 0; i < outputs.size(); ++i)
     if (outputs[i].is_given && outputs[i].shape != shape.output_shapes[i])
-      throw Error(
-          ErrorCode::kUsage,
-          fmt::format("the memory given for output '{}' has the shape [{}], the output [{}]",
-                      meta().outputs[i]->name, fmt::join(outputs[i].shape, ", "),
-                      fmt::join(shape.output_shapes[i], ", ")));
+      throw usage_error("the memory given for output '{}' has the shape [{}], the output [{}]",
+                        meta().outputs[i]->name, fmt::join(outputs[i].shape, ", "),
+                        fmt::join(shape.output_shapes[i], ", "));
 }
 
 void Session::Impl::check_states(const runtime::BoundShape& shape) const {
   for (const auto& state : meta().states)
     if (const auto& held = inputs[state->input]; held && *held != shape.input_shapes[state->input])
-      throw Error(ErrorCode::kUsage,
-                  fmt::format("state '{}' has the shape [{}]; reset_state() before it becomes [{}]",
-                              meta().inputs[state->input]->name, fmt::join(*held, ", "),
-                              fmt::join(shape.input_shapes[state->input], ", ")));
+      throw usage_error("state '{}' has the shape [{}]; reset_state() before it becomes [{}]",
+                        meta().inputs[state->input]->name, fmt::join(*held, ", "),
+                        fmt::join(shape.input_shapes[state->input], ", "));
 }
 
 void Session::Impl::check_loans(const char* what) const {
   if (const int count = loans.load(std::memory_order_acquire); count > 0)
-    throw Error(ErrorCode::kUsage,
-                fmt::format("{} while {} of the session's outputs {} lent out through DLPack: "
-                            "release the tensor, or give the output memory of its own with "
-                            "set_output",
-                            what, count, count == 1 ? "is" : "are"));
+    throw usage_error(
+        "{} while {} of the session's outputs {} lent out through DLPack: release the tensor, or "
+        "give the output memory of its own with set_output",
+        what, count, count == 1 ? "is" : "are");
 }
 
 const runtime::BoundShape& Session::Impl::last_bound(const char* what) const {
-  if (!bound) throw Error(ErrorCode::kUsage, fmt::format("{} before the first run", what));
+  if (!bound) throw usage_error("{} before the first run", what);
   return *bound;
 }
 
@@ -214,9 +203,7 @@ void Session::Impl::await() {
 
 const TensorView& Session::Impl::output(std::size_t index) {
   const plan::fb::BindingT& binding = binding_at(meta().outputs, index, "output");
-  if (!has_run)
-    throw Error(ErrorCode::kUsage,
-                fmt::format("output '{}' is asked for before a run", binding.name));
+  if (!has_run) throw usage_error("output '{}' is asked for before a run", binding.name);
   if (const auto state = runtime::state_of(meta(), binding)) {
     if (running) await();
     return executor->state(*state, bound->output_shapes[index]);
@@ -246,7 +233,7 @@ Session::Session(Session&&) noexcept = default;
 Session& Session::operator=(Session&&) noexcept = default;
 
 const Plan& Session::plan() const {
-  if (!impl_) throw Error(ErrorCode::kUsage, "the session was moved from");
+  if (!impl_) throw usage_error("the session was moved from");
   return impl_->plan;
 }
 
@@ -267,13 +254,11 @@ void Session::set_values(std::size_t index, std::vector<std::int64_t> shape,
   const plan::fb::PlanT& meta = impl_->meta();
   check_input(meta, index, view);
   if (bytes.size() != view.byte_count())
-    throw Error(
-        ErrorCode::kUsage,
-        fmt::format(
-            "input '{}' of shape [{}] and type {} takes {} elements, {} bytes; {} elements, "
-            "{} bytes, are given",
-            meta.inputs[index]->name, fmt::join(view.shape, ", "), to_string(dtype),
-            view.element_count(), view.byte_count(), bytes.size() / size_of(dtype), bytes.size()));
+    throw usage_error(
+        "input '{}' of shape [{}] and type {} takes {} elements, {} bytes; {} elements, {} bytes, "
+        "are given",
+        meta.inputs[index]->name, fmt::join(view.shape, ", "), to_string(dtype),
+        view.element_count(), view.byte_count(), bytes.size() / size_of(dtype), bytes.size());
   impl_->put_input(index, view);
 }
 
@@ -293,16 +278,14 @@ void Session::use_input(std::size_t index, const TensorView& view) {
   check_input(meta, index, view);
   const std::string& name = meta.inputs[index]->name;
   if (runtime::state_of(meta, *meta.inputs[index]))
-    throw Error(ErrorCode::kUsage,
-                fmt::format("input '{}' is a state, whose memory the session keeps: set_input "
-                            "copies a value into it",
-                            name));
+    throw usage_error(
+        "input '{}' is a state, whose memory the session keeps: set_input copies a value into it",
+        name);
   if (view.memory == Memory::kHost && !impl_->is_on_cpu())
-    throw Error(
-        ErrorCode::kUsage,
-        fmt::format("input '{}' is in host memory, which a GPU does not read where it lies: "
-                    "set_input copies it",
-                    name));
+    throw usage_error(
+        "input '{}' is in host memory, which a GPU does not read where it lies: set_input copies "
+        "it",
+        name);
   if (impl_->is_on_cpu()) check_element_alignment(view.data, view.dtype, "input", name);
   impl_->note_value(index, view, true);
   impl_->executor->use_input(index, view);
@@ -320,18 +303,14 @@ void Session::set_output(std::size_t index, const MutableTensorView& view) {
   if (view.data) {
     const auto expected = static_cast<DType>(binding.dtype);
     if (view.dtype != expected)
-      throw Error(ErrorCode::kUsage,
-                  fmt::format("the memory given for output '{}' is of type {}, the output of {}",
-                              binding.name, to_string(view.dtype), to_string(expected)));
+      throw usage_error("the memory given for output '{}' is of type {}, the output of {}",
+                        binding.name, to_string(view.dtype), to_string(expected));
     detail::byte_count(view.shape, view.dtype);
     if (view.memory == Memory::kDevice && impl_->is_on_cpu())
-      throw Error(ErrorCode::kUsage,
-                  fmt::format("output '{}' cannot go to device memory from a plan for the CPU",
-                              binding.name));
+      throw usage_error("output '{}' cannot go to device memory from a plan for the CPU",
+                        binding.name);
     if (runtime::state_of(meta, binding))
-      throw Error(ErrorCode::kUsage, fmt::format("output '{}' is a state, whose memory the session "
-                                                 "keeps",
-                                                 binding.name));
+      throw usage_error("output '{}' is a state, whose memory the session keeps", binding.name);
     if (view.memory == Memory::kHost)
       check_element_alignment(view.data, view.dtype, "output", binding.name);
   }

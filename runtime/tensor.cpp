@@ -1,8 +1,8 @@
 // What views check.
-#include <fmt/format.h>
 #include <sinter/allocator.h>
-#include <sinter/error.h>
 #include <sinter/tensor.h>
+
+#include "runtime/format_error.h"
 
 namespace sinter {
 
@@ -12,8 +12,7 @@ namespace detail {
 namespace {
 
 [[noreturn]] void refuse_shape(std::span<const std::int64_t> shape) {
-  throw Error(ErrorCode::kUsage,
-              fmt::format("the shape [{}] is not possible", fmt::join(shape, ", ")));
+  throw usage_error("the shape [{}] is not possible", fmt::join(shape, ", "));
 }
 
 }  // namespace
@@ -35,19 +34,19 @@ std::size_t byte_count(std::span<const std::int64_t> shape, DType dtype) {
 
 void check_read(DType dtype, Memory memory, DType wanted) {
   if (dtype != wanted)
-    throw Error(ErrorCode::kUsage, fmt::format("the tensor is of type {} and cannot be read as {}",
-                                               to_string(dtype), to_string(wanted)));
+    throw usage_error("the tensor is of type {} and cannot be read as {}", to_string(dtype),
+                      to_string(wanted));
   if (memory != Memory::kHost)
-    throw Error(ErrorCode::kUsage,
-                "the tensor is in device memory, which the host cannot read: copy it, or ask for "
-                "outputs in host memory (SessionOptions::output_memory)");
+    throw usage_error(
+        "the tensor is in device memory, which the host cannot read: copy it, or ask for "
+        "outputs in host memory (SessionOptions::output_memory)");
 }
 
 void check_count(std::span<const std::int64_t> shape, std::size_t count) {
   const std::int64_t wanted = element_count(shape);
   if (count != static_cast<std::size_t>(wanted))
-    throw Error(ErrorCode::kUsage, fmt::format("the shape [{}] has {} elements, but {} are given",
-                                               fmt::join(shape, ", "), wanted, count));
+    throw usage_error("the shape [{}] has {} elements, but {} are given", fmt::join(shape, ", "),
+                      wanted, count);
 }
 
 }  // namespace detail

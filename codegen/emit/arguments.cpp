@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <array>
-#include <cctype>
 
 #include <fmt/format.h>
 
@@ -84,9 +83,8 @@ std::vector<std::string> Arguments::parameters() const {
   return all;
 }
 
-std::vector<plan::fb::KernelArg> Arguments::kernel_args() const {
-  using plan::fb::ArgKind;
-  std::vector<plan::fb::KernelArg> args;
+std::vector<KernelArg> Arguments::kernel_args() const {
+  std::vector<KernelArg> args;
   const auto& buffers = analysis_->program().buffers;
   for (std::size_t b = 0; b < buffers.size(); ++b)
     if (!is_hidden(b)) args.emplace_back(ArgKind::Buffer, buffers[b]);

@@ -2,7 +2,6 @@
 #pragma once
 
 #include <cstdint>
-#include <map>
 #include <string>
 #include <vector>
 
@@ -25,12 +24,12 @@ class Arguments {
 
   /// A literal, or the name of a parameter that is added on first use.
   std::string expression(std::uint32_t expression);
-  std::string dim(const ir::Dim& dim) { return expression(analysis_->exprs().intern(dim)); }
+  std::string dim(const Dim& dim) { return expression(analysis_->exprs().intern(dim)); }
   const std::string& buffer(std::size_t buffer) const { return buffer_names_[buffer]; }
 
   /// "const f16* __restrict__ x0, int seq": one entry for each parameter.
   std::vector<std::string> parameters() const;
-  std::vector<plan::fb::KernelArg> kernel_args() const;
+  std::vector<KernelArg> kernel_args() const;
   /// "x0 = after_grid_wait(x0);": one line for each buffer that is read, unless no step writes it.
   std::vector<std::string> after_grid_wait() const;
 

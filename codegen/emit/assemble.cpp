@@ -25,8 +25,8 @@ void assemble(const KernelRequest& request, ExprTable& exprs, const Arguments& a
               const std::vector<VariantText>& variants, const std::vector<std::string>& headers,
               const std::string& functions, EmittedKernel& kernel) {
   std::string text = kernel_heading(request.name, request.origins);
-  if (std::any_of(variants.begin(), variants.end(),
-                  [](const VariantText& variant) { return !variant.maps.empty(); }))
+  if (std::ranges::any_of(variants,
+                          [](const VariantText& variant) { return !variant.maps.empty(); }))
     text += fmt::format("{}\n", kExactTarget);
   for (const std::string& header : headers) text += fmt::format("#include \"{}\"\n", header);
   text += functions;
@@ -34,7 +34,7 @@ void assemble(const KernelRequest& request, ExprTable& exprs, const Arguments& a
   const std::vector<std::string> parameters = args.parameters();
   for (std::size_t v = 0; v < variants.size(); ++v) {
     const VariantText& variant = variants[v];
-    auto result = std::make_unique<plan::fb::KernelVariantT>();
+    auto result = std::make_unique<KernelVariantT>();
     result->conditions = variant.conditions;
     result->function = v == 0 ? request.name : fmt::format("{}_v{}", request.name, v);
     result->grid = {exprs.intern(variant.blocks), exprs.intern(1), exprs.intern(1)};

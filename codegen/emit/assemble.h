@@ -18,10 +18,10 @@ struct MapParameter {
 
 /// One compiled form of a kernel before the text is put together.
 struct VariantText {
-  std::vector<plan::fb::Condition> conditions;
+  std::vector<Condition> conditions;
   std::string schedule, chosen_by;
   std::string body;                  // statements of the function
-  ir::Dim blocks;                    // of the grid
+  Dim blocks;                        // of the grid
   std::vector<std::uint32_t> block;  // threads along x, y, z
   int threads = 0;                   // of a block
   int blocks_at_once = 0;            // of a multiprocessor, at least; 0: unbounded

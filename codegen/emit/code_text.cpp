@@ -3,7 +3,6 @@
 #include <cctype>
 
 namespace sinter::codegen {
-
 namespace {
 
 bool is_word(char c) { return std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '_'; }

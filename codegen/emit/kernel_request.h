@@ -9,7 +9,6 @@
 
 #include <sinter/dtype.h>
 
-#include "codegen/plan/expr_table.h"
 #include "codegen/plan/schedule_choice.h"
 #include "codegen/targets/device_model.h"
 #include "runtime/plan/plan_data.h"

@@ -1,7 +1,5 @@
 #include "codegen/emit/kernel_text.h"
 
-#include <cctype>
-
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
@@ -23,8 +21,7 @@ std::string kernel_heading(const std::string& name, const std::vector<std::strin
   return text;
 }
 
-std::string conditions_text(std::span<const plan::fb::Condition> conditions,
-                            const ExprTable& exprs) {
+std::string conditions_text(std::span<const Condition> conditions, const ExprTable& exprs) {
   std::vector<std::string> all;
   for (const auto& condition : conditions) {
     const std::string size = exprs.dim(condition.expression()).to_string();

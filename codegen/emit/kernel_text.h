@@ -16,8 +16,7 @@ std::string comment_text(std::string_view text);
 /// "// name", and a line for each origin.
 std::string kernel_heading(const std::string& name, const std::vector<std::string>& origins);
 /// "seq % 8 == 0, seq <= 512".
-std::string conditions_text(std::span<const plan::fb::Condition> conditions,
-                            const ExprTable& exprs);
+std::string conditions_text(std::span<const Condition> conditions, const ExprTable& exprs);
 /// "name(const f16* __restrict__ x0,\n     ...)", broken at 100 columns.
 std::string signature_text(const std::string& name, const std::vector<std::string>& parameters);
 

@@ -8,8 +8,6 @@
 namespace sinter::codegen {
 namespace {
 
-using plan::fb::InstrKind;
-
 constexpr std::int64_t kMostBlocks = 264;  // two to each multiprocessor of a large GPU
 constexpr std::int64_t kMostBytes = 8192, kLine = 128;
 
@@ -26,7 +24,7 @@ class Fetches {
 
  private:
   /// Elements from the first that the loops touch to the last; nothing if that is not known.
-  std::optional<std::int64_t> span(const plan::fb::AccessT& access) const {
+  std::optional<std::int64_t> span(const AccessT& access) const {
     const auto& request = analysis_.request();
     const auto& exprs = analysis_.exprs();
     if (!request.given.contains(analysis_.program().buffers[access.buffer]) ||
@@ -34,7 +32,7 @@ class Fetches {
       return std::nullopt;
     std::int64_t span = 1;
     for (std::size_t d = 0; d < analysis_.rank(); ++d) {
-      const ir::Dim &stride = exprs.dim(access.strides[d]), &extent = analysis_.extent(d);
+      const Dim &stride = exprs.dim(access.strides[d]), &extent = analysis_.extent(d);
       if (stride == ir::Dim(0) || extent == ir::Dim(1)) continue;
       if (!stride.is_constant() || !extent.is_constant() || stride.value() < 0) return std::nullopt;
       span += stride.value() * (extent.value() - 1);
@@ -43,7 +41,7 @@ class Fetches {
   }
 
   /// The address of the first element; nothing if it depends on what steps write.
-  std::optional<std::string> address(const plan::fb::AccessT& access) {
+  std::optional<std::string> address(const AccessT& access) {
     std::string text = args_.buffer(access.buffer);
     if (analysis_.exprs().dim(access.offset) != ir::Dim(0))
       text += fmt::format(" + {}", args_.expression(access.offset));
@@ -82,7 +80,7 @@ class Fetches {
 
 }  // namespace
 
-std::string prefetches(const ProgramAnalysis& analysis, Arguments& args, const ir::Dim& blocks,
+std::string prefetches(const ProgramAnalysis& analysis, Arguments& args, const Dim& blocks,
                        int threads) {
   if (!blocks.is_constant() || blocks.value() > kMostBlocks) return "";
   return Fetches(analysis, args, threads).write();

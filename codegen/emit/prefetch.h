@@ -11,7 +11,7 @@ namespace sinter::codegen {
 /// the program reads, the same for all rows and elements or little, of memory that no step writes
 /// (KernelRequest::given), rows of tables at places that such memory says among it. Empty for
 /// grids of more blocks than begin at once, whose later blocks find it there.
-std::string prefetches(const ProgramAnalysis& analysis, Arguments& args, const ir::Dim& blocks,
+std::string prefetches(const ProgramAnalysis& analysis, Arguments& args, const Dim& blocks,
                        int threads);
 
 }  // namespace sinter::codegen

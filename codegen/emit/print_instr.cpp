@@ -7,7 +7,6 @@
 #include "codegen/emit/arguments.h"
 
 namespace sinter::codegen {
-
 namespace {
 
 std::string print_float(DType type, double value) {

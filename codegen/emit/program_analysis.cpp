@@ -9,10 +9,6 @@
 #include "runtime/plan/loop_values.h"
 
 namespace sinter::codegen {
-
-using plan::fb::ExprOp;
-using plan::fb::InstrKind;
-
 namespace {
 
 [[noreturn]] void contradiction(const KernelRequest& request, const std::string& what) {
@@ -76,10 +72,10 @@ int ProgramAnalysis::last_dim(DimSet set) const {
   return -1;
 }
 
-ir::Dim ProgramAnalysis::size_of_dims(DimSet set) const {
-  ir::Dim product = 1;
+Dim ProgramAnalysis::size_of_dims(DimSet set) const {
+  Dim product = 1;
   for (std::size_t d = 0; d < rank(); ++d)
-    if ((set & dim_bit(d)) != 0) product = product * extent(d);
+    if ((set & dim_bit(d)) != 0) product *= extent(d);
   return product;
 }
 
@@ -163,8 +159,19 @@ void ProgramAnalysis::find_live() {
       for (const auto& gather : access(instr.access).gathers) values_[gather.value()].live = true;
   }
   stages_ = 0;
-  for (const ValueInfo& info : values_)
-    if (info.live) stages_ = std::max(stages_, info.stage);
+  for (std::size_t i = 0; i < instr_count(); ++i) {
+    if (!values_[i].live) continue;
+    live_.push_back(i);
+    if (plan::is_memory(instr(i).kind)) live_accesses_.push_back(i);
+    stages_ = std::max(stages_, values_[i].stage);
+  }
+}
+
+std::vector<std::size_t> ProgramAnalysis::live(InstrKind kind) const {
+  std::vector<std::size_t> found;
+  for (const std::size_t i : live_)
+    if (instr(i).kind == kind) found.push_back(i);
+  return found;
 }
 
 }  // namespace sinter::codegen

@@ -1,17 +1,20 @@
 // What the emitter asks about a loop program before it chooses a schedule.
 #pragma once
 
+#include <concepts>
 #include <cstdint>
-#include <optional>
 #include <vector>
 
 #include "codegen/emit/kernel_request.h"
+#include "codegen/plan/expr_table.h"
 
 namespace sinter::codegen {
 
-/// A set of loop dimensions, one bit each.
+/// A set of loop dimensions, one bit each; dimension -1 is none.
 using DimSet = std::uint64_t;
-constexpr DimSet dim_bit(std::size_t d) { return DimSet{1} << d; }
+constexpr DimSet dim_bit(std::integral auto d) {
+  return static_cast<std::int64_t>(d) < 0 ? 0 : DimSet{1} << d;
+}
 
 struct ValueInfo {
   DimSet dims = 0;    // loop dimensions that the value (of a store: its address too) varies with
@@ -28,7 +31,7 @@ class ProgramAnalysis {
 
   const KernelRequest& request() const { return *request_; }
   const DeviceModel& device() const { return *request_->device; }
-  const plan::fb::LoopProgramT& program() const { return *request_->program; }
+  const LoopProgramT& program() const { return *request_->program; }
   ExprTable& exprs() const { return *exprs_; }
 
   std::size_t rank() const { return program().extents.size(); }
@@ -39,14 +42,27 @@ class ProgramAnalysis {
   int last_dim(DimSet set) const;
 
   std::size_t instr_count() const { return program().instrs.size(); }
-  const plan::fb::InstrT& instr(std::size_t i) const { return *program().instrs[i]; }
+  const InstrT& instr(std::size_t i) const { return *program().instrs[i]; }
   const ValueInfo& value(std::size_t i) const { return values_[i]; }
+  /// The instructions that some store needs, in order; of them those of one kind.
+  const std::vector<std::size_t>& live() const { return live_; }
+  std::vector<std::size_t> live(plan::fb::InstrKind kind) const;
+  /// Of them the loads and stores.
+  const std::vector<std::size_t>& live_accesses() const { return live_accesses_; }
+  /// Whether the value differs between elements of a row.
+  bool in_row(std::size_t i) const { return (values_[i].dims & inner_) != 0; }
   const plan::fb::AccessT& access(std::size_t a) const { return *program().accesses[a]; }
   /// Dimensions that an access's address and guards vary with.
   DimSet access_dims(std::size_t a) const { return access_dims_[a]; }
   DimSet node_dims(std::size_t node) const { return node_dims_[node]; }
+  const ir::Dim& stride(std::size_t a, std::integral auto d) const {
+    return exprs_->dim(access(a).strides[static_cast<std::size_t>(d)]);
+  }
   DType type_of(std::size_t i) const { return static_cast<DType>(instr(i).dtype); }
   DType buffer_type(std::size_t buffer) const { return request_->buffer_types[buffer]; }
+  /// Of what a load reads and a store writes.
+  DType memory_type(std::size_t i) const { return buffer_type(access(instr(i).access).buffer); }
+  std::size_t memory_bytes(std::size_t i) const { return size_of(memory_type(i)); }
   /// Number of reduction stages: values of the last stage have waited for that many.
   int stages() const { return stages_; }
   /// Something stores to places that gathered indices decide; some such store combines with what is
@@ -58,9 +74,13 @@ class ProgramAnalysis {
   bool is_read(std::size_t buffer) const { return read_[buffer]; }
   bool is_written(std::size_t buffer) const { return written_[buffer]; }
 
-  const ir::Dim& extent(std::size_t d) const { return exprs_->dim(program().extents[d]); }
+  const ir::Dim& extent(std::integral auto d) const {
+    return exprs_->dim(program().extents[static_cast<std::size_t>(d)]);
+  }
   /// Product of the extents in `set`.
   ir::Dim size_of_dims(DimSet set) const;
+  ir::Dim row_count() const { return size_of_dims(outer_); }
+  ir::Dim row_length() const { return size_of_dims(inner_); }
 
  private:
   void check() const;
@@ -74,6 +94,7 @@ class ProgramAnalysis {
   int stages_ = 0;
   bool scatters_ = false, combines_ = false, scans_ = false;
   std::vector<ValueInfo> values_;
+  std::vector<std::size_t> live_, live_accesses_;
   std::vector<DimSet> access_dims_, node_dims_;
   std::vector<bool> read_, written_;
 };

@@ -1,6 +1,7 @@
 // Schedules near the one that the rules choose, for timing.
 #pragma once
 
+#include <algorithm>
 #include <cmath>
 #include <set>
 #include <string>
@@ -15,8 +16,16 @@ namespace sinter::codegen {
 inline constexpr std::size_t kMostCandidates = 48;
 
 /// True if sizes that fulfil `given` fulfil `wanted`, too.
-bool implies_all(const std::vector<plan::fb::Condition>& given,
-                 const std::vector<plan::fb::Condition>& wanted);
+inline bool implies_all(const std::vector<plan::fb::Condition>& given,
+                        const std::vector<plan::fb::Condition>& wanted) {
+  const auto implied = [&](const plan::fb::Condition& condition) {
+    return std::ranges::any_of(given, [&](const plan::fb::Condition& c) {
+      return c.expression() == condition.expression() && c.divisor() % condition.divisor() == 0 &&
+             c.max() <= condition.max();
+    });
+  };
+  return std::ranges::all_of(wanted, implied);
+}
 
 /// How many doublings lie between two numbers.
 inline double steps_between(double a, double b) { return std::abs(std::log2(a / b)); }
@@ -34,8 +43,8 @@ class Neighbours {
   }
 
   std::vector<AnySchedule> take() {
-    std::stable_sort(found_.begin(), found_.end(),
-                     [](const auto& a, const auto& b) { return a.first < b.first; });
+    std::ranges::stable_sort(found_,
+                             [](const auto& a, const auto& b) { return a.first < b.first; });
     std::vector<AnySchedule> all = {rule_};
     for (auto& [distance, schedule] : found_)
       if (all.size() < kMostCandidates) all.push_back(std::move(schedule));

@@ -8,14 +8,14 @@ namespace {
 std::vector<std::uint32_t> each_once(const std::vector<std::uint32_t>& values) {
   std::vector<std::uint32_t> result;
   for (const std::uint32_t value : values)
-    if (std::find(result.begin(), result.end(), value) == result.end()) result.push_back(value);
+    if (std::ranges::find(result, value) == result.end()) result.push_back(value);
   return result;
 }
 
 }  // namespace
 
-plan::fb::StepT step_of(const Region& region) {
-  plan::fb::StepT step;
+StepT step_of(const Region& region) {
+  StepT step;
   step.name = region.name;
   step.origins = region.node.origins;
   step.reads = each_once(region.inputs);
@@ -23,7 +23,7 @@ plan::fb::StepT step_of(const Region& region) {
   return step;
 }
 
-void set_cost(plan::fb::StepT& step, const StepCost& cost, ExprTable& exprs) {
+void set_cost(StepT& step, const StepCost& cost, ExprTable& exprs) {
   step.bytes_read = exprs.intern(cost.bytes_read);
   step.bytes_written = exprs.intern(cost.bytes_written);
   step.flops = exprs.intern(cost.flops);

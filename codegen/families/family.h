@@ -10,7 +10,6 @@
 #include <span>
 #include <string>
 #include <string_view>
-#include <variant>
 #include <vector>
 
 #include "codegen/emit/kernel_request.h"
@@ -24,8 +23,8 @@ namespace sinter::codegen {
 
 /// A fused region that is to become steps.
 struct Region {
-  const ir::Graph& graph;
-  const ir::Node& node;                        // of `graph`, with a body
+  const Graph& graph;
+  const Node& node;                            // of `graph`, with a body
   std::vector<std::uint32_t> inputs, outputs;  // the plan's buffers of the node's values
   std::string name;                            // of its first step: "add_relu_3"
 
@@ -59,14 +58,14 @@ struct TacticPart {
 /// One way to do a step, and the sizes that it is for.
 struct Tactic {
   std::string name;  // printable; empty: the step has no other, and it is one part
-  std::vector<plan::fb::Condition> conditions;
+  std::vector<Condition> conditions;
   std::vector<TacticPart> parts;  // one after the other
 };
 
 /// A step before its kernels are written.
 struct StepTactics {
   /// The buffers that it reads and writes, and its cost (set_cost). Empty name: the region's.
-  plan::fb::StepT step;
+  StepT step;
   std::vector<Tactic> tactics;  // best guess first; the last has no conditions
 };
 
@@ -79,8 +78,8 @@ class FamilyState {
 /// What families are given while one plan is compiled.
 struct PlanContext {
   const CompileOptions& options;
-  std::vector<const DeviceModel*> devices;   // of options.architectures; empty: no kernels
-  std::span<const ir::Graph* const> graphs;  // all of the plan's
+  std::vector<const DeviceModel*> devices;  // of options.architectures; empty: no kernels
+  std::span<const Graph* const> graphs;     // all of the plan's
   ExprTable& exprs;
   PlanBuffers& buffers;
   std::map<std::string, std::unique_ptr<FamilyState>, std::less<>> states = {};  // by family
@@ -106,7 +105,7 @@ class KernelFamily {
   virtual std::vector<std::string_view> schedules() const { return {}; }
   /// Hashes of constants of the graphs that nothing but the family's kernels reads, which may
   /// therefore have an order of their own in the plan.
-  virtual std::set<std::uint64_t> packed_weights(std::span<const ir::Graph* const>,
+  virtual std::set<std::uint64_t> packed_weights(std::span<const Graph* const>,
                                                  const CompileOptions&) const {
     return {};
   }
@@ -115,10 +114,10 @@ class KernelFamily {
 };
 
 /// A step that reads the region's inputs and writes its outputs, each buffer once.
-plan::fb::StepT step_of(const Region& region);
+StepT step_of(const Region& region);
 
 /// Writes down what a step costs, of which the arithmetic is most of the operations.
-void set_cost(plan::fb::StepT& step, const StepCost& cost, ExprTable& exprs);
+void set_cost(StepT& step, const StepCost& cost, ExprTable& exprs);
 
 /// The only tactic of a step: one kernel, or work of the runtime.
 Tactic only(std::string kernel, std::shared_ptr<const KernelProgram> program);

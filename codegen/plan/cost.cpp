@@ -10,24 +10,19 @@
 #include "runtime/plan/loop_values.h"
 
 namespace sinter::codegen {
-
-using ir::Dim;
-using plan::fb::ExprOp;
-using plan::fb::InstrKind;
-
 namespace {
 
 /// Which loops of a program each instruction and access depends on.
 class Dependence {
  public:
-  explicit Dependence(const plan::fb::LoopProgramT& program, const ExprTable& exprs)
+  explicit Dependence(const LoopProgramT& program, const ExprTable& exprs)
       : program_(program), exprs_(exprs) {
     for (const auto& instr : program.instrs) loops_.push_back(of_instr(*instr));
   }
 
   const std::vector<bool>& of(std::size_t instr) const { return loops_[instr]; }
 
-  std::vector<bool> of_access(const plan::fb::AccessT& access) const {
+  std::vector<bool> of_access(const AccessT& access) const {
     std::vector<bool> loops(program_.extents.size());
     for (std::size_t d = 0; d < access.strides.size(); ++d)
       loops[d] = exprs_.dim(access.strides[d]) != Dim(0);
@@ -41,7 +36,7 @@ class Dependence {
   Dim points(const std::vector<bool>& loops) const {
     Dim count = 1;
     for (std::size_t d = 0; d < loops.size(); ++d)
-      if (loops[d]) count = count * exprs_.dim(program_.extents[d]);
+      if (loops[d]) count *= exprs_.dim(program_.extents[d]);
     return count;
   }
 
@@ -60,7 +55,7 @@ class Dependence {
     }
   }
 
-  std::vector<bool> of_instr(const plan::fb::InstrT& instr) const {
+  std::vector<bool> of_instr(const InstrT& instr) const {
     std::vector<bool> loops(program_.extents.size());
     if (instr.kind == InstrKind::Index) loops[instr.dim] = true;
     if (plan::is_memory(instr.kind)) loops = of_access(*program_.accesses[instr.access]);
@@ -72,7 +67,7 @@ class Dependence {
     return loops;
   }
 
-  const plan::fb::LoopProgramT& program_;
+  const LoopProgramT& program_;
   const ExprTable& exprs_;
   std::vector<std::vector<bool>> loops_;
 };
@@ -85,16 +80,16 @@ Dim touched(const Dim& count, const BufferSize& size, const ExprTable& exprs) {
 
 Dim shape_count(const std::vector<std::uint32_t>& shape, const ExprTable& exprs) {
   Dim count = 1;
-  for (const std::uint32_t dim : shape) count = count * exprs.dim(dim);
+  for (const std::uint32_t dim : shape) count *= exprs.dim(dim);
   return count;
 }
 
 }  // namespace
 
 StepCost& StepCost::operator+=(const StepCost& other) {
-  bytes_read = bytes_read + other.bytes_read;
-  bytes_written = bytes_written + other.bytes_written;
-  flops = flops + other.flops;
+  bytes_read += other.bytes_read;
+  bytes_written += other.bytes_written;
+  flops += other.flops;
   return *this;
 }
 
@@ -106,8 +101,7 @@ plan::fb::Arithmetic gemm_arithmetic(DType operands, plan::fb::MathMode math) {
   return is_float(operands) ? Arithmetic::Half : Arithmetic::Int8;
 }
 
-StepCost cost_of(const plan::fb::LoopProgramT& program, const ExprTable& exprs,
-                 const SizeOf& size) {
+StepCost cost_of(const LoopProgramT& program, const ExprTable& exprs, const SizeOf& size) {
   const Dependence dependence(program, exprs);
   StepCost work;
   std::map<std::uint32_t, Dim> read, written;  // elements, by buffer
@@ -120,27 +114,23 @@ StepCost cost_of(const plan::fb::LoopProgramT& program, const ExprTable& exprs,
         const auto& access = *program.accesses[instr.access];
         Dim& elements =
             (instr.kind == InstrKind::Load ? read : written)[program.buffers[access.buffer]];
-        elements =
-            elements + dependence.points(instr.kind == InstrKind::Scatter
-                                             ? std::vector<bool>(program.extents.size(), true)
-                                             : dependence.of_access(access));
+        elements += dependence.points(instr.kind == InstrKind::Scatter
+                                          ? std::vector<bool>(program.extents.size(), true)
+                                          : dependence.of_access(access));
         break;
       }
       case InstrKind::Op:
         if (static_cast<ScalarOp>(instr.op) != ScalarOp::kCast)
-          work.flops = work.flops + dependence.points(dependence.of(i));
+          work.flops += dependence.points(dependence.of(i));
         break;
       case InstrKind::Reduce:
-      case InstrKind::Scan:
-        work.flops = work.flops + dependence.points(dependence.of(instr.args[0]));
-        break;
+      case InstrKind::Scan: work.flops += dependence.points(dependence.of(instr.args[0])); break;
       default: break;
     }
   }
-  for (const auto& [buffer, count] : read)
-    work.bytes_read = work.bytes_read + touched(count, size(buffer), exprs);
+  for (const auto& [buffer, count] : read) work.bytes_read += touched(count, size(buffer), exprs);
   for (const auto& [buffer, count] : written)
-    work.bytes_written = work.bytes_written + touched(count, size(buffer), exprs);
+    work.bytes_written += touched(count, size(buffer), exprs);
   return work;
 }
 
@@ -149,7 +139,7 @@ StepCost cost_of(const plan::fb::MatmulStepT& step, const ExprTable& exprs, cons
   const auto elements = [&](const plan::fb::MatrixT& matrix, const Dim& one) {
     Dim count = one;
     for (std::size_t d = 0; d < step.batch.size(); ++d)
-      if (exprs.dim(matrix.batch_strides[d]) != Dim(0)) count = count * exprs.dim(step.batch[d]);
+      if (exprs.dim(matrix.batch_strides[d]) != Dim(0)) count *= exprs.dim(step.batch[d]);
     return touched(count, size(matrix.buffer), exprs);
   };
   StepCost work;
@@ -158,14 +148,14 @@ StepCost cost_of(const plan::fb::MatmulStepT& step, const ExprTable& exprs, cons
   };
   work.bytes_read = elements(*step.a, m * k);
   if (step.quantization) {
-    work.bytes_read = work.bytes_read + all_of(step.b->buffer) + all_of(step.quantization->scales);
+    work.bytes_read += all_of(step.b->buffer) + all_of(step.quantization->scales);
     if (step.quantization->zero_points >= 0)
-      work.bytes_read = work.bytes_read + all_of(step.quantization->zero_points);
+      work.bytes_read += all_of(step.quantization->zero_points);
   } else {
-    work.bytes_read = work.bytes_read + elements(*step.b, k * n);
+    work.bytes_read += elements(*step.b, k * n);
   }
-  if (step.residual) work.bytes_read = work.bytes_read + elements(*step.residual, m * n);
-  if (step.bias >= 0) work.bytes_read = work.bytes_read + all_of(step.bias);
+  if (step.residual) work.bytes_read += elements(*step.residual, m * n);
+  if (step.bias >= 0) work.bytes_read += all_of(step.bias);
   work.bytes_written = elements(*step.d, m * n);
   work.flops = Dim(2) * m * n * k * shape_count(step.batch, exprs);
   work.arithmetic = gemm_arithmetic(static_cast<DType>(step.a->dtype), step.math);
@@ -175,14 +165,12 @@ StepCost cost_of(const plan::fb::MatmulStepT& step, const ExprTable& exprs, cons
 StepCost cost_of(const plan::fb::ConvStepT& step, const ExprTable& exprs, const SizeOf& size) {
   StepCost work;
   work.bytes_read = size(step.input).bytes + size(step.weight).bytes;
-  if (step.bias >= 0)
-    work.bytes_read = work.bytes_read + size(static_cast<std::uint32_t>(step.bias)).bytes;
-  if (step.residual >= 0)
-    work.bytes_read = work.bytes_read + size(static_cast<std::uint32_t>(step.residual)).bytes;
+  if (step.bias >= 0) work.bytes_read += size(static_cast<std::uint32_t>(step.bias)).bytes;
+  if (step.residual >= 0) work.bytes_read += size(static_cast<std::uint32_t>(step.residual)).bytes;
   work.bytes_written = size(step.output).bytes;
   Dim products = shape_count(step.output_shape, exprs);
   for (std::size_t d = 1; d < step.weight_shape.size(); ++d)
-    products = products * exprs.dim(step.weight_shape[d]);
+    products *= exprs.dim(step.weight_shape[d]);
   work.flops = Dim(2) * products;
   const std::size_t element = size(step.input).element_size;
   work.arithmetic = gemm_arithmetic(

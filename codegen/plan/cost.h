@@ -13,7 +13,7 @@ namespace sinter::codegen {
 
 /// Compulsory traffic in bytes (each element of each buffer once) and floating-point operations.
 struct StepCost {
-  ir::Dim bytes_read, bytes_written, flops;
+  Dim bytes_read, bytes_written, flops;
   plan::fb::Arithmetic arithmetic = plan::fb::Arithmetic::Scalar;  // what most of flops are
 
   /// Adds traffic and operations; `arithmetic` stays.
@@ -22,7 +22,7 @@ struct StepCost {
 
 /// What the accounting asks about a plan buffer.
 struct BufferSize {
-  ir::Dim bytes;
+  Dim bytes;
   std::size_t element_size = 1;
 };
 using SizeOf = std::function<BufferSize(std::uint32_t buffer)>;
@@ -30,7 +30,7 @@ using SizeOf = std::function<BufferSize(std::uint32_t buffer)>;
 /// The arithmetic of products with operands of type `operands`.
 plan::fb::Arithmetic gemm_arithmetic(DType operands, plan::fb::MathMode math);
 
-StepCost cost_of(const plan::fb::LoopProgramT& program, const ExprTable& exprs, const SizeOf& size);
+StepCost cost_of(const LoopProgramT& program, const ExprTable& exprs, const SizeOf& size);
 StepCost cost_of(const plan::fb::MatmulStepT& step, const ExprTable& exprs, const SizeOf& size);
 StepCost cost_of(const plan::fb::ConvStepT& step, const ExprTable& exprs, const SizeOf& size);
 

@@ -9,11 +9,10 @@
 namespace sinter::codegen {
 
 using plan::fb::ExprNode;
-using plan::fb::ExprOp;
 
-ExprTable::ExprTable(ir::Ranges ranges) : ranges_(std::move(ranges)) {}
+ExprTable::ExprTable(Ranges ranges) : ranges_(std::move(ranges)) {}
 
-const ir::Dim& ExprTable::dim(std::uint32_t expression) const {
+const Dim& ExprTable::dim(std::uint32_t expression) const {
   if (expression >= dims_.size())
     throw Error(ErrorCode::kInternal, fmt::format("expression {} of {}", expression, dims_.size()));
   return dims_[expression];
@@ -27,7 +26,7 @@ std::optional<std::int64_t> ExprTable::upper_bound(std::uint32_t expression) con
   return ir::upper_bound(dim(expression), ranges_);
 }
 
-std::uint32_t ExprTable::push(const std::string& key, ExprNode node, ir::Dim dim) {
+std::uint32_t ExprTable::push(const std::string& key, ExprNode node, Dim dim) {
   if (auto found = by_text_.find(key); found != by_text_.end()) return found->second;
   const auto index = static_cast<std::uint32_t>(nodes_.size());
   nodes_.push_back(node);
@@ -40,11 +39,11 @@ std::uint32_t ExprTable::push(const std::string& key, ExprNode node, ir::Dim dim
 std::uint32_t ExprTable::symbol(const std::string& name) {
   if (name.starts_with("$"))
     throw Error(ErrorCode::kInternal, "index symbol " + name + " in a size expression");
-  auto at = std::find(symbols_.begin(), symbols_.end(), name);
+  auto at = std::ranges::find(symbols_, name);
   if (at == symbols_.end()) at = symbols_.insert(at, name);
   return push(name,
               ExprNode(ExprOp::Symbol, static_cast<std::uint32_t>(at - symbols_.begin()), 0, 0),
-              ir::Dim::symbol(name));
+              Dim::symbol(name));
 }
 
 // The nodes' Dims are rebuilt under the table's own ranges: they equal the atom in value, though
@@ -52,8 +51,8 @@ std::uint32_t ExprTable::symbol(const std::string& name) {
 std::uint32_t ExprTable::binary(ExprOp op, std::uint32_t a, std::uint32_t b) {
   const std::string key = fmt::format("{} {} {}", static_cast<int>(op), a, b);
   if (auto found = by_text_.find(key); found != by_text_.end()) return found->second;
-  const ir::Dim x = dim(a), y = dim(b);
-  ir::Dim result;
+  const Dim x = dim(a), y = dim(b);
+  Dim result;
   switch (op) {
     case ExprOp::Add: result = x + y; break;
     case ExprOp::Sub: result = x - y; break;
@@ -86,7 +85,7 @@ std::uint32_t ExprTable::atom(const ir::DimAtom& atom) {
   throw Error(ErrorCode::kInternal, "unknown kind of dimension term");
 }
 
-std::uint32_t ExprTable::term(const ir::Dim::Monomial& factors, std::int64_t coefficient) {
+std::uint32_t ExprTable::term(const Dim::Monomial& factors, std::int64_t coefficient) {
   if (factors.empty()) return intern(ir::Dim(coefficient));
   std::uint32_t result = atom(*factors.front());
   for (std::size_t i = 1; i < factors.size(); ++i)
@@ -95,15 +94,15 @@ std::uint32_t ExprTable::term(const ir::Dim::Monomial& factors, std::int64_t coe
   return result;
 }
 
-std::uint32_t ExprTable::intern(const ir::Dim& dim) {
+std::uint32_t ExprTable::intern(const Dim& dim) {
   const std::string text = dim.to_string();
   if (auto found = by_text_.find(text); found != by_text_.end()) return found->second;
   if (dim.is_constant()) return push(text, ExprNode(ExprOp::Constant, 0, 0, dim.value()), dim);
   // Positive terms first, so that the others are subtractions.
-  std::vector<const ir::Dim::Term*> order;
-  for (const ir::Dim::Term& t : dim.terms()) order.push_back(&t);
+  std::vector<const Dim::Term*> order;
+  for (const Dim::Term& t : dim.terms()) order.push_back(&t);
   std::stable_partition(order.begin(), order.end(),
-                        [](const ir::Dim::Term* t) { return t->coefficient > 0; });
+                        [](const Dim::Term* t) { return t->coefficient > 0; });
   std::uint32_t result = term(order.front()->factors, order.front()->coefficient);
   for (std::size_t i = 1; i < order.size(); ++i) {
     const std::int64_t c = order[i]->coefficient;
@@ -118,8 +117,8 @@ std::uint32_t ExprTable::intern(const ir::Dim& dim) {
 void ExprTable::write(plan::fb::PlanT& plan) const {
   std::vector<std::uint32_t> order(symbols_.size());
   std::iota(order.begin(), order.end(), 0u);
-  std::sort(order.begin(), order.end(),
-            [&](std::uint32_t a, std::uint32_t b) { return symbols_[a] < symbols_[b]; });
+  std::ranges::sort(order,
+                    [&](std::uint32_t a, std::uint32_t b) { return symbols_[a] < symbols_[b]; });
   std::vector<std::uint32_t> rank(symbols_.size());
   plan.symbols.clear();
   for (std::uint32_t i = 0; i < order.size(); ++i) {

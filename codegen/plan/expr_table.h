@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <map>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -12,22 +13,30 @@
 
 namespace sinter::codegen {
 
+using ir::Dim, ir::Ranges, ir::Shape;
+using plan::fb::AccessT, plan::fb::ArgKind, plan::fb::Condition, plan::fb::ExprOp,
+    plan::fb::InstrKind, plan::fb::InstrT, plan::fb::KernelArg, plan::fb::KernelStepT,
+    plan::fb::KernelVariantT, plan::fb::LoopProgramT, plan::fb::StepT;
+
+/// Numbers of buffers of the plan.
+using Buffers = std::span<const std::uint32_t>;
+
 /// Interns expressions; equal ones get one index. Operands always precede their users. An index
 /// stays valid for the table's life; references that dim() returns until the next intern().
 class ExprTable {
  public:
-  explicit ExprTable(ir::Ranges ranges);
+  explicit ExprTable(Ranges ranges);
 
   /// Throws Error(kInternal) for an expression over index symbols ("$0"): those are not sizes.
-  std::uint32_t intern(const ir::Dim& dim);
+  std::uint32_t intern(const Dim& dim);
   /// The Dim that `expression` stands for.
-  const ir::Dim& dim(std::uint32_t expression) const;
+  const Dim& dim(std::uint32_t expression) const;
   bool is_constant(std::uint32_t expression) const { return dim(expression).is_constant(); }
   std::int64_t constant(std::uint32_t expression) const { return dim(expression).value(); }
   /// Known bounds of the value over all bound shapes.
   std::optional<std::int64_t> lower_bound(std::uint32_t expression) const;
   std::optional<std::int64_t> upper_bound(std::uint32_t expression) const;
-  const ir::Ranges& ranges() const { return ranges_; }
+  const Ranges& ranges() const { return ranges_; }
   std::size_t size() const { return nodes_.size(); }
 
   /// The finished tables: symbols (in name order) and nodes.
@@ -36,14 +45,14 @@ class ExprTable {
  private:
   std::uint32_t symbol(const std::string& name);
   std::uint32_t atom(const ir::DimAtom& atom);
-  std::uint32_t term(const ir::Dim::Monomial& factors, std::int64_t coefficient);
-  std::uint32_t binary(plan::fb::ExprOp op, std::uint32_t a, std::uint32_t b);
-  std::uint32_t push(const std::string& key, plan::fb::ExprNode node, ir::Dim dim);
+  std::uint32_t term(const Dim::Monomial& factors, std::int64_t coefficient);
+  std::uint32_t binary(ExprOp op, std::uint32_t a, std::uint32_t b);
+  std::uint32_t push(const std::string& key, plan::fb::ExprNode node, Dim dim);
 
-  ir::Ranges ranges_;
+  Ranges ranges_;
   std::vector<std::string> symbols_;  // in order of first use; write() sorts them
   std::vector<plan::fb::ExprNode> nodes_;
-  std::vector<ir::Dim> dims_;
+  std::vector<Dim> dims_;
   std::map<std::string, std::uint32_t> by_text_;  // printed Dims, and "op a b" of nodes
 };
 

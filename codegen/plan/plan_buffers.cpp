@@ -13,47 +13,45 @@
 
 namespace sinter::codegen {
 
-using ir::Dim;
 using ir::NodeId;
-using ir::ValueId;
 using plan::fb::BufferKind;
 
 namespace {
 
 /// Where `value` stands among `list`, or nothing.
 std::optional<std::size_t> position_of(const std::vector<ValueId>& list, ValueId value) {
-  const auto at = std::find(list.begin(), list.end(), value);
+  const auto at = std::ranges::find(list, value);
   if (at == list.end()) return std::nullopt;
   return static_cast<std::size_t>(at - list.begin());
 }
 
 /// "'add_mul' of 'layer/Add_3'": a region's operators, and the ONNX nodes that it comes from.
-std::string label(const ir::Node& node) {
+std::string label(const Node& node) {
   const std::string stem = "'" + name_stem(node) + "'";
   return node.origins.empty() ? stem : stem + " of '" + node.origins.front() + "'";
 }
 
-bool reads_once(const ir::Graph& body, ValueId input) {
+bool reads_once(const Graph& body, ValueId input) {
   const auto& users = body.users(input);
   if (users.size() != 1) return false;
   const auto& reads = body.node(users[0]).inputs;
-  return std::count(reads.begin(), reads.end(), input) == 1;
+  return std::ranges::count(reads, input) == 1;
 }
 
 }  // namespace
 
-std::vector<ScatterRegion> scatter_regions(const ir::Node& node) {
+std::vector<ScatterRegion> scatter_regions(const Node& node) {
   if (!node.body) return {};
   const std::string& kind = node.attrs.get_string("kind");
   if (kind == "scatter") {
     const ScatteredValues found = scattered_values(*node.body);
-    const ir::Node& scatter = *node.body->producer(node.body->outputs()[found.result]);
+    const Node& scatter = *node.body->producer(node.body->outputs()[found.result]);
     return {{found.data, found.result, node.body->type(scatter.inputs[1]),
              reads_once(*node.body, node.body->inputs()[found.data])}};
   }
   std::vector<ScatterRegion> regions;
   if (kind != "horizontal" && kind != "attention") return regions;
-  for (const ir::Node& part : node.body->nodes())
+  for (const Node& part : node.body->nodes())
     for (const ScatterRegion& inner : scatter_regions(part)) {
       const ValueId data = part.inputs[inner.data];
       const auto from = position_of(node.body->inputs(), data);
@@ -70,11 +68,10 @@ PlanBuffers::PlanBuffers(const ir::Graph& graph, ExprTable& exprs, const ir::Gra
     : scope_{&graph, {}, {}, {}, {}, {}}, exprs_(exprs) {
   for (std::size_t i = 0; i < graph.inputs().size(); ++i) {
     const ir::Value& info = graph.value(graph.inputs()[i]);
-    const ir::TensorType type{info.type.dtype, bindings.type(bindings.inputs()[i]).shape};
+    const TensorType type{info.type.dtype, bindings.type(bindings.inputs()[i]).shape};
     const auto& states = graph.states();
-    const auto state = std::find_if(states.begin(), states.end(), [&](const ir::State& one) {
-      return one.input == static_cast<int>(i);
-    });
+    const auto state = std::ranges::find_if(
+        states, [&](const ir::State& one) { return one.input == static_cast<int>(i); });
     const bool kept = state != states.end();
     const std::size_t number = kept ? static_cast<std::size_t>(state - states.begin()) : i;
     const std::uint32_t buffer =
@@ -83,8 +80,8 @@ PlanBuffers::PlanBuffers(const ir::Graph& graph, ExprTable& exprs, const ir::Gra
     inputs_.push_back(binding(info.name, type, buffer));
   }
   for (std::size_t i = 0; i < graph.outputs().size(); ++i) {
-    const ir::TensorType type{graph.type(graph.outputs()[i]).dtype,
-                              bindings.type(bindings.outputs()[i]).shape};
+    const TensorType type{graph.type(graph.outputs()[i]).dtype,
+                          bindings.type(bindings.outputs()[i]).shape};
     const auto state = state_of_output_.find(static_cast<int>(i));
     const std::uint32_t buffer = state != state_of_output_.end()
                                      ? state->second
@@ -94,7 +91,7 @@ PlanBuffers::PlanBuffers(const ir::Graph& graph, ExprTable& exprs, const ir::Gra
   begin(graph);
 }
 
-void PlanBuffers::begin(const ir::Graph& graph) {
+void PlanBuffers::begin(const Graph& graph) {
   const auto differ = [](const std::string& name) {
     throw Error(ErrorCode::kInternal, "entry points differ in '" + name + "'");
   };
@@ -298,7 +295,7 @@ std::vector<PlanBuffers::Copy> PlanBuffers::end_body() {
   return result;
 }
 
-std::uint32_t PlanBuffers::add(BufferKind kind, const ir::TensorType& type, std::uint32_t binding) {
+std::uint32_t PlanBuffers::add(BufferKind kind, const TensorType& type, std::uint32_t binding) {
   plan::fb::BufferT buffer;
   buffer.kind = kind;
   buffer.dtype = static_cast<std::uint8_t>(type.dtype);
@@ -312,7 +309,7 @@ std::uint32_t PlanBuffers::add(BufferKind kind, const ir::TensorType& type, std:
 }
 
 std::unique_ptr<plan::fb::BindingT> PlanBuffers::binding(const std::string& name,
-                                                         const ir::TensorType& type,
+                                                         const TensorType& type,
                                                          std::uint32_t buffer) {
   auto result = std::make_unique<plan::fb::BindingT>();
   result->name = name;
@@ -333,7 +330,7 @@ std::uint32_t PlanBuffers::of(ValueId value) {
   return buffer;
 }
 
-std::uint32_t PlanBuffers::weight(const std::shared_ptr<const ir::Tensor>& constant) {
+std::uint32_t PlanBuffers::weight(const std::shared_ptr<const Tensor>& constant) {
   const std::uint64_t hash = constant->hash();
   const auto [begin, end] = weights_by_hash_.equal_range(hash);
   for (auto it = begin; it != end; ++it)
@@ -344,7 +341,7 @@ std::uint32_t PlanBuffers::weight(const std::shared_ptr<const ir::Tensor>& const
   return buffer;
 }
 
-std::shared_ptr<const ir::Tensor> PlanBuffers::constant_of(std::uint32_t buffer) const {
+std::shared_ptr<const Tensor> PlanBuffers::constant_of(std::uint32_t buffer) const {
   const auto at = weights_.find(buffer);
   return at == weights_.end() ? nullptr : at->second;
 }

@@ -8,7 +8,7 @@
 
 #include "codegen/plan/cost.h"
 #include "codegen/plan/expr_table.h"
-#include "ir/graph.h"
+#include "codegen/program/describe.h"
 #include "runtime/plan/plan_data.h"
 
 namespace sinter::codegen {
@@ -17,10 +17,10 @@ namespace sinter::codegen {
 /// and the output that this gives.
 struct ScatterRegion {
   std::size_t data = 0, result = 0;
-  ir::TensorType updates;   // what is stored
+  TensorType updates;       // what is stored
   bool reads_once = false;  // nothing else in the node reads that input
 };
-std::vector<ScatterRegion> scatter_regions(const ir::Node& node);
+std::vector<ScatterRegion> scatter_regions(const Node& node);
 
 /// Assigns buffers: inputs first, then outputs, then weights and arena buffers as they are met. A
 /// top-level Reshape is the buffer of its operand. A value that is an output lives in the output's
@@ -34,12 +34,12 @@ class PlanBuffers {
  public:
   /// Throws Error(kUnsupported) for an input with a dimension that is neither a constant nor a
   /// symbol. `bindings`: a graph with the same inputs and outputs, whose shapes are the plan's.
-  PlanBuffers(const ir::Graph& graph, ExprTable& exprs, const ir::Graph& bindings);
-  PlanBuffers(const ir::Graph& graph, ExprTable& exprs) : PlanBuffers(graph, exprs, graph) {}
+  PlanBuffers(const Graph& graph, ExprTable& exprs, const Graph& bindings);
+  PlanBuffers(const Graph& graph, ExprTable& exprs) : PlanBuffers(graph, exprs, graph) {}
 
   /// Values are those of `graph` from now on. Throws Error(kInternal) if its inputs, outputs or
   /// states are not those of the first.
-  void begin(const ir::Graph& graph);
+  void begin(const Graph& graph);
 
   /// The buffers of a loop.
   struct Loop {
@@ -59,9 +59,9 @@ class PlanBuffers {
   std::vector<Copy> end_body();
 
   /// The buffer of `value`; makes it on first use.
-  std::uint32_t of(ir::ValueId value);
+  std::uint32_t of(ValueId value);
   /// A new arena buffer that no value of the graph has, for what passes within a step.
-  std::uint32_t scratch(const ir::TensorType& type) {
+  std::uint32_t scratch(const TensorType& type) {
     return add(plan::fb::BufferKind::Arena, type, 0);
   }
   BufferSize size(std::uint32_t buffer) const;
@@ -81,13 +81,13 @@ class PlanBuffers {
   }
 
   /// The contents of a weight buffer; null for any other.
-  std::shared_ptr<const ir::Tensor> constant_of(std::uint32_t buffer) const;
+  std::shared_ptr<const Tensor> constant_of(std::uint32_t buffer) const;
   /// The weight buffer of a tensor that no value of the graph has; equal ones share a buffer.
-  std::uint32_t constant(const std::shared_ptr<const ir::Tensor>& tensor) { return weight(tensor); }
+  std::uint32_t constant(const std::shared_ptr<const Tensor>& tensor) { return weight(tensor); }
 
   /// A weight buffer of its own for what is made of another weight: looking for an equal one would
   /// make it before it is written.
-  std::uint32_t made_constant(const std::shared_ptr<const ir::Tensor>& tensor) {
+  std::uint32_t made_constant(const std::shared_ptr<const Tensor>& tensor) {
     const std::uint32_t buffer = add(plan::fb::BufferKind::Weight, tensor->type(), 0);
     weights_.emplace(buffer, tensor);
     return buffer;
@@ -106,9 +106,9 @@ class PlanBuffers {
   void write(plan::PlanParts& parts);
 
  private:
-  std::uint32_t add(plan::fb::BufferKind kind, const ir::TensorType& type, std::uint32_t binding);
-  std::uint32_t weight(const std::shared_ptr<const ir::Tensor>& constant);
-  ir::ValueId root(ir::ValueId value) const;
+  std::uint32_t add(plan::fb::BufferKind kind, const TensorType& type, std::uint32_t binding);
+  std::uint32_t weight(const std::shared_ptr<const Tensor>& constant);
+  ValueId root(ValueId value) const;
   void place_weights(plan::PlanParts& parts);
   void share_changed();
   void share_new_states();
@@ -131,12 +131,12 @@ class PlanBuffers {
   std::vector<Scope> outer_;  // of the graphs around the body at hand, outermost first
   ExprTable& exprs_;
   std::vector<plan::fb::BufferT> buffers_;
-  std::vector<ir::Dim> bytes_;
+  std::vector<Dim> bytes_;
   std::vector<bool> used_;
-  std::multimap<std::uint64_t, std::pair<std::shared_ptr<const ir::Tensor>, std::uint32_t>>
+  std::multimap<std::uint64_t, std::pair<std::shared_ptr<const Tensor>, std::uint32_t>>
       weights_by_hash_;
-  std::map<std::uint32_t, std::shared_ptr<const ir::Tensor>> weights_;  // by buffer
-  std::map<int, std::uint32_t> state_of_output_;                        // the buffer, by output
+  std::map<std::uint32_t, std::shared_ptr<const Tensor>> weights_;  // by buffer
+  std::map<int, std::uint32_t> state_of_output_;                    // the buffer, by output
   std::vector<std::unique_ptr<plan::fb::BindingT>> inputs_, outputs_;
 };
 

@@ -13,13 +13,13 @@ std::string lower_case(std::string_view text) {
   return result;
 }
 
-bool names_kernel(const ir::Node& node) {
-  return node.op->kind != ir::OpKind::kView && !node.op->generate() && node.op->name != "Cast";
+bool names_kernel(const Node& node) {
+  return node.op->kind != OpKind::kView && !node.op->generate() && node.op->name != "Cast";
 }
 
 }  // namespace
 
-std::string describe(const ir::Node& node) {
+std::string describe(const Node& node) {
   std::string text = node.op->name;
   constexpr std::size_t kMost = 3;
   for (std::size_t i = 0; i < std::min(kMost, node.origins.size()); ++i)
@@ -28,19 +28,18 @@ std::string describe(const ir::Node& node) {
   return text;
 }
 
-std::string name_stem(const ir::Node& node) {
+std::string name_stem(const Node& node) {
   constexpr std::size_t kLongest = 60;
   std::vector<std::string> words;
-  const auto add = [&](const ir::Node& part) {
+  const auto add = [&](const Node& part) {
     std::string word = lower_case(part.op->name);
-    if (std::find(words.begin(), words.end(), word) == words.end())
-      words.push_back(std::move(word));
+    if (std::ranges::find(words, word) == words.end()) words.push_back(std::move(word));
   };
-  const auto add_all = [&](const ir::Graph& body, const auto& self) -> void {
+  const auto add_all = [&](const Graph& body, const auto& self) -> void {
     const auto& nodes = body.nodes();
     // Views, casts and generated numbers name a kernel only where there is nothing else.
-    const bool any = std::any_of(nodes.begin(), nodes.end(), names_kernel);
-    for (const ir::Node& part : nodes) {
+    const bool any = std::ranges::any_of(nodes, names_kernel);
+    for (const Node& part : nodes) {
       if (part.body)
         self(*part.body, self);
       else if (!any || names_kernel(part))

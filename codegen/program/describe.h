@@ -1,4 +1,5 @@
-// Nodes by name, for errors and for kernels.
+// The graph that is compiled: the IR's types by their names, and nodes by theirs, for errors and
+// for kernels.
 #pragma once
 
 #include <string>
@@ -6,6 +7,9 @@
 #include "ir/graph.h"
 
 namespace sinter::codegen {
+
+using ir::Attrs, ir::Graph, ir::GraphBuilder, ir::Node, ir::OpKind, ir::Tensor, ir::TensorType,
+    ir::ValueId;
 
 /// "Add 'encoder/Add_12'": the operator and the ONNX nodes that the node comes from, at most three.
 std::string describe(const ir::Node& node);

@@ -6,8 +6,7 @@
 
 namespace sinter::codegen {
 
-using ir::Dim;
-using ir::DimAtom;
+using ir::Dim, ir::DimAtom;
 
 namespace {
 
@@ -23,9 +22,9 @@ bool atom_uses_index(const DimAtom& atom) {
 std::string gather_symbol(std::size_t g) { return "$g" + std::to_string(g); }
 
 bool uses_index(const Dim& dim) {
-  return std::any_of(dim.terms().begin(), dim.terms().end(), [](const Dim::Term& term) {
-    return std::any_of(term.factors.begin(), term.factors.end(),
-                       [](const auto& atom) { return atom_uses_index(*atom); });
+  return std::ranges::any_of(dim.terms(), [](const Dim::Term& term) {
+    return std::ranges::any_of(term.factors,
+                               [](const auto& atom) { return atom_uses_index(*atom); });
   });
 }
 
@@ -54,18 +53,17 @@ AddressParts split_address(const Dim& address, std::span<const std::string> symb
     std::size_t found = symbols.size(), dependent = 0;
     for (const auto& atom : term.factors) {
       if (!atom_uses_index(*atom)) {
-        factor = factor * dim_of(*atom, ranges);
+        factor *= dim_of(*atom, ranges);
         continue;
       }
       ++dependent;
       if (atom->kind != DimAtom::Kind::kSymbol) continue;
-      found = static_cast<std::size_t>(std::find(symbols.begin(), symbols.end(), atom->name) -
-                                       symbols.begin());
+      found = static_cast<std::size_t>(std::ranges::find(symbols, atom->name) - symbols.begin());
     }
     if (dependent == 0) {
-      parts.offset = parts.offset + factor;
+      parts.offset += factor;
     } else if (dependent == 1 && found < symbols.size()) {
-      parts.strides[found] = parts.strides[found] + factor;
+      parts.strides[found] += factor;
     }
   }
   // What is left over is right by construction, whatever form the parts above took.
@@ -73,13 +71,6 @@ AddressParts split_address(const Dim& address, std::span<const std::string> symb
   for (std::size_t s = 0; s < symbols.size(); ++s)
     parts.rest = parts.rest - parts.strides[s] * Dim::symbol(symbols[s]);
   return parts;
-}
-
-Dim linearize(std::span<const Dim> index, const ir::Shape& shape) {
-  const std::vector<Dim> strides = ir::contiguous_strides(shape);
-  Dim sum = 0;
-  for (std::size_t d = 0; d < shape.size(); ++d) sum = sum + strides[d] * index[d];
-  return sum;
 }
 
 std::vector<Dim> delinearize(Dim linear, const ir::Shape& shape, const ir::Ranges& ranges) {
@@ -119,16 +110,11 @@ void LoopSpace::number() {
     const Part& part = parts_[p];
     loops_.push_back({part.extent, inner_[part.source]});
     const std::string name = ir::index_symbol(static_cast<int>(p));
-    ir::Range range;
-    range.min = 0;
-    const auto upper = ir::upper_bound(part.extent, graph_ranges_);
-    if (upper) range.max = *upper - 1;
-    range.symbolic_max = std::make_shared<const Dim>(part.extent - Dim(1));
-    ranges_.insert_or_assign(name, range);
+    ranges_.insert_or_assign(name, ir::index_range(part.extent, graph_ranges_));
     // Parts of one dimension lie next to each other, outermost first.
     index_[part.source] = index_[part.source] * part.extent + Dim::symbol(name);
   }
-  for (std::size_t d = 0; d < index_.size(); ++d) index_[d] = index_[d] + Dim(starts_[d]);
+  for (std::size_t d = 0; d < index_.size(); ++d) index_[d] += Dim(starts_[d]);
   if (reversed_) index_[*reversed_] = shape_[*reversed_] - Dim(1) - index_[*reversed_];
 }
 
@@ -138,8 +124,8 @@ void LoopSpace::reverse(std::size_t d) {
 }
 
 void LoopSpace::restrict(std::size_t d, std::int64_t start, std::int64_t extent) {
-  const auto part = std::find_if(parts_.begin(), parts_.end(),
-                                 [&](const Part& part) { return part.source == d; });
+  const auto part =
+      std::ranges::find_if(parts_, [&](const Part& part) { return part.source == d; });
   if (part == parts_.end() || part->extent != shape_[d])
     throw Error(ErrorCode::kInternal, "a dimension without one whole loop cannot be restricted");
   starts_[d] = start;

@@ -8,7 +8,6 @@
 #include <vector>
 
 #include "ir/affine.h"
-#include "ir/dim/dim.h"
 
 namespace sinter::codegen {
 
@@ -22,6 +21,34 @@ std::vector<std::string> index_symbols_of(const ir::Dim& dim);
 /// The Dim that an atom is, rebuilt under `ranges`.
 ir::Dim dim_of(const ir::DimAtom& atom, const ir::Ranges& ranges);
 
+/// `dim` as a sum of products: what `make` makes of its factors with index symbols (leaf), of
+/// numbers and sizes (constant), of products and of sums (mul, add).
+template <typename Make>
+auto make_sum(const ir::Dim& dim, const ir::Ranges& ranges, Make& make) {
+  using Part = decltype(make.constant(dim));
+  std::optional<Part> sum;
+  ir::Dim plain = 0;
+  for (const ir::Dim::Term& term : dim.terms()) {
+    ir::Dim factor = term.coefficient;
+    std::optional<Part> product;
+    for (const auto& atom : term.factors) {
+      const ir::Dim as_dim = dim_of(*atom, ranges);
+      if (uses_index(as_dim))
+        product = product ? make.mul(*product, make.leaf(*atom)) : make.leaf(*atom);
+      else
+        factor *= as_dim;
+    }
+    if (!product) {
+      plain += factor;
+      continue;
+    }
+    if (factor != ir::Dim(1)) product = make.mul(*product, make.constant(factor));
+    sum = sum ? make.add(*sum, *product) : *product;
+  }
+  if (!sum) return make.constant(plain);
+  return plain == ir::Dim(0) ? *sum : make.add(*sum, make.constant(plain));
+}
+
 /// address = offset + sum strides[s] * symbol s + rest; offset and strides are free of index
 /// symbols, rest is what is not linear in them.
 struct AddressParts {
@@ -32,9 +59,8 @@ struct AddressParts {
 AddressParts split_address(const ir::Dim& address, std::span<const std::string> symbols,
                            const ir::Ranges& ranges);
 
-/// Row-major position of `index` in `shape`, and back; delinearize does not reduce the outermost
-/// index, which an index within the shape does not need.
-ir::Dim linearize(std::span<const ir::Dim> index, const ir::Shape& shape);
+/// The index at a row-major position of `shape`. Does not reduce the outermost index, which an
+/// index within the shape does not need.
 std::vector<ir::Dim> delinearize(ir::Dim linear, const ir::Shape& shape, const ir::Ranges& ranges);
 
 /// One loop of a space: the variable index_symbol(its position).

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <bit>
+#include <functional>
+#include <set>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -11,12 +13,6 @@
 #include "runtime/plan/loop_values.h"
 
 namespace sinter::codegen {
-
-using ir::Dim;
-using plan::fb::ExprOp;
-using plan::fb::InstrKind;
-using plan::fb::InstrT;
-
 namespace {
 
 /// What is approximated; of other operations the declared type says nothing, and equal ones are
@@ -35,6 +31,14 @@ bool may_round_twice(ScalarOp op, DType from, DType declared) {
          (from == DType::kFloat64 || size_of(from) > 4 || (is_integer(from) && size_of(from) == 4));
 }
 
+InstrT instruction(InstrKind kind, DType type, std::vector<std::uint32_t> args = {}) {
+  InstrT instr;
+  instr.kind = kind;
+  instr.dtype = static_cast<std::uint8_t>(type);
+  instr.args = std::move(args);
+  return instr;
+}
+
 plan::fb::Precision precision_of(DType declared) {
   return declared == DType::kFloat16    ? plan::fb::Precision::Float16
          : declared == DType::kBFloat16 ? plan::fb::Precision::BFloat16
@@ -44,10 +48,10 @@ plan::fb::Precision precision_of(DType declared) {
 }  // namespace
 
 LoopBuilder::LoopBuilder(const LoopSpace& space, ExprTable& exprs)
-    : space_(space), exprs_(exprs), ranges_(space.ranges()) {
-  for (std::size_t d = 0; d < space.loops().size(); ++d)
-    loop_symbols_.push_back(ir::index_symbol(static_cast<int>(d)));
-}
+    : space_(space),
+      exprs_(exprs),
+      ranges_(space.ranges()),
+      loop_symbols_(ir::index_symbol_names(space.loops().size())) {}
 
 std::uint32_t LoopBuilder::push(InstrT instr) {
   const std::string key =
@@ -61,9 +65,7 @@ std::uint32_t LoopBuilder::push(InstrT instr) {
 }
 
 std::uint32_t LoopBuilder::constant(DType type, double value) {
-  InstrT instr;
-  instr.kind = InstrKind::Constant;
-  instr.dtype = static_cast<std::uint8_t>(type);
+  InstrT instr = instruction(InstrKind::Constant, type);
   if (is_float(type))
     instr.constant_float = value;
   else
@@ -72,9 +74,7 @@ std::uint32_t LoopBuilder::constant(DType type, double value) {
 }
 
 std::uint32_t LoopBuilder::integer(DType type, std::int64_t value) {
-  InstrT instr;
-  instr.kind = InstrKind::Constant;
-  instr.dtype = static_cast<std::uint8_t>(type);
+  InstrT instr = instruction(InstrKind::Constant, type);
   instr.constant_int = value;
   return push(std::move(instr));
 }
@@ -83,62 +83,43 @@ std::uint32_t LoopBuilder::size(DType type, const Dim& value) {
   if (value.is_constant())
     return is_float(type) ? constant(type, static_cast<double>(value.value()))
                           : integer(type, value.value());
-  InstrT instr;
-  instr.kind = InstrKind::Size;
-  instr.dtype = static_cast<std::uint8_t>(type);
+  InstrT instr = instruction(InstrKind::Size, type);
   instr.expression = exprs_.intern(value);
   return push(std::move(instr));
 }
 
 std::uint32_t LoopBuilder::index_value(const Dim& index) {
-  const Dim value = without_checks(index);
   constexpr DType kIndex = DType::kInt64;
-  std::optional<std::uint32_t> sum;
-  Dim plain = 0;
-  for (const Dim::Term& term : value.terms()) {
-    Dim factor = term.coefficient;
-    std::optional<std::uint32_t> product;
-    for (const auto& atom : term.factors) {
-      const Dim as_dim = dim_of(*atom, ranges_);
-      if (!uses_index(as_dim)) {
-        factor = factor * as_dim;
-        continue;
-      }
-      std::uint32_t part = 0;
-      if (atom->kind == ir::DimAtom::Kind::kSymbol) {
-        const auto loop = std::find(loop_symbols_.begin(), loop_symbols_.end(), atom->name);
-        if (loop == loop_symbols_.end())
-          throw Error(ErrorCode::kUnsupported,
-                      "the position of a gathered element decides between sources: gather from a "
-                      "tensor that is computed first");
-        InstrT instr;
-        instr.kind = InstrKind::Index;
-        instr.dtype = static_cast<std::uint8_t>(kIndex);
-        instr.dim = static_cast<std::uint32_t>(loop - loop_symbols_.begin());
-        part = push(std::move(instr));
-      } else {
-        const std::uint32_t a = index_value(atom->a), b = index_value(atom->b);
-        if (atom->kind == ir::DimAtom::Kind::kFloorDiv) {
-          // Division of integers truncates; what is left without the remainder divides exactly.
-          const std::uint32_t remainder = op(ScalarOp::kMod, kIndex, {a, b});
-          part = op(ScalarOp::kDiv, kIndex, {op(ScalarOp::kSub, kIndex, {a, remainder}), b});
-        } else {
-          const bool is_min = atom->kind == ir::DimAtom::Kind::kMin;
-          part = op(is_min ? ScalarOp::kMin : ScalarOp::kMax, kIndex, {a, b});
-        }
-      }
-      product = product ? op(ScalarOp::kMul, kIndex, {*product, part}) : part;
+  struct Make {
+    LoopBuilder& build;
+    std::uint32_t constant(const Dim& value) { return build.size(kIndex, value); }
+    std::uint32_t mul(std::uint32_t a, std::uint32_t b) { return op(ScalarOp::kMul, a, b); }
+    std::uint32_t add(std::uint32_t a, std::uint32_t b) { return op(ScalarOp::kAdd, a, b); }
+    std::uint32_t op(ScalarOp op, std::uint32_t a, std::uint32_t b) {
+      return build.op(op, kIndex, {a, b});
     }
-    if (!product) {
-      plain = plain + factor;
-      continue;
+    std::uint32_t leaf(const ir::DimAtom& atom) {
+      using Kind = ir::DimAtom::Kind;
+      if (atom.kind == Kind::kSymbol) return build.loop_index(atom.name);
+      const std::uint32_t a = build.index_value(atom.a), b = build.index_value(atom.b);
+      if (atom.kind != Kind::kFloorDiv)
+        return op(atom.kind == Kind::kMin ? ScalarOp::kMin : ScalarOp::kMax, a, b);
+      // Division of integers truncates; what is left without the remainder divides exactly.
+      return op(ScalarOp::kDiv, op(ScalarOp::kSub, a, op(ScalarOp::kMod, a, b)), b);
     }
-    if (factor != Dim(1)) product = op(ScalarOp::kMul, kIndex, {*product, size(kIndex, factor)});
-    sum = sum ? op(ScalarOp::kAdd, kIndex, {*sum, *product}) : *product;
-  }
-  if (!sum) return size(kIndex, plain);
-  if (plain != Dim(0)) sum = op(ScalarOp::kAdd, kIndex, {*sum, size(kIndex, plain)});
-  return *sum;
+  } make{*this};
+  return make_sum(without_checks(index), ranges_, make);
+}
+
+std::uint32_t LoopBuilder::loop_index(const std::string& symbol) {
+  const auto loop = std::ranges::find(loop_symbols_, symbol);
+  if (loop == loop_symbols_.end())
+    throw Error(ErrorCode::kUnsupported,
+                "the position of a gathered element decides between sources: gather from a "
+                "tensor that is computed first");
+  InstrT instr = instruction(InstrKind::Index, DType::kInt64);
+  instr.dim = static_cast<std::uint32_t>(loop - loop_symbols_.begin());
+  return push(std::move(instr));
 }
 
 std::uint32_t LoopBuilder::op(ScalarOp op, DType type, std::vector<std::uint32_t> args) {
@@ -156,11 +137,8 @@ std::uint32_t LoopBuilder::op(ScalarOp op, DType type, std::vector<std::uint32_t
     for (std::size_t i = op == ScalarOp::kSelect ? 1 : 0; i < args.size(); ++i)
       args[i] = this->op(ScalarOp::kCast, type, {args[i]});
   }
-  InstrT instr;
-  instr.kind = InstrKind::Op;
+  InstrT instr = instruction(InstrKind::Op, yields_bool(op) ? DType::kBool : type, std::move(args));
   instr.op = static_cast<std::uint8_t>(op);
-  instr.dtype = static_cast<std::uint8_t>(yields_bool(op) ? DType::kBool : type);
-  instr.args = std::move(args);
   if (type == DType::kFloat32 &&
       (is_function(op) || may_round_twice(op, this->type(instr.args[0]), declared)))
     instr.precision = precision_of(declared);
@@ -168,20 +146,14 @@ std::uint32_t LoopBuilder::op(ScalarOp op, DType type, std::vector<std::uint32_t
 }
 
 std::uint32_t LoopBuilder::reduce(Combine combine, std::uint32_t value) {
-  InstrT instr;
-  instr.kind = InstrKind::Reduce;
+  InstrT instr = instruction(InstrKind::Reduce, type(value), {value});
   instr.op = static_cast<std::uint8_t>(combine);
-  instr.dtype = static_cast<std::uint8_t>(type(value));
-  instr.args = {value};
   return push(std::move(instr));
 }
 
 std::uint32_t LoopBuilder::scan(Combine combine, std::uint32_t value, bool exclusive) {
-  InstrT instr;
-  instr.kind = InstrKind::Scan;
+  InstrT instr = instruction(InstrKind::Scan, type(value), {value});
   instr.op = static_cast<std::uint8_t>(combine);
-  instr.dtype = static_cast<std::uint8_t>(type(value));
-  instr.args = {value};
   instr.exclusive = exclusive;
   return push(std::move(instr));
 }
@@ -227,11 +199,7 @@ Dim LoopBuilder::gather(std::uint32_t value, const Dim& extent) {
   const std::string name = gather_symbol(at->second);
   if (added) {
     gathers_.push_back({value, extent});
-    ir::Range range;
-    range.min = 0;
-    if (const auto upper = ir::upper_bound(extent, ranges_)) range.max = *upper - 1;
-    range.symbolic_max = std::make_shared<const Dim>(extent - Dim(1));
-    ranges_.insert_or_assign(name, range);
+    ranges_.insert_or_assign(name, ir::index_range(extent, ranges_));
   }
   return Dim::symbol(name);
 }
@@ -269,7 +237,7 @@ std::uint32_t LoopBuilder::access(std::uint32_t buffer, const Dim& address,
   }
   result.fill = result.guards.empty() ? 0 : fill;
 
-  auto known = std::find(buffers_.begin(), buffers_.end(), buffer);
+  auto known = std::ranges::find(buffers_, buffer);
   if (known == buffers_.end()) known = buffers_.insert(known, buffer);
   result.buffer = static_cast<std::uint32_t>(known - buffers_.begin());
 
@@ -285,31 +253,162 @@ std::uint32_t LoopBuilder::access(std::uint32_t buffer, const Dim& address,
 
 std::uint32_t LoopBuilder::load(std::uint32_t buffer, DType type, const Dim& address,
                                 std::span<const ir::ViewSource::Guard> guards, double fill) {
-  InstrT instr;
-  instr.kind = InstrKind::Load;
-  instr.dtype = static_cast<std::uint8_t>(type);
+  InstrT instr = instruction(InstrKind::Load, type);
   instr.access = access(buffer, address, guards, fill);
   return push(std::move(instr));
 }
 
 void LoopBuilder::store(std::uint32_t buffer, const Dim& address, std::uint32_t value) {
-  InstrT instr;
-  instr.kind = InstrKind::Store;
-  instr.dtype = static_cast<std::uint8_t>(type(value));
-  instr.args = {value};
+  InstrT instr = instruction(InstrKind::Store, type(value), {value});
   instr.access = access(buffer, address, {}, 0);
   push(std::move(instr));
 }
 
 void LoopBuilder::scatter(std::uint32_t buffer, const Dim& address, std::uint32_t value,
                           std::optional<Combine> combine) {
-  InstrT instr;
-  instr.kind = InstrKind::Scatter;
+  InstrT instr = instruction(InstrKind::Scatter, type(value), {value});
   instr.op = combine ? static_cast<std::uint8_t>(*combine) : plan::kScatterReplaces;
-  instr.dtype = static_cast<std::uint8_t>(type(value));
-  instr.args = {value};
   instr.access = access(buffer, address, {}, 0);
   push(std::move(instr));
+}
+
+using plan::fb::IndexNode;
+
+namespace {
+
+/// Writes Dims over loop variables as IndexNodes, shared where equal.
+class IndexNodes {
+ public:
+  using LoopOf = std::function<std::uint32_t(const std::string& symbol)>;
+  IndexNodes(ExprTable& exprs, const Ranges& ranges, LoopOf loop_of)
+      : exprs_(exprs), ranges_(ranges), loop_of_(std::move(loop_of)) {}
+
+  std::uint32_t add(const Dim& dim) { return make_sum(dim, ranges_, *this); }
+
+  std::vector<IndexNode> take() { return std::move(nodes_); }
+
+  // For make_sum.
+  std::uint32_t constant(const Dim& value) {
+    return push(ExprOp::Constant, exprs_.intern(value), 0);
+  }
+  std::uint32_t leaf(const ir::DimAtom& atom) {
+    using Kind = ir::DimAtom::Kind;
+    if (atom.kind == Kind::kSymbol) return push(ExprOp::Symbol, loop_of_(atom.name), 0);
+    const std::uint32_t a = add(atom.a), b = add(atom.b);
+    const ExprOp op = atom.kind == Kind::kFloorDiv ? ExprOp::FloorDiv
+                      : atom.kind == Kind::kMin    ? ExprOp::Min
+                                                   : ExprOp::Max;
+    return push(op, a, b);
+  }
+  std::uint32_t mul(std::uint32_t a, std::uint32_t b) { return push(ExprOp::Mul, a, b); }
+  std::uint32_t add(std::uint32_t a, std::uint32_t b) { return push(ExprOp::Add, a, b); }
+
+ private:
+  std::uint32_t push(ExprOp op, std::uint32_t a, std::uint32_t b) {
+    for (std::size_t i = 0; i < nodes_.size(); ++i)
+      if (nodes_[i].op() == op && nodes_[i].a() == a && nodes_[i].b() == b)
+        return static_cast<std::uint32_t>(i);
+    nodes_.emplace_back(op, a, b);
+    return static_cast<std::uint32_t>(nodes_.size() - 1);
+  }
+
+  ExprTable& exprs_;
+  const Ranges& ranges_;
+  LoopOf loop_of_;
+  std::vector<IndexNode> nodes_;
+};
+
+}  // namespace
+
+std::vector<LoopBuilder::Merged> LoopBuilder::merge_loops() const {
+  std::set<std::string> pinned;  // loops that something else than a stride refers to
+  const auto pin = [&](const Dim& dim) {
+    for (std::string& name : index_symbols_of(dim)) pinned.insert(std::move(name));
+  };
+  for (const Access& access : accesses_) {
+    pin(access.rest);
+    for (const auto& guard : access.guards) {
+      pin(guard.value);
+      pin(guard.extent);
+    }
+  }
+  for (const auto& instr : instrs_)
+    if (instr.kind == InstrKind::Index) pinned.insert(loop_symbols_[instr.dim]);
+
+  std::vector<Merged> merged;
+  const auto& loops = space_.loops();
+  for (std::size_t d = 0; d < loops.size(); ++d)
+    merged.push_back({d, d, loops[d].extent, loops[d].inner});
+  for (std::size_t g = merged.size(); g-- > 1;) {
+    Merged& outer = merged[g - 1];
+    const Merged& inner = merged[g];
+    if (outer.inner != inner.inner || pinned.contains(loop_symbols_[outer.last]) ||
+        pinned.contains(loop_symbols_[inner.last]))
+      continue;
+    if (!std::ranges::all_of(accesses_, [&](const Access& access) {
+          return access.strides[outer.last] == access.strides[inner.last] * inner.extent;
+        }))
+      continue;
+    outer.last = inner.last;
+    outer.extent *= inner.extent;
+    merged.erase(merged.begin() + static_cast<std::ptrdiff_t>(g));
+  }
+  return merged;
+}
+
+LoopProgramT LoopBuilder::finish() {
+  const std::vector<Merged> merged = merge_loops();
+  const bool reduces = std::ranges::any_of(instrs_, [](const auto& instr) {
+    return instr.kind == InstrKind::Reduce || instr.kind == InstrKind::Scan;
+  });
+  // There always is a loop over rows, and with reductions or scans one along the row.
+  const bool has_outer =
+      std::ranges::any_of(merged, [](const Merged& loop) { return !loop.inner; });
+  const bool has_inner = std::ranges::any_of(merged, [](const Merged& loop) { return loop.inner; });
+  const std::size_t lead = has_outer ? 0 : 1, trail = reduces && !has_inner ? 1 : 0;
+
+  LoopProgramT program;
+  program.extents.assign(lead, exprs_.intern(Dim(1)));
+  for (const Merged& loop : merged) {
+    program.extents.push_back(exprs_.intern(loop.extent));
+    program.inner_dims += loop.inner ? 1 : 0;
+  }
+  program.extents.insert(program.extents.end(), trail, exprs_.intern(Dim(1)));
+  program.inner_dims += static_cast<std::uint32_t>(trail);
+  program.buffers = buffers_;
+
+  const auto position = [&](std::size_t loop) {
+    std::size_t g = 0;
+    while (merged[g].last < loop) ++g;
+    return static_cast<std::uint32_t>(g + lead);
+  };
+  IndexNodes nodes(exprs_, ranges_, [&](const std::string& symbol) {
+    const auto loop = std::ranges::find(loop_symbols_, symbol);
+    return position(static_cast<std::size_t>(loop - loop_symbols_.begin()));
+  });
+  for (const Access& access : accesses_) {
+    auto result = std::make_unique<AccessT>();
+    result->buffer = access.buffer;
+    result->offset = exprs_.intern(access.offset);
+    result->strides.assign(lead, exprs_.intern(Dim(0)));
+    for (const Merged& loop : merged)
+      result->strides.push_back(exprs_.intern(access.strides[loop.last]));
+    result->strides.insert(result->strides.end(), trail, exprs_.intern(Dim(0)));
+    for (const auto& [gather, stride] : access.gathers)
+      result->gathers.emplace_back(gathers_[gather].value, exprs_.intern(gathers_[gather].extent),
+                                   exprs_.intern(stride));
+    if (access.rest != Dim(0)) result->nonaffine.push_back(nodes.add(access.rest));
+    for (const auto& guard : access.guards)
+      result->guards.emplace_back(nodes.add(guard.value), exprs_.intern(guard.extent));
+    result->fill = access.fill;
+    program.accesses.push_back(std::move(result));
+  }
+  program.index_nodes = nodes.take();
+  for (InstrT& instr : instrs_) {
+    if (instr.kind == InstrKind::Index) instr.dim = position(instr.dim);
+    program.instrs.push_back(std::make_unique<InstrT>(std::move(instr)));
+  }
+  return program;
 }
 
 }  // namespace sinter::codegen

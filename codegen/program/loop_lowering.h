@@ -1,14 +1,11 @@
 // Fused regions of families "pointwise", "reduction", "scatter" and "scan" as loop programs.
 #pragma once
 
-#include <cstdint>
-#include <span>
 #include <string>
 #include <vector>
 
 #include "codegen/plan/expr_table.h"
-#include "ir/graph.h"
-#include "runtime/plan/plan_data.h"
+#include "codegen/program/describe.h"
 
 namespace sinter::codegen {
 
@@ -17,16 +14,13 @@ namespace sinter::codegen {
 /// composites must have been decomposed. Row dimensions are those that the body's reductions or
 /// scans run over, moved innermost in their order; what is scanned from the end has its loop begin
 /// there. Throws Error(kUnsupported) naming the node.
-plan::fb::LoopProgramT lower_region(const ir::Graph& body, std::span<const std::uint32_t> inputs,
-                                    std::span<const std::uint32_t> outputs, ExprTable& exprs);
+LoopProgramT lower_region(const Graph& body, Buffers inputs, Buffers outputs, ExprTable& exprs);
 
 /// The same as programs that each compute a part of the elements or rows, so that none of them asks
 /// which source of a concatenation an element comes from. One program where nothing asks that, or
 /// where the sources' sizes are not constant.
-std::vector<plan::fb::LoopProgramT> lower_region_parts(const ir::Graph& body,
-                                                       std::span<const std::uint32_t> inputs,
-                                                       std::span<const std::uint32_t> outputs,
-                                                       ExprTable& exprs);
+std::vector<LoopProgramT> lower_region_parts(const Graph& body, Buffers inputs, Buffers outputs,
+                                             ExprTable& exprs);
 
 /// A body with a Scatter is lowered over the loops of its updates; those along which no index
 /// tensor counts, so that two elements may meet, are the row. Other outputs have the updates'
@@ -35,17 +29,15 @@ std::vector<plan::fb::LoopProgramT> lower_region_parts(const ir::Graph& body,
 struct ScatteredValues {
   std::size_t data = 0, result = 0;
 };
-ScatteredValues scattered_values(const ir::Graph& body);
+ScatteredValues scattered_values(const Graph& body);
 
 /// The same over the elements of `space`, of which `inner` dimensions form the row that reductions
 /// run over; outputs are of that shape, of its rows, or views of such. No row loop is merged with
 /// an element loop, so that both can be told apart without reductions too.
-plan::fb::LoopProgramT lower_region_over(const ir::Graph& body,
-                                         std::span<const std::uint32_t> inputs,
-                                         std::span<const std::uint32_t> outputs, ExprTable& exprs,
-                                         const ir::Shape& space, const std::vector<bool>& inner);
+LoopProgramT lower_region_over(const Graph& body, Buffers inputs, Buffers outputs, ExprTable& exprs,
+                               const Shape& space, const std::vector<bool>& inner);
 
 /// A readable listing, one instruction a line, for `inspect` and for tests.
-std::string print_loop_program(const plan::fb::LoopProgramT& program, const ExprTable& exprs);
+std::string print_loop_program(const LoopProgramT& program, const ExprTable& exprs);
 
 }  // namespace sinter::codegen

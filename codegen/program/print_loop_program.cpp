@@ -7,16 +7,11 @@
 #include "runtime/plan/loop_values.h"
 
 namespace sinter::codegen {
-
-using plan::fb::ExprOp;
-using plan::fb::InstrKind;
-
 namespace {
 
 class Printer {
  public:
-  Printer(const plan::fb::LoopProgramT& program, const ExprTable& exprs)
-      : program_(program), exprs_(exprs) {}
+  Printer(const LoopProgramT& program, const ExprTable& exprs) : program_(program), exprs_(exprs) {}
 
   std::string print() {
     const std::size_t outer = program_.extents.size() - program_.inner_dims;
@@ -39,7 +34,7 @@ class Printer {
     return result;
   }
 
-  void print(std::size_t i, const plan::fb::InstrT& instr) {
+  void print(std::size_t i, const InstrT& instr) {
     const std::string_view type = to_string(static_cast<DType>(instr.dtype));
     if (instr.kind == InstrKind::Store) {
       fmt::format_to(out(), "  store {} {} = %{}\n", type, access(instr.access), instr.args[0]);
@@ -88,19 +83,19 @@ class Printer {
 
   /// "(seq + 1)" where a product would otherwise bind wrongly.
   std::string factor(std::uint32_t expression) {
-    const ir::Dim& dim = exprs_.dim(expression);
+    const Dim& dim = exprs_.dim(expression);
     const bool single = dim.terms().size() <= 1;
     return single ? dim.to_string() : "(" + dim.to_string() + ")";
   }
 
   std::string access(std::uint32_t index) {
-    const plan::fb::AccessT& access = *program_.accesses[index];
+    const AccessT& access = *program_.accesses[index];
     std::string address;
     const auto add = [&](const std::string& term) {
       address += (address.empty() ? "" : " + ") + term;
     };
     const auto add_product = [&](std::uint32_t stride, const std::string& what) {
-      const ir::Dim& dim = exprs_.dim(stride);
+      const Dim& dim = exprs_.dim(stride);
       if (dim == ir::Dim(0)) return;
       add(dim == ir::Dim(1) ? what : factor(stride) + "*" + what);
     };
@@ -110,7 +105,7 @@ class Printer {
       add_product(gather.stride(), fmt::format("%{}[of {}]", gather.value(),
                                                exprs_.dim(gather.extent()).to_string()));
     for (const std::uint32_t node : access.nonaffine) add(index_node(node));
-    const ir::Dim& offset = exprs_.dim(access.offset);
+    const Dim& offset = exprs_.dim(access.offset);
     if (offset != ir::Dim(0) || address.empty()) add(offset.to_string());
     std::string text = fmt::format("b{}[{}]", program_.buffers[access.buffer], address);
     for (std::size_t g = 0; g < access.guards.size(); ++g)
@@ -142,14 +137,14 @@ class Printer {
     return "?";
   }
 
-  const plan::fb::LoopProgramT& program_;
+  const LoopProgramT& program_;
   const ExprTable& exprs_;
   std::string text_;
 };
 
 }  // namespace
 
-std::string print_loop_program(const plan::fb::LoopProgramT& program, const ExprTable& exprs) {
+std::string print_loop_program(const LoopProgramT& program, const ExprTable& exprs) {
   return Printer(program, exprs).print();
 }
 

@@ -2,14 +2,8 @@
 
 namespace sinter::codegen {
 
-using ir::Dim;
-using ir::Graph;
-using ir::Node;
-using ir::OpKind;
-using ir::ValueId;
-
 ReduceShape reduce_shape(const Graph& body, const Node& node) {
-  const ir::Shape& shape = body.type(node.inputs[0]).shape;
+  const Shape& shape = body.type(node.inputs[0]).shape;
   ReduceShape result;
   result.reduced.assign(shape.size(), false);
   for (const std::int64_t axis : node.attrs.get_ints("axes"))
@@ -30,11 +24,10 @@ namespace {
 /// Elements of the updates whose index differs in one of the result's dimensions do not meet: an
 /// index tensor that counts along it sends them apart. Which dimensions are not like that.
 std::vector<bool> ordered_dims(const Graph& body, const Node& node, const ExprTable& exprs) {
-  const ir::Shape& shape = body.type(node.inputs[1]).shape;
-  ir::Ranges ranges = exprs.ranges();
+  const Shape& shape = body.type(node.inputs[1]).shape;
+  Ranges ranges = exprs.ranges();
   const std::vector<Dim> index = ir::index_symbols(shape, ranges);
-  std::vector<ir::TensorType> types;
-  for (const ValueId input : node.inputs) types.push_back(body.type(input));
+  const std::vector<TensorType> types = body.types(node.inputs);
   std::vector<bool> ordered(shape.size(), true);
   for (const ir::DataIndex& position : node.op->scatter()->map(node.attrs, types, index)) {
     const auto known =
@@ -55,7 +48,7 @@ LoopSpace space_of(const Graph& body, const ExprTable& exprs) {
     return LoopSpace(body.type(node->inputs[1]).shape, ordered_dims(body, *node, exprs),
                      exprs.ranges());
   for (const Node& node : body.nodes()) {
-    const ir::Shape& shape = body.type(node.outputs[0]).shape;
+    const Shape& shape = body.type(node.outputs[0]).shape;
     if (!node.op->scan()) continue;
     const auto axis = static_cast<std::size_t>(node.attrs.get_int("axis"));
     std::vector<bool> inner(shape.size(), false);
@@ -66,11 +59,19 @@ LoopSpace space_of(const Graph& body, const ExprTable& exprs) {
   }
   for (const Node& node : body.nodes()) {
     if (node.op->kind != OpKind::kReduce) continue;
-    const ir::Shape& shape = body.type(node.inputs[0]).shape;
+    const Shape& shape = body.type(node.inputs[0]).shape;
     return LoopSpace(shape, reduce_shape(body, node).reduced, exprs.ranges());
   }
-  const ir::Shape& shape = body.type(body.outputs().at(0)).shape;
+  const Shape& shape = body.type(body.outputs().at(0)).shape;
   return LoopSpace(shape, std::vector<bool>(shape.size(), false), exprs.ranges());
+}
+
+ValueId root_of(const Graph& body, ValueId value) {
+  for (;;) {
+    const Node* node = body.producer(value);
+    if (!node || node->op->name != "Reshape") return value;
+    value = node->inputs[0];
+  }
 }
 
 }  // namespace sinter::codegen

@@ -1,26 +1,30 @@
-// Which loops a region runs over: those of its reductions, scans and scatters, else its output's.
+// Bodies of regions: which loops one runs over, those of its reductions, scans and scatters, else
+// its output's; what reshapes lead back to.
 #pragma once
 
 #include <vector>
 
 #include "codegen/plan/expr_table.h"
+#include "codegen/program/describe.h"
 #include "codegen/program/index_space.h"
-#include "ir/graph.h"
 
 namespace sinter::codegen {
 
 /// The dimensions of a reduction's operand by role.
 struct ReduceShape {
   std::vector<bool> reduced;
-  ir::Shape kept_extents, reduced_extents;
+  Shape kept_extents, reduced_extents;
 };
-ReduceShape reduce_shape(const ir::Graph& body, const ir::Node& node);
+ReduceShape reduce_shape(const Graph& body, const Node& node);
 
 /// The body's Scatter; null if there is none.
-const ir::Node* scatter_of(const ir::Graph& body);
+const Node* scatter_of(const Graph& body);
 
 /// Rows are what reductions and scans run over, and the dimensions along which scattered elements
 /// may meet.
-LoopSpace space_of(const ir::Graph& body, const ExprTable& exprs);
+LoopSpace space_of(const Graph& body, const ExprTable& exprs);
+
+/// What reshapes in `body` lead back to.
+ValueId root_of(const Graph& body, ValueId value);
 
 }  // namespace sinter::codegen

@@ -5,9 +5,9 @@
 #include <set>
 #include <string_view>
 
-#include <fmt/format.h>
 #include <onnx.pb.h>
-#include <sinter/error.h>
+
+#include "runtime/format_error.h"
 
 namespace sinter::frontend {
 namespace {
@@ -50,9 +50,9 @@ void check_attributes(const onnx::NodeProto& node, const std::vector<KnownAttrib
   for (const auto& attribute : node.attribute()) {
     const std::string& name = attribute.name();
     if (!given.insert(name).second)
-      throw Error(ErrorCode::kInvalidModel, fmt::format("attribute '{}' is given twice", name));
-    const auto found = std::find_if(known.begin(), known.end(),
-                                    [&](const KnownAttribute& each) { return each.name == name; });
+      throw invalid_model_error("attribute '{}' is given twice", name);
+    const auto found =
+        std::ranges::find_if(known, [&](const KnownAttribute& each) { return each.name == name; });
     if (found != known.end() && found->elsewhere.empty()) continue;
     std::vector<std::string> names;
     for (const KnownAttribute& each : known)
@@ -60,9 +60,8 @@ void check_attributes(const onnx::NodeProto& node, const std::vector<KnownAttrib
     std::string hint = found != known.end() ? ": it is one of " + found->elsewhere : "";
     if (const std::string near = nearest(name, names); hint.empty() && !near.empty())
       hint = fmt::format(": did you mean '{}'?", near);
-    throw Error(ErrorCode::kInvalidModel,
-                fmt::format("attribute '{}' is not known{} (known: {})", name, hint,
-                            names.empty() ? "none" : fmt::format("{}", fmt::join(names, ", "))));
+    throw invalid_model_error("attribute '{}' is not known{} (known: {})", name, hint,
+                              names.empty() ? "none" : fmt::format("{}", fmt::join(names, ", ")));
   }
 }
 

@@ -6,9 +6,9 @@
 #include <string_view>
 #include <system_error>
 
-#include <fmt/format.h>
 #include <onnx.pb.h>
-#include <sinter/error.h>
+
+#include "runtime/format_error.h"
 
 namespace sinter::frontend {
 namespace {
@@ -16,8 +16,7 @@ namespace {
 namespace fs = std::filesystem;
 
 [[noreturn]] void refuse(const onnx::TensorProto& tensor, std::string_view why) {
-  throw Error(ErrorCode::kInvalidModel,
-              fmt::format("external data of tensor '{}': {}", tensor.name(), why));
+  throw invalid_model_error("external data of tensor '{}': {}", tensor.name(), why);
 }
 
 std::optional<std::string> entry(const onnx::TensorProto& tensor, std::string_view key) {
@@ -53,8 +52,8 @@ ExternalData::ExternalData(const fs::path& folder) {
   std::error_code error;
   folder_ = fs::canonical(folder, error);
   if (error)
-    throw Error(ErrorCode::kUsage, fmt::format("cannot resolve the model's folder '{}': {}",
-                                               folder.string(), error.message()));
+    throw usage_error("cannot resolve the model's folder '{}': {}", folder.string(),
+                      error.message());
 }
 
 ExternalData::Slice ExternalData::find(const onnx::TensorProto& tensor,
@@ -69,7 +68,7 @@ ExternalData::Slice ExternalData::find(const onnx::TensorProto& tensor,
   // Some exporters write Windows separators; on this system a backslash would be part of a name,
   // which is no reason to let '..\\..' through unseen.
   std::string unified = location;
-  std::replace(unified.begin(), unified.end(), '\\', '/');
+  std::ranges::replace(unified, '\\', '/');
   const fs::path relative(unified);
   if (relative.is_absolute() || (unified.size() > 1 && unified[1] == ':'))
     refuse(tensor,

@@ -1,16 +1,14 @@
 #include "frontend/model/functions.h"
 
-#include <algorithm>
 #include <unordered_map>
 #include <vector>
 
-#include <fmt/format.h>
 #include <google/protobuf/io/coded_stream.h>
 #include <google/protobuf/wire_format_lite.h>
 #include <onnx.pb.h>
-#include <sinter/error.h>
 
 #include "frontend/model/structure.h"
+#include "runtime/format_error.h"
 
 namespace sinter::frontend {
 namespace {
@@ -45,8 +43,7 @@ std::vector<onnx::AttributeProto> default_attributes(const onnx::FunctionProto& 
   std::vector<onnx::AttributeProto> defaults;
   for (const std::string& bytes : bytes_of_field(function, kFunctionAttributeProtos))
     if (!defaults.emplace_back().ParseFromString(bytes))
-      throw Error(ErrorCode::kInvalidModel,
-                  fmt::format("a default attribute of function '{}' is damaged", function.name()));
+      throw invalid_model_error("a default attribute of function '{}' is damaged", function.name());
   return defaults;
 }
 
@@ -84,9 +81,8 @@ FunctionLibrary::FunctionLibrary(const onnx::ModelProto& model) {
     const std::string overload = string_field(function, kFunctionOverload);
     const auto key = std::tuple(plain_domain(function.domain()), function.name(), overload);
     if (!functions_.emplace(key, &function).second)
-      throw Error(ErrorCode::kInvalidModel,
-                  fmt::format("function '{}' of domain '{}' is defined twice", function.name(),
-                              function.domain()));
+      throw invalid_model_error("function '{}' of domain '{}' is defined twice", function.name(),
+                                function.domain());
   }
 }
 
@@ -118,8 +114,8 @@ std::shared_ptr<const onnx::FunctionProto> bind_attributes(const onnx::FunctionP
   for (const auto& attribute : call.attribute()) bound[attribute.name()] = &attribute;
   for (const std::string& name : function.attribute())
     if (bound.count(name) == 0)
-      throw Error(ErrorCode::kInvalidModel,
-                  fmt::format("attribute '{}' of function '{}' is missing", name, function.name()));
+      throw invalid_model_error("attribute '{}' of function '{}' is missing", name,
+                                function.name());
   bind_nodes(*copy->mutable_node(), bound);
   return copy;
 }

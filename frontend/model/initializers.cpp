@@ -7,9 +7,9 @@
 #include <string_view>
 #include <vector>
 
-#include <fmt/format.h>
 #include <onnx.pb.h>
-#include <sinter/error.h>
+
+#include "runtime/format_error.h"
 
 namespace sinter::frontend {
 namespace {
@@ -17,7 +17,7 @@ namespace {
 static_assert(std::endian::native == std::endian::little, "raw_data is little-endian");
 
 [[noreturn]] void invalid(const onnx::TensorProto& proto, std::string_view why) {
-  throw Error(ErrorCode::kInvalidModel, fmt::format("tensor '{}': {}", proto.name(), why));
+  throw invalid_model_error("tensor '{}': {}", proto.name(), why);
 }
 
 /// Elements and bytes that `proto` says it has.
@@ -154,12 +154,11 @@ std::string onnx_type_name(int onnx_type) {
 
 DType require_dtype(int onnx_type, const std::string& what) {
   if (const auto dtype = dtype_of(onnx_type)) return *dtype;
-  if (onnx_type == 0)
-    throw Error(ErrorCode::kInvalidModel, fmt::format("{} has no element type", what));
-  throw Error(ErrorCode::kUnsupported,
-              fmt::format("{} has element type {}, which is not supported (supported are bool, "
-                          "8 to 64 bit integers, float16, bfloat16, float32 and float64)",
-                          what, onnx_type_name(onnx_type)));
+  if (onnx_type == 0) throw invalid_model_error("{} has no element type", what);
+  throw unsupported_error(
+      "{} has element type {}, which is not supported (supported are bool, 8 "
+      "to 64 bit integers, float16, bfloat16, float32 and float64)",
+      what, onnx_type_name(onnx_type));
 }
 
 ir::Tensor read_tensor(const onnx::TensorProto& proto, std::shared_ptr<const void> owner,
@@ -237,21 +236,20 @@ ir::Tensor read_sparse_tensor(const onnx::SparseTensorProto& proto, ExternalData
   for (const std::int64_t dim : shape) {
     if (dim < 0) wrong(fmt::format("shape [{}] has a negative dimension", fmt::join(shape, ", ")));
     if (dim > 0 && count > kMaxDenseBytes / element / dim)
-      throw Error(ErrorCode::kUnsupported,
-                  fmt::format("sparse tensor '{}' of shape [{}] would have more than {} bytes as a "
-                              "dense one; store it dense",
-                              proto.values().name(), fmt::join(shape, ", "), kMaxDenseBytes));
+      throw unsupported_error(
+          "sparse tensor '{}' of shape [{}] would have more than {} bytes as a "
+          "dense one; store it dense",
+          proto.values().name(), fmt::join(shape, ", "), kMaxDenseBytes);
     count *= dim;
   }
   const std::int64_t stored = values.element_count();
-  const auto rank = static_cast<std::int64_t>(shape.size());
+  const auto rank = std::ssize(shape);
   const bool is_linear = indices.shape() == std::vector<std::int64_t>{stored};
   if (values.shape().size() != 1 || indices.dtype() != DType::kInt64 ||
       (!is_linear && indices.shape() != std::vector<std::int64_t>{stored, rank}))
-    wrong(
-        fmt::format("a sparse tensor needs n values and i64[n] or i64[n, {}] indices, found {} "
-                    "and {}",
-                    rank, ir::to_string(values.type()), ir::to_string(indices.type())));
+    wrong(fmt::format(
+        "a sparse tensor needs n values and i64[n] or i64[n, {}] indices, found {} and {}", rank,
+        ir::to_string(values.type()), ir::to_string(indices.type())));
   std::vector<std::byte> dense(static_cast<std::size_t>(count * element));
   for (std::int64_t i = 0; i < stored; ++i) {
     std::int64_t at = is_linear ? indices.at_int(i) : 0;

@@ -11,15 +11,15 @@
 #include <string_view>
 
 #include <fcntl.h>
-#include <fmt/format.h>
 #include <google/protobuf/io/coded_stream.h>
 #include <google/protobuf/io/zero_copy_stream.h>
 #include <google/protobuf/stubs/logging.h>
 #include <onnx.pb.h>
-#include <sinter/error.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
+
+#include "runtime/format_error.h"
 
 namespace sinter::frontend {
 namespace {
@@ -36,7 +36,7 @@ struct FileDescriptor {
 };
 
 [[noreturn]] void not_a_model(std::string message) {
-  throw Error(ErrorCode::kInvalidModel, std::move(message));
+  throw invalid_model_error(std::move(message));
 }
 
 /// What well-known files that are not ONNX begin with.
@@ -220,7 +220,7 @@ std::shared_ptr<const MappedFile> MappedFile::open(const std::filesystem::path& 
   // O_NONBLOCK: opening a pipe must not hang.
   const FileDescriptor file{::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK)};
   const auto refuse = [&](std::string_view why) {
-    throw Error(ErrorCode::kUsage, fmt::format("cannot read '{}': {}", path.string(), why));
+    throw usage_error("cannot read '{}': {}", path.string(), why);
   };
   if (file.fd < 0) refuse(std::strerror(errno));
   struct stat status {};

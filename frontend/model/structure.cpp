@@ -3,19 +3,16 @@
 #include <algorithm>
 #include <functional>
 #include <queue>
-#include <string_view>
 #include <unordered_map>
 
-#include <fmt/format.h>
 #include <onnx.pb.h>
-#include <sinter/error.h>
+
+#include "runtime/format_error.h"
 
 namespace sinter::frontend {
 namespace {
 
-[[noreturn]] void invalid(std::string message) {
-  throw Error(ErrorCode::kInvalidModel, std::move(message));
-}
+[[noreturn]] void invalid(std::string message) { throw invalid_model_error(std::move(message)); }
 
 constexpr int kNotANode = -1;
 
@@ -104,8 +101,8 @@ std::string describe_cycle(const Body& body,
     path.push_back(node);
     node = predecessor(node);
   }
-  path.erase(path.begin(), std::find(path.begin(), path.end(), node));
-  std::reverse(path.begin(), path.end());
+  path.erase(path.begin(), std::ranges::find(path, node));
+  std::ranges::reverse(path);
   // A long cycle is shown by its first nodes: the way round is clear from them.
   constexpr std::size_t kShown = 12;
   std::string text;
@@ -113,6 +110,34 @@ std::string describe_cycle(const Body& body,
     text += fmt::format("'{}' -> ", label(path[i]));
   if (path.size() > kShown) text += fmt::format("... {} more ... -> ", path.size() - kShown);
   return text + fmt::format("'{}'", label(path[0]));
+}
+
+/// `imports` by domain; `what` ("the model") has them.
+template <typename Imports>
+Opsets read_opsets(const Imports& imports, const std::string& what) {
+  Opsets opsets;
+  for (const auto& import : imports) {
+    const std::string domain = is_onnx_domain(import.domain()) ? "" : import.domain();
+    const auto [known, is_new] = opsets.emplace(domain, import.version());
+    if (!domain.empty()) continue;
+    if (!is_new && known->second != import.version())
+      invalid(fmt::format("{} imports two versions of the ai.onnx operator set, {} and {}", what,
+                          import.version(), known->second));
+    if (import.version() < kMinOpset || import.version() > kMaxOpset)
+      throw unsupported_error(
+          "{} uses version {} of the ai.onnx operator set; supported are {} to {}: export with "
+          "another opset, or convert with onnx.version_converter",
+          what, import.version(), kMinOpset, kMaxOpset);
+  }
+  return opsets;
+}
+
+/// The first node of ai.onnx, or null.
+template <typename Nodes>
+const onnx::NodeProto* first_onnx_node(const Nodes& nodes) {
+  for (const auto& node : nodes)
+    if (is_onnx_domain(node.domain())) return &node;
+  return nullptr;
 }
 
 }  // namespace
@@ -147,39 +172,6 @@ Body body_of(const onnx::FunctionProto& function) {
   body.outputs.assign(function.output().begin(), function.output().end());
   return body;
 }
-
-namespace {
-
-/// `imports` by domain; `what` ("the model") has them.
-template <typename Imports>
-Opsets read_opsets(const Imports& imports, const std::string& what) {
-  Opsets opsets;
-  for (const auto& import : imports) {
-    const std::string domain = is_onnx_domain(import.domain()) ? "" : import.domain();
-    const auto [known, is_new] = opsets.emplace(domain, import.version());
-    if (!domain.empty()) continue;
-    if (!is_new && known->second != import.version())
-      invalid(fmt::format("{} imports two versions of the ai.onnx operator set, {} and {}", what,
-                          import.version(), known->second));
-    if (import.version() < kMinOpset || import.version() > kMaxOpset)
-      throw Error(ErrorCode::kUnsupported,
-                  fmt::format("{} uses version {} of the ai.onnx operator set; supported are {} to "
-                              "{}: export with another opset, or convert with "
-                              "onnx.version_converter",
-                              what, import.version(), kMinOpset, kMaxOpset));
-  }
-  return opsets;
-}
-
-/// The first node of ai.onnx, or null.
-template <typename Nodes>
-const onnx::NodeProto* first_onnx_node(const Nodes& nodes) {
-  for (const auto& node : nodes)
-    if (is_onnx_domain(node.domain())) return &node;
-  return nullptr;
-}
-
-}  // namespace
 
 Opsets checked_opsets(const onnx::ModelProto& model) {
   Opsets opsets = read_opsets(model.opset_import(), "the model");

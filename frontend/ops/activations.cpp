@@ -1,14 +1,10 @@
 // Activation functions. Formulas are those of the ONNX operator specification.
 #include <cmath>
 
-#include <fmt/format.h>
-
 #include "frontend/ops/table/op_table.h"
 
 namespace sinter::frontend {
 namespace {
-
-using ir::ValueId;
 
 /// Short hand for expressions over one value and constants of its type.
 class Formula {
@@ -43,7 +39,7 @@ void prelu(NodeContext& node) {
   Formula f(node);
   ValueId slope = node.input(1, "slope");
   if (node.opset() < 7 && node.rank(slope) == 1 && node.rank(f.x()) > 1) {  // one for a channel
-    ir::Shape channels(static_cast<std::size_t>(node.rank(f.x())), ir::Dim(1));
+    Shape channels(static_cast<std::size_t>(node.rank(f.x())), Dim(1));
     channels[1] = node.shape(slope)[0];
     slope = node.reshape(slope, channels);
   }
@@ -125,8 +121,8 @@ void swish(NodeContext& node) { node.output(swished(node)); }
 void swiglu(NodeContext& node) {
   const ValueId gate = node.input(0, "A"), linear = node.input(1, "B");
   if (node.shape(gate) != node.shape(linear))
-    node.invalid(fmt::format("A and B must have one shape, but are {} and {}",
-                             ir::to_string(node.type(gate)), ir::to_string(node.type(linear))));
+    node.invalid("A and B must have one shape, but are {} and {}", node.type(gate),
+                 node.type(linear));
   node.output(node.add("Mul", {swished(node), linear}));
 }
 
@@ -137,7 +133,9 @@ void gelu(NodeContext& node) {
   node.output(node.add(approximate == "tanh" ? "GeluTanh" : "Gelu", {node.x()}));
 }
 
-constexpr OpRow kActivationOps[] = {
+}  // namespace
+
+const OpRows kActivationOps = {
     {"Relu", 1, same, "consumed_inputs:-5", "", Types::kNumbers},
     {"Tanh", 1, same, "consumed_inputs:-5"},
     {"Sigmoid", 1, same, "consumed_inputs:-5"},
@@ -157,9 +155,5 @@ constexpr OpRow kActivationOps[] = {
     {"Swish", 24, swish, "alpha"},
     {"SwiGLU", 28, swiglu, "alpha"},
 };
-
-}  // namespace
-
-std::span<const OpRow> activation_ops() { return kActivationOps; }
 
 }  // namespace sinter::frontend

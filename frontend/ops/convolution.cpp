@@ -1,24 +1,17 @@
 // Convolutions and their transposes.
 #include <algorithm>
 
-#include <fmt/format.h>
-
 #include "frontend/ops/table/op_table.h"
 #include "frontend/ops/windows.h"
 
 namespace sinter::frontend {
 namespace {
 
-using ir::Dim;
-using ir::Shape;
-using ir::ValueId;
-
 void conv(NodeContext& node) { node.output(import_conv(node)); }
 
 /// x with strides[d] - 1 zeros behind each element of spatial dimension d.
-ValueId spread(NodeContext& node, ValueId x, const std::vector<std::int64_t>& strides) {
-  if (std::all_of(strides.begin(), strides.end(), [](auto stride) { return stride == 1; }))
-    return x;
+ValueId spread(NodeContext& node, ValueId x, const Ints& strides) {
+  if (std::ranges::all_of(strides, [](auto stride) { return stride == 1; })) return x;
   const Shape shape = node.shape(x);
   Shape split{shape[0], shape[1]}, merged = split;
   std::vector<Dim> begins(2, Dim(0)), ends(2, Dim(0));
@@ -46,7 +39,7 @@ ValueId phase_weights(NodeContext& node, ValueId weights, const Windows& w, std:
   const std::size_t spatial = w.kernel.size();
   const auto channels = *ir::divide_exactly(shape[0], Dim(group));
   std::vector<Dim> zeros(spatial, Dim(0)), rest, starts(2, Dim(0));
-  std::vector<std::int64_t> perm{0, 2}, taps, steps(2, 1);
+  Ints perm{0, 2}, taps, steps(2, 1);
   Shape split{Dim(group), channels, shape[1]}, merged{Dim(group) * shape[1], channels};
   for (std::size_t d = 0; d < spatial; ++d) {
     const std::int64_t count = taps_of(w, d);
@@ -69,8 +62,7 @@ ValueId phase_weights(NodeContext& node, ValueId weights, const Windows& w, std:
 /// One element of `bias` for each of an output's phases.
 ValueId phase_bias(NodeContext& node, ValueId bias, const Windows& w) {
   if (!bias.valid()) return bias;
-  if (node.rank(bias) != 1)
-    node.invalid("the bias must be a vector, but is " + ir::to_string(node.type(bias)));
+  if (node.rank(bias) != 1) node.invalid("the bias must be a vector, but is {}", node.type(bias));
   Dim phases = 1;
   for (const std::int64_t stride : w.strides) phases = phases * Dim(stride);
   const Dim outputs = node.shape(bias)[0];
@@ -86,7 +78,7 @@ ValueId interleave(NodeContext& node, ValueId x, const Windows& w, const std::ve
   const Shape found = node.shape(x);
   const std::size_t spatial = w.strides.size();
   Shape split{shape[0], shape[1]}, merged = split;
-  std::vector<std::int64_t> perm{0, 1}, steps(shape.size(), 1);
+  Ints perm{0, 1}, steps(shape.size(), 1);
   std::vector<Dim> all_starts(2, Dim(0));
   for (std::size_t d = 0; d < spatial; ++d) {
     split.emplace_back(w.strides[d]);
@@ -103,7 +95,7 @@ ValueId interleave(NodeContext& node, ValueId x, const Windows& w, const std::ve
 /// The padding that a transposed convolution takes away: it is given, or follows from the size of
 /// the output.
 void read_transposed_pads(NodeContext& node, Windows& w, const Shape& shape,
-                          const std::vector<std::int64_t>& output_padding) {
+                          const Ints& output_padding) {
   const std::size_t spatial = w.kernel.size();
   const ir::Ranges& ranges = node.builder().ranges();
   const std::string auto_pad = node.attr_string("auto_pad", "NOTSET");
@@ -113,8 +105,8 @@ void read_transposed_pads(NodeContext& node, Windows& w, const Shape& shape,
   if (!is_same && auto_pad != "NOTSET" && auto_pad != "VALID")
     node.invalid("attribute 'auto_pad' has the unknown value '" + auto_pad + "'");
   if (output_shape && output_shape->size() != spatial)
-    node.invalid(fmt::format("attribute 'output_shape' has {} values; it must have {}",
-                             output_shape->size(), spatial));
+    node.invalid("attribute 'output_shape' has {} values; it must have {}", output_shape->size(),
+                 spatial);
   for (std::size_t d = 0; d < spatial; ++d) {
     if (!output_shape && !is_same) {
       w.pads_begin.emplace_back(auto_pad == "VALID" ? 0 : pads[d]);
@@ -146,9 +138,9 @@ void conv_transpose(NodeContext& node) {
   if (node.rank(weights) != node.rank(x) || node.shape(weights)[0] != shape[1] || group < 1 ||
       !ir::is_multiple_of(shape[1], group))
     node.invalid(
-        fmt::format("input {} and weights {} must have the same number of dimensions and "
-                    "of channels, which group {} must divide",
-                    ir::to_string(node.type(x)), ir::to_string(node.type(weights)), group));
+        "input {} and weights {} must have the same number of dimensions and "
+        "of channels, which group {} must divide",
+        node.type(x), node.type(weights), group);
   Windows w;
   w.kernel = kernel_of_weights(node, weights);
   w.strides = read_window_ints(node, "strides", spatial, 1, 1);
@@ -161,7 +153,7 @@ void conv_transpose(NodeContext& node) {
   for (std::size_t d = 0; d < spatial; ++d)
     result.push_back(Dim(w.strides[d]) * (shape[2 + d] - Dim(1)) +
                      Dim(output_padding[d] + w.reach(d)) - w.pads_begin[d] - w.pads_end[d]);
-  std::vector<std::int64_t> spread_by(spatial, 1);
+  Ints spread_by(spatial, 1);
   for (std::size_t d = 0; d < spatial; ++d)
     if (w.dilations[d] > 1) std::swap(spread_by[d], w.strides[d]);
   const ValueId from = spread(node, x, spread_by);
@@ -182,14 +174,12 @@ void conv_transpose(NodeContext& node) {
   node.output(interleave(node, places, w, starts, result));
 }
 
-constexpr OpRow kConvolutionOps[] = {
+}  // namespace
+
+const OpRows kConvolutionOps = {
     {"Conv", 1, conv, "auto_pad dilations group kernel_shape pads strides"},
     {"ConvTranspose", 1, conv_transpose,
      "auto_pad dilations group kernel_shape output_padding output_shape pads strides"},
 };
-
-}  // namespace
-
-std::span<const OpRow> convolution_ops() { return kConvolutionOps; }
 
 }  // namespace sinter::frontend

@@ -3,16 +3,10 @@
 #include <map>
 #include <string>
 
-#include <fmt/format.h>
-
 #include "frontend/ops/table/op_table.h"
 
 namespace sinter::frontend {
 namespace {
-
-using ir::Dim;
-using ir::Shape;
-using ir::ValueId;
 
 /// Names of dimensions, in order: letters, and for the dimensions of an ellipsis the digits from
 /// its last dimension to its first ("210").
@@ -45,8 +39,8 @@ Equation parse(NodeContext& node) {
     start = comma + 1;
   }
   if (equation.inputs.size() != node.input_count())
-    node.invalid(fmt::format("equation '{}' has {} terms for {} inputs", text,
-                             equation.inputs.size(), node.input_count()));
+    node.invalid("equation '{}' has {} terms for {} inputs", text, equation.inputs.size(),
+                 node.input_count());
   return equation;
 }
 
@@ -61,7 +55,7 @@ Labels expand_term(NodeContext& node, const std::string& term, std::size_t rest)
     } else if (std::isalpha(static_cast<unsigned char>(term[i])) != 0) {
       labels += term[i];
     } else {
-      node.invalid(fmt::format("'{}' in the equation is neither a letter nor '...'", term[i]));
+      node.invalid("'{}' in the equation is neither a letter nor '...'", term[i]);
     }
   }
   return labels;
@@ -91,8 +85,7 @@ class Einsum {
     const std::size_t letters = term.size() - (ellipsis ? 3 : 0);
     const auto rank = static_cast<std::size_t>(node_.rank(value));
     if (letters > rank || (!ellipsis && letters != rank))
-      node_.invalid(
-          fmt::format("term '{}' does not fit {}", term, ir::to_string(node_.type(value))));
+      node_.invalid("term '{}' does not fit {}", term, node_.type(value));
     operands_.push_back({value, expand_term(node_, term, rank - letters)});
     return rank - letters;
   }
@@ -121,8 +114,8 @@ class Einsum {
         const auto [known, is_new] = sizes.emplace(operand.labels[d], size);
         if (is_new || known->second == size || size == Dim(1)) continue;
         if (known->second != Dim(1))
-          node_.invalid(fmt::format("the dimensions '{}' are of sizes {} and {}", operand.labels[d],
-                                    known->second.to_string(), size.to_string()));
+          node_.invalid("the dimensions '{}' are of sizes {} and {}", operand.labels[d],
+                        known->second, size);
         known->second = size;
       }
     for (Operand& operand : operands_) {
@@ -131,12 +124,11 @@ class Einsum {
       operand.value = node_.expand(operand.value, shape);
     }
     for (const char label : output_)
-      if (!sizes.contains(label))
-        node_.invalid(fmt::format("the result's '{}' is in no input", label));
+      if (!sizes.contains(label)) node_.invalid("the result's '{}' is in no input", label);
   }
 
   ValueId in_order(const Operand& operand, const Labels& order) const {
-    std::vector<std::int64_t> perm;
+    Ints perm;
     for (const char label : order)
       perm.push_back(static_cast<std::int64_t>(operand.labels.find(label)));
     return node_.transpose(operand.value, perm);
@@ -150,7 +142,7 @@ class Einsum {
         ++d;
         continue;
       }
-      std::vector<std::int64_t> perm;
+      Ints perm;
       for (std::size_t i = 0; i < operand.labels.size(); ++i)
         if (i != d && i != twin) perm.push_back(static_cast<std::int64_t>(i));
       perm.push_back(static_cast<std::int64_t>(d));
@@ -163,7 +155,7 @@ class Einsum {
       shape.back() = size * size;
       const ValueId flat = node_.reshape(last, shape);
       shape.back() = size;
-      std::vector<std::int64_t> steps(shape.size(), 1);
+      Ints steps(shape.size(), 1);
       steps.back() = size.value() + 1;
       operand.value = node_.add(
           "Slice", {flat},
@@ -177,7 +169,7 @@ class Einsum {
   }
 
   Operand sum_all_but(const Operand& operand, const Labels& kept) const {
-    std::vector<std::int64_t> axes;
+    Ints axes;
     Labels labels;
     for (std::size_t d = 0; d < operand.labels.size(); ++d) {
       if (has(kept, operand.labels[d]))
@@ -241,10 +233,8 @@ class Einsum {
 
 void einsum(NodeContext& node) { node.output(Einsum(node).run()); }
 
-constexpr OpRow kEinsumOps[] = {{"Einsum", 12, einsum, "equation"}};
-
 }  // namespace
 
-std::span<const OpRow> einsum_ops() { return kEinsumOps; }
+const OpRows kEinsumOps = {{"Einsum", 12, einsum, "equation"}};
 
 }  // namespace sinter::frontend

@@ -2,18 +2,12 @@
 // and ONNX Runtime still reads.
 #include <algorithm>
 
-#include <fmt/format.h>
-
 #include "frontend/ops/control/unroll.h"
 #include "frontend/ops/table/op_table.h"
 #include "frontend/ops/term.h"
 
 namespace sinter::frontend {
 namespace {
-
-using ir::Dim;
-using ir::Shape;
-using ir::ValueId;
 
 /// alpha * x + beta.
 void affine(NodeContext& node) {
@@ -43,8 +37,7 @@ constexpr std::int64_t kMostElements = std::int64_t{1} << 40;  // far from overf
 
 Shape image_shape(NodeContext& node) {
   const Shape shape = node.shape(node.x());
-  if (shape.size() != 4)
-    node.invalid("input must be [N, C, H, W], but is " + ir::to_string(node.type(node.x())));
+  if (shape.size() != 4) node.invalid("input must be [N, C, H, W], but is {}", node.type(node.x()));
   return shape;
 }
 
@@ -56,8 +49,7 @@ void image_scaler(NodeContext& node) {
   if (!bias) node.invalid("attribute 'bias' is missing");
   const auto count = static_cast<std::int64_t>(bias->size());
   if (shape[1] != Dim(count))
-    node.invalid(
-        fmt::format("attribute 'bias' has {} values for {} channels", count, shape[1].to_string()));
+    node.invalid("attribute 'bias' has {} values for {} channels", count, shape[1]);
   const Term offsets(
       node, node.builder().constant(ir::Tensor::from_doubles(x.dtype(), {count, 1, 1}, *bias)));
   node.output((x * node.attr_float("scale", 1) + offsets).value());
@@ -72,8 +64,7 @@ void crop(NodeContext& node) {
   if (size && size->size() != 2)
     node.invalid("attribute 'scale' must have two values: height and width");
   for (const auto* values : {&*border, size ? &*size : &*border})
-    if (std::any_of(values->begin(), values->end(),
-                    [](auto v) { return v < 0 || v > kMostElements; }))
+    if (std::ranges::any_of(*values, [](auto v) { return v < 0 || v > kMostElements; }))
       node.invalid("attributes 'border' and 'scale' have values that are no sizes");
   ValueId x = node.x();
   for (std::size_t d = 0; d < 2; ++d) {
@@ -81,18 +72,19 @@ void crop(NodeContext& node) {
     const Dim extent = shape[2 + d];
     const Dim count = size ? Dim((*size)[d]) : extent - Dim(begin) - Dim(end);
     if (count.is_constant() && count.value() < 1)
-      node.invalid(fmt::format("its border leaves {} elements of dimension {} of {}",
-                               count.to_string(), 2 + d, ir::to_string(shape)));
+      node.invalid("its border leaves {} elements of dimension {} of {}", count, 2 + d, shape);
     node.at_least(extent, begin + (size ? (*size)[d] : end + 1));
     if (extent.is_constant() && count.is_constant() && begin + count.value() > extent.value())
-      node.invalid(fmt::format("{} elements from {} on are not in dimension {} of {}",
-                               count.to_string(), begin, 2 + d, ir::to_string(shape)));
+      node.invalid("{} elements from {} on are not in dimension {} of {}", count, begin, 2 + d,
+                   shape);
     x = part(node, x, static_cast<std::int64_t>(2 + d), begin, count);
   }
   node.output(x);
 }
 
-constexpr OpRow kExperimentalOps[] = {
+}  // namespace
+
+const OpRows kExperimentalOps = {
     {"Affine", 1, affine, "alpha beta"},
     {"Scale", 1, scale, "scale"},
     {"ScaledTanh", 1, scaled_tanh, "alpha beta"},
@@ -100,9 +92,5 @@ constexpr OpRow kExperimentalOps[] = {
     {"ImageScaler", 1, image_scaler, "bias scale"},
     {"Crop", 1, crop, "border scale"},
 };
-
-}  // namespace
-
-std::span<const OpRow> experimental_ops() { return kExperimentalOps; }
 
 }  // namespace sinter::frontend

@@ -2,13 +2,9 @@
 
 #include <algorithm>
 
-#include <fmt/format.h>
-
 #include "frontend/ops/term.h"
 
 namespace sinter::frontend {
-
-using ir::ValueId;
 
 namespace {
 
@@ -85,12 +81,12 @@ ValueId fused_activation(NodeContext& node, ValueId x, const std::string& name,
     std::string known;
     for (const Activation& each : kActivations)
       known += (known.empty() ? "" : ", ") + std::string(each.name);
-    node.unsupported(fmt::format(
-        "activation '{}'; supported are {}: export without fusing activations", name, known));
+    node.unsupported("activation '{}'; supported are {}: export without fusing activations", name,
+                     known);
   }
   if (numbers.size() < found->numbers)
-    node.invalid(fmt::format("activation '{}' takes {} numbers, but the node has {}", name,
-                             found->numbers, numbers.size()));
+    node.invalid("activation '{}' takes {} numbers, but the node has {}", name, found->numbers,
+                 numbers.size());
   return found->apply(Term(node, x), numbers).value();
 }
 

@@ -12,7 +12,7 @@ namespace sinter::frontend {
 /// HardSigmoid and Selu two, Clip least and most. Throws Error(kInvalidModel) if there are fewer,
 /// kUnsupported for others than these, Relu, Tanh, Sigmoid, HardSwish, Softplus and Softsign. Of an
 /// empty name `x` itself.
-ir::ValueId fused_activation(NodeContext& node, ir::ValueId x, const std::string& name,
-                             const std::vector<double>& numbers);
+ValueId fused_activation(NodeContext& node, ValueId x, const std::string& name,
+                         const std::vector<double>& numbers);
 
 }  // namespace sinter::frontend

@@ -2,8 +2,6 @@
 #include <cmath>
 #include <span>
 
-#include <fmt/format.h>
-
 #include "frontend/model/initializers.h"
 #include "frontend/ops/table/op_table.h"
 #include "frontend/ops/term.h"
@@ -12,9 +10,7 @@
 namespace sinter::frontend {
 namespace {
 
-using ir::Dim;
 using ir::Tensor;
-using ir::ValueId;
 
 void constant(NodeContext& node) {
   if (auto four_bits = node.attr_four_bit_tensor("value")) {
@@ -46,11 +42,10 @@ void constant_of_shape(NodeContext& node) {
   const auto shape = node.sizes(0, "shape");
   for (const Dim& dim : shape)
     if (dim.is_constant() && dim.value() < 0)
-      node.invalid(fmt::format("shape {} has a negative dimension", ir::to_string(shape)));
+      node.invalid("shape {} has a negative dimension", shape);
   auto value = node.attr_tensor("value");
   if (value && value->element_count() != 1)
-    node.invalid(
-        fmt::format("its value must have one element, but is {}", ir::to_string(value->type())));
+    node.invalid("its value must have one element, but is {}", value->type());
   const Tensor scalar = value ? value->reshaped({}) : Tensor::scalar(DType::kFloat32, 0);
   node.output(node.expand(node.builder().constant(scalar), shape));
 }
@@ -61,9 +56,7 @@ void constant_range(NodeContext& node, const Tensor& start, const Tensor& limit,
                     const Tensor& delta) {
   constexpr std::int64_t kMaxElements = std::int64_t{1} << 22;
   const DType dtype = start.dtype();
-  const auto too_long = [&] {
-    node.unsupported(fmt::format("a range of more than {} elements", kMaxElements));
-  };
+  const auto too_long = [&] { node.unsupported("a range of more than {} elements", kMaxElements); };
   if (delta.at(0) == 0) node.invalid("delta is 0");
   const double exact = std::ceil((limit.at(0) - start.at(0)) / delta.at(0));
   if (!(exact <= static_cast<double>(kMaxElements))) too_long();
@@ -74,7 +67,7 @@ void constant_range(NodeContext& node, const Tensor& start, const Tensor& limit,
       values[i] = start.at(0) + static_cast<double>(i) * delta.at(0);
     node.output(node.builder().constant(Tensor::from_doubles(dtype, {count}, values)));
   } else {
-    std::vector<std::int64_t> values(static_cast<std::size_t>(count));
+    Ints values(static_cast<std::size_t>(count));
     auto next = static_cast<std::uint64_t>(start.at_int(0));  // wraps, as the type does
     for (std::int64_t& value : values) {
       value = static_cast<std::int64_t>(next);
@@ -156,8 +149,8 @@ void range(NodeContext& node) {
   const DType dtype = node.dtype(inputs[0]);
   for (const ValueId input : inputs)
     if (node.dtype(input) != dtype || ir::element_count(node.shape(input)) != Dim(1))
-      node.invalid(fmt::format("start, limit and delta must be scalars of one type, but one is {}",
-                               ir::to_string(node.type(input))));
+      node.invalid("start, limit and delta must be scalars of one type, but one is {}",
+                   node.type(input));
   const auto start = node.folder().constant(inputs[0]);
   const auto limit = node.folder().constant(inputs[1]);
   const auto delta = node.folder().constant(inputs[2]);
@@ -174,10 +167,9 @@ void range(NodeContext& node) {
       is_anywhere ? known_distance(node, inputs[0], inputs[1]) : std::optional<Dim>();
   const Dim first = distance ? Dim(0) : node.size(0, "start"),
             last = distance ? *distance : node.size(1, "limit");
-  const std::vector<std::int64_t> step = node.ints(2, "delta");
+  const Ints step = node.ints(2, "delta");
   if (step[0] == 0) node.invalid("delta is 0");
-  if (step[0] == INT64_MIN)
-    node.unsupported(fmt::format("a delta of {}", step[0]));  // has no negative
+  if (step[0] == INT64_MIN) node.unsupported("a delta of {}", step[0]);  // has no negative
   const auto& ranges = node.builder().ranges();
   const Dim span = step[0] > 0 ? last - first : first - last;
   const Dim count =
@@ -195,9 +187,9 @@ void range(NodeContext& node) {
 /// Keeps the lower (upper) triangle: row + k >= column (<=), on the last two dimensions.
 void trilu(NodeContext& node) {
   const ValueId x = node.x();
-  const ir::Shape shape = node.shape(x);
+  const Shape shape = node.shape(x);
   if (shape.size() < 2)
-    node.invalid("input must have at least two dimensions, but is " + ir::to_string(node.type(x)));
+    node.invalid("input must have at least two dimensions, but is {}", node.type(x));
   const Dim rows = shape[shape.size() - 2], columns = shape.back();
   const bool upper = node.attr_int("upper", 1) != 0;
   Term row = iota(node, rows, 0, 2);
@@ -205,7 +197,7 @@ void trilu(NodeContext& node) {
   if (node.has_input(1)) {
     const ValueId k = node.input(1, "k");
     if (!is_integer(node.dtype(k)) || ir::element_count(node.shape(k)) != Dim(1))
-      node.invalid("k must be one integer, but is " + ir::to_string(node.type(k)));
+      node.invalid("k must be one integer, but is {}", node.type(k));
     // Beyond every dimension all diagonals are alike, and row + k must not overflow.
     constexpr std::int64_t kFar = std::int64_t{1} << 40;
     if (const auto known = node.folder().constant(k)) {
@@ -223,8 +215,8 @@ void trilu(NodeContext& node) {
 /// Where an index (negative ones count from the end) equals a position along the new axis.
 void one_hot(NodeContext& node) {
   const ValueId indices = node.input(0, "indices"), values = node.input(2, "values");
-  if (node.shape(values) != ir::Shape{2})
-    node.invalid("values must be [off, on], but are " + ir::to_string(node.type(values)));
+  if (node.shape(values) != Shape{2})
+    node.invalid("values must be [off, on], but are {}", node.type(values));
   Dim depth;
   if (is_float(node.dtype(node.input(1, "depth"))))
     depth = ir::double_to_int(DType::kInt64, node.scalar(1, "depth"));
@@ -237,15 +229,15 @@ void one_hot(NodeContext& node) {
   const ValueId wrapped = node.add("Add", {index, node.folder().scalar_of(depth)});
   index = node.add("Where",
                    {node.add("Less", {index, node.constant(DType::kInt64, 0)}), wrapped, index});
-  ir::Shape spread = node.shape(index);
+  Shape spread = node.shape(index);
   spread.insert(spread.begin() + axis, Dim(1));
-  ir::Shape along(static_cast<std::size_t>(rank), Dim(1));
+  Shape along(static_cast<std::size_t>(rank), Dim(1));
   along[static_cast<std::size_t>(axis)] = depth;
   const ValueId positions = node.reshape(node.folder().iota(depth, DType::kInt64), along);
   const auto pick = [&](std::int64_t i) {
     const ValueId one = node.add("Slice", {values},
                                  {{"starts", std::vector<Dim>{Dim(i)}},
-                                  {"steps", std::vector<std::int64_t>{1}},
+                                  {"steps", Ints{1}},
                                   {"shape", std::vector<Dim>{Dim(1)}}});
     return node.reshape(one, {});
   };
@@ -256,9 +248,8 @@ void one_hot(NodeContext& node) {
 /// Ones where column = row + k.
 void eye_like(NodeContext& node) {
   const ValueId x = node.x();
-  const ir::Shape shape = node.shape(x);
-  if (shape.size() != 2)
-    node.invalid("input must be a matrix, but is " + ir::to_string(node.type(x)));
+  const Shape shape = node.shape(x);
+  if (shape.size() != 2) node.invalid("input must be a matrix, but is {}", node.type(x));
   const DType dtype = node.has_attr("dtype")
                           ? require_dtype(static_cast<int>(node.attr_int("dtype")), "the result")
                           : node.dtype(x);
@@ -272,8 +263,8 @@ void eye_like(NodeContext& node) {
 void non_zero(NodeContext& node) {
   const auto x = node.folder().constant(node.x());
   if (!x) node.unsupported("its input is not known when compiling");
-  std::vector<std::int64_t> places;  // one after the other, each with an index for each dimension
-  std::vector<std::int64_t> index(x->shape().size());
+  Ints places;  // one after the other, each with an index for each dimension
+  Ints index(x->shape().size());
   for (std::int64_t i = 0; i < x->element_count(); ++i) {
     std::int64_t rest = i;
     for (std::size_t d = index.size(); d-- > 0;) {
@@ -283,15 +274,17 @@ void non_zero(NodeContext& node) {
     const bool is_zero = is_float(x->dtype()) ? x->at(i) == 0 : x->at_int(i) == 0;
     if (!is_zero) places.insert(places.end(), index.begin(), index.end());
   }
-  const auto rank = static_cast<std::int64_t>(index.size());
+  const auto rank = std::ssize(index);
   if (rank == 0) node.unsupported("its input has no dimensions");
-  const auto count = static_cast<std::int64_t>(places.size()) / rank;
+  const auto count = std::ssize(places) / rank;
   const ValueId rows =
       node.builder().constant(Tensor::from_ints(DType::kInt64, {count, rank}, places));
-  node.output(node.add("Transpose", {rows}, {{"perm", std::vector<std::int64_t>{1, 0}}}));
+  node.output(node.add("Transpose", {rows}, {{"perm", Ints{1, 0}}}));
 }
 
-constexpr OpRow kGeneratorOps[] = {
+}  // namespace
+
+const OpRows kGeneratorOps = {
     {"Constant", 1, constant,
      "sparse_value:11- value value_float:12- value_floats:12- value_int:12- value_ints:12- "
      "value_string:12- value_strings:12-"},
@@ -302,9 +295,5 @@ constexpr OpRow kGeneratorOps[] = {
     {"EyeLike", 9, eye_like, "dtype k"},
     {"NonZero", 9, non_zero},
 };
-
-}  // namespace
-
-std::span<const OpRow> generator_ops() { return kGeneratorOps; }
 
 }  // namespace sinter::frontend

@@ -10,23 +10,17 @@
 namespace sinter::frontend {
 namespace {
 
-using ir::Dim;
-using ir::Shape;
-using ir::ValueId;
-
 Term integers(NodeContext& node, std::size_t i, std::string_view what) {
   const ValueId value = node.input(i, what);
   if (!is_integer(node.dtype(value)))
-    node.invalid(
-        fmt::format("{} must be integers, but are {}", what, ir::to_string(node.type(value))));
+    node.invalid("{} must be integers, but are {}", what, node.type(value));
   return {node, value};
 }
 
 void require_same_rank(NodeContext& node, const Term& a, const Term& b, std::string_view what) {
   if (a.shape().size() != b.shape().size())
-    node.invalid(fmt::format("{} must have one rank, but are {} and {}", what,
-                             ir::to_string(node.type(a.value())),
-                             ir::to_string(node.type(b.value()))));
+    node.invalid("{} must have one rank, but are {} and {}", what, node.type(a.value()),
+                 node.type(b.value()));
 }
 
 /// One index tensor for each dimension of `data` along which `indices` chooses: `indices` itself
@@ -42,8 +36,7 @@ std::vector<Term> element_indices(NodeContext& node, const Term& data, const Ter
       continue;
     }
     if (shape[d].is_constant() && from[d].is_constant() && shape[d].value() > from[d].value())
-      node.invalid(fmt::format("dimension {} of indices {} is larger than the data's, {}", d,
-                               ir::to_string(shape), ir::to_string(from)));
+      node.invalid("dimension {} of indices {} is larger than the data's, {}", d, shape, from);
     result.push_back(iota(node, shape[d], d, shape.size()));
   }
   return result;
@@ -84,13 +77,13 @@ std::size_t tuple_size(NodeContext& node, const Term& data, const Term& indices,
                        std::size_t batch) {
   const Shape shape = indices.shape();
   if (shape.empty() || !shape.back().is_constant())
-    node.unsupported("the last dimension of indices must be a known number, but they are " +
-                     ir::to_string(node.type(indices.value())));
+    node.unsupported("the last dimension of indices must be a known number, but they are {}",
+                     node.type(indices.value()));
   const std::int64_t count = shape.back().value();
   if (count < 1 || batch + static_cast<std::size_t>(count) > data.shape().size() ||
       batch >= shape.size())
-    node.invalid(fmt::format("indices {} hold {} numbers each for {} with {} batch dimensions",
-                             ir::to_string(shape), count, ir::to_string(data.shape()), batch));
+    node.invalid("indices {} hold {} numbers each for {} with {} batch dimensions", shape, count,
+                 data.shape(), batch);
   const Shape from = data.shape();
   for (std::size_t part = 0; part < static_cast<std::size_t>(count); ++part)
     node.check_indices(indices.value(), from[batch + part], part, static_cast<std::size_t>(count));
@@ -127,9 +120,8 @@ std::string combine_of(NodeContext& node) {
 void add_scatter(NodeContext& node, const Term& data, const Term& updates,
                  const std::vector<Term>& places, std::string combine) {
   if (updates.dtype() != data.dtype())
-    node.invalid("data and updates must have one element type, but are " +
-                 ir::to_string(node.type(data.value())) + " and " +
-                 ir::to_string(node.type(updates.value())));
+    node.invalid("data and updates must have one element type, but are {} and {}",
+                 node.type(data.value()), node.type(updates.value()));
   std::vector<ValueId> inputs = {data.value(), updates.value()};
   for (const Term& place : places) inputs.push_back(place.value());
   node.output(node.add("Scatter", std::move(inputs), {{"combine", std::move(combine)}}));
@@ -140,8 +132,8 @@ void scatter_elements(NodeContext& node) {
   const Term updates(node, node.input(2, "updates"));
   require_same_rank(node, data, indices, "data and indices");
   if (updates.shape() != indices.shape())
-    node.invalid(fmt::format("indices and updates must have one shape, but are {} and {}",
-                             ir::to_string(indices.shape()), ir::to_string(updates.shape())));
+    node.invalid("indices and updates must have one shape, but are {} and {}", indices.shape(),
+                 updates.shape());
   const auto axis = node.normalise_axis(node.attr_int("axis", 0), node.rank(data.value()));
   add_scatter(node, data, updates, element_indices(node, data, indices, axis), combine_of(node));
 }
@@ -154,8 +146,7 @@ void scatter_nd(NodeContext& node) {
   Shape expected(shape.begin(), shape.end() - 1);
   expected.insert(expected.end(), from.begin() + static_cast<std::ptrdiff_t>(count), from.end());
   if (updates.shape() != expected)
-    node.invalid(fmt::format("updates must be {}, but are {}", ir::to_string(expected),
-                             ir::to_string(updates.shape())));
+    node.invalid("updates must be {}, but are {}", expected, updates.shape());
   if (expected.empty()) {  // one element: a dimension of one to write it along
     std::vector<Term> places;
     for (const Term& place : tuple_indices(node, data, indices, 0, expected))
@@ -189,8 +180,7 @@ void tensor_scatter(NodeContext& node) {
       if (mode == "circular") place = place.with("Mod", size_of_dim(node, from[d]));
     } else {
       ir::require_equal(shape[d], from[d], [&] {
-        return fmt::format("past_cache {} and update {} differ in dimension {}",
-                           ir::to_string(from), ir::to_string(shape), d);
+        return fmt::format("past_cache {} and update {} differ in dimension {}", from, shape, d);
       });
     }
     places.push_back(place);
@@ -209,8 +199,8 @@ void reverse_sequence(NodeContext& node) {
       static_cast<std::size_t>(node.normalise_axis(node.attr_int("batch_axis", 1), rank));
   if (time == batch) node.invalid("time_axis and batch_axis are the same");
   ir::require_equal(lengths.shape(), Shape{shape[batch]}, [&] {
-    return fmt::format("sequence_lens must be {}, but are {}", ir::to_string(Shape{shape[batch]}),
-                       ir::to_string(lengths.shape()));
+    return fmt::format("sequence_lens must be {}, but are {}", Shape{shape[batch]},
+                       lengths.shape());
   });
   Shape per_batch(shape.size(), Dim(1));
   per_batch[batch] = shape[batch];
@@ -227,17 +217,16 @@ void reverse_sequence(NodeContext& node) {
 void col2im(NodeContext& node) {
   const Term x(node, node.x());
   const std::vector<Dim> image = node.sizes(1, "image_shape");
-  const std::vector<std::int64_t> block = node.ints(2, "block_shape");
+  const Ints block = node.ints(2, "block_shape");
   const std::size_t n = image.size();
-  const auto dilations = node.attr_ints("dilations").value_or(std::vector<std::int64_t>(n, 1));
-  const auto strides = node.attr_ints("strides").value_or(std::vector<std::int64_t>(n, 1));
-  const auto pads = node.attr_ints("pads").value_or(std::vector<std::int64_t>(2 * n, 0));
+  const auto dilations = node.attr_ints("dilations").value_or(Ints(n, 1));
+  const auto strides = node.attr_ints("strides").value_or(Ints(n, 1));
+  const auto pads = node.attr_ints("pads").value_or(Ints(2 * n, 0));
   if (x.shape().size() != 3 || n == 0 || block.size() != n || dilations.size() != n ||
       strides.size() != n || pads.size() != 2 * n)
     node.invalid(
-        fmt::format("input {}, block_shape, dilations, strides and pads do not fit an "
-                    "image of {} dimensions",
-                    ir::to_string(node.type(x.value())), n));
+        "input {}, block_shape, dilations, strides and pads do not fit an image of {} dimensions",
+        node.type(x.value()), n);
   const Shape from = x.shape();
   Dim taps = 1, windows = 1;
   Shape apart = {from[0], Dim(0)}, counts;
@@ -253,9 +242,8 @@ void col2im(NodeContext& node) {
   }
   const auto channels = ir::divide_exactly(from[1], taps);
   if (!channels || from[2] != windows)
-    node.invalid(fmt::format("input {} does not hold {} windows of {} elements",
-                             ir::to_string(node.type(x.value())), windows.to_string(),
-                             taps.to_string()));
+    node.invalid("input {} does not hold {} windows of {} elements", node.type(x.value()), windows,
+                 taps);
   apart[1] = *channels;
   apart.insert(apart.end(), counts.begin(), counts.end());
 
@@ -279,7 +267,7 @@ void col2im(NodeContext& node) {
   }
   places.insert(places.end(), window.begin(), window.end());
   const Term spread = take(x.reshape(apart), places);
-  std::vector<std::int64_t> axes;
+  Ints axes;
   for (std::size_t d = 0; d < n; ++d) axes.push_back(static_cast<std::int64_t>(2 + n + d));
   node.output(node.add("ReduceSum", {select(*inside, spread, spread.number(0)).value()},
                        {{"axes", axes}, {"keepdims", std::int64_t{0}}}));
@@ -291,14 +279,13 @@ void max_unpool(NodeContext& node) {
   const Shape from = x.shape();
   const auto kernel = node.attr_ints("kernel_shape");
   if (from.size() < 3 || !kernel || kernel->size() + 2 != from.size())
-    node.invalid("kernel_shape must have one value for each spatial dimension of " +
-                 ir::to_string(node.type(x.value())));
+    node.invalid("kernel_shape must have one value for each spatial dimension of {}",
+                 node.type(x.value()));
   const std::size_t n = kernel->size();
-  const auto strides = node.attr_ints("strides").value_or(std::vector<std::int64_t>(n, 1));
-  const auto pads = node.attr_ints("pads").value_or(std::vector<std::int64_t>(2 * n, 0));
+  const auto strides = node.attr_ints("strides").value_or(Ints(n, 1));
+  const auto pads = node.attr_ints("pads").value_or(Ints(2 * n, 0));
   if (strides.size() != n || pads.size() != 2 * n || indices.shape() != from)
-    node.invalid("strides, pads or indices do not fit input " +
-                 ir::to_string(node.type(x.value())));
+    node.invalid("strides, pads or indices do not fit input {}", node.type(x.value()));
   Shape shape = {from[0], from[1]};
   for (std::size_t d = 0; d < n; ++d)
     shape.push_back((from[d + 2] - Dim(1)) * Dim(strides[d]) + Dim((*kernel)[d]) - Dim(pads[d]) -
@@ -315,9 +302,7 @@ void max_unpool(NodeContext& node) {
     for (std::size_t d = 0; d < shape.size(); ++d) {
       ends.push_back(wanted[d] - shape[d]);
       const auto least = ir::lower_bound(ends[d], node.builder().ranges());
-      if (!least || *least < 0)
-        node.invalid(fmt::format("output_shape {} is smaller than {}", ir::to_string(wanted),
-                                 ir::to_string(shape)));
+      if (!least || *least < 0) node.invalid("output_shape {} is smaller than {}", wanted, shape);
     }
     if (wanted != shape)
       y = node.add("Pad", {y}, {{"begins", begins}, {"ends", ends}, {"fill", 0.0}});
@@ -325,7 +310,9 @@ void max_unpool(NodeContext& node) {
   node.output(y);
 }
 
-constexpr OpRow kIndexOps[] = {
+}  // namespace
+
+const OpRows kIndexOps = {
     {"GatherElements", 11, gather_elements, "axis"},
     {"GatherND", 11, gather_nd, "batch_dims:12-"},
     {"Scatter", 9, scatter_elements, "axis"},
@@ -336,9 +323,5 @@ constexpr OpRow kIndexOps[] = {
     {"Col2Im", 18, col2im, "dilations pads strides"},
     {"MaxUnpool", 9, max_unpool, "kernel_shape pads strides"},
 };
-
-}  // namespace
-
-std::span<const OpRow> index_ops() { return kIndexOps; }
 
 }  // namespace sinter::frontend

@@ -1,6 +1,4 @@
 // Matrix products.
-#include <fmt/format.h>
-
 #include "frontend/ops/products.h"
 #include "frontend/ops/table/op_table.h"
 #include "frontend/ops/term.h"
@@ -8,10 +6,6 @@
 
 namespace sinter::frontend {
 namespace {
-
-using ir::Dim;
-using ir::Shape;
-using ir::ValueId;
 
 void matmul(NodeContext& node) {
   node.output(multiply_matrices(node, node.input(0, "A"), node.input(1, "B")));
@@ -25,13 +19,13 @@ void gemm(NodeContext& node) { node.output(import_gemm(node)); }
 
 /// Rows `row`.. and the columns in `columns`, expanded along the first row: sizes are small where
 /// determinants are used, and nothing has to be exchanged.
-Term determinant(const Term& x, std::int64_t row, const std::vector<std::int64_t>& columns) {
+Term determinant(const Term& x, std::int64_t row, const Ints& columns) {
   const std::size_t rank = x.shape().size();
   std::optional<Term> sum;
   for (std::size_t i = 0; i < columns.size(); ++i) {
     Term entry = slice_one(slice_one(x, rank - 2, row), rank - 1, columns[i]);
     if (columns.size() > 1) {
-      std::vector<std::int64_t> rest = columns;
+      Ints rest = columns;
       rest.erase(rest.begin() + static_cast<std::ptrdiff_t>(i));
       entry = entry * determinant(x, row + 1, rest);
     }
@@ -45,23 +39,15 @@ void det(NodeContext& node) {
   const ValueId x = node.x();
   Shape shape = node.shape(x);
   if (shape.size() < 2 || shape[shape.size() - 2] != shape.back())
-    node.invalid("input must be square matrices, but is " + ir::to_string(node.type(x)));
+    node.invalid("input must be square matrices, but is {}", node.type(x));
   if (!shape.back().is_constant() || shape.back().value() > kLargest || shape.back().value() < 1)
-    node.unsupported(
-        fmt::format("determinants of {} x {} matrices; the size must be known and at "
-                    "most {}",
-                    shape.back().to_string(), shape.back().to_string(), kLargest));
-  std::vector<std::int64_t> columns;
+    node.unsupported("determinants of {} x {} matrices; the size must be known and at most {}",
+                     shape.back(), shape.back(), kLargest);
+  Ints columns;
   for (std::int64_t c = 0; c < shape.back().value(); ++c) columns.push_back(c);
   shape.resize(shape.size() - 2);
   node.output(determinant(Term(node, x), 0, columns).reshape(shape).value());
 }
-
-constexpr OpRow kMatmulOps[] = {
-    {"MatMul", 1, matmul},
-    {"Gemm", 1, gemm, "alpha beta broadcast:-6 transA transB"},
-    {"Det", 11, det},
-};
 
 }  // namespace
 
@@ -70,8 +56,7 @@ constexpr OpRow kMatmulOps[] = {
 ValueId multiply_matrices(NodeContext& node, ValueId a, ValueId b) {
   const std::int64_t rank_a = node.rank(a), rank_b = node.rank(b);
   if (rank_a == 0 || rank_b == 0)
-    node.invalid(fmt::format("inputs must not be scalars, but are {} and {}",
-                             ir::to_string(node.type(a)), ir::to_string(node.type(b))));
+    node.invalid("inputs must not be scalars, but are {} and {}", node.type(a), node.type(b));
   if (rank_a == 1) a = node.reshape(a, {Dim(1), node.shape(a)[0]});
   if (rank_b == 1) b = node.reshape(b, {node.shape(b)[0], Dim(1)});
   ValueId product = node.add("MatMul", {a, b});
@@ -84,8 +69,7 @@ ValueId multiply_matrices(NodeContext& node, ValueId a, ValueId b) {
 ValueId import_gemm(NodeContext& node) {
   ValueId a = node.input(0, "A"), b = node.input(1, "B");
   if (node.rank(a) != 2 || node.rank(b) != 2)
-    node.invalid(fmt::format("inputs must be matrices, but are {} and {}",
-                             ir::to_string(node.type(a)), ir::to_string(node.type(b))));
+    node.invalid("inputs must be matrices, but are {} and {}", node.type(a), node.type(b));
   if (node.attr_int("transA", 0) != 0) a = node.transpose(a, {1, 0});
   if (node.attr_int("transB", 0) != 0) b = node.transpose(b, {1, 0});
   ValueId result = scaled(node, node.add("MatMul", {a, b}), node.attr_float("alpha", 1));
@@ -95,13 +79,16 @@ ValueId import_gemm(NodeContext& node) {
     const ValueId c = node.input(2, "C");
     const Shape shape = node.shape(result);
     if (ir::broadcast(shape, node.shape(c)) != shape)
-      node.invalid(fmt::format("C is {}, which does not broadcast to the product's {}",
-                               ir::to_string(node.type(c)), ir::to_string(shape)));
+      node.invalid("C is {}, which does not broadcast to the product's {}", node.type(c), shape);
     if (beta != 0) result = node.add("Add", {result, scaled(node, c, beta)});
   }
   return result;
 }
 
-std::span<const OpRow> matmul_ops() { return kMatmulOps; }
+const OpRows kMatmulOps = {
+    {"MatMul", 1, matmul},
+    {"Gemm", 1, gemm, "alpha beta broadcast:-6 transA transB"},
+    {"Det", 11, det},
+};
 
 }  // namespace sinter::frontend

@@ -2,16 +2,15 @@
 
 #include <algorithm>
 
-#include <fmt/format.h>
 #include <onnx.pb.h>
-#include <sinter/error.h>
 
 #include "frontend/model/initializers.h"
+#include "runtime/format_error.h"
 
 namespace sinter::frontend {
 
 NodeContext::NodeContext(const onnx::NodeProto& node, Environment environment,
-                         std::vector<ir::ValueId> inputs, std::vector<bool> output_is_used)
+                         std::vector<ValueId> inputs, std::vector<bool> output_is_used)
     : node_(node),
       env_(std::move(environment)),
       inputs_(std::move(inputs)),
@@ -20,67 +19,60 @@ NodeContext::NodeContext(const onnx::NodeProto& node, Environment environment,
 
 const std::string& NodeContext::op_type() const { return node_.op_type(); }
 
-void NodeContext::invalid(const std::string& why) const {
-  throw Error(ErrorCode::kInvalidModel, why);
-}
+void NodeContext::invalid(const std::string& why) const { throw invalid_model_error(why); }
 
-void NodeContext::unsupported(const std::string& why) const {
-  throw Error(ErrorCode::kUnsupported, why);
-}
+void NodeContext::unsupported(const std::string& why) const { throw unsupported_error(why); }
 
-ir::ValueId NodeContext::input(std::size_t i, std::string_view what) const {
-  if (!has_input(i)) invalid(fmt::format("input {} ({}) is missing", i, what));
+ValueId NodeContext::input(std::size_t i, std::string_view what) const {
+  if (!has_input(i)) invalid("input {} ({}) is missing", i, what);
   return inputs_[i];
 }
 
-std::vector<ir::ValueId> NodeContext::all_inputs() const {
+std::vector<ValueId> NodeContext::all_inputs() const {
   if (inputs_.empty()) invalid("it has no inputs");
   for (std::size_t i = 0; i < inputs_.size(); ++i) input(i, "input");
   return inputs_;
 }
 
-std::vector<ir::Dim> NodeContext::sizes(std::size_t i, std::string_view what) const {
-  const ir::ValueId value = input(i, what);
+std::vector<Dim> NodeContext::sizes(std::size_t i, std::string_view what) const {
+  const ValueId value = input(i, what);
   if (!is_integer(dtype(value)) || rank(value) > 1)
-    invalid(fmt::format("input {} ({}) must be a vector of integers, but is {}", i, what,
-                        ir::to_string(type(value))));
+    invalid("input {} ({}) must be a vector of integers, but is {}", i, what, type(value));
   if (auto dims = env_.folder.needed_contents(value)) return *dims;
-  unsupported(fmt::format(
-      "the value of its {} (input {}, '{}') depends on the data of the model's inputs; it must "
-      "follow from constants and input shapes",
-      what, i, node_.input(static_cast<int>(i))));
+  unsupported(
+      "the value of its {} (input {}, '{}') depends on the data of the model's inputs; "
+      "it must follow from constants and input shapes",
+      what, i, node_.input(static_cast<int>(i)));
 }
 
-ir::Dim NodeContext::size(std::size_t i, std::string_view what) const {
+Dim NodeContext::size(std::size_t i, std::string_view what) const {
   const auto dims = sizes(i, what);
   if (dims.size() != 1)
-    invalid(fmt::format("input {} ({}) must have one element, but has {}", i, what, dims.size()));
+    invalid("input {} ({}) must have one element, but has {}", i, what, dims.size());
   return dims[0];
 }
 
-std::vector<std::int64_t> NodeContext::ints(std::size_t i, std::string_view what) const {
-  std::vector<std::int64_t> values;
-  for (const ir::Dim& dim : sizes(i, what)) {
+Ints NodeContext::ints(std::size_t i, std::string_view what) const {
+  Ints values;
+  for (const Dim& dim : sizes(i, what)) {
     if (!dim.is_constant())
-      unsupported(fmt::format(
-          "the value of its {} (input {}, '{}') has {} in it; only constants are supported", what,
-          i, node_.input(static_cast<int>(i)), dim.to_string()));
+      unsupported("the value of its {} (input {}, '{}') has {} in it; only constants are supported",
+                  what, i, node_.input(static_cast<int>(i)), dim);
     values.push_back(dim.value());
   }
   return values;
 }
 
 double NodeContext::scalar(std::size_t i, std::string_view what) const {
-  const ir::ValueId value = input(i, what);
+  const ValueId value = input(i, what);
   const auto tensor = env_.folder.constant(value);
   if (!tensor) {
     env_.folder.need(value);
-    unsupported(fmt::format("the value of its {} (input {}, '{}') is not a constant", what, i,
-                            node_.input(static_cast<int>(i))));
+    unsupported("the value of its {} (input {}, '{}') is not a constant", what, i,
+                node_.input(static_cast<int>(i)));
   }
   if (tensor->element_count() != 1)
-    invalid(fmt::format("input {} ({}) must have one element, but is {}", i, what,
-                        ir::to_string(type(value))));
+    invalid("input {} ({}) must have one element, but is {}", i, what, type(value));
   return tensor->at(0);
 }
 
@@ -90,52 +82,50 @@ const onnx::AttributeProto* NodeContext::find_attr(std::string_view name, int ty
     if (attribute.name() == name) found = &attribute;
   if (found == nullptr) return nullptr;
   if (!found->ref_attr_name().empty())
-    invalid(
-        fmt::format("attribute '{}' refers to an attribute of a function, but the node is not "
-                    "in one",
-                    name));
+    invalid("attribute '{}' refers to an attribute of a function, but the node is not in one",
+            name);
   // Type names as the ONNX specification has them, by number.
   static constexpr const char* kNames[] = {"UNDEFINED", "FLOAT",   "INT",    "STRING",
                                            "TENSOR",    "GRAPH",   "FLOATS", "INTS",
                                            "STRINGS",   "TENSORS", "GRAPHS", "SPARSE_TENSOR"};
   const int stored = static_cast<int>(found->type());
   if (stored != type)
-    invalid(fmt::format("attribute '{}' must have type {}, but has type {}", name, kNames[type],
-                        stored >= 0 && stored < static_cast<int>(std::size(kNames))
-                            ? kNames[stored]
-                            : fmt::format("number {}", stored)));
+    invalid("attribute '{}' must have type {}, but has type {}", name, kNames[type],
+            stored >= 0 && stored < static_cast<int>(std::size(kNames))
+                ? kNames[stored]
+                : fmt::format("number {}", stored));
   return found;
 }
 
 bool NodeContext::has_attr(std::string_view name) const {
-  return std::any_of(node_.attribute().begin(), node_.attribute().end(),
-                     [&](const auto& attribute) { return attribute.name() == name; });
+  return std::ranges::any_of(node_.attribute(),
+                             [&](const auto& attribute) { return attribute.name() == name; });
 }
 
 std::int64_t NodeContext::attr_int(std::string_view name,
                                    std::optional<std::int64_t> fallback) const {
   if (const auto* attribute = find_attr(name, onnx::AttributeProto::INT)) return attribute->i();
-  if (!fallback) invalid(fmt::format("attribute '{}' is missing", name));
+  if (!fallback) invalid("attribute '{}' is missing", name);
   return *fallback;
 }
 
 double NodeContext::attr_float(std::string_view name, std::optional<double> fallback) const {
   if (const auto* attribute = find_attr(name, onnx::AttributeProto::FLOAT)) return attribute->f();
-  if (!fallback) invalid(fmt::format("attribute '{}' is missing", name));
+  if (!fallback) invalid("attribute '{}' is missing", name);
   return *fallback;
 }
 
 std::string NodeContext::attr_string(std::string_view name,
                                      std::optional<std::string> fallback) const {
   if (const auto* attribute = find_attr(name, onnx::AttributeProto::STRING)) return attribute->s();
-  if (!fallback) invalid(fmt::format("attribute '{}' is missing", name));
+  if (!fallback) invalid("attribute '{}' is missing", name);
   return *fallback;
 }
 
-std::optional<std::vector<std::int64_t>> NodeContext::attr_ints(std::string_view name) const {
+std::optional<Ints> NodeContext::attr_ints(std::string_view name) const {
   const auto* attribute = find_attr(name, onnx::AttributeProto::INTS);
   if (attribute == nullptr) return std::nullopt;
-  return std::vector<std::int64_t>(attribute->ints().begin(), attribute->ints().end());
+  return Ints(attribute->ints().begin(), attribute->ints().end());
 }
 
 std::optional<std::vector<double>> NodeContext::attr_floats(std::string_view name) const {
@@ -171,7 +161,7 @@ std::optional<ir::Tensor> NodeContext::attr_sparse_tensor(std::string_view name)
 
 const onnx::GraphProto& NodeContext::attr_graph(std::string_view name) const {
   const auto* attribute = find_attr(name, onnx::AttributeProto::GRAPH);
-  if (attribute == nullptr) invalid(fmt::format("attribute '{}' is missing", name));
+  if (attribute == nullptr) invalid("attribute '{}' is missing", name);
   return attribute->g();
 }
 
@@ -183,13 +173,13 @@ std::size_t NodeContext::subgraph_output_count(std::string_view name) const {
   return static_cast<std::size_t>(attr_graph(name).output_size());
 }
 
-std::optional<std::vector<ir::ValueId>> NodeContext::subgraph(std::string_view name,
-                                                              std::span<const ir::ValueId> inputs,
-                                                              const std::string& suffix) {
+std::optional<std::vector<ValueId>> NodeContext::subgraph(std::string_view name,
+                                                          std::span<const ValueId> inputs,
+                                                          const std::string& suffix) {
   const onnx::GraphProto& graph = attr_graph(name);
   if (static_cast<std::size_t>(graph.input_size()) != inputs.size())
-    invalid(fmt::format("its graph '{}' has {} inputs; it must have {}", name, graph.input_size(),
-                        inputs.size()));
+    invalid("its graph '{}' has {} inputs; it must have {}", name, graph.input_size(),
+            inputs.size());
   auto outputs = env_.subgraphs.import_subgraph(graph, inputs, env_.label + suffix, false);
   refused_ = refused_ || !outputs;
   return outputs;
@@ -202,17 +192,16 @@ std::optional<std::vector<ir::ValueId>> NodeContext::try_subgraph(
 
 std::int64_t NodeContext::normalise_axis(std::int64_t axis, std::int64_t rank) const {
   if (axis < -rank || axis >= rank)
-    invalid(fmt::format("axis {} is out of range for {} dimensions: it must be in [{}, {}]", axis,
-                        rank, -rank, rank - 1));
+    invalid("axis {} is out of range for {} dimensions: it must be in [{}, {}]", axis, rank, -rank,
+            rank - 1);
   return axis < 0 ? axis + rank : axis;
 }
 
-std::vector<std::int64_t> NodeContext::normalise_axes(std::vector<std::int64_t> axes,
-                                                      std::int64_t rank) const {
+Ints NodeContext::normalise_axes(Ints axes, std::int64_t rank) const {
   for (std::int64_t& axis : axes) axis = normalise_axis(axis, rank);
-  std::sort(axes.begin(), axes.end());
+  std::ranges::sort(axes);
   if (const auto twice = std::adjacent_find(axes.begin(), axes.end()); twice != axes.end())
-    invalid(fmt::format("axis {} is given twice", *twice));
+    invalid("axis {} is given twice", *twice);
   return axes;
 }
 
@@ -220,43 +209,42 @@ void NodeContext::warn(const std::string& what) {
   env_.warnings.push_back(fmt::format("{}: {}", env_.label, what));
 }
 
-void NodeContext::check_indices(ir::ValueId indices, const ir::Dim& extent, std::size_t part,
+void NodeContext::check_indices(ValueId indices, const Dim& extent, std::size_t part,
                                 std::size_t parts) const {
   const ir::Tensor* known = env_.builder.constant_of(indices);
   const auto most = ir::upper_bound(extent, env_.builder.ranges());
   if (known == nullptr || !most) return;
-  const std::vector<std::int64_t> all = known->to_ints();
+  const Ints all = known->to_ints();
   for (std::size_t i = part; i < all.size(); i += parts)
     if (all[i] < -*most || all[i] >= *most)
-      invalid(fmt::format("index {} is out of range: the dimension has {} elements{}", all[i],
-                          extent.to_string(),
-                          extent.is_constant() ? "" : fmt::format(", at most {}", *most)));
+      invalid("index {} is out of range: the dimension has {} elements{}", all[i], extent,
+              extent.is_constant() ? "" : fmt::format(", at most {}", *most));
 }
 
-ir::ValueId NodeContext::reshape(ir::ValueId value, const ir::Shape& shape) {
+ValueId NodeContext::reshape(ValueId value, const Shape& shape) {
   if (this->shape(value) == shape) return value;
   return add("Reshape", {value}, {{"shape", shape}});
 }
 
-ir::ValueId NodeContext::expand(ir::ValueId value, const ir::Shape& shape) {
+ValueId NodeContext::expand(ValueId value, const Shape& shape) {
   if (this->shape(value) == shape) return value;
   return add("Expand", {value}, {{"shape", shape}});
 }
 
-ir::ValueId NodeContext::transpose(ir::ValueId value, std::vector<std::int64_t> perm) {
-  if (std::is_sorted(perm.begin(), perm.end())) return value;
+ValueId NodeContext::transpose(ValueId value, Ints perm) {
+  if (std::ranges::is_sorted(perm)) return value;
   return add("Transpose", {value}, {{"perm", std::move(perm)}});
 }
 
-ir::ValueId NodeContext::concat(std::vector<ir::ValueId> values, std::int64_t axis) {
+ValueId NodeContext::concat(std::vector<ValueId> values, std::int64_t axis) {
   // What reads or writes a concatenation looks at all of its parts, for each of them.
   constexpr std::size_t kMost = 1024;
   while (values.size() > 1) {
-    std::vector<ir::ValueId> joined;
+    std::vector<ValueId> joined;
     for (std::size_t first = 0; first < values.size(); first += kMost) {
       const std::size_t last = std::min(first + kMost, values.size());
-      const std::vector<ir::ValueId> some(values.begin() + static_cast<std::ptrdiff_t>(first),
-                                          values.begin() + static_cast<std::ptrdiff_t>(last));
+      const std::vector<ValueId> some(values.begin() + static_cast<std::ptrdiff_t>(first),
+                                      values.begin() + static_cast<std::ptrdiff_t>(last));
       joined.push_back(some.size() == 1 ? some[0] : add("Concat", some, {{"axis", axis}}));
     }
     values = std::move(joined);
@@ -267,19 +255,20 @@ ir::ValueId NodeContext::concat(std::vector<ir::ValueId> values, std::int64_t ax
 void NodeContext::take_memory(std::int64_t bytes, const std::string& what) {
   if (env_.memory_left == nullptr) return;
   if (bytes > *env_.memory_left)
-    throw Error(ErrorCode::kOutOfMemory,
-                fmt::format("{} takes {} bytes, and {} are left to compile with: allow more "
-                            "(--max-compile-memory)",
-                            what, bytes, *env_.memory_left));
+    throw Error(
+        ErrorCode::kOutOfMemory,
+        fmt::format(
+            "{} takes {} bytes, and {} are left to compile with: allow more (--max-compile-memory)",
+            what, bytes, *env_.memory_left));
   *env_.memory_left -= bytes;
 }
 
-ir::ValueId NodeContext::cast(ir::ValueId value, DType dtype) {
+ValueId NodeContext::cast(ValueId value, DType dtype) {
   if (this->dtype(value) == dtype) return value;
   return add("Cast", {value}, {{"to", dtype}});
 }
 
-void NodeContext::output(std::size_t i, ir::ValueId value) {
+void NodeContext::output(std::size_t i, ValueId value) {
   // A node may leave trailing outputs out.
   if (i < outputs_.size()) outputs_[i] = value;
 }

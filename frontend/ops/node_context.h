@@ -5,12 +5,13 @@
 #include <limits>
 #include <memory>
 #include <optional>
-#include <set>
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
+#include <fmt/format.h>
 #include <sinter/error.h>
 
 #include "frontend/symbols/default_ranges.h"
@@ -21,10 +22,32 @@ namespace onnx {
 class AttributeProto;
 class GraphProto;
 class NodeProto;
-class TensorProto;
 }  // namespace onnx
 
 namespace sinter::frontend {
+
+/// Dimensions, shapes and types in messages.
+struct IrFormatter : fmt::formatter<std::string> {
+  auto format(const auto& value, auto& context) const {
+    if constexpr (requires { value.to_string(); })
+      return formatter<std::string>::format(value.to_string(), context);
+    else
+      return formatter<std::string>::format(ir::to_string(value), context);
+  }
+};
+
+}  // namespace sinter::frontend
+
+template <>
+struct fmt::formatter<sinter::ir::Dim> : sinter::frontend::IrFormatter {};
+template <>
+struct fmt::formatter<sinter::ir::Shape> : sinter::frontend::IrFormatter {};
+template <>
+struct fmt::formatter<sinter::ir::TensorType> : sinter::frontend::IrFormatter {};
+
+namespace sinter::frontend {
+
+using Ints = std::vector<std::int64_t>;
 
 inline constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
@@ -49,12 +72,12 @@ class SubgraphImporter {
 /// their results differ in shape, so that computing both and selecting would not do.
 class FlagNeeded : public Error {
  public:
-  FlagNeeded(ir::ValueId input, std::string message)
+  FlagNeeded(ValueId input, std::string message)
       : Error(ErrorCode::kUnsupported, std::move(message)), input_(input) {}
-  ir::ValueId input() const noexcept { return input_; }
+  ValueId input() const noexcept { return input_; }
 
  private:
-  ir::ValueId input_;
+  ValueId input_;
 };
 
 class NodeContext {
@@ -75,7 +98,7 @@ class NodeContext {
   };
   /// `inputs` has an invalid id where the node leaves an optional input out; `output_is_used` is
   /// false for outputs without a name or without a reader.
-  NodeContext(const onnx::NodeProto& node, Environment environment, std::vector<ir::ValueId> inputs,
+  NodeContext(const onnx::NodeProto& node, Environment environment, std::vector<ValueId> inputs,
               std::vector<bool> output_is_used);
 
   const std::string& op_type() const;
@@ -97,25 +120,23 @@ class NodeContext {
     return i < output_is_used_.size() && output_is_used_[i];
   }
   /// Input `i`, which `what` names in the error if it is left out.
-  ir::ValueId input(std::size_t i, std::string_view what) const;
-  ir::ValueId x() const { return input(0, "input"); }
+  ValueId input(std::size_t i, std::string_view what) const;
+  ValueId x() const { return input(0, "input"); }
   /// Every input; throws Error(kInvalidModel) if there is none or one is left out.
-  std::vector<ir::ValueId> all_inputs() const;
+  std::vector<ValueId> all_inputs() const;
 
   /// By value: the builder's own move when nodes are added.
-  ir::TensorType type(ir::ValueId value) const { return env_.builder.type(value); }
-  ir::Shape shape(ir::ValueId value) const { return env_.builder.type(value).shape; }
-  DType dtype(ir::ValueId value) const { return env_.builder.type(value).dtype; }
-  std::int64_t rank(ir::ValueId value) const {
-    return static_cast<std::int64_t>(env_.builder.type(value).shape.size());
-  }
+  ir::TensorType type(ValueId value) const { return env_.builder.type(value); }
+  Shape shape(ValueId value) const { return env_.builder.type(value).shape; }
+  DType dtype(ValueId value) const { return env_.builder.type(value).dtype; }
+  std::int64_t rank(ValueId value) const { return std::ssize(env_.builder.type(value).shape); }
 
   /// What input `i` holds, as sizes. Throws Error(kUnsupported) if that depends on the data of the
   /// model's inputs, kInvalidModel if it is not a vector (or, for `scalar`, one element).
-  std::vector<ir::Dim> sizes(std::size_t i, std::string_view what) const;
-  ir::Dim size(std::size_t i, std::string_view what) const;
+  std::vector<Dim> sizes(std::size_t i, std::string_view what) const;
+  Dim size(std::size_t i, std::string_view what) const;
   /// Likewise, where symbolic sizes will not do.
-  std::vector<std::int64_t> ints(std::size_t i, std::string_view what) const;
+  Ints ints(std::size_t i, std::string_view what) const;
   /// The one element of input `i`, which must be constant.
   double scalar(std::size_t i, std::string_view what) const;
 
@@ -125,7 +146,7 @@ class NodeContext {
   std::int64_t attr_int(std::string_view name, std::optional<std::int64_t> fallback = {}) const;
   double attr_float(std::string_view name, std::optional<double> fallback = {}) const;
   std::string attr_string(std::string_view name, std::optional<std::string> fallback = {}) const;
-  std::optional<std::vector<std::int64_t>> attr_ints(std::string_view name) const;
+  std::optional<Ints> attr_ints(std::string_view name) const;
   std::optional<std::vector<double>> attr_floats(std::string_view name) const;
   std::optional<std::vector<std::string>> attr_strings(std::string_view name) const;
   std::optional<ir::Tensor> attr_tensor(std::string_view name) const;
@@ -152,37 +173,35 @@ class NodeContext {
   /// `axis` counted from the front; throws Error(kInvalidModel) if it is not in [-rank, rank).
   std::int64_t normalise_axis(std::int64_t axis, std::int64_t rank) const;
   /// Likewise for several; throws Error(kInvalidModel) for a repeated one. Sorted.
-  std::vector<std::int64_t> normalise_axes(std::vector<std::int64_t> axes, std::int64_t rank) const;
+  Ints normalise_axes(Ints axes, std::int64_t rank) const;
 
   /// Throws Error(kInvalidModel) if `indices` are constants of which one is in no dimension of
   /// `extent` elements, for any values of the symbols. Looks at every `parts`th from `part` on.
-  void check_indices(ir::ValueId indices, const ir::Dim& extent, std::size_t part = 0,
+  void check_indices(ValueId indices, const Dim& extent, std::size_t part = 0,
                      std::size_t parts = 1) const;
 
   /// Says that the model works for `dim` <= `max` only, as where it takes the first `dim` rows of a
   /// table of `max` rows. If `dim` is a symbol whose range the user did not give, that range is
   /// narrowed (with a warning); anything else is left as it is.
-  void limit(const ir::Dim& dim, std::int64_t max) { env_.default_ranges.limit(dim, max); }
+  void limit(const Dim& dim, std::int64_t max) { env_.default_ranges.limit(dim, max); }
 
   /// Likewise for `dim` >= `least`, as where windows of a size have to fit: the symbol's range
   /// begins later, if `dim` grows with one symbol alone.
-  void at_least(const ir::Dim& dim, std::int64_t least) {
-    env_.default_ranges.at_least(dim, least);
-  }
+  void at_least(const Dim& dim, std::int64_t least) { env_.default_ranges.at_least(dim, least); }
 
   /// Adds a node of one output.
-  ir::ValueId add(std::string_view op, std::vector<ir::ValueId> inputs, ir::Attrs attrs = {}) {
+  ValueId add(std::string_view op, std::vector<ValueId> inputs, ir::Attrs attrs = {}) {
     return env_.builder.add(op, std::move(inputs), std::move(attrs));
   }
-  ir::ValueId constant(DType dtype, double value) { return env_.builder.scalar(dtype, value); }
+  ValueId constant(DType dtype, double value) { return env_.builder.scalar(dtype, value); }
   /// `value` under another shape, or itself if it has that shape.
-  ir::ValueId reshape(ir::ValueId value, const ir::Shape& shape);
+  ValueId reshape(ValueId value, const Shape& shape);
   /// `value` broadcast to `shape`, or itself.
-  ir::ValueId expand(ir::ValueId value, const ir::Shape& shape);
-  ir::ValueId transpose(ir::ValueId value, std::vector<std::int64_t> perm);
+  ValueId expand(ValueId value, const Shape& shape);
+  ValueId transpose(ValueId value, Ints perm);
   /// `values` behind each other along `axis`; thousands of them in several steps.
-  ir::ValueId concat(std::vector<ir::ValueId> values, std::int64_t axis);
-  ir::ValueId cast(ir::ValueId value, DType dtype);
+  ValueId concat(std::vector<ValueId> values, std::int64_t axis);
+  ValueId cast(ValueId value, DType dtype);
 
   /// Says that `what` is about to take so many bytes; throws Error(kOutOfMemory) if they are more
   /// than ImportOptions::max_memory leaves.
@@ -190,14 +209,28 @@ class NodeContext {
 
   /// Tells the user of an assumption, or of what the model leaves open.
   void warn(const std::string& what);
+  template <typename First, typename... Rest>
+  void warn(fmt::format_string<First, Rest...> format, First&& first, Rest&&... rest) {
+    warn(fmt::format(format, std::forward<First>(first), std::forward<Rest>(rest)...));
+  }
 
-  void output(std::size_t i, ir::ValueId value);
-  void output(ir::ValueId value) { output(0, value); }
-  const std::vector<ir::ValueId>& outputs() const { return outputs_; }
+  void output(std::size_t i, ValueId value);
+  void output(ValueId value) { output(0, value); }
+  const std::vector<ValueId>& outputs() const { return outputs_; }
 
   /// Errors about this node.
   [[noreturn]] void invalid(const std::string& why) const;
   [[noreturn]] void unsupported(const std::string& why) const;
+  template <typename First, typename... Rest>
+  [[noreturn]] void invalid(fmt::format_string<First, Rest...> format, First&& first,
+                            Rest&&... rest) const {
+    invalid(fmt::format(format, std::forward<First>(first), std::forward<Rest>(rest)...));
+  }
+  template <typename First, typename... Rest>
+  [[noreturn]] void unsupported(fmt::format_string<First, Rest...> format, First&& first,
+                                Rest&&... rest) const {
+    unsupported(fmt::format(format, std::forward<First>(first), std::forward<Rest>(rest)...));
+  }
 
  private:
   const onnx::AttributeProto* find_attr(std::string_view name, int type) const;
@@ -205,9 +238,9 @@ class NodeContext {
 
   const onnx::NodeProto& node_;
   Environment env_;
-  std::vector<ir::ValueId> inputs_;
+  std::vector<ValueId> inputs_;
   std::vector<bool> output_is_used_;
-  std::vector<ir::ValueId> outputs_;
+  std::vector<ValueId> outputs_;
   bool refused_ = false, gives_four_bits_ = false;
 };
 

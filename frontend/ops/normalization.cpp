@@ -1,19 +1,12 @@
 // Normalisations and softmax.
-#include <fmt/format.h>
-
 #include "frontend/ops/normalisation.h"
 #include "frontend/ops/table/op_table.h"
 
 namespace sinter::frontend {
 namespace {
 
-using ir::Dim;
-using ir::Shape;
-using ir::ValueId;
-
 void require_channels(NodeContext& node, ValueId x) {
-  if (node.rank(x) < 2)
-    node.invalid("input must be [N, C, ..], but is " + ir::to_string(node.type(x)));
+  if (node.rank(x) < 2) node.invalid("input must be [N, C, ..], but is {}", node.type(x));
 }
 
 /// (x - mean) / sqrt(var + epsilon) over dimensions `axis`.. of x.
@@ -28,9 +21,7 @@ ValueId in_groups(NodeContext& node, ValueId x, std::int64_t groups) {
   require_channels(node, x);
   Shape shape = node.shape(x);
   const auto channels = groups > 0 ? ir::divide_exactly(shape[1], Dim(groups)) : std::nullopt;
-  if (!channels)
-    node.invalid(
-        fmt::format("{} channels cannot be split into {} groups", shape[1].to_string(), groups));
+  if (!channels) node.invalid("{} channels cannot be split into {} groups", shape[1], groups);
   shape[1] = *channels;
   shape.insert(shape.begin() + 1, Dim(groups));
   return node.reshape(x, shape);
@@ -41,8 +32,7 @@ void refuse_outputs_from(NodeContext& node, std::size_t first,
   std::size_t i = first;
   for (const char* name : names) {
     if (node.output_is_used(i))
-      node.unsupported(
-          fmt::format("its output {} ({}) is used; only output 0 is supported", i, name));
+      node.unsupported("its output {} ({}) is used; only output 0 is supported", i, name);
     ++i;
   }
 }
@@ -93,8 +83,7 @@ ValueId scale_and_shift(NodeContext& node, ValueId normal, ValueId x) {
 void instance_normalization(NodeContext& node) {
   const ValueId x = node.x();
   if (node.rank(x) < 3)
-    node.invalid("input must be [N, C, spatial dimensions..], but is " +
-                 ir::to_string(node.type(x)));
+    node.invalid("input must be [N, C, spatial dimensions..], but is {}", node.type(x));
   node.output(scale_and_shift(node, normalise(node, x, 2), x));
 }
 
@@ -115,8 +104,8 @@ void group_normalization_by_group(NodeContext& node) {
 /// (x - mean) / (sqrt(variance) + 1e-9) over `axes`: the specification's own constant.
 void mean_variance_normalization(NodeContext& node) {
   const ValueId x = node.x();
-  const auto axes = node.normalise_axes(
-      node.attr_ints("axes").value_or(std::vector<std::int64_t>{0, 2, 3}), node.rank(x));
+  const auto axes =
+      node.normalise_axes(node.attr_ints("axes").value_or(Ints{0, 2, 3}), node.rank(x));
   const ir::Attrs over{{"axes", axes}, {"keepdims", std::int64_t{1}}};
   const ValueId deviation = node.add("Sub", {x, node.add("ReduceMean", {x}, over)});
   const ValueId variance = node.add("ReduceMean", {node.add("Square", {deviation})}, over);
@@ -131,21 +120,18 @@ void lrn(NodeContext& node) {
   require_channels(node, x);
   const Shape shape = node.shape(x);
   const std::int64_t size = node.attr_int("size");
-  if (size < 1 || size > 1 << 20)
-    node.invalid(fmt::format("attribute 'size' is {}; it must be positive", size));
+  if (size < 1 || size > 1 << 20) node.invalid("attribute 'size' is {}; it must be positive", size);
   const DType dtype = node.dtype(x);
   const Shape flat{shape[0], Dim(1), shape[1], ir::element_count({shape.begin() + 2, shape.end()})};
-  const std::vector<std::int64_t> ones{1, 1};
-  const ValueId windows =
-      node.add("Unfold", {node.reshape(node.add("Square", {x}), flat)},
-               {{"kernel", std::vector<std::int64_t>{size, 1}},
-                {"strides", ones},
-                {"dilations", ones},
-                {"pads_begin", std::vector<std::int64_t>{(size - 1) / 2, 0}},
-                {"pads_end", std::vector<std::int64_t>{size - 1 - (size - 1) / 2, 0}}});
+  const Ints ones{1, 1};
+  const ValueId windows = node.add("Unfold", {node.reshape(node.add("Square", {x}), flat)},
+                                   {{"kernel", Ints{size, 1}},
+                                    {"strides", ones},
+                                    {"dilations", ones},
+                                    {"pads_begin", Ints{(size - 1) / 2, 0}},
+                                    {"pads_end", Ints{size - 1 - (size - 1) / 2, 0}}});
   const ValueId sum =
-      node.add("ReduceSum", {windows},
-               {{"axes", std::vector<std::int64_t>{2, 3}}, {"keepdims", std::int64_t{0}}});
+      node.add("ReduceSum", {windows}, {{"axes", Ints{2, 3}}, {"keepdims", std::int64_t{0}}});
   const double alpha = node.attr_float("alpha", 1e-4f) / static_cast<double>(size);
   const ValueId scaled = node.add("Mul", {node.reshape(sum, shape), node.constant(dtype, alpha)});
   const ValueId base = node.add("Add", {scaled, node.constant(dtype, node.attr_float("bias", 1))});
@@ -156,8 +142,7 @@ void lrn(NodeContext& node) {
 /// log(softmax(x)) = x - max - log(sum(exp(x - max))), which does not underflow.
 ValueId log_of_softmax(NodeContext& node, ValueId x, std::int64_t axis) {
   const auto reduce = [&](const char* op, ValueId value) {
-    return node.add(op, {value},
-                    {{"axes", std::vector<std::int64_t>{axis}}, {"keepdims", std::int64_t{1}}});
+    return node.add(op, {value}, {{"axes", Ints{axis}}, {"keepdims", std::int64_t{1}}});
   };
   const ValueId shifted = node.add("Sub", {x, reduce("ReduceMax", x)});
   const ValueId total = reduce("ReduceSum", node.add("Exp", {shifted}));
@@ -181,10 +166,10 @@ void softmax(NodeContext& node) {
 void softmax_flattened(NodeContext& node) {
   const ValueId x = node.x();
   const Shape shape = node.shape(x);
-  const auto rank = static_cast<std::int64_t>(shape.size());
+  const auto rank = std::ssize(shape);
   std::int64_t axis = node.attr_int("axis", 1);
   if (axis < -rank || axis > rank)
-    node.invalid(fmt::format("axis {} is out of range for {}", axis, ir::to_string(node.type(x))));
+    node.invalid("axis {} is out of range for {}", axis, node.type(x));
   if (axis < 0) axis += rank;
   if (rank > 0 && axis == rank - 1) return node.output(softmax_of(node, x, axis));
   const Shape flat{ir::element_count({shape.begin(), shape.begin() + axis}),
@@ -192,31 +177,12 @@ void softmax_flattened(NodeContext& node) {
   node.output(node.reshape(softmax_of(node, node.reshape(x, flat), 1), shape));
 }
 
-constexpr OpRow kNormalizationOps[] = {
-    // ONNX Runtime writes the first two into models of older opsets too.
-    {"LayerNormalization", 1, layer_normalization, "axis epsilon stash_type"},
-    {"SimplifiedLayerNormalization", 1, rms_normalization, "axis epsilon stash_type"},
-    {"SimplifiedLayerNormalization", 1, rms_normalization, "axis epsilon stash_type", kMicrosoft},
-    {"RMSNormalization", 23, rms_normalization, "axis epsilon stash_type"},
-    {"BatchNormalization", 6, batch_normalization,
-     "epsilon is_test:-6 momentum spatial:-8 training_mode:14-"},
-    {"InstanceNormalization", 6, instance_normalization, "epsilon"},
-    {"GroupNormalization", 18, group_normalization_by_group, "epsilon num_groups"},
-    {"GroupNormalization", 21, group_normalization, "epsilon num_groups stash_type"},
-    {"MeanVarianceNormalization", 9, mean_variance_normalization, "axes"},
-    {"LRN", 1, lrn, "alpha beta bias size"},
-    {"Softmax", 1, softmax_flattened, "axis"},
-    {"Softmax", 13, softmax, "axis"},
-    {"LogSoftmax", 1, softmax_flattened, "axis"},
-    {"LogSoftmax", 13, softmax, "axis"},
-};
-
 }  // namespace
 
 void output_statistics(NodeContext& node, ValueId x, std::int64_t axis, double epsilon,
                        std::size_t mean_output, std::size_t deviation_output, bool is_centred) {
   if (!node.output_is_used(mean_output) && !node.output_is_used(deviation_output)) return;
-  std::vector<std::int64_t> axes;
+  Ints axes;
   for (std::int64_t d = axis; d < node.rank(x); ++d) axes.push_back(d);
   const ir::Attrs over{{"axes", axes}, {"keepdims", std::int64_t{1}}};
   const DType wide = compute_type(node.dtype(x));
@@ -237,13 +203,29 @@ ValueId per_channel(NodeContext& node, std::size_t i, const char* what, ValueId 
   const ValueId value = node.cast(node.input(i, what), node.dtype(x));
   const Dim channels = node.shape(x)[1];
   if (node.shape(value) != Shape{channels})
-    node.invalid(fmt::format("{} must be [{}], but is {}", what, channels.to_string(),
-                             ir::to_string(node.type(value))));
+    node.invalid("{} must be [{}], but is {}", what, channels, node.type(value));
   Shape shape(node.shape(x).size() - 1, Dim(1));
   shape[0] = channels;
   return node.reshape(value, shape);
 }
 
-std::span<const OpRow> normalization_ops() { return kNormalizationOps; }
+const OpRows kNormalizationOps = {
+    // ONNX Runtime writes the first two into models of older opsets too.
+    {"LayerNormalization", 1, layer_normalization, "axis epsilon stash_type"},
+    {"SimplifiedLayerNormalization", 1, rms_normalization, "axis epsilon stash_type"},
+    {"SimplifiedLayerNormalization", 1, rms_normalization, "axis epsilon stash_type", kMicrosoft},
+    {"RMSNormalization", 23, rms_normalization, "axis epsilon stash_type"},
+    {"BatchNormalization", 6, batch_normalization,
+     "epsilon is_test:-6 momentum spatial:-8 training_mode:14-"},
+    {"InstanceNormalization", 6, instance_normalization, "epsilon"},
+    {"GroupNormalization", 18, group_normalization_by_group, "epsilon num_groups"},
+    {"GroupNormalization", 21, group_normalization, "epsilon num_groups stash_type"},
+    {"MeanVarianceNormalization", 9, mean_variance_normalization, "axes"},
+    {"LRN", 1, lrn, "alpha beta bias size"},
+    {"Softmax", 1, softmax_flattened, "axis"},
+    {"Softmax", 13, softmax, "axis"},
+    {"LogSoftmax", 1, softmax_flattened, "axis"},
+    {"LogSoftmax", 13, softmax, "axis"},
+};
 
 }  // namespace sinter::frontend

@@ -1,17 +1,12 @@
 // Operators that act on each element by itself, except activations.
-#include <algorithm>
 #include <cmath>
 #include <limits>
-
-#include <fmt/format.h>
 
 #include "frontend/model/initializers.h"
 #include "frontend/ops/table/op_table.h"
 
 namespace sinter::frontend {
 namespace {
-
-using ir::ValueId;
 
 /// ONNX operators that ir has under the same name, with the same inputs.
 void same_unary(NodeContext& node) { node.output(node.add(node.op_type(), {node.x()})); }
@@ -27,12 +22,12 @@ void binary_with_axis(NodeContext& node) {
   ValueId b = node.input(1, "B");
   if (node.attr_int("broadcast", 0) != 0 && node.has_attr("axis")) {
     const std::int64_t axis = node.normalise_axis(node.attr_int("axis"), node.rank(a));
-    ir::Shape shape = node.shape(b);
+    Shape shape = node.shape(b);
     const std::int64_t behind = node.rank(a) - axis - node.rank(b);
     if (behind < 0)
-      node.invalid(fmt::format("B is {}, which does not fit {} from dimension {} on",
-                               ir::to_string(node.type(b)), ir::to_string(node.type(a)), axis));
-    shape.insert(shape.end(), static_cast<std::size_t>(behind), ir::Dim(1));
+      node.invalid("B is {}, which does not fit {} from dimension {} on", node.type(b),
+                   node.type(a), axis);
+    shape.insert(shape.end(), static_cast<std::size_t>(behind), Dim(1));
     b = node.reshape(b, shape);
   }
   node.output(node.add(node.op_type(), {a, b}));
@@ -163,9 +158,8 @@ void clip_inputs(NodeContext& node) {
     if (!node.has_input(i)) return std::nullopt;
     const ValueId value = node.input(i, name);
     if (!node.shape(value).empty()) {
-      if (ir::element_count(node.shape(value)) != ir::Dim(1))
-        node.invalid(
-            fmt::format("{} must be a scalar, but is {}", name, ir::to_string(node.type(value))));
+      if (ir::element_count(node.shape(value)) != Dim(1))
+        node.invalid("{} must be a scalar, but is {}", name, node.type(value));
       return node.reshape(value, {});
     }
     return value;
@@ -179,8 +173,10 @@ constexpr std::string_view kBefore6 = "consumed_inputs:-5";
 constexpr std::string_view kBroadcast = "axis broadcast";
 constexpr std::string_view kBefore7 = "axis broadcast consumed_inputs:-5";
 
+}  // namespace
+
 // clang-format off
-constexpr OpRow kPointwiseOps[] = {
+const OpRows kPointwiseOps = {
     {"Abs", 1, same_unary, kBefore6}, {"Neg", 1, same_unary, kBefore6}, {"Sign", 9, same_unary},
     {"Floor", 1, same_unary, kBefore6}, {"Ceil", 1, same_unary, kBefore6}, {"Round", 11, same_unary},
     {"Sqrt", 1, same_unary, kBefore6, "", Types::kFloats},
@@ -217,9 +213,5 @@ constexpr OpRow kPointwiseOps[] = {
     {"Clip", 6, clip_attributes, "max min"}, {"Clip", 11, clip_inputs},
 };
 // clang-format on
-
-}  // namespace
-
-std::span<const OpRow> pointwise_ops() { return kPointwiseOps; }
 
 }  // namespace sinter::frontend

@@ -2,17 +2,11 @@
 #include <algorithm>
 #include <limits>
 
-#include <fmt/format.h>
-
 #include "frontend/ops/table/op_table.h"
 #include "frontend/ops/windows.h"
 
 namespace sinter::frontend {
 namespace {
-
-using ir::Dim;
-using ir::Shape;
-using ir::ValueId;
 
 /// Rounds the number of windows up where ceil_mode asks for it, by padding more at the end. A
 /// window that would begin behind the input and its padding at the beginning is left out.
@@ -41,8 +35,8 @@ Windows read_pool(NodeContext& node, ValueId x) {
   };
   for (std::size_t d = 0; d < spatial; ++d)
     if (is_too_much(w.pads_begin[d], d) || is_too_much(w.pads_end[d], d))
-      node.invalid(fmt::format("padding of {} and {} leaves windows of {} without any input",
-                               w.pads_begin[d].to_string(), w.pads_end[d].to_string(), w.reach(d)));
+      node.invalid("padding of {} and {} leaves windows of {} without any input", w.pads_begin[d],
+                   w.pads_end[d], w.reach(d));
   return w;
 }
 
@@ -134,7 +128,7 @@ ValueId p_norm(NodeContext& node, ValueId x, double p, const Sum& sum) {
 
 double read_p(NodeContext& node) {
   const double p = static_cast<double>(node.attr_int("p", 2));
-  if (p < 1) node.invalid(fmt::format("attribute 'p' is {}; it must be at least 1", p));
+  if (p < 1) node.invalid("attribute 'p' is {}; it must be at least 1", p);
   return p;
 }
 
@@ -151,7 +145,7 @@ void lp_pool(NodeContext& node) {
 void global_lp_pool(NodeContext& node) {
   const ValueId x = node.x();
   require_spatial(node, x);
-  std::vector<std::int64_t> axes;
+  Ints axes;
   for (std::int64_t axis = 2; axis < node.rank(x); ++axis) axes.push_back(axis);
   node.output(p_norm(node, x, read_p(node), [&](ValueId powers) {
     return node.add("ReduceSum", {powers}, {{"axes", axes}, {"keepdims", std::int64_t{1}}});
@@ -163,25 +157,14 @@ void lp_normalization(NodeContext& node) {
   const ValueId x = node.x();
   const std::int64_t axis = node.normalise_axis(node.attr_int("axis", -1), node.rank(x));
   const std::int64_t p = node.attr_int("p", 2);
-  if (p != 1 && p != 2) node.invalid(fmt::format("attribute 'p' must be 1 or 2, but is {}", p));
+  if (p != 1 && p != 2) node.invalid("attribute 'p' must be 1 or 2, but is {}", p);
   const ValueId norm = p_norm(node, x, static_cast<double>(p), [&](ValueId powers) {
-    return node.add("ReduceSum", {powers},
-                    {{"axes", std::vector<std::int64_t>{axis}}, {"keepdims", std::int64_t{1}}});
+    return node.add("ReduceSum", {powers}, {{"axes", Ints{axis}}, {"keepdims", std::int64_t{1}}});
   });
   const ValueId zero = node.constant(node.dtype(x), 0);
   node.output(
       node.add("Where", {node.add("Equal", {norm, zero}), zero, node.add("Div", {x, norm})}));
 }
-
-constexpr OpRow kPoolingOps[] = {
-    {"MaxPool", 1, max_pool,
-     "auto_pad ceil_mode:10- dilations:10- kernel_shape pads storage_order:8- strides"},
-    {"AveragePool", 1, average_pool,
-     "auto_pad ceil_mode:10- count_include_pad:7- dilations:19- kernel_shape pads strides"},
-    {"LpPool", 2, lp_pool, "auto_pad ceil_mode:18- dilations:18- kernel_shape p pads strides"},
-    {"GlobalLpPool", 2, global_lp_pool, "p"},
-    {"LpNormalization", 1, lp_normalization, "axis p"},
-};
 
 }  // namespace
 
@@ -193,7 +176,7 @@ ValueId average_of_windows(NodeContext& node, ValueId x) {
   const Windows declared = w;
   round_up(node, w, std::span(shape).subspan(2));
   const auto has_pads = [](const std::vector<Dim>& pads) {
-    return std::any_of(pads.begin(), pads.end(), [](const Dim& pad) { return pad != Dim(0); });
+    return std::ranges::any_of(pads, [](const Dim& pad) { return pad != Dim(0); });
   };
   const ValueId windows = unfold(node, x, w, 0);
   if ((!has_pads(w.pads_begin) && !has_pads(w.pads_end)) ||
@@ -217,6 +200,14 @@ ValueId average_of_windows(NodeContext& node, ValueId x) {
 
 ValueId maximum_of_windows(NodeContext& node, ValueId x) { return find_maximum(node, x).value; }
 
-std::span<const OpRow> pooling_ops() { return kPoolingOps; }
+const OpRows kPoolingOps = {
+    {"MaxPool", 1, max_pool,
+     "auto_pad ceil_mode:10- dilations:10- kernel_shape pads storage_order:8- strides"},
+    {"AveragePool", 1, average_pool,
+     "auto_pad ceil_mode:10- count_include_pad:7- dilations:19- kernel_shape pads strides"},
+    {"LpPool", 2, lp_pool, "auto_pad ceil_mode:18- dilations:18- kernel_shape p pads strides"},
+    {"GlobalLpPool", 2, global_lp_pool, "p"},
+    {"LpNormalization", 1, lp_normalization, "axis p"},
+};
 
 }  // namespace sinter::frontend

@@ -1,18 +1,9 @@
 // Which elements are the largest, and running sums.
-#include <algorithm>
-#include <limits>
-
-#include <fmt/format.h>
-
 #include "frontend/ops/table/op_table.h"
 #include "frontend/ops/term.h"
 
 namespace sinter::frontend {
 namespace {
-
-using ir::Dim;
-using ir::Shape;
-using ir::ValueId;
 
 std::size_t read_axis(NodeContext& node, const Term& x, std::int64_t fallback) {
   return static_cast<std::size_t>(
@@ -90,13 +81,10 @@ void top_k(NodeContext& node) {
   const auto least = ir::lower_bound(n - k, node.builder().ranges());
   const auto most = ir::upper_bound(n - k, node.builder().ranges());
   if ((k.is_constant() && k.value() < 0) || (most && *most < 0))
-    node.invalid(fmt::format("k is {}, but dimension {} of {} has {} elements", k.to_string(), axis,
-                             ir::to_string(shape), n.to_string()));
+    node.invalid("k is {}, but dimension {} of {} has {} elements", k, axis, shape, n);
   if (!least || *least < 0)
-    node.unsupported(
-        fmt::format("k is {}, and dimension {} may be smaller: give it a range of at "
-                    "least that",
-                    k.to_string(), n.to_string()));
+    node.unsupported("k is {}, and dimension {} may be smaller: give it a range of at least that",
+                     k, n);
   const Term key = x.dtype() == DType::kBool ? x.cast(DType::kUInt8) : x;
   std::optional<Term> chosen;
   if (k == Dim(1))  // a reduction, which fuses
@@ -120,7 +108,7 @@ void top_k(NodeContext& node) {
 /// Each element is the sum (product) of those before it and itself.
 void cumulative(NodeContext& node, const char* combine) {
   const Term x(node, node.x());
-  const std::vector<std::int64_t> given = node.ints(1, "axis");
+  const Ints given = node.ints(1, "axis");
   if (given.size() != 1) node.invalid("axis must be one number");
   const std::int64_t axis = node.normalise_axis(given[0], node.rank(x.value()));
   node.output(node.add("Scan", {x.value()},
@@ -133,7 +121,9 @@ void cumulative(NodeContext& node, const char* combine) {
 void cum_sum(NodeContext& node) { cumulative(node, "sum"); }
 void cum_prod(NodeContext& node) { cumulative(node, "prod"); }
 
-constexpr OpRow kRankingOps[] = {
+}  // namespace
+
+const OpRows kRankingOps = {
     {"ArgMax", 1, arg_max, "axis keepdims select_last_index:12-"},
     {"ArgMin", 1, arg_min, "axis keepdims select_last_index:12-"},
     {"Hardmax", 1, hardmax, "axis"},
@@ -141,9 +131,5 @@ constexpr OpRow kRankingOps[] = {
     {"CumSum", 11, cum_sum, "exclusive reverse"},
     {"CumProd", 26, cum_prod, "exclusive reverse"},
 };
-
-}  // namespace
-
-std::span<const OpRow> ranking_ops() { return kRankingOps; }
 
 }  // namespace sinter::frontend

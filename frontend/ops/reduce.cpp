@@ -6,10 +6,8 @@
 namespace sinter::frontend {
 namespace {
 
-using ir::ValueId;
-
 struct Reduction {
-  std::vector<std::int64_t> axes;
+  Ints axes;
   bool keepdims = true;
 };
 
@@ -23,13 +21,13 @@ Reduction read_reduction(NodeContext& node, bool axes_input) {
   const std::int64_t rank = node.rank(node.x());
   Reduction over;
   over.keepdims = node.attr_int("keepdims", 1) != 0;
-  std::vector<std::int64_t> axes;
+  Ints axes;
   bool keep_all = false;
   if (axes_input) {
     keep_all = node.attr_int("noop_with_empty_axes", 0) != 0;
     if (node.has_input(1)) axes = node.ints(1, "axes");
   } else {
-    axes = node.attr_ints("axes").value_or(std::vector<std::int64_t>{});
+    axes = node.attr_ints("axes").value_or(Ints{});
   }
   if (axes.empty() && !keep_all) {
     axes.resize(static_cast<std::size_t>(rank));
@@ -98,10 +96,9 @@ ValueId log_sum_exp(NodeContext& node, ValueId x, const Reduction& over) {
       reduce(node, "ReduceSum", node.add("Exp", {node.add("Sub", {x, largest})}), kept);
   const ValueId result = node.add("Add", {node.add("Log", {total}), largest});
   if (over.keepdims) return result;
-  ir::Shape shape;
+  Shape shape;
   for (std::int64_t d = 0, next = 0; d < node.rank(result); ++d) {
-    if (next < static_cast<std::int64_t>(over.axes.size()) &&
-        over.axes[static_cast<std::size_t>(next)] == d)
+    if (next < std::ssize(over.axes) && over.axes[static_cast<std::size_t>(next)] == d)
       ++next;
     else
       shape.push_back(node.shape(result)[static_cast<std::size_t>(d)]);
@@ -113,14 +110,15 @@ template <Reducer reducer>
 void global_pool(NodeContext& node) {
   const ValueId x = node.x();
   if (node.rank(x) < 3)
-    node.invalid("input must be [batch, channels, spatial dimensions..], but is " +
-                 ir::to_string(node.type(x)));
+    node.invalid("input must be [batch, channels, spatial dimensions..], but is {}", node.type(x));
   Reduction over;
   for (std::int64_t axis = 2; axis < node.rank(x); ++axis) over.axes.push_back(axis);
   node.output(reducer(node, x, over));
 }
 
-constexpr OpRow kReduceOps[] = {
+}  // namespace
+
+const OpRows kReduceOps = {
     {"ReduceSum", 1, import_reduction<sum, false>, "axes keepdims"},
     {"ReduceSum", 13, import_reduction<sum, true>, "keepdims noop_with_empty_axes"},
     {"ReduceMean", 1, import_reduction<mean, false>, "axes keepdims"},
@@ -146,9 +144,5 @@ constexpr OpRow kReduceOps[] = {
     {"GlobalAveragePool", 1, global_pool<mean>, "", "", Types::kFloats},
     {"GlobalMaxPool", 1, global_pool<max>},
 };
-
-}  // namespace
-
-std::span<const OpRow> reduce_ops() { return kReduceOps; }
 
 }  // namespace sinter::frontend

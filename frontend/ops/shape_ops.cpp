@@ -11,10 +11,6 @@
 namespace sinter::frontend {
 namespace {
 
-using ir::Dim;
-using ir::Shape;
-using ir::ValueId;
-
 void identity(NodeContext& node) { node.output(node.x()); }
 
 void dropout(NodeContext& node) {
@@ -28,7 +24,7 @@ void dropout(NodeContext& node) {
 
 void shape(NodeContext& node) {
   const Shape dims = node.shape(node.x());
-  const auto rank = static_cast<std::int64_t>(dims.size());
+  const auto rank = std::ssize(dims);
   const auto clamp = [&](std::int64_t at) {
     return std::clamp<std::int64_t>(at < 0 ? at + rank : at, 0, rank);
   };
@@ -54,18 +50,18 @@ void reshape(NodeContext& node) {
   Dim known(1);
   for (std::size_t d = 0; d < to.size(); ++d) {
     if (to[d] == Dim(-1)) {
-      if (inferred) node.invalid(fmt::format("shape {} has two -1", ir::to_string(to)));
+      if (inferred) node.invalid("shape {} has two -1", to);
       inferred = d;
       continue;
     }
     if (to[d] == Dim(0) && !allow_zero) {
       if (d >= from.size())
-        node.invalid(fmt::format("shape {} has a 0 in dimension {}, which input {} does not have",
-                                 ir::to_string(to), d, ir::to_string(node.type(x))));
+        node.invalid("shape {} has a 0 in dimension {}, which input {} does not have", to, d,
+                     node.type(x));
       to[d] = from[d];
     }
     if (to[d].is_constant() && to[d].value() < 0)
-      node.invalid(fmt::format("shape {} has a negative dimension", ir::to_string(to)));
+      node.invalid("shape {} has a negative dimension", to);
     known = known * to[d];
   }
   if (inferred) {
@@ -75,8 +71,7 @@ void reshape(NodeContext& node) {
       const bool is_certain = known == Dim(0) || (total.is_constant() && known.is_constant());
       const std::string why =
           fmt::format("{} cannot be reshaped to {}: {} elements are not{} a multiple of {}",
-                      ir::to_string(node.type(x)), ir::to_string(to), total.to_string(),
-                      is_certain ? "" : " known to be", known.to_string());
+                      node.type(x), to, total, is_certain ? "" : " known to be", known);
       if (is_certain) node.invalid(why);
       throw ir::DimMismatch(total, known * ir::floor_div(total, known, node.builder().ranges()),
                             why, ErrorCode::kUnsupported);
@@ -91,14 +86,14 @@ void flatten(NodeContext& node) {
   const std::int64_t rank = node.rank(x);
   std::int64_t axis = node.attr_int("axis", 1);
   if (axis < -rank || axis > rank)
-    node.invalid(fmt::format("axis {} is out of range for {}", axis, ir::to_string(node.type(x))));
+    node.invalid("axis {} is out of range for {}", axis, node.type(x));
   if (axis < 0) axis += rank;
   const Shape from = node.shape(x);
   node.output(node.reshape(x, {ir::element_count({from.begin(), from.begin() + axis}),
                                ir::element_count({from.begin() + axis, from.end()})}));
 }
 
-std::optional<std::vector<std::int64_t>> read_axes(NodeContext& node) {
+std::optional<Ints> read_axes(NodeContext& node) {
   if (node.opset() < 13) return node.attr_ints("axes");
   if (!node.has_input(1)) return std::nullopt;
   return node.ints(1, "axes");
@@ -113,20 +108,19 @@ void squeeze(NodeContext& node) {
     for (const std::int64_t axis : node.normalise_axes(*axes, node.rank(x))) {
       const Dim& dim = from[static_cast<std::size_t>(axis)];
       if (!dim.is_constant())
-        node.unsupported(fmt::format(
+        node.unsupported(
             "dimension {} of {} is not known to be 1; only such dimensions can be squeezed", axis,
-            ir::to_string(node.type(x))));
+            node.type(x));
       if (dim != Dim(1))
-        node.invalid(fmt::format("dimension {} of {} is {}; only dimensions of 1 can be squeezed",
-                                 axis, ir::to_string(node.type(x)), dim.to_string()));
+        node.invalid("dimension {} of {} is {}; only dimensions of 1 can be squeezed", axis,
+                     node.type(x), dim);
       drop[static_cast<std::size_t>(axis)] = true;
     }
   } else {
     for (std::size_t d = 0; d < from.size(); ++d) {
       if (!from[d].is_constant())
-        node.unsupported(fmt::format(
-            "without axes, the rank of its result depends on whether {} is 1; give axes",
-            from[d].to_string()));
+        node.unsupported(
+            "without axes, the rank of its result depends on whether {} is 1; give axes", from[d]);
       drop[d] = from[d] == Dim(1);
     }
   }
@@ -149,14 +143,14 @@ void unsqueeze(NodeContext& node) {
 
 void transpose(NodeContext& node) {
   const ValueId x = node.input(0, "data");
-  std::vector<std::int64_t> reversed(node.shape(x).size());
+  Ints reversed(node.shape(x).size());
   std::iota(reversed.rbegin(), reversed.rend(), 0);
   auto perm = node.attr_ints("perm").value_or(reversed);
   auto sorted = perm;
-  std::sort(sorted.begin(), sorted.end());
+  std::ranges::sort(sorted);
   if (!std::equal(sorted.begin(), sorted.end(), reversed.rbegin(), reversed.rend()))
-    node.invalid(fmt::format("perm [{}] is not a permutation of the {} dimensions of {}",
-                             fmt::join(perm, ", "), node.rank(x), ir::to_string(node.type(x))));
+    node.invalid("perm [{}] is not a permutation of the {} dimensions of {}", fmt::join(perm, ", "),
+                 node.rank(x), node.type(x));
   node.output(node.transpose(x, std::move(perm)));
 }
 
@@ -165,7 +159,7 @@ void transpose(NodeContext& node) {
 /// past these are what a causal mask means. So one plan takes prompts and single tokens.
 ValueId lead_in(NodeContext& node, ValueId x, const std::vector<Dim>& wanted) {
   const ir::Ranges& ranges = node.builder().ranges();
-  const auto rank = node.rank(x), shift = static_cast<std::int64_t>(wanted.size()) - rank;
+  const auto rank = node.rank(x), shift = std::ssize(wanted) - rank;
   for (std::int64_t d = std::max<std::int64_t>(0, -shift); d < rank; ++d) {
     const Dim own = node.shape(x)[static_cast<std::size_t>(d)],
               more = wanted[static_cast<std::size_t>(d + shift)] - own;
@@ -191,12 +185,11 @@ void tile(NodeContext& node) {
   const Shape from = node.shape(x);
   const auto repeats = node.sizes(1, "repeats");
   if (repeats.size() != from.size())
-    node.invalid(
-        fmt::format("{} repeats are given for {}", repeats.size(), ir::to_string(node.type(x))));
+    node.invalid("{} repeats are given for {}", repeats.size(), node.type(x));
   Shape apart, repeated, result;
   for (std::size_t d = 0; d < from.size(); ++d) {
     if (repeats[d].is_constant() && repeats[d].value() < 0)
-      node.invalid(fmt::format("repeat {} of dimension {} is negative", repeats[d].value(), d));
+      node.invalid("repeat {} of dimension {} is negative", repeats[d].value(), d);
     if (repeats[d] != Dim(1)) {
       apart.emplace_back(1);
       repeated.push_back(repeats[d]);
@@ -210,17 +203,15 @@ void tile(NodeContext& node) {
 
 Dim divide_by_block(NodeContext& node, const Dim& dim, std::int64_t block) {
   const auto quotient = ir::divide_exactly(dim, Dim(block));
-  if (!quotient)
-    node.invalid(fmt::format("{} is not a multiple of blocks of {}", dim.to_string(), block));
+  if (!quotient) node.invalid("{} is not a multiple of blocks of {}", dim, block);
   return *quotient;
 }
 
 std::int64_t read_block(NodeContext& node) {
   const ValueId x = node.x();
-  if (node.rank(x) != 4)
-    node.invalid("input must be [N, C, H, W], but is " + ir::to_string(node.type(x)));
+  if (node.rank(x) != 4) node.invalid("input must be [N, C, H, W], but is {}", node.type(x));
   const std::int64_t block = node.attr_int("blocksize");
-  if (block < 1 || block > 1 << 15) node.invalid(fmt::format("attribute 'blocksize' is {}", block));
+  if (block < 1 || block > 1 << 15) node.invalid("attribute 'blocksize' is {}", block);
   return block;
 }
 
@@ -257,7 +248,9 @@ void space_to_depth(NodeContext& node) {
   node.output(node.reshape(blocks, {s[0], s[1] * (b * b), h, w}));
 }
 
-constexpr OpRow kShapeOps[] = {
+}  // namespace
+
+const OpRows kShapeOps = {
     {"Identity", 1, identity, "", "", Types::kAny, FourBits::kKeeps},
     {"Dropout", 7, dropout, "ratio:-11 seed:12-"},
     {"Shape", 1, shape, "end:15- start:15-"},
@@ -272,9 +265,5 @@ constexpr OpRow kShapeOps[] = {
     {"DepthToSpace", 1, depth_to_space, "blocksize mode:11-"},
     {"SpaceToDepth", 1, space_to_depth, "blocksize mode:28-"},
 };
-
-}  // namespace
-
-std::span<const OpRow> shape_ops() { return kShapeOps; }
 
 }  // namespace sinter::frontend

@@ -2,8 +2,6 @@
 #include <cmath>
 #include <numbers>
 
-#include <fmt/format.h>
-
 #include "frontend/model/initializers.h"
 #include "frontend/ops/products.h"
 #include "frontend/ops/table/op_table.h"
@@ -14,10 +12,7 @@
 namespace sinter::frontend {
 namespace {
 
-using ir::Dim;
-using ir::Shape;
 using ir::Tensor;
-using ir::ValueId;
 
 constexpr double kTwoPi = 2 * std::numbers::pi;
 
@@ -41,8 +36,7 @@ void hamming_window(NodeContext& node) { cosine_window(node, 25.0 / 46, 21.0 / 4
 void blackman_window(NodeContext& node) { cosine_window(node, 0.42, 0.5, 0.08); }
 
 std::int64_t constant_size(NodeContext& node, const Dim& dim, const char* what) {
-  if (!dim.is_constant())
-    node.unsupported(fmt::format("{} {} is symbolic; it must be known", what, dim.to_string()));
+  if (!dim.is_constant()) node.unsupported("{} {} is symbolic; it must be known", what, dim);
   return dim.value();
 }
 
@@ -50,8 +44,7 @@ std::int64_t constant_size(NodeContext& node, const Dim& dim, const char* what) 
 template <typename F>
 Term matrix(NodeContext& node, DType dtype, std::int64_t rows, std::int64_t columns, F f) {
   constexpr std::int64_t kMost = std::int64_t{1} << 24;
-  if (columns > 0 && rows > kMost / columns)
-    node.unsupported(fmt::format("a transform of length {}", rows));
+  if (columns > 0 && rows > kMost / columns) node.unsupported("a transform of length {}", rows);
   std::vector<double> values;
   values.reserve(static_cast<std::size_t>(rows * columns));
   for (std::int64_t r = 0; r < rows; ++r)
@@ -75,7 +68,7 @@ Term join_parts(const Term& real, const Term& imaginary) {
   NodeContext& node = real.node();
   Shape shape = real.shape();
   shape.emplace_back(1);
-  const auto axis = static_cast<std::int64_t>(shape.size()) - 1;
+  const auto axis = std::ssize(shape) - 1;
   return {node, node.add("Concat", {real.reshape(shape).value(), imaginary.reshape(shape).value()},
                          {{"axis", axis}})};
 }
@@ -135,15 +128,13 @@ Term first_elements(const Term& x, std::int64_t count) {
   }
   shape.back() = count;
   return {node, node.add("Slice", {x.value()},
-                         {{"starts", begins},
-                          {"steps", std::vector<std::int64_t>(shape.size(), 1)},
-                          {"shape", shape}})};
+                         {{"starts", begins}, {"steps", Ints(shape.size(), 1)}, {"shape", shape}})};
 }
 
 void check_parts(NodeContext& node, ValueId x) {
   if (node.rank(x) < 2 || (node.shape(x).back() != Dim(1) && node.shape(x).back() != Dim(2)))
-    node.invalid("input must have a last dimension of 1 (real) or 2 (complex), but is " +
-                 ir::to_string(node.type(x)));
+    node.invalid("input must have a last dimension of 1 (real) or 2 (complex), but is {}",
+                 node.type(x));
 }
 
 void dft(NodeContext& node) {
@@ -160,12 +151,12 @@ void dft(NodeContext& node) {
       constant_size(node, node.shape(input)[static_cast<std::size_t>(axis)], "the signal's length");
   std::int64_t length = inverse && onesided ? 2 * (size - 1) : size;
   if (node.has_input(1)) length = constant_size(node, node.size(1, "dft_length"), "dft_length");
-  if (length < 1) node.invalid(fmt::format("dft_length is {}", length));
+  if (length < 1) node.invalid("dft_length is {}", length);
 
   // The axis goes to the end while the transform is a matrix product.
   const bool complex = node.shape(input).back() == Dim(2);
   const auto moved = [&](const Term& part) {
-    std::vector<std::int64_t> perm;
+    Ints perm;
     for (std::int64_t d = 0; d < rank - 1; ++d)
       if (d != axis) perm.push_back(d);
     perm.push_back(axis);
@@ -178,7 +169,7 @@ void dft(NodeContext& node) {
   const Term result = inverse && onesided ? inverse_of_half(real, imaginary, length)
                                           : transform(real, imaginary, length,
                                                       onesided ? length / 2 + 1 : length, inverse);
-  std::vector<std::int64_t> back;
+  Ints back;
   for (std::int64_t d = 0; d < rank - 1; ++d)
     back.push_back(d < axis ? d : d == axis ? rank - 2 : d - 1);
   back.push_back(rank - 1);
@@ -192,8 +183,8 @@ void stft(NodeContext& node) {
     signal = node.reshape(signal, {node.shape(signal)[0], node.shape(signal)[1], Dim(1)});
   check_parts(node, signal);
   if (node.rank(signal) != 3)
-    node.invalid("signal must be [batch, length] or [batch, length, 1 or 2], but is " +
-                 ir::to_string(node.type(signal)));
+    node.invalid("signal must be [batch, length] or [batch, length, 1 or 2], but is {}",
+                 node.type(signal));
   const std::int64_t step = constant_size(node, node.size(1, "frame_step"), "frame_step");
   std::optional<Term> window;
   if (node.has_input(2)) window = Term(node, node.input(2, "window"));
@@ -204,8 +195,7 @@ void stft(NodeContext& node) {
     length = constant_size(node, window->shape()[0], "the window's length");
   else
     length = constant_size(node, node.shape(signal)[1], "the signal's length");
-  if (step < 1 || length < 1)
-    node.invalid(fmt::format("frame_step is {}, frame_length {}", step, length));
+  if (step < 1 || length < 1) node.invalid("frame_step is {}, frame_length {}", step, length);
   const bool onesided = node.attr_int("onesided", 1) != 0;
   Windows windows;
   windows.kernel = {length};
@@ -238,9 +228,8 @@ void mel_weight_matrix(NodeContext& node) {
   const auto is_edge = [](double hertz) { return hertz > -700 && hertz < 1e12; };
   if (bins < 1 || length < 1 || bins > 65536 || length > 1 << 24 || !(rate >= 1e-3) ||
       !is_edge(low) || !is_edge(high))
-    node.invalid(
-        fmt::format("{} mel bins from {} to {} Hz of a transform of length {} at a rate of {}",
-                    bins, low, high, length, rate));
+    node.invalid("{} mel bins from {} to {} Hz of a transform of length {} at a rate of {}", bins,
+                 low, high, length, rate);
   const auto to_mel = [](double hertz) { return 2595 * std::log10(1 + hertz / 700); };
   const double mel_step = (to_mel(high) - to_mel(low)) / static_cast<double>(bins + 2);
   const std::int64_t rows = length / 2 + 1;
@@ -261,7 +250,9 @@ void mel_weight_matrix(NodeContext& node) {
   node.output(matrix(node, dtype, rows, bins, weight).value());
 }
 
-constexpr OpRow kSignalOps[] = {
+}  // namespace
+
+const OpRows kSignalOps = {
     {"HannWindow", 17, hann_window, "output_datatype periodic"},
     {"HammingWindow", 17, hamming_window, "output_datatype periodic"},
     {"BlackmanWindow", 17, blackman_window, "output_datatype periodic"},
@@ -269,9 +260,5 @@ constexpr OpRow kSignalOps[] = {
     {"STFT", 17, stft, "onesided"},
     {"MelWeightMatrix", 17, mel_weight_matrix, "output_datatype"},
 };
-
-}  // namespace
-
-std::span<const OpRow> signal_ops() { return kSignalOps; }
 
 }  // namespace sinter::frontend

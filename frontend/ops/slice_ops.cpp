@@ -11,24 +11,20 @@
 namespace sinter::frontend {
 namespace {
 
-using ir::Dim;
 using ir::Ranges;
-using ir::Shape;
-using ir::ValueId;
 
 /// Adds a Slice that keeps every dimension whole except those in the vectors that differ.
 struct SliceSpec {
   explicit SliceSpec(const Shape& from)
       : starts(from.size(), Dim(0)), steps(from.size(), 1), shape(from) {}
   std::vector<Dim> starts;
-  std::vector<std::int64_t> steps;
+  Ints steps;
   Shape shape;
 };
 
 ValueId add_slice(NodeContext& node, ValueId x, const SliceSpec& spec) {
-  const bool whole =
-      spec.shape == node.shape(x) && std::all_of(spec.steps.begin(), spec.steps.end(),
-                                                 [](std::int64_t step) { return step == 1; });
+  const bool whole = spec.shape == node.shape(x) &&
+                     std::ranges::all_of(spec.steps, [](std::int64_t step) { return step == 1; });
   if (whole) return x;
   return node.add("Slice", {x},
                   {{"starts", spec.starts}, {"steps", spec.steps}, {"shape", spec.shape}});
@@ -51,10 +47,10 @@ Dim clamp_bound(NodeContext& node, Dim bound, const Dim& extent, int low, int hi
     if (greatest && *greatest < 0)
       bound = bound + extent;
     else if (!least() || *least() < 0)
-      node.unsupported(fmt::format(
+      node.unsupported(
           "a bound of {} may be negative or not, which are different slices; give ranges for its "
           "dimensions",
-          bound.to_string()));
+          bound);
   }
   const Dim limit = extent + Dim(high);
   // And the largest ones for "to the end".
@@ -88,7 +84,7 @@ void slice_dimension(NodeContext& node, SliceSpec& spec, std::size_t d, const Di
 }
 
 void slice(NodeContext& node, const std::vector<Dim>& starts, const std::vector<Dim>& ends,
-           std::optional<std::vector<std::int64_t>> axes, std::vector<std::int64_t> steps) {
+           std::optional<Ints> axes, Ints steps) {
   const ValueId x = node.input(0, "data");
   if (!axes) {
     axes.emplace(starts.size());
@@ -97,8 +93,8 @@ void slice(NodeContext& node, const std::vector<Dim>& starts, const std::vector<
   if (steps.empty()) steps.assign(starts.size(), 1);
   if (ends.size() != starts.size() || axes->size() != starts.size() ||
       steps.size() != starts.size())
-    node.invalid(fmt::format("{} starts, {} ends, {} axes and {} steps differ in number",
-                             starts.size(), ends.size(), axes->size(), steps.size()));
+    node.invalid("{} starts, {} ends, {} axes and {} steps differ in number", starts.size(),
+                 ends.size(), axes->size(), steps.size());
   node.normalise_axes(*axes, node.rank(x));  // refuses repeated ones
   SliceSpec spec(node.shape(x));
   for (std::size_t i = 0; i < starts.size(); ++i)
@@ -111,17 +107,17 @@ void slice(NodeContext& node, const std::vector<Dim>& starts, const std::vector<
 void slice_attributes(NodeContext& node) {
   const auto dims = [&](const char* name) {
     const auto ints = node.attr_ints(name);
-    if (!ints) node.invalid(fmt::format("attribute '{}' is missing", name));
+    if (!ints) node.invalid("attribute '{}' is missing", name);
     return std::vector<Dim>(ints->begin(), ints->end());
   };
   slice(node, dims("starts"), dims("ends"), node.attr_ints("axes"), {});
 }
 
 void slice_inputs(NodeContext& node) {
-  std::optional<std::vector<std::int64_t>> axes;
+  std::optional<Ints> axes;
   if (node.has_input(3)) axes = node.ints(3, "axes");
   slice(node, node.sizes(1, "starts"), node.sizes(2, "ends"), std::move(axes),
-        node.has_input(4) ? node.ints(4, "steps") : std::vector<std::int64_t>{});
+        node.has_input(4) ? node.ints(4, "steps") : Ints{});
 }
 
 /// Equal parts; from opset 18 on the last one may be smaller.
@@ -129,18 +125,16 @@ std::vector<Dim> equal_parts(NodeContext& node, const Dim& extent, std::int64_t 
   if (const auto part = ir::divide_exactly(extent, Dim(count)))
     return std::vector<Dim>(static_cast<std::size_t>(count), *part);
   if (!extent.is_constant())
-    throw ir::DimMismatch(
-        extent, Dim(count) * ir::floor_div(extent, Dim(count), node.builder().ranges()),
-        fmt::format("{} is not known to be a multiple of {}", extent.to_string(), count),
-        ErrorCode::kUnsupported);
+    throw ir::DimMismatch(extent,
+                          Dim(count) * ir::floor_div(extent, Dim(count), node.builder().ranges()),
+                          fmt::format("{} is not known to be a multiple of {}", extent, count),
+                          ErrorCode::kUnsupported);
   if (node.opset() < 18)
-    node.invalid(fmt::format("{} cannot be split into {} equal parts", extent.value(), count));
+    node.invalid("{} cannot be split into {} equal parts", extent.value(), count);
   const std::int64_t part = (extent.value() + count - 1) / count;
   std::vector<Dim> parts(static_cast<std::size_t>(count), Dim(part));
   const std::int64_t last = extent.value() - part * (count - 1);
-  if (last < 0)
-    node.invalid(
-        fmt::format("{} cannot be split into {} parts of {}", extent.value(), count, part));
+  if (last < 0) node.invalid("{} cannot be split into {} parts of {}", extent.value(), count, part);
   parts.back() = last;
   return parts;
 }
@@ -159,19 +153,19 @@ void split(NodeContext& node) {
   } else {
     if (node.opset() >= 18) count = node.attr_int("num_outputs", count);
     if (count < 1 || count != static_cast<std::int64_t>(node.output_count()))
-      node.invalid(fmt::format("it has {} outputs for {} parts", node.output_count(), count));
+      node.invalid("it has {} outputs for {} parts", node.output_count(), count);
     parts = equal_parts(node, extent, count);
   }
   if (parts.size() != node.output_count())
-    node.invalid(fmt::format("it has {} outputs for {} parts", node.output_count(), parts.size()));
+    node.invalid("it has {} outputs for {} parts", node.output_count(), parts.size());
   Dim sum(0);
   for (const Dim& part : parts) {
     if (part.is_constant() && part.value() < 0) node.invalid("a part has a negative size");
     sum = sum + part;
   }
   ir::require_equal(sum, extent, [&] {
-    return fmt::format("parts of {} sum to {}, but dimension {} of {} is {}", ir::to_string(parts),
-                       sum.to_string(), axis, ir::to_string(node.type(x)), extent.to_string());
+    return fmt::format("parts of {} sum to {}, but dimension {} of {} is {}", parts, sum, axis,
+                       node.type(x), extent);
   });
   Dim start(0);
   for (std::size_t i = 0; i < parts.size(); ++i) {
@@ -192,7 +186,7 @@ void concat(NodeContext& node) {
 void gather(NodeContext& node) {
   const ValueId data = node.input(0, "data"), indices = node.input(1, "indices");
   if (!is_integer(node.dtype(indices)))
-    node.invalid("indices must be integers, but are " + ir::to_string(node.type(indices)));
+    node.invalid("indices must be integers, but are {}", node.type(indices));
   const std::int64_t axis = node.normalise_axis(node.attr_int("axis", 0), node.rank(data));
   const Dim extent = node.shape(data)[static_cast<std::size_t>(axis)];
   node.check_indices(indices, extent);
@@ -210,14 +204,14 @@ ValueId pad_by_elements(NodeContext& node, ValueId x, std::size_t d, const Dim& 
   const Shape shape = node.shape(x);
   const Dim& extent = shape[d];
   const Dim length = begin + extent + end;
-  if (extent == Dim(0)) node.invalid(fmt::format("dimension {} has no elements to pad with", d));
+  if (extent == Dim(0)) node.invalid("dimension {} has no elements to pad with", d);
   // A table of so many places is made, a longer one stays a formula.
   constexpr std::int64_t kMaxTable = std::int64_t{1} << 20;
   ValueId index;
   if (extent.is_constant() && begin.is_constant() && length.is_constant() &&
       length.value() <= kMaxTable) {
     const std::int64_t n = extent.value(), period = std::max<std::int64_t>(2 * (n - 1), 1);
-    std::vector<std::int64_t> places;
+    Ints places;
     for (std::int64_t i = 0; i < length.value(); ++i) {
       const std::int64_t at = i - begin.value();
       const auto modulo = [&](std::int64_t by) { return (at % by + by) % by; };
@@ -245,12 +239,12 @@ ValueId pad_by_elements(NodeContext& node, ValueId x, std::size_t d, const Dim& 
 
 /// Negative pads take elements away, which ir does by slicing. `computed` is a fill that is not
 /// known.
-void pad(NodeContext& node, const std::vector<Dim>& pads, const std::vector<std::int64_t>& axes,
-         PadMode mode, double fill, ValueId computed = {}) {
+void pad(NodeContext& node, const std::vector<Dim>& pads, const Ints& axes, PadMode mode,
+         double fill, ValueId computed = {}) {
   ValueId x = node.input(0, "data");
   if (pads.size() != 2 * axes.size())
-    node.invalid(fmt::format("{} pads are given for {} dimensions; there must be two for each",
-                             pads.size(), axes.size()));
+    node.invalid("{} pads are given for {} dimensions; there must be two for each", pads.size(),
+                 axes.size());
   const std::size_t rank = node.shape(x).size();
   std::vector<Dim> begins(rank, Dim(0)), ends(rank, Dim(0));
   SliceSpec crop(node.shape(x));
@@ -259,7 +253,7 @@ void pad(NodeContext& node, const std::vector<Dim>& pads, const std::vector<std:
     const auto read = [&](const Dim& pad, Dim& into) -> std::int64_t {
       const auto least = ir::lower_bound(pad, node.builder().ranges());
       if (!pad.is_constant() && (!least || *least < 0))
-        node.unsupported(fmt::format("a pad of {} may be negative", pad.to_string()));
+        node.unsupported("a pad of {} may be negative", pad);
       if (pad.is_constant() && pad.value() < 0) return pad.value();
       into = pad;
       return 0;
@@ -270,8 +264,7 @@ void pad(NodeContext& node, const std::vector<Dim>& pads, const std::vector<std:
     crop.starts[d] = Dim(0) - Dim(crop_begin);
     crop.shape[d] = crop.shape[d] + Dim(crop_begin) + Dim(crop_end);
     if (crop.shape[d].is_constant() && crop.shape[d].value() < 0)
-      node.invalid(fmt::format("pads leave less than nothing of dimension {} of {}", d,
-                               ir::to_string(node.type(x))));
+      node.invalid("pads leave less than nothing of dimension {} of {}", d, node.type(x));
   }
   x = add_slice(node, x, crop);
   const auto is_zero = [](const Dim& dim) { return dim == Dim(0); };
@@ -281,8 +274,7 @@ void pad(NodeContext& node, const std::vector<Dim>& pads, const std::vector<std:
         x = pad_by_elements(node, x, d, begins[d], ends[d], mode);
     return node.output(x);
   }
-  if (!std::all_of(begins.begin(), begins.end(), is_zero) ||
-      !std::all_of(ends.begin(), ends.end(), is_zero)) {
+  if (!std::ranges::all_of(begins, is_zero) || !std::ranges::all_of(ends, is_zero)) {
     const ir::Attrs attrs{{"begins", begins}, {"ends", ends}, {"fill", fill}};
     const ValueId everywhere = node.expand(node.constant(DType::kBool, 1), node.shape(x));
     x = node.add("Pad", {x}, attrs);
@@ -301,8 +293,8 @@ PadMode read_pad_mode(NodeContext& node) {
   node.invalid("attribute 'mode' must be constant, edge, reflect or wrap, but is '" + mode + "'");
 }
 
-std::vector<std::int64_t> all_axes(NodeContext& node) {
-  std::vector<std::int64_t> axes(node.shape(node.x()).size());
+Ints all_axes(NodeContext& node) {
+  Ints axes(node.shape(node.x()).size());
   std::iota(axes.begin(), axes.end(), 0);
   return axes;
 }
@@ -321,14 +313,14 @@ void pad_inputs(NodeContext& node) {
   if (node.has_input(2)) {
     const ValueId value = node.input(2, "constant_value");
     if (ir::element_count(node.shape(value)) != Dim(1) || node.dtype(value) != node.dtype(node.x()))
-      node.invalid(fmt::format("constant_value must be one element of the input's type, but is {}",
-                               ir::to_string(node.type(value))));
+      node.invalid("constant_value must be one element of the input's type, but is {}",
+                   node.type(value));
     if (const auto known = node.folder().constant(value))
       fill = known->at(0);
     else
       computed = node.reshape(value, {});
   }
-  std::vector<std::int64_t> axes = all_axes(node);
+  Ints axes = all_axes(node);
   if (node.opset() >= 18 && node.has_input(3)) {
     axes = node.ints(3, "axes");
     for (std::int64_t& axis : axes) axis = node.normalise_axis(axis, node.rank(node.x()));
@@ -340,12 +332,12 @@ void pad_inputs(NodeContext& node) {
 /// The middle of each axis, or each axis in the middle of zeros.
 void center_crop_pad(NodeContext& node) {
   ValueId x = node.input(0, "input_data");
-  std::vector<std::int64_t> axes = node.attr_ints("axes").value_or(all_axes(node));
+  Ints axes = node.attr_ints("axes").value_or(all_axes(node));
   for (std::int64_t& axis : axes) axis = node.normalise_axis(axis, node.rank(x));
   node.normalise_axes(axes, node.rank(x));  // refuses repeated ones
   const std::vector<Dim> wanted = node.sizes(1, "shape");
   if (wanted.size() != axes.size())
-    node.invalid(fmt::format("{} sizes are given for {} axes", wanted.size(), axes.size()));
+    node.invalid("{} sizes are given for {} axes", wanted.size(), axes.size());
   const Ranges& ranges = node.builder().ranges();
   const std::size_t rank = node.shape(x).size();
   SliceSpec crop(node.shape(x));
@@ -364,9 +356,9 @@ void center_crop_pad(NodeContext& node) {
       ends[d] = missing - begins[d];
       pads = true;
     } else {
-      node.unsupported(fmt::format(
+      node.unsupported(
           "axis {} of {} elements may be smaller or larger than {}: give ranges that decide", d,
-          crop.shape[d].to_string(), wanted[i].to_string()));
+          crop.shape[d], wanted[i]);
     }
   }
   x = add_slice(node, x, crop);
@@ -374,7 +366,9 @@ void center_crop_pad(NodeContext& node) {
   node.output(x);
 }
 
-constexpr OpRow kSliceOps[] = {
+}  // namespace
+
+const OpRows kSliceOps = {
     {"Slice", 1, slice_attributes, "axes ends starts"},
     {"Slice", 10, slice_inputs},
     {"Split", 2, split, "axis num_outputs:18- split:-12"},
@@ -384,9 +378,5 @@ constexpr OpRow kSliceOps[] = {
     {"Pad", 11, pad_inputs, "mode"},
     {"CenterCropPad", 18, center_crop_pad, "axes"},
 };
-
-}  // namespace
-
-std::span<const OpRow> slice_ops() { return kSliceOps; }
 
 }  // namespace sinter::frontend

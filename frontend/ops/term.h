@@ -12,12 +12,12 @@ namespace sinter::frontend {
 /// element type, and a number takes that of the other operand.
 class Term {
  public:
-  Term(NodeContext& node, ir::ValueId value) : node_(&node), value_(value) {}
+  Term(NodeContext& node, ValueId value) : node_(&node), value_(value) {}
 
-  ir::ValueId value() const { return value_; }
+  ValueId value() const { return value_; }
   NodeContext& node() const { return *node_; }
   DType dtype() const { return node_->dtype(value_); }
-  ir::Shape shape() const { return node_->shape(value_); }
+  Shape shape() const { return node_->shape(value_); }
 
   /// The operator `op` of ir on this and `other`.
   Term with(std::string_view op, const Term& other) const {
@@ -27,7 +27,7 @@ class Term {
   Term apply(std::string_view op) const { return {*node_, node_->add(op, {value_})}; }
   Term number(double value) const { return {*node_, node_->constant(dtype(), value)}; }
   Term cast(DType dtype) const { return {*node_, node_->cast(value_, dtype)}; }
-  Term reshape(const ir::Shape& shape) const { return {*node_, node_->reshape(value_, shape)}; }
+  Term reshape(const Shape& shape) const { return {*node_, node_->reshape(value_, shape)}; }
 
   friend Term operator+(const Term& a, const Term& b) { return a.with("Add", b); }
   friend Term operator-(const Term& a, const Term& b) { return a.with("Sub", b); }
@@ -41,7 +41,7 @@ class Term {
 
  private:
   NodeContext* node_;
-  ir::ValueId value_;
+  ValueId value_;
 };
 
 inline Term floor(const Term& x) { return x.apply("Floor"); }
@@ -60,9 +60,9 @@ inline Term select(const Term& condition, const Term& yes, const Term& no) {
 }
 
 /// 0, 1, .. n-1 along dimension `axis` of `rank`, whose other dimensions are one.
-inline Term iota(NodeContext& node, const ir::Dim& n, std::size_t axis, std::size_t rank,
+inline Term iota(NodeContext& node, const Dim& n, std::size_t axis, std::size_t rank,
                  DType dtype = DType::kInt64) {
-  ir::Shape shape(rank, ir::Dim(1));
+  Shape shape(rank, Dim(1));
   shape[axis] = n;
   return {node, node.add("Iota", {},
                          {{"shape", std::move(shape)},
@@ -71,16 +71,16 @@ inline Term iota(NodeContext& node, const ir::Dim& n, std::size_t axis, std::siz
 }
 
 /// A size as a number.
-inline Term size_of_dim(NodeContext& node, const ir::Dim& dim, DType dtype = DType::kInt64) {
+inline Term size_of_dim(NodeContext& node, const Dim& dim, DType dtype = DType::kInt64) {
   if (dim.is_constant()) return {node, node.constant(dtype, static_cast<double>(dim.value()))};
-  return {node, node.add("Size", {}, {{"value", std::vector<ir::Dim>{dim}}, {"dtype", dtype}})};
+  return {node, node.add("Size", {}, {{"value", std::vector<Dim>{dim}}, {"dtype", dtype}})};
 }
 
 /// The elements of `x` with index `i` along dimension `axis`, which stays with one element.
-inline Term slice_one(const Term& x, std::size_t axis, const ir::Dim& i) {
-  ir::Shape shape = x.shape();
-  std::vector<ir::Dim> starts(shape.size(), ir::Dim(0));
-  std::vector<std::int64_t> steps(shape.size(), 1);
+inline Term slice_one(const Term& x, std::size_t axis, const Dim& i) {
+  Shape shape = x.shape();
+  std::vector<Dim> starts(shape.size(), Dim(0));
+  Ints steps(shape.size(), 1);
   starts[axis] = i;
   shape[axis] = 1;
   return {x.node(), x.node().add("Slice", {x.value()},
@@ -91,17 +91,16 @@ inline Term slice_one(const Term& x, std::size_t axis, const ir::Dim& i) {
 
 /// data[indices[0], indices[1], ..].
 inline Term take(const Term& data, const std::vector<Term>& indices) {
-  std::vector<ir::ValueId> inputs = {data.value()};
+  std::vector<ValueId> inputs = {data.value()};
   for (const Term& index : indices) inputs.push_back(index.value());
   return {data.node(), data.node().add("Take", std::move(inputs))};
 }
 
 /// The reduction `op` of ir over one dimension, which is dropped.
 inline Term reduce(std::string_view op, const Term& x, std::size_t axis, bool keepdims = false) {
-  return {x.node(),
-          x.node().add(op, {x.value()},
-                       {{"axes", std::vector<std::int64_t>{static_cast<std::int64_t>(axis)}},
-                        {"keepdims", std::int64_t{keepdims}}})};
+  return {x.node(), x.node().add(op, {x.value()},
+                                 {{"axes", Ints{static_cast<std::int64_t>(axis)}},
+                                  {"keepdims", std::int64_t{keepdims}}})};
 }
 
 }  // namespace sinter::frontend

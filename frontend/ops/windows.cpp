@@ -8,54 +8,10 @@
 
 namespace sinter::frontend {
 
-using ir::Dim;
-using ir::Shape;
-using ir::ValueId;
-
 namespace {
 
 // Keeps sums and products of a few sizes far from overflow.
 constexpr std::int64_t kMostWindow = 1 << 30;
-
-}  // namespace
-
-std::vector<std::int64_t> read_window_ints(NodeContext& node, const char* name, std::size_t count,
-                                           std::int64_t fallback, std::int64_t least) {
-  auto values = node.attr_ints(name).value_or(std::vector<std::int64_t>(count, fallback));
-  if (values.size() != count)
-    node.invalid(
-        fmt::format("attribute '{}' has {} values; it must have {}", name, values.size(), count));
-  for (const std::int64_t value : values)
-    if (value < least || value > kMostWindow)
-      node.invalid(fmt::format("attribute '{}' has the value {}; it must be in {}..{}", name, value,
-                               least, kMostWindow));
-  return values;
-}
-
-void require_spatial(NodeContext& node, ValueId x) {
-  if (node.rank(x) < 3)
-    node.invalid("input must be [N, C, spatial dimensions..], but is " +
-                 ir::to_string(node.type(x)));
-}
-
-std::vector<std::int64_t> kernel_of_weights(NodeContext& node, ValueId weights) {
-  const Shape shape = node.shape(weights);
-  std::vector<std::int64_t> kernel;
-  for (std::size_t d = 2; d < shape.size(); ++d) {
-    if (!shape[d].is_constant())
-      node.unsupported("the kernel's size is symbolic: " + ir::to_string(node.type(weights)));
-    if (shape[d].value() > kMostWindow)
-      node.unsupported("the kernel is too large: " + ir::to_string(node.type(weights)));
-    kernel.push_back(shape[d].value());
-  }
-  const auto given = node.attr_ints("kernel_shape");
-  if (given && *given != kernel)
-    node.invalid(fmt::format("attribute 'kernel_shape' is [{}], but the weights are {}",
-                             fmt::join(*given, ", "), ir::to_string(node.type(weights))));
-  return kernel;
-}
-
-namespace {
 
 /// SAME_UPPER and SAME_LOWER: as many outputs as ceil(input / stride), the padding split evenly
 /// with the odd element at the end or at the beginning.
@@ -73,14 +29,48 @@ void pad_same(NodeContext& node, Windows& w, std::span<const Dim> spatial, bool 
 }
 
 bool all_zero(const std::vector<Dim>& dims) {
-  return std::all_of(dims.begin(), dims.end(), [](const Dim& dim) { return dim == Dim(0); });
+  return std::ranges::all_of(dims, [](const Dim& dim) { return dim == Dim(0); });
 }
 
-std::vector<std::int64_t> zeros(std::size_t count) { return std::vector<std::int64_t>(count, 0); }
+Ints zeros(std::size_t count) { return Ints(count, 0); }
 
 }  // namespace
 
-Windows read_windows(NodeContext& node, ValueId x, std::vector<std::int64_t> kernel) {
+Ints read_window_ints(NodeContext& node, const char* name, std::size_t count, std::int64_t fallback,
+                      std::int64_t least) {
+  auto values = node.attr_ints(name).value_or(Ints(count, fallback));
+  if (values.size() != count)
+    node.invalid("attribute '{}' has {} values; it must have {}", name, values.size(), count);
+  for (const std::int64_t value : values)
+    if (value < least || value > kMostWindow)
+      node.invalid("attribute '{}' has the value {}; it must be in {}..{}", name, value, least,
+                   kMostWindow);
+  return values;
+}
+
+void require_spatial(NodeContext& node, ValueId x) {
+  if (node.rank(x) < 3)
+    node.invalid("input must be [N, C, spatial dimensions..], but is {}", node.type(x));
+}
+
+Ints kernel_of_weights(NodeContext& node, ValueId weights) {
+  const Shape shape = node.shape(weights);
+  Ints kernel;
+  for (std::size_t d = 2; d < shape.size(); ++d) {
+    if (!shape[d].is_constant())
+      node.unsupported("the kernel's size is symbolic: {}", node.type(weights));
+    if (shape[d].value() > kMostWindow)
+      node.unsupported("the kernel is too large: {}", node.type(weights));
+    kernel.push_back(shape[d].value());
+  }
+  const auto given = node.attr_ints("kernel_shape");
+  if (given && *given != kernel)
+    node.invalid("attribute 'kernel_shape' is [{}], but the weights are {}",
+                 fmt::join(*given, ", "), node.type(weights));
+  return kernel;
+}
+
+Windows read_windows(NodeContext& node, ValueId x, Ints kernel) {
   Windows w;
   const Shape shape = node.shape(x);
   const std::size_t spatial = shape.size() - 2;
@@ -94,8 +84,8 @@ Windows read_windows(NodeContext& node, ValueId x, std::vector<std::int64_t> ker
   const std::string auto_pad = node.attr_string("auto_pad", "NOTSET");
   if (auto_pad == "NOTSET") return w;
   // The specification forbids explicit pads here; those that exporters write are zeros.
-  std::fill(w.pads_begin.begin(), w.pads_begin.end(), Dim(0));
-  std::fill(w.pads_end.begin(), w.pads_end.end(), Dim(0));
+  std::ranges::fill(w.pads_begin, Dim(0));
+  std::ranges::fill(w.pads_end, Dim(0));
   if (auto_pad == "SAME_UPPER" || auto_pad == "SAME_LOWER")
     pad_same(node, w, std::span(shape).subspan(2), auto_pad == "SAME_UPPER");
   else if (auto_pad != "VALID")
@@ -131,7 +121,7 @@ ValueId unfold(NodeContext& node, ValueId x, const Windows& w, double fill) {
 }
 
 ValueId reduce_windows(NodeContext& node, const char* op, ValueId windows, std::size_t spatial) {
-  std::vector<std::int64_t> axes;
+  Ints axes;
   for (std::size_t d = 0; d < spatial; ++d) axes.push_back(static_cast<std::int64_t>(2 + d));
   return node.add(op, {windows}, {{"axes", axes}, {"keepdims", std::int64_t{0}}});
 }
@@ -139,7 +129,7 @@ ValueId reduce_windows(NodeContext& node, const char* op, ValueId windows, std::
 ValueId add_conv(NodeContext& node, ValueId x, ValueId weights, ValueId bias, const Windows& w,
                  std::int64_t group) {
   require_windows(node, x, w);
-  std::vector<std::int64_t> begins, ends;
+  Ints begins, ends;
   for (std::size_t d = 0; d < w.kernel.size(); ++d) {
     const auto fits = [](const Dim& pad) { return pad.is_constant() && pad.value() >= 0; };
     if (!fits(w.pads_begin[d]) || !fits(w.pads_end[d])) break;
@@ -168,8 +158,8 @@ ValueId import_conv(NodeContext& node) {
 ValueId import_conv(NodeContext& node, ValueId x, ValueId weights) {
   require_spatial(node, x);
   if (node.rank(weights) != node.rank(x))
-    node.invalid(fmt::format("input {} and weights {} must have the same number of dimensions",
-                             ir::to_string(node.type(x)), ir::to_string(node.type(weights))));
+    node.invalid("input {} and weights {} must have the same number of dimensions", node.type(x),
+                 node.type(weights));
   const Windows w = read_windows(node, x, kernel_of_weights(node, weights));
   const ValueId bias = node.has_input(2) ? node.input(2, "B") : ValueId{};
   return add_conv(node, x, weights, bias, w, node.attr_int("group", 1));
@@ -177,14 +167,14 @@ ValueId import_conv(NodeContext& node, ValueId x, ValueId weights) {
 
 ValueId channels_first(NodeContext& node, ValueId x) {
   require_spatial(node, x);
-  std::vector<std::int64_t> perm(static_cast<std::size_t>(node.rank(x)));
+  Ints perm(static_cast<std::size_t>(node.rank(x)));
   std::iota(perm.begin(), perm.end(), 0);
   std::rotate(perm.begin() + 1, perm.end() - 1, perm.end());
   return node.transpose(x, perm);
 }
 
 ValueId channels_last(NodeContext& node, ValueId x) {
-  std::vector<std::int64_t> perm(static_cast<std::size_t>(node.rank(x)));
+  Ints perm(static_cast<std::size_t>(node.rank(x)));
   std::iota(perm.begin(), perm.end(), 0);
   std::rotate(perm.begin() + 1, perm.begin() + 2, perm.end());
   return node.transpose(x, perm);

@@ -205,7 +205,7 @@ class Search {
     const auto slope = ir::divide_exactly(difference - rest, Dim::symbol(symbol));
     if (!slope || !slope->is_constant() || slope->value() == 0) return std::nullopt;
     const std::vector<std::string> others = rest.symbols();
-    if (std::find(others.begin(), others.end(), symbol) != others.end()) return std::nullopt;
+    if (std::ranges::find(others, symbol) != others.end()) return std::nullopt;
     return ir::divide_exactly(Dim(0) - rest, *slope);
   }
 
@@ -224,8 +224,7 @@ class Search {
         if (value->is_constant()) return fixed({symbol}, value->value());
         const std::vector<std::string> others = value->symbols();
         if (step_of(symbol) != 1 ||
-            std::any_of(others.begin(), others.end(),
-                        [&](const auto& other) { return step_of(other) != 1; }))
+            std::ranges::any_of(others, [&](const auto& other) { return step_of(other) != 1; }))
           continue;
         replace(symbol, *value);
         return assumed(fmt::format("dimension '{}' is taken as {}", symbol, value->to_string()),

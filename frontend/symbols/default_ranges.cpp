@@ -11,7 +11,7 @@ void DefaultRanges::narrow(const std::string& symbol, const ir::Range& range, En
   why_[symbol][end] = std::move(why);
 }
 
-void DefaultRanges::limit(const ir::Dim& dim, std::int64_t max) {
+void DefaultRanges::limit(const Dim& dim, std::int64_t max) {
   const auto symbol = dim.as_symbol();
   if (!symbol || !contains(*symbol)) return;
   ir::Range range = builder_.ranges().find(*symbol)->second;
@@ -21,7 +21,7 @@ void DefaultRanges::limit(const ir::Dim& dim, std::int64_t max) {
          fmt::format("node '{}' uses it on a dimension of {}", label_, max));
 }
 
-void DefaultRanges::at_least(const ir::Dim& dim, std::int64_t least) {
+void DefaultRanges::at_least(const Dim& dim, std::int64_t least) {
   const auto fits = [&](const ir::Ranges& ranges) {
     const auto low = ir::lower_bound(dim, ranges);
     return low && *low >= least;
@@ -31,7 +31,7 @@ void DefaultRanges::at_least(const ir::Dim& dim, std::int64_t least) {
   ir::Ranges ranges = builder_.ranges();
   ir::Range& range = ranges.find(symbols[0])->second;
   const auto value_at = [&](std::int64_t n) {
-    return ir::simplify(dim.substitute({{symbols[0], ir::Dim(n)}}), {});
+    return ir::simplify(dim.substitute({{symbols[0], Dim(n)}}), {});
   };
   // The first that fits, if the dimension grows with the symbol, and the last if it falls: what is
   // found is then checked.
@@ -40,7 +40,7 @@ void DefaultRanges::at_least(const ir::Dim& dim, std::int64_t least) {
   std::int64_t low = range.min, high = range.max;
   while (low < high) {
     const std::int64_t middle = low + (high - low + (falls ? 1 : 0)) / 2;
-    const ir::Dim value = value_at(middle);
+    const Dim value = value_at(middle);
     if (!value.is_constant()) return;
     if ((value.value() >= least) != falls)
       high = middle - (falls ? 1 : 0);

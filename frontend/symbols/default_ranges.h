@@ -12,6 +12,10 @@
 
 namespace sinter::frontend {
 
+using ir::Dim;
+using ir::Shape;
+using ir::ValueId;
+
 /// Symbols whose range the user did not give. Importing narrows such a range where a node has no
 /// result for some sizes; a range that the user gives is never changed.
 class DefaultRanges {
@@ -35,10 +39,10 @@ class DefaultRanges {
   };
 
   /// `dim`, if it is a symbol, is at most `max`: the node uses it on a dimension of that size.
-  void limit(const ir::Dim& dim, std::int64_t max);
+  void limit(const Dim& dim, std::int64_t max);
   /// `dim`, if it is of one symbol, is at least `least`: the node has no result for less. The
   /// symbol's range begins later if `dim` grows with it, and ends earlier if it shrinks.
-  void at_least(const ir::Dim& dim, std::int64_t least);
+  void at_least(const Dim& dim, std::int64_t least);
 
   /// One sentence for each symbol that was narrowed, with the node that did it last.
   std::vector<std::string> notes() const;

@@ -7,11 +7,10 @@
 #include <set>
 #include <string_view>
 
-#include <fmt/format.h>
 #include <onnx.pb.h>
-#include <sinter/error.h>
 
 #include "frontend/model/initializers.h"
+#include "runtime/format_error.h"
 
 namespace sinter::frontend {
 namespace {
@@ -22,15 +21,17 @@ using Replacements = std::map<std::string, Dim, std::less<>>;
 // Each kernel and each proof looks at all of them.
 constexpr std::size_t kMaxSymbols = 1024;
 
-[[noreturn]] void usage(std::string message) { throw Error(ErrorCode::kUsage, std::move(message)); }
+template <typename... Args>
+[[noreturn]] void usage(fmt::format_string<Args...> format, Args&&... args) {
+  throw usage_error(fmt::format(format, std::forward<Args>(args)...));
+}
 
 bool is_name(std::string_view text) {
   const auto is_word = [](char c) {
     return std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '_';
   };
   return !text.empty() && std::isdigit(static_cast<unsigned char>(text[0])) == 0 &&
-         std::all_of(text.begin(), text.end(), is_word) && text != "floordiv" && text != "min" &&
-         text != "max";
+         std::ranges::all_of(text, is_word) && text != "floordiv" && text != "min" && text != "max";
 }
 
 /// Gives every dim_param a symbol whose name graph text can hold, and different ones different
@@ -65,9 +66,8 @@ std::optional<Dim> as_expression(const std::string& text, const std::set<std::st
   try {
     const Dim dim = ir::parse_dim(text);
     const auto symbols = dim.symbols();
-    if (symbols.empty() || !std::all_of(symbols.begin(), symbols.end(), [&](const auto& symbol) {
-          return names.count(symbol) != 0;
-        }))
+    if (symbols.empty() ||
+        !std::ranges::all_of(symbols, [&](const auto& symbol) { return names.count(symbol) != 0; }))
       return std::nullopt;
     return dim;
   } catch (const Error&) {
@@ -95,11 +95,11 @@ class InputReader {
     for (const auto& input : graph_.input())
       if (initializers_.count(input.name()) == 0) add(input, names);
     for (const auto& [name, shape] : shapes_)
-      if (std::none_of(result_.inputs.begin(), result_.inputs.end(),
-                       [&key = name](const GraphInput& input) { return input.name == key; }))
-        usage(fmt::format(
+      if (std::ranges::none_of(
+              result_.inputs, [&key = name](const GraphInput& input) { return input.name == key; }))
+        usage(
             "a shape or value is given for input '{}', but the model has no such input; it has {}",
-            name, input_names()));
+            name, input_names());
     for (GraphInput& input : result_.inputs)
       if (shapes_.find(input.name) == shapes_.end())
         for (Dim& dim : input.type.shape) dim = dim.substitute(replacements_);
@@ -118,26 +118,23 @@ class InputReader {
       return;
     }
     if (!is_tensor)
-      throw Error(
-          ErrorCode::kUnsupported,
-          fmt::format("input '{}' is not a tensor; only tensors are supported", proto.name()));
+      throw unsupported_error("input '{}' is not a tensor; only tensors are supported",
+                              proto.name());
     const auto& tensor = proto.type().tensor_type();
     GraphInput input;
     input.name = proto.name();
     input.type.dtype = require_dtype(tensor.elem_type(), fmt::format("input '{}'", proto.name()));
     if (const auto value = options_.input_values.find(proto.name());
         value != options_.input_values.end() && value->second.dtype() != input.type.dtype)
-      usage(fmt::format("the value given for input '{}' is {}, but the input's elements are {}",
-                        input.name, ir::to_string(value->second.type()),
-                        to_string(input.type.dtype)));
+      usage("the value given for input '{}' is {}, but the input's elements are {}", input.name,
+            ir::to_string(value->second.type()), to_string(input.type.dtype));
     const auto given = shapes_.find(proto.name());
     const auto rank = options_.input_ranks.find(proto.name());
     if (!tensor.has_shape() && given == shapes_.end() && rank == options_.input_ranks.end())
-      throw Error(ErrorCode::kUnsupported,
-                  fmt::format("input '{0}' has no shape in the model, not even a number of "
-                              "dimensions: give its least and its greatest (--minShapes {0}:1x1 "
-                              "--maxShapes {0}:8x64)",
-                              proto.name()));
+      throw unsupported_error(
+          "input '{0}' has no shape in the model, not even a number of dimensions: "
+          "give its least and its greatest (--minShapes {0}:1x1 --maxShapes {0}:8x64)",
+          proto.name());
     if (!tensor.has_shape() && given == shapes_.end())
       for (std::size_t i = 0; i < rank->second; ++i)
         input.type.shape.push_back(
@@ -171,38 +168,34 @@ class InputReader {
   }
 
   /// Notes which symbols `given` replaces.
-  void match_given(const GraphInput& input, const ir::Shape& given) {
-    const ir::Shape& own = input.type.shape;
+  void match_given(const GraphInput& input, const Shape& given) {
+    const Shape& own = input.type.shape;
     if (own.size() != given.size())
-      usage(fmt::format(
-          "the shape {} given for input '{}' has {} dimensions, but the model's shape "
-          "{} has {}",
-          ir::to_string(given), input.name, given.size(), ir::to_string(own), own.size()));
+      usage("the shape {} given for input '{}' has {} dimensions, but the model's shape {} has {}",
+            ir::to_string(given), input.name, given.size(), ir::to_string(own), own.size());
     for (std::size_t d = 0; d < own.size(); ++d) {
       if (own[d].is_constant() && own[d] != given[d])
-        usage(
-            fmt::format("the shape {} given for input '{}' contradicts the model's shape {} in "
-                        "dimension {}",
-                        ir::to_string(given), input.name, ir::to_string(own), d));
+        usage("the shape {} given for input '{}' contradicts the model's shape {} in dimension {}",
+              ir::to_string(given), input.name, ir::to_string(own), d);
       if (given[d].is_constant() && given[d].value() < 0)
-        usage(fmt::format("the shape {} given for input '{}' has a negative dimension",
-                          ir::to_string(given), input.name));
+        usage("the shape {} given for input '{}' has a negative dimension", ir::to_string(given),
+              input.name);
       const auto symbol = own[d].as_symbol();
       if (!symbol) continue;
       const auto [known, is_new] = replacements_.emplace(*symbol, given[d]);
       if (!is_new && known->second != given[d])
-        usage(fmt::format("the shapes given for the inputs make dimension '{}' both {} and {}",
-                          *symbol, known->second.to_string(), given[d].to_string()));
+        usage("the shapes given for the inputs make dimension '{}' both {} and {}", *symbol,
+              known->second.to_string(), given[d].to_string());
     }
   }
 
   /// Of numbers in `range`, the multiples of `step`, counted.
   static ir::Range in_steps(const std::string& symbol, const ir::Range& range, std::int64_t step) {
-    if (step < 1) usage(fmt::format("dimension '{}' cannot be a multiple of {}", symbol, step));
+    if (step < 1) usage("dimension '{}' cannot be a multiple of {}", symbol, step);
     const ir::Range steps{(range.min + step - 1) / step, range.max / step, nullptr};
     if (steps.min > steps.max)
-      usage(fmt::format("the range {}..{} given for dimension '{}' holds no multiple of {}",
-                        range.min, range.max, symbol, step));
+      usage("the range {}..{} given for dimension '{}' holds no multiple of {}", range.min,
+            range.max, symbol, step);
     return steps;
   }
 
@@ -222,14 +215,14 @@ class InputReader {
       for (const std::string& name : names)
         if (options_.same.count(name) != 0)
           usage(
-              fmt::format("dimension '{}' is said to be {}, but '{}' is said to be something else: "
-                          "name the last one for both",
-                          symbol, other.to_string(), name));
+              "dimension '{}' is said to be {}, but '{}' is said to be something else: "
+              "name the last one for both",
+              symbol, other.to_string(), name);
       names.push_back(symbol);
       for (const std::string& name : names)
         if (symbols.count(name) == 0)
-          usage(fmt::format("dimension '{}' is said to be {}, but the model has no dimension '{}'",
-                            symbol, other.to_string(), name));
+          usage("dimension '{}' is said to be {}, but the model has no dimension '{}'", symbol,
+                other.to_string(), name);
       replaced.emplace(symbol, other);
     }
     for (GraphInput& input : result_.inputs)
@@ -252,8 +245,8 @@ class InputReader {
         if (most != options_.most.end()) range.max = std::min(range.max, most->second);
       }
       if (range.min < 0 || range.min > range.max)
-        usage(fmt::format("the range {}..{} given for dimension '{}' is empty or negative",
-                          range.min, range.max, symbol));
+        usage("the range {}..{} given for dimension '{}' is empty or negative", range.min,
+              range.max, symbol);
       if (const auto step = options_.multiples.find(symbol); step != options_.multiples.end()) {
         range = in_steps(symbol, range, step->second);
         fixed.emplace(symbol, Dim::symbol(symbol) * Dim(step->second));
@@ -266,10 +259,8 @@ class InputReader {
     }
     for (const auto& [symbol, step] : options_.multiples)
       if (symbols.count(symbol) == 0)
-        usage(
-            fmt::format("dimension '{}' is said to be a multiple of {}, but the model does not "
-                        "have it",
-                        symbol, step));
+        usage("dimension '{}' is said to be a multiple of {}, but the model does not have it",
+              symbol, step);
     for (const auto& [symbol, range] : options_.ranges) {
       if (symbols.count(symbol) != 0 || options_.same.count(symbol) != 0) continue;
       if (replacements_.count(symbol) != 0) {
@@ -278,17 +269,15 @@ class InputReader {
             symbol));
         continue;
       }
-      usage(fmt::format("a range is given for dimension '{}', but the model has {}", symbol,
-                        symbols.empty()
-                            ? "no symbolic dimensions"
-                            : fmt::format("only these: '{}'", fmt::join(symbols, "', '"))));
+      usage("a range is given for dimension '{}', but the model has {}", symbol,
+            symbols.empty() ? "no symbolic dimensions"
+                            : fmt::format("only these: '{}'", fmt::join(symbols, "', '")));
     }
     if (result_.ranges.size() > kMaxSymbols)
-      throw Error(ErrorCode::kUnsupported,
-                  fmt::format("the model has {} symbolic dimensions, and at most {} are supported: "
-                              "give some as numbers (--dim NAME=NUMBER), or say which are equal "
-                              "(--dim NAME=OTHER)",
-                              result_.ranges.size(), kMaxSymbols));
+      throw unsupported_error(
+          "the model has {} symbolic dimensions, and at most {} are supported: give some as "
+          "numbers (--dim NAME=NUMBER), or say which are equal (--dim NAME=OTHER)",
+          result_.ranges.size(), kMaxSymbols);
     if (fixed.empty()) return;
     for (GraphInput& input : result_.inputs)
       for (Dim& dim : input.type.shape) dim = dim.substitute(fixed);
@@ -303,7 +292,7 @@ class InputReader {
   const onnx::GraphProto& graph_;
   const std::unordered_set<std::string>& initializers_;
   const ImportOptions& options_;
-  std::map<std::string, ir::Shape> shapes_;  // given ones, those of given values included
+  std::map<std::string, Shape> shapes_;  // given ones, those of given values included
   std::vector<std::string>& warnings_;
   SymbolNames symbols_;
   Replacements replacements_;

@@ -1,20 +1,16 @@
 #include "frontend/symbols/shape_folding.h"
 
 #include <algorithm>
-#include <numeric>
 
-#include <fmt/format.h>
 #include <sinter/error.h>
 
-#include "frontend/symbols/size_arithmetic.h"
 #include "ir/reference/evaluate.h"
 #include "ir/scalar_math.h"
 
 namespace sinter::frontend {
 namespace {
 
-using ir::Dim;
-using Contents = std::optional<std::vector<Dim>>;
+using Contents = Contents;
 
 // Shapes have a handful of elements, tables of indices that models compute from them a few hundred.
 constexpr std::int64_t kMaxContents = 256;
@@ -25,7 +21,7 @@ constexpr std::int64_t kMaxConstantOutput = 1 << 12;
 // to cause it.
 constexpr int kMaxDepth = 64;
 
-std::optional<std::vector<std::int64_t>> constant_shape(const ir::Shape& shape) {
+std::optional<std::vector<std::int64_t>> constant_shape(const Shape& shape) {
   std::vector<std::int64_t> result;
   for (const Dim& dim : shape) {
     if (!dim.is_constant()) return std::nullopt;
@@ -35,7 +31,7 @@ std::optional<std::vector<std::int64_t>> constant_shape(const ir::Shape& shape) 
 }
 
 /// Number of elements, if it is known and at most `limit`.
-std::optional<std::int64_t> small_count(const ir::Shape& shape, std::int64_t limit) {
+std::optional<std::int64_t> small_count(const Shape& shape, std::int64_t limit) {
   const auto dims = constant_shape(shape);
   if (!dims) return std::nullopt;
   std::int64_t count = 1;
@@ -81,7 +77,7 @@ std::size_t broadcast_offset(const std::vector<std::int64_t>& index,
 
 }  // namespace
 
-std::optional<std::vector<Dim>> ShapeFolder::contents(ir::ValueId value) {
+Contents ShapeFolder::contents(ValueId value) {
   if (const auto known = contents_.find(value.index); known != contents_.end())
     return known->second;
   const ir::TensorType& type = builder_.type(value);
@@ -96,7 +92,7 @@ std::optional<std::vector<Dim>> ShapeFolder::contents(ir::ValueId value) {
   }
   --depth_;
   const DType dtype = type.dtype;
-  if (result && std::any_of(result->begin(), result->end(), [&](const Dim& dim) {
+  if (result && std::ranges::any_of(*result, [&](const Dim& dim) {
         return dim.is_constant() ? !fits(dim.value(), dtype) : !is_manageable(dim);
       }))
     result.reset();
@@ -104,7 +100,7 @@ std::optional<std::vector<Dim>> ShapeFolder::contents(ir::ValueId value) {
   return result;
 }
 
-std::optional<std::vector<Dim>> ShapeFolder::needed_contents(ir::ValueId value) {
+Contents ShapeFolder::needed_contents(ValueId value) {
   if (auto known = contents(value)) return known;
   forget_failures(value);
   excludes_negative_ = true;
@@ -114,11 +110,11 @@ std::optional<std::vector<Dim>> ShapeFolder::needed_contents(ir::ValueId value) 
   return result;
 }
 
-void ShapeFolder::forget_failures(ir::ValueId value) {
-  std::vector<ir::ValueId> open = {value};
-  std::set<ir::ValueId> seen;
+void ShapeFolder::forget_failures(ValueId value) {
+  std::vector<ValueId> open = {value};
+  std::set<ValueId> seen;
   while (!open.empty()) {
-    const ir::ValueId next = open.back();
+    const ValueId next = open.back();
     open.pop_back();
     // Floats between sizes have no entry.
     const auto known = contents_.find(next.index);
@@ -131,7 +127,7 @@ void ShapeFolder::forget_failures(ir::ValueId value) {
   }
 }
 
-std::optional<std::vector<Dim>> ShapeFolder::compute(ir::ValueId value) {
+Contents ShapeFolder::compute(ValueId value) {
   if (const auto tensor = constant(value)) {
     std::vector<Dim> dims;
     for (std::int64_t i = 0; i < tensor->element_count(); ++i) dims.emplace_back(tensor->at_int(i));
@@ -149,8 +145,7 @@ std::optional<std::vector<Dim>> ShapeFolder::compute(ir::ValueId value) {
   }
 }
 
-std::optional<std::vector<Dim>> ShapeFolder::fold_pointwise(const ir::Node& node,
-                                                            const ir::TensorType& type) {
+Contents ShapeFolder::fold_pointwise(const ir::Node& node, const ir::TensorType& type) {
   const auto shape = constant_shape(type.shape);
   if (node.op->name == "Cast" && is_float(builder_.type(node.inputs[0]).dtype))
     return from_floats(node.inputs[0]);
@@ -179,7 +174,7 @@ std::optional<std::vector<Dim>> ShapeFolder::fold_pointwise(const ir::Node& node
   return result;
 }
 
-std::optional<std::vector<Dim>> ShapeFolder::from_floats(ir::ValueId value) {
+Contents ShapeFolder::from_floats(ValueId value) {
   const auto all = ratios(value);
   if (!all) return std::nullopt;
   std::vector<Dim> result;
@@ -192,7 +187,7 @@ std::optional<std::vector<Dim>> ShapeFolder::from_floats(ir::ValueId value) {
   return result;
 }
 
-std::optional<std::vector<SizeRatio>> ShapeFolder::ratios(ir::ValueId value) {
+std::optional<std::vector<SizeRatio>> ShapeFolder::ratios(ValueId value) {
   const ir::TensorType type = builder_.type(value);
   const auto count = small_count(type.shape, kMaxContents);
   if (!count || depth_ >= kMaxDepth) return std::nullopt;
@@ -215,11 +210,11 @@ std::optional<std::vector<SizeRatio>> ShapeFolder::ratios(ir::ValueId value) {
   if (node == nullptr || node->outputs.size() != 1) return std::nullopt;
   // The builder's nodes move when it gets new ones.
   const std::string op = node->op->name;
-  const std::vector<ir::ValueId> operands = node->inputs;
+  const std::vector<ValueId> operands = node->inputs;
   if (op != "Reshape" && node->op->kind != ir::OpKind::kPointwise) return std::nullopt;
   std::vector<std::vector<SizeRatio>> inputs;
   ++depth_;
-  for (const ir::ValueId operand : operands) {
+  for (const ValueId operand : operands) {
     auto input = ratios(operand);
     if (!input || (input->size() != 1 && static_cast<std::int64_t>(input->size()) != *count)) break;
     inputs.push_back(std::move(*input));
@@ -239,7 +234,7 @@ std::optional<std::vector<SizeRatio>> ShapeFolder::ratios(ir::ValueId value) {
 
 std::optional<ShapeFolder::InputContents> ShapeFolder::contents_of_inputs(const ir::Node& node) {
   InputContents result;
-  for (const ir::ValueId input : node.inputs) {
+  for (const ValueId input : node.inputs) {
     auto dims = contents(input);
     if (!dims) return std::nullopt;
     result.elements.push_back(std::move(*dims));
@@ -248,8 +243,7 @@ std::optional<ShapeFolder::InputContents> ShapeFolder::contents_of_inputs(const 
   return result;
 }
 
-std::optional<std::vector<Dim>> ShapeFolder::fold_view(const ir::Node& node,
-                                                       const ir::TensorType& type) {
+Contents ShapeFolder::fold_view(const ir::Node& node, const ir::TensorType& type) {
   const auto read = contents_of_inputs(node);
   if (!read) return std::nullopt;
   const auto& inputs = read->elements;
@@ -285,8 +279,7 @@ std::optional<std::vector<Dim>> ShapeFolder::fold_view(const ir::Node& node,
   return result;
 }
 
-std::optional<std::vector<Dim>> ShapeFolder::fold_indexed(const ir::Node& node,
-                                                          const ir::TensorType& type) {
+Contents ShapeFolder::fold_indexed(const ir::Node& node, const ir::TensorType& type) {
   const auto shape = constant_shape(type.shape);
   const std::int64_t count = *small_count(type.shape, kMaxContents);
   const auto index_of = [&](std::int64_t i) {
@@ -332,8 +325,7 @@ std::optional<std::vector<Dim>> ShapeFolder::fold_indexed(const ir::Node& node,
   return result;
 }
 
-std::optional<std::vector<Dim>> ShapeFolder::fold_reduce(const ir::Node& node,
-                                                         const ir::TensorType& type) {
+Contents ShapeFolder::fold_reduce(const ir::Node& node, const ir::TensorType& type) {
   const auto data = contents(node.inputs[0]);
   if (!data || data->empty()) return std::nullopt;
   const auto shape = *constant_shape(builder_.type(node.inputs[0]).shape);
@@ -363,7 +355,7 @@ std::optional<std::vector<Dim>> ShapeFolder::fold_reduce(const ir::Node& node,
   return dims;
 }
 
-std::optional<ir::Tensor> ShapeFolder::constant(ir::ValueId value) {
+std::optional<ir::Tensor> ShapeFolder::constant(ValueId value) {
   if (const ir::Tensor* tensor = builder_.constant_of(value)) {
     if (tensor->element_count() > kMaxConstantInput) return std::nullopt;
     return *tensor;
@@ -377,7 +369,7 @@ std::optional<ir::Tensor> ShapeFolder::constant(ir::ValueId value) {
   ++depth_;
   std::optional<ir::Tensor> result;
   std::vector<ir::Tensor> inputs;
-  for (const ir::ValueId input : node->inputs) {
+  for (const ValueId input : node->inputs) {
     auto tensor = constant(input);
     if (!tensor) break;
     inputs.push_back(std::move(*tensor));
@@ -394,11 +386,11 @@ std::optional<ir::Tensor> ShapeFolder::constant(ir::ValueId value) {
   return result;
 }
 
-void ShapeFolder::need(ir::ValueId value) {
-  std::vector<ir::ValueId> open = {value};
-  std::set<ir::ValueId> seen;
+void ShapeFolder::need(ValueId value) {
+  std::vector<ValueId> open = {value};
+  std::set<ValueId> seen;
   while (!open.empty()) {
-    const ir::ValueId next = open.back();
+    const ValueId next = open.back();
     open.pop_back();
     if (!seen.insert(next).second || builder_.constant_of(next) != nullptr) continue;
     if (const ir::Node* node = builder_.producer(next))
@@ -408,7 +400,7 @@ void ShapeFolder::need(ir::ValueId value) {
   }
 }
 
-ir::ValueId ShapeFolder::simplified(ir::ValueId value) {
+ValueId ShapeFolder::simplified(ValueId value) {
   if (builder_.constant_of(value) != nullptr) return value;
   const auto dims = contents(value);
   if (!dims) return value;
@@ -421,7 +413,7 @@ ir::ValueId ShapeFolder::simplified(ir::ValueId value) {
   return builder_.constant(ir::Tensor::from_ints(type.dtype, *constant_shape(type.shape), ints));
 }
 
-ir::ValueId ShapeFolder::vector_of(const Dim& dim) {
+ValueId ShapeFolder::vector_of(const Dim& dim) {
   if (dim.is_constant()) {
     const std::int64_t value = dim.value();
     return builder_.constant(ir::Tensor::from_ints(DType::kInt64, {1}, {&value, 1}));
@@ -429,8 +421,8 @@ ir::ValueId ShapeFolder::vector_of(const Dim& dim) {
   return builder_.add("Reshape", {scalar_of(dim)}, {{"shape", std::vector<Dim>{Dim(1)}}});
 }
 
-ir::ValueId ShapeFolder::value_of(const std::vector<Dim>& dims) {
-  std::vector<ir::ValueId> parts;
+ValueId ShapeFolder::value_of(const std::vector<Dim>& dims) {
+  std::vector<ValueId> parts;
   for (std::size_t i = 0; i < dims.size();) {
     if (!dims[i].is_constant()) {
       parts.push_back(vector_of(dims[i++]));
@@ -438,17 +430,17 @@ ir::ValueId ShapeFolder::value_of(const std::vector<Dim>& dims) {
     }
     std::vector<std::int64_t> run;
     for (; i < dims.size() && dims[i].is_constant(); ++i) run.push_back(dims[i].value());
-    parts.push_back(builder_.constant(
-        ir::Tensor::from_ints(DType::kInt64, {static_cast<std::int64_t>(run.size())}, run)));
+    parts.push_back(
+        builder_.constant(ir::Tensor::from_ints(DType::kInt64, {std::ssize(run)}, run)));
   }
   if (parts.empty()) return builder_.constant(ir::Tensor::from_ints(DType::kInt64, {0}, {}));
   if (parts.size() == 1) return parts[0];
-  const ir::ValueId value = builder_.add("Concat", parts, {{"axis", std::int64_t{0}}});
+  const ValueId value = builder_.add("Concat", parts, {{"axis", std::int64_t{0}}});
   contents_[value.index] = dims;
   return value;
 }
 
-ir::ValueId ShapeFolder::scalar_of(const Dim& dim) {
+ValueId ShapeFolder::scalar_of(const Dim& dim) {
   if (dim.is_constant()) {
     const std::int64_t value = dim.value();
     return builder_.constant(ir::Tensor::from_ints(DType::kInt64, {}, {&value, 1}));
@@ -456,11 +448,11 @@ ir::ValueId ShapeFolder::scalar_of(const Dim& dim) {
   return builder_.add("Size", {}, {{"value", std::vector<Dim>{dim}}});
 }
 
-ir::ValueId ShapeFolder::iota(const Dim& n, DType dtype) {
+ValueId ShapeFolder::iota(const Dim& n, DType dtype) {
   return builder_.add("Iota", {}, {{"shape", std::vector<Dim>{n}}, {"dtype", dtype}});
 }
 
-std::optional<Dim> ShapeFolder::length_of_iota(ir::ValueId value) const {
+std::optional<Dim> ShapeFolder::length_of_iota(ValueId value) const {
   for (int step = 0; step < kMaxDepth; ++step) {
     const ir::Node* node = builder_.producer(value);
     if (node == nullptr) break;

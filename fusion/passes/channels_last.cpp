@@ -8,21 +8,13 @@
 #include "fusion/passes/channels_last.h"
 
 #include <algorithm>
-#include <map>
 
 #include "fusion/passes/passes.h"
+#include "fusion/regions/broadcast.h"
 #include "fusion/regions/cost.h"
-#include "fusion/regions/rebuild.h"
 
 namespace sinter::fusion {
 namespace {
-
-using ir::Dim;
-using ir::Graph;
-using ir::GraphBuilder;
-using ir::Node;
-using ir::OpKind;
-using ir::ValueId;
 
 class ChannelsLast {
  public:
@@ -32,7 +24,7 @@ class ChannelsLast {
   Graph run() {
     for (const auto& [symbol, range] : old_.ranges()) builder_.range(symbol, range);
     for (ValueId input : old_.inputs()) {
-      const ir::Value& info = old_.value(input);
+      const Value& info = old_.value(input);
       twins_.set(input, builder_.input(info.name, info.type));
     }
     for (const Node& node : old_.nodes()) {
@@ -103,18 +95,17 @@ class ChannelsLast {
   bool reduction(const Node& node, const Perm& perm) {
     const auto& axes = node.attrs.get_ints("axes");
     const auto is_reduced = [&](std::int64_t d) {
-      return std::find(axes.begin(), axes.end(), d) != axes.end();
+      return std::ranges::find(axes, d) != axes.end();
     };
-    std::vector<std::int64_t> moved;
+    Ints moved;
     Perm kept;
     for (std::size_t i = 0; i < perm.size(); ++i) {
       if (is_reduced(perm[i])) moved.push_back(static_cast<std::int64_t>(i));
       if (is_reduced(perm[i])) continue;
-      const auto before =
-          std::count_if(axes.begin(), axes.end(), [&](auto axis) { return axis < perm[i]; });
+      const auto before = std::ranges::count_if(axes, [&](auto axis) { return axis < perm[i]; });
       kept.push_back(perm[i] - before);
     }
-    ir::Attrs attrs = node.attrs;
+    Attrs attrs = node.attrs;
     attrs.set("axes", moved);
     twins_.set(node.outputs[0],
                builder_.add(node.op->name, {twins_.in(node.inputs[0], perm)}, attrs),
@@ -140,7 +131,7 @@ class ChannelsLast {
   }
 
   bool reshape(const Node& node, const Perm& perm) {
-    const ir::Shape& to = old_.type(node.outputs[0]).shape;
+    const Shape& to = old_.type(node.outputs[0]).shape;
     const auto moved = through_reshape(old_.type(node.inputs[0]).shape, to, perm);
     if (!moved || is_identity(moved->after)) return false;
     const ValueId source = twins_.in(node.inputs[0], moved->before);
@@ -152,7 +143,7 @@ class ChannelsLast {
 
   bool unfold(const Node& node) {
     if (node.attrs.get_int("channels_last") != 0) return false;
-    ir::Attrs attrs = node.attrs;
+    Attrs attrs = node.attrs;
     attrs.set("channels_last", std::int64_t{1});
     const ValueId x = twins_.in(node.inputs[0], last_perm(rank(node.inputs[0])));
     twins_.set(node.outputs[0], builder_.add("Unfold", {x}, attrs),
@@ -163,7 +154,7 @@ class ChannelsLast {
   bool concat(const Node& node, const Perm& perm) {
     std::vector<ValueId> inputs;
     for (ValueId input : node.inputs) inputs.push_back(twins_.in(input, perm));
-    const auto axis = std::find(perm.begin(), perm.end(), node.attrs.get_int("axis"));
+    const auto axis = std::ranges::find(perm, node.attrs.get_int("axis"));
     twins_.set(node.outputs[0], builder_.add("Concat", inputs, {{"axis", axis - perm.begin()}}),
                perm);
     return true;
@@ -172,11 +163,11 @@ class ChannelsLast {
   /// Views with attributes of one entry for each dimension, which stay apart.
   bool per_dimension(const Node& node, const Perm& perm) {
     if (rank(node.inputs[0]) != rank(node.outputs[0])) return false;
-    ir::Attrs attrs = node.attrs;
+    Attrs attrs = node.attrs;
     for (const auto& [name, attr] : node.attrs.values()) {
       if (const auto* dims = std::get_if<std::vector<Dim>>(&attr))
         attrs.set(name, permuted(*dims, perm));
-      else if (const auto* ints = std::get_if<std::vector<std::int64_t>>(&attr))
+      else if (const auto* ints = std::get_if<Ints>(&attr))
         attrs.set(name, permuted(*ints, perm));
     }
     twins_.set(node.outputs[0],
@@ -219,8 +210,8 @@ class ChannelsLast {
 
 Graph channels_last(const Graph& graph, Context& context) {
   const auto& nodes = graph.nodes();
-  const bool any = std::any_of(nodes.begin(), nodes.end(),
-                               [](const Node& node) { return node.op->name == "Conv"; });
+  const bool any =
+      std::ranges::any_of(nodes, [](const Node& node) { return node.op->name == "Conv"; });
   if (!context.target.conv_channels_last || !any) return graph;
   return simplify(ChannelsLast(graph, context.target).run(), context);
 }

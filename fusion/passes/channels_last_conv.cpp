@@ -7,15 +7,9 @@
 namespace sinter::fusion {
 namespace {
 
-using ir::Dim;
-using ir::GraphBuilder;
-using ir::Node;
-using ir::Shape;
-using ir::ValueId;
-
 bool all_equal(const Node& node, const char* attr, std::int64_t expected) {
   const auto& values = node.attrs.get_ints(attr);
-  return std::all_of(values.begin(), values.end(), [&](auto v) { return v == expected; });
+  return std::ranges::all_of(values, [&](auto v) { return v == expected; });
 }
 
 ValueId reshaped(GraphBuilder& builder, ValueId value, Shape shape) {
@@ -45,7 +39,7 @@ class ChannelsLastConv {
   }
 
   ValueId plain() {
-    ir::Attrs attrs = node_.attrs;
+    Attrs attrs = node_.attrs;
     attrs.set("channels_last", std::int64_t{1});
     std::vector<ValueId> inputs{x_, w_};
     if (bias_.valid()) inputs.push_back(bias_);
@@ -54,7 +48,7 @@ class ChannelsLastConv {
 
  private:
   bool is_single() const {
-    return std::all_of(kernel_.begin(), kernel_.end(), [](auto k) { return k == 1; });
+    return std::ranges::all_of(kernel_, [](auto k) { return k == 1; });
   }
 
   /// Windows side by side, which leave nothing out.
@@ -82,7 +76,7 @@ class ChannelsLastConv {
       for (std::size_t d = 0; d < spatial_; ++d) {
         rows.push_back(*ir::divide_exactly(x[d + 1], Dim(kernel_[d])));
         split.insert(split.end(), {rows.back(), Dim(kernel_[d])});
-        columns = columns * Dim(kernel_[d]);
+        columns *= Dim(kernel_[d]);
         windows_first.push_back(static_cast<std::int64_t>(1 + 2 * d));
         taps.push_back(static_cast<std::int64_t>(2 + 2 * d));
       }
@@ -103,7 +97,7 @@ class ChannelsLastConv {
 
   /// Each channel by itself: windows [n, k.., o.., c] times weights, and a sum.
   ValueId depthwise() {
-    ir::Attrs windows{{"kernel", kernel_}, {"channels_last", std::int64_t{1}}};
+    Attrs windows{{"kernel", kernel_}, {"channels_last", std::int64_t{1}}};
     for (const char* name : {"strides", "dilations", "pads_begin", "pads_end"})
       windows.set(name, node_.attrs.get(name));
     const ValueId unfolded = builder_.add("Unfold", {x_}, windows);
@@ -130,7 +124,7 @@ class ChannelsLastConv {
     if (more == 0) return;
     std::vector<Dim> begins(w_shape_.size(), Dim(0)), ends = begins;
     ends.back() = Dim(more);
-    const ir::Attrs pad{{"begins", begins}, {"ends", ends}, {"fill", 0.0}};
+    const Attrs pad{{"begins", begins}, {"ends", ends}, {"fill", 0.0}};
     x_ = builder_.add("Pad", {x_}, pad);
     w_ = add_view(builder_, "Pad", w_, pad);
   }
@@ -145,7 +139,7 @@ class ChannelsLastConv {
   const Shape w_shape_;
   const std::size_t spatial_;
   const bool is_grouped_;
-  std::vector<std::int64_t> kernel_;
+  Ints kernel_;
 };
 
 }  // namespace

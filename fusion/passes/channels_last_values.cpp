@@ -7,13 +7,6 @@
 
 namespace sinter::fusion {
 
-using ir::Dim;
-using ir::GraphBuilder;
-using ir::Node;
-using ir::Shape;
-using ir::Tensor;
-using ir::ValueId;
-
 Perm last_perm(std::size_t rank) {
   Perm perm(rank);
   std::iota(perm.begin(), perm.end(), 0);
@@ -21,14 +14,7 @@ Perm last_perm(std::size_t rank) {
   return perm;
 }
 
-Perm inverse(const Perm& perm) {
-  Perm result(perm.size());
-  for (std::size_t i = 0; i < perm.size(); ++i)
-    result[static_cast<std::size_t>(perm[i])] = static_cast<std::int64_t>(i);
-  return result;
-}
-
-bool is_identity(const Perm& perm) { return std::is_sorted(perm.begin(), perm.end()); }
+bool is_identity(const Perm& perm) { return std::ranges::is_sorted(perm); }
 
 std::optional<ReshapeLayouts> through_reshape(const Shape& from, const Shape& to,
                                               const Perm& perm) {
@@ -49,8 +35,7 @@ std::optional<ReshapeLayouts> through_reshape(const Shape& from, const Shape& to
   return result;
 }
 
-ValueId add_view(GraphBuilder& builder, std::string_view op, ValueId value,
-                 const ir::Attrs& attrs) {
+ValueId add_view(GraphBuilder& builder, std::string_view op, ValueId value, const Attrs& attrs) {
   const Tensor* constant = builder.constant_of(value);
   if (constant == nullptr) return builder.add(op, {value}, attrs);
   const Tensor inputs[] = {*constant};
@@ -87,7 +72,7 @@ ValueId add_transpose(GraphBuilder& builder, ValueId value, const Perm& perm) {
   return add_view(builder, "Transpose", value, {{"perm", perm}});
 }
 
-Twins::Twins(const ir::Graph& old, GraphBuilder& builder)
+Twins::Twins(const Graph& old, GraphBuilder& builder)
     : old_(old),
       builder_(builder),
       plain_(old.values().size()),
@@ -96,8 +81,8 @@ Twins::Twins(const ir::Graph& old, GraphBuilder& builder)
   for (std::size_t i = 0; i < old.values().size(); ++i)
     static_[i] = old.values()[i].constant != nullptr;
   for (const Node& node : old.nodes()) {
-    const bool known = std::all_of(node.inputs.begin(), node.inputs.end(),
-                                   [&](ValueId input) { return is_static(input); });
+    const bool known =
+        std::ranges::all_of(node.inputs, [&](ValueId input) { return is_static(input); });
     for (ValueId output : node.outputs) static_[at(output)] = known;
   }
 }
@@ -119,7 +104,7 @@ const Twin* Twins::twin(ValueId old) const {
 ValueId Twins::plain(ValueId old) {
   ValueId& value = plain_[at(old)];
   if (value.valid()) return value;
-  const ir::Value& info = old_.value(old);
+  const Value& info = old_.value(old);
   if (info.constant != nullptr) return value = builder_.constant(info.constant, info.name);
   const Twin& twin = *twins_[at(old)];
   GraphBuilder::OriginScope scope(builder_, old_.producer(old)->origins);

@@ -4,7 +4,6 @@
 
 #include <fmt/format.h>
 
-#include "fusion/passes/conv_as_matmul.h"
 #include "fusion/passes/passes.h"
 #include "fusion/regions/attention_access.h"
 #include "fusion/regions/rebuild.h"
@@ -12,14 +11,89 @@
 namespace sinter::fusion {
 namespace {
 
-using ir::GraphBuilder;
-using ir::ValueId;
+ValueId reshape(GraphBuilder& builder, ValueId value, Shape shape) {
+  if (builder.type(value).shape == shape) return value;
+  return builder.add("Reshape", {value}, {{"shape", std::move(shape)}});
+}
+
+/// Exchanges the last two dimensions.
+ValueId transpose(GraphBuilder& builder, ValueId value) {
+  Ints perm(builder.type(value).shape.size());
+  for (std::size_t d = 0; d < perm.size(); ++d) perm[d] = static_cast<std::int64_t>(d);
+  std::swap(perm[perm.size() - 1], perm[perm.size() - 2]);
+  return builder.add("Transpose", {value}, {{"perm", std::move(perm)}});
+}
+
+bool all_equal(const Ints& values, std::int64_t expected) {
+  return std::ranges::all_of(values, [&](auto v) { return v == expected; });
+}
+
+/// a [.., m, k] x b [.., k, n]: MatMul, or where the target has none for the elements' type the sum
+/// over k of [.., m, 1, k] * [.., 1, n, k].
+ValueId matrix_product(GraphBuilder& builder, const TargetTraits& target, ValueId a, ValueId b) {
+  if (target.has_integer_matmul || !is_integer(builder.type(a).dtype))
+    return builder.add("MatMul", {a, b});
+  const auto with_one = [&](ValueId value, std::ptrdiff_t from_end) {
+    Shape shape = builder.type(value).shape;
+    shape.insert(shape.end() - from_end, Dim(1));
+    return reshape(builder, value, std::move(shape));
+  };
+  const ValueId products = builder.add("Mul", {with_one(a, 1), with_one(transpose(builder, b), 2)});
+  const auto last = static_cast<std::int64_t>(builder.type(products).shape.size()) - 1;
+  return builder.add("ReduceSum", {products},
+                     {{"axes", Ints{last}}, {"keepdims", std::int64_t{0}}});
+}
+
+/// A convolution as a product of unfolded windows and weights:
+///
+///   x [n, c, d..]  -> Unfold  [n, c, k.., o..] -> [n, (g,) c/g*k, o] -> transposed [.., o, c/g*k]
+///   w [m, c/g, k..] ->         [(g,) m/g, c/g*k]                     -> transposed [.., c/g*k,
+///   m/g] product [n, (g,) o, m/g] + bias -> transposed [n, (g,) m/g, o] -> [n, m, o..]
+///
+/// Windows are the rows of the product, so that the bias runs along its columns, where libraries
+/// add it; the transposes become strides. `result` is the convolution's type.
+ValueId conv_as_matmul(GraphBuilder& builder, const TargetTraits& target, const Node& node,
+                       std::span<const ValueId> inputs, const TensorType& result) {
+  const Shape x = builder.type(inputs[0]).shape, w = builder.type(inputs[1]).shape;
+  const std::int64_t group = node.attrs.get_int("group");
+  Dim taps = w[1], windows(1);
+  Ints kernel;
+  for (std::size_t d = 2; d < w.size(); ++d) {
+    kernel.push_back(w[d].value());
+    taps *= w[d];
+    windows *= result.shape[d];
+  }
+  const auto& strides = node.attrs.get_ints("strides");
+  ValueId unfolded = inputs[0];
+  const bool plain = all_equal(kernel, 1) && all_equal(strides, 1) &&
+                     all_equal(node.attrs.get_ints("pads_begin"), 0) &&
+                     all_equal(node.attrs.get_ints("pads_end"), 0);
+  if (!plain)
+    unfolded = builder.add("Unfold", {inputs[0]},
+                           {{"kernel", kernel},
+                            {"strides", strides},
+                            {"dilations", node.attrs.get_ints("dilations")},
+                            {"pads_begin", node.attrs.get_ints("pads_begin")},
+                            {"pads_end", node.attrs.get_ints("pads_end")}});
+  const bool grouped = group != 1;
+  const Dim channels = ir::floor_div(w[0], Dim(group));
+  const Shape rows = grouped ? Shape{x[0], Dim(group), taps, windows} : Shape{x[0], taps, windows};
+  const Shape columns = grouped ? Shape{Dim(group), channels, taps} : Shape{w[0], taps};
+  const ValueId windows_by_taps = transpose(builder, reshape(builder, unfolded, rows));
+  const ValueId taps_by_channels = transpose(builder, reshape(builder, inputs[1], columns));
+  ValueId value = matrix_product(builder, target, windows_by_taps, taps_by_channels);
+  if (inputs.size() > 2) {
+    const ValueId bias =
+        grouped ? reshape(builder, inputs[2], {Dim(group), Dim(1), channels}) : inputs[2];
+    value = builder.add("Add", {value, bias});
+  }
+  return reshape(builder, transpose(builder, value), result.shape);
+}
 
 // A kernel's parameters are few: more tensors are joined in several steps.
 constexpr std::size_t kMostJoined = 32;
 
-ValueId join_in_steps(GraphBuilder& builder, const ir::Node& concat,
-                      std::span<const ValueId> inputs) {
+ValueId join_in_steps(GraphBuilder& builder, const Node& concat, std::span<const ValueId> inputs) {
   std::vector<ValueId> parts(inputs.begin(), inputs.end());
   while (parts.size() > 1) {
     std::vector<ValueId> joined;
@@ -35,26 +109,23 @@ ValueId join_in_steps(GraphBuilder& builder, const ir::Node& concat,
 }
 
 /// True if the target has a convolution of its own for `node`, in one layout or the other.
-bool has_conv(const Context& context, const ir::Graph& graph, const ir::Node& node) {
+bool has_conv(const Context& context, const Graph& graph, const Node& node) {
   const DType type = graph.type(node.outputs[0]).dtype;
   return (context.target.has_conv && type == DType::kFloat32) ||
          (context.target.conv_any_float && context.fuse && is_float(type));
 }
 
-bool has_attention(const TargetTraits& target, const ir::Graph& graph, const ir::Node& node) {
-  std::vector<ir::TensorType> types;
-  for (const ValueId input : node.inputs) types.push_back(graph.type(input));
-  return attention_refusal(target, types).empty();
+bool has_attention(const TargetTraits& target, const Graph& graph, const Node& node) {
+  return attention_refusal(target, graph.types(node.inputs)).empty();
 }
 
 /// Why the target has no product with these quantized weights; empty if it has one.
-std::string quantized_refusal(const TargetTraits& target, const ir::Graph& graph,
-                              const ir::Node& node) {
-  const ir::TensorType& x = graph.type(node.inputs[0]);
+std::string quantized_refusal(const TargetTraits& target, const Graph& graph, const Node& node) {
+  const TensorType& x = graph.type(node.inputs[0]);
   if (target.quantized_matmul.count(x.dtype) == 0)
     return fmt::format("this target has no product of {} with quantized weights",
                        to_string(x.dtype));
-  const ir::Dim& columns = graph.type(node.inputs[1]).shape[0];
+  const Dim& columns = graph.type(node.inputs[1]).shape[0];
   if (columns.is_constant() && columns.value() < target.quantized_least_columns)
     return fmt::format("this target's products with quantized weights have {} columns or more",
                        target.quantized_least_columns);
@@ -65,17 +136,16 @@ std::string quantized_refusal(const TargetTraits& target, const ir::Graph& graph
                        group);
   constexpr double kLargestHalf = 65504;
   if (target.quantized_zeros_in_type && x.dtype == DType::kFloat16 && node.inputs.size() > 3)
-    if (const ir::Tensor* zeros = graph.value(node.inputs[3]).constant.get())
+    if (const Tensor* zeros = graph.value(node.inputs[3]).constant.get())
       for (const double zero : zeros->to_doubles())
         if (!(std::abs(zero) <= kLargestHalf)) return "a zero point is beyond f16";
   return "";
 }
 
 /// The product with float weights, which are made here.
-std::vector<ValueId> dequantize(GraphBuilder& builder, Context& context, const ir::Node& node,
+std::vector<ValueId> dequantize(GraphBuilder& builder, Context& context, const Node& node,
                                 std::span<const ValueId> inputs, const std::string& refusal) {
-  context.decisions.push_back(
-      decision(node, node, false, refusal + ": they are dequantized at compile time"));
+  decide(context, node, node, false, refusal + ": they are dequantized at compile time");
   return node.op->composite().decompose(builder, node, inputs);
 }
 
@@ -94,13 +164,13 @@ std::string ways_out(const Context& context) {
 
 }  // namespace
 
-ir::Graph decompose(const ir::Graph& graph, Context& context) {
+Graph decompose(const Graph& graph, Context& context) {
   std::map<std::string, std::size_t> dequantized;  // products, by why their weights become floats
-  ir::Graph result = ir::rewrite(
+  Graph result = ir::rewrite(
       graph,
-      [&](GraphBuilder& builder, const ir::Graph& old, const ir::Node& node,
+      [&](GraphBuilder& builder, const Graph& old, const Node& node,
           std::span<const ValueId> inputs) -> std::optional<std::vector<ValueId>> {
-        if (node.op->kind == ir::OpKind::kComposite && context.fuse)
+        if (node.op->kind == OpKind::kComposite && context.fuse)
           return node.op->composite().decompose(builder, node, inputs);
         if (node.op->name == "QuantMatMul")
           if (const std::string no = quantized_refusal(context.target, old, node); !no.empty()) {

@@ -11,9 +11,6 @@
 namespace sinter::fusion {
 namespace {
 
-using ir::Graph;
-using ir::ValueId;
-
 std::string names_of(const std::vector<std::string>& names) {
   std::string text;
   for (const std::string& name : names) text += (text.empty() ? "'" : ", '") + name + "'";
@@ -21,7 +18,7 @@ std::string names_of(const std::vector<std::string>& names) {
 }
 
 int index_of(const std::vector<std::string>& names, const std::string& name, const char* what) {
-  const auto at = std::find(names.begin(), names.end(), name);
+  const auto at = std::ranges::find(names, name);
   if (at == names.end())
     throw Error(ErrorCode::kUsage, fmt::format("--state: there is no {} '{}'; the model has {}",
                                                what, name, names_of(names)));
@@ -47,7 +44,7 @@ class StateFinder {
 
  private:
   bool is_taken(const ir::State& state) const {
-    return std::any_of(states_.begin(), states_.end(), [&](const ir::State& other) {
+    return std::ranges::any_of(states_, [&](const ir::State& other) {
       return other.input == state.input || other.output == state.output;
     });
   }
@@ -70,8 +67,7 @@ class StateFinder {
   }
 
   ir::State state_of(ValueId input, int output) const {
-    const auto at = std::find(graph_.inputs().begin(), graph_.inputs().end(), input);
-    return {static_cast<int>(at - graph_.inputs().begin()), output};
+    return {static_cast<int>(graph_.input_number(input).value()), output};
   }
 
   std::optional<ir::State> found(int output) const {
@@ -99,7 +95,7 @@ class StateFinder {
 Graph find_states(const Graph& graph, Context& context) {
   const std::vector<ir::State> states = StateFinder(graph, context.states).find();
   if (states == graph.states()) return graph;
-  ir::GraphBuilder builder(graph.name());
+  GraphBuilder builder(graph.name());
   for (const auto& [symbol, range] : graph.ranges()) builder.range(symbol, range);
   std::vector<ValueId> inputs;
   for (const ValueId input : graph.inputs())

@@ -11,19 +11,14 @@
 namespace sinter::fusion {
 namespace {
 
-using ir::GraphBuilder;
-using ir::Node;
-using ir::Tensor;
-using ir::ValueId;
-
-std::int64_t byte_count(const ir::TensorType& type) {
+std::int64_t byte_count(const TensorType& type) {
   return ir::element_count(type.shape).value() * static_cast<std::int64_t>(size_of(type.dtype));
 }
 
-bool is_concrete(const ir::Attrs& attrs) {
+bool is_concrete(const Attrs& attrs) {
   for (const auto& [name, attr] : attrs.values())
-    if (const auto* dims = std::get_if<std::vector<ir::Dim>>(&attr))
-      for (const ir::Dim& dim : *dims)
+    if (const auto* dims = std::get_if<std::vector<Dim>>(&attr))
+      for (const Dim& dim : *dims)
         if (!dim.is_constant()) return false;
   return true;
 }
@@ -36,30 +31,30 @@ bool is_generated(const GraphBuilder& builder, ValueId value) {
 
 /// Index arithmetic on what follows from an index: kernels do it, and see through it. Stored
 /// numbers would have to be read.
-bool is_index_arithmetic(const GraphBuilder& builder, const ir::Graph& old, const Node& node,
+bool is_index_arithmetic(const GraphBuilder& builder, const Graph& old, const Node& node,
                          std::span<const ValueId> inputs) {
   const auto generated = [&](ValueId input) { return is_generated(builder, input); };
-  if (std::none_of(inputs.begin(), inputs.end(), generated)) return false;
-  return node.op->kind == ir::OpKind::kView ||
-         (node.op->kind == ir::OpKind::kPointwise && is_integer(old.type(node.outputs[0]).dtype) &&
-          std::all_of(inputs.begin(), inputs.end(),
-                      [&](ValueId input) { return is_integer(builder.type(input).dtype); }));
+  if (std::ranges::none_of(inputs, generated)) return false;
+  return node.op->kind == OpKind::kView ||
+         (node.op->kind == OpKind::kPointwise && is_integer(old.type(node.outputs[0]).dtype) &&
+          std::ranges::all_of(
+              inputs, [&](ValueId input) { return is_integer(builder.type(input).dtype); }));
 }
 
 /// True if everything about the node is known: inputs that are constants or generated, sizes
 /// without symbols.
-bool is_known(const GraphBuilder& builder, const ir::Graph& old, const Node& node,
+bool is_known(const GraphBuilder& builder, const Graph& old, const Node& node,
               std::span<const ValueId> inputs) {
   if (node.body || inputs.empty()) return false;
   for (ValueId input : inputs)
     if (builder.constant_of(input) == nullptr && !is_generated(builder, input)) return false;
   for (ValueId output : node.outputs)
-    for (const ir::Dim& dim : old.type(output).shape)
+    for (const Dim& dim : old.type(output).shape)
       if (!dim.is_constant()) return false;
   return is_concrete(node.attrs);
 }
 
-std::int64_t bytes_of_outputs(const ir::Graph& old, const Node& node) {
+std::int64_t bytes_of_outputs(const Graph& old, const Node& node) {
   std::int64_t bytes = 0;
   for (ValueId output : node.outputs) bytes += byte_count(old.type(output));
   return bytes;
@@ -68,7 +63,7 @@ std::int64_t bytes_of_outputs(const ir::Graph& old, const Node& node) {
 /// A folded result is stored in the plan: it must not be larger than what it is made from, unless
 /// it is small. What is made of constants alone may be a vector of one number for each channel: a
 /// scale that can only be folded into weights when it is known.
-bool keeps_size(const GraphBuilder& builder, const ir::Graph& old, const Node& node,
+bool keeps_size(const GraphBuilder& builder, const Graph& old, const Node& node,
                 std::span<const ValueId> inputs) {
   constexpr std::int64_t kSmallGenerated = 1024, kSmallConstant = 8 * 1024;
   // What is generated is stored nowhere; kernels make long rows of it as fast as they read them.
@@ -87,14 +82,14 @@ bool keeps_size(const GraphBuilder& builder, const ir::Graph& old, const Node& n
 /// Values that become the weights of a product or convolution and depend on no input. They are
 /// needed whole, in whatever layout the library wants: computed in every run they would also be
 /// packed in every run.
-std::vector<bool> find_weights(const ir::Graph& graph) {
+std::vector<bool> find_weights(const Graph& graph) {
   std::vector<bool> constant(graph.values().size(), false), weight(graph.values().size(), false);
-  const auto at = [](ValueId value) { return static_cast<std::size_t>(value.index); };
+  const auto at = [](ValueId value) { return value.position(); };
   for (std::size_t i = 0; i < graph.values().size(); ++i)
     constant[i] = graph.values()[i].constant != nullptr;
   for (const Node& node : graph.nodes()) {
-    const bool known = std::all_of(node.inputs.begin(), node.inputs.end(),
-                                   [&](ValueId input) { return constant[at(input)]; });
+    const bool known =
+        std::ranges::all_of(node.inputs, [&](ValueId input) { return constant[at(input)]; });
     for (ValueId output : node.outputs) constant[at(output)] = known;
     if (node.op->name != "MatMul" && node.op->name != "Conv") continue;
     for (ValueId input : node.inputs) weight[at(input)] = constant[at(input)];
@@ -107,25 +102,23 @@ std::vector<bool> find_weights(const ir::Graph& graph) {
 }
 
 /// Products read a transposed weight as it lies in the model's file: a copy would only cost memory.
-bool is_view_for_product(const ir::Graph& old, const Node& node) {
+bool is_view_for_product(const Graph& old, const Node& node) {
   constexpr std::int64_t kLargeBytes = 64 * 1024;
   if (node.op->name != "Transpose" || byte_count(old.type(node.outputs[0])) < kLargeBytes)
     return false;
   const auto& users = old.users(node.outputs[0]);
-  return !users.empty() && std::all_of(users.begin(), users.end(), [&](ir::NodeId user) {
+  return !users.empty() && std::ranges::all_of(users, [&](NodeId user) {
     return old.node(user).op->name == "MatMul";
   });
 }
 
 /// True for the shape of a tensor that has no elements, whatever its symbols are.
-bool is_empty(const ir::Shape& shape) {
-  return std::find(shape.begin(), shape.end(), ir::Dim(0)) != shape.end();
-}
+bool is_empty(const Shape& shape) { return std::ranges::find(shape, ir::Dim(0)) != shape.end(); }
 
 /// A tensor of this type, which has no elements: a constant where its shape is one.
-ValueId empty_value(GraphBuilder& builder, const ir::TensorType& type) {
-  std::vector<std::int64_t> shape;
-  for (const ir::Dim& dim : type.shape)
+ValueId empty_value(GraphBuilder& builder, const TensorType& type) {
+  Ints shape;
+  for (const Dim& dim : type.shape)
     if (dim.is_constant()) shape.push_back(dim.value());
   if (shape.size() == type.shape.size())
     return builder.constant(Tensor::from_ints(type.dtype, std::move(shape), {}));
@@ -135,7 +128,7 @@ ValueId empty_value(GraphBuilder& builder, const ir::TensorType& type) {
 
 /// Values without elements for the outputs of `node`, if none of them has any: no kernel is made
 /// for them.
-std::optional<std::vector<ValueId>> empty_outputs(GraphBuilder& builder, const ir::Graph& old,
+std::optional<std::vector<ValueId>> empty_outputs(GraphBuilder& builder, const Graph& old,
                                                   const Node& node) {
   std::vector<ValueId> results;
   for (ValueId output : node.outputs)
@@ -146,30 +139,30 @@ std::optional<std::vector<ValueId>> empty_outputs(GraphBuilder& builder, const i
 
 }  // namespace
 
-ir::Graph fold_constants(const ir::Graph& graph, Context& context) {
+Graph fold_constants(const Graph& graph, Context& context) {
   const std::vector<bool> weights = find_weights(graph);
   // Weights may grow when they are unpacked, but not without end: a few constants that are put
   // behind each other again and again are computed in each run.
   constexpr std::int64_t kMostGrowth = 16, kMostGrown = std::int64_t{768} << 20;
   std::int64_t own = 0, made = 0;
-  for (const ir::Value& value : graph.values())
+  for (const Value& value : graph.values())
     if (value.constant) own += static_cast<std::int64_t>(value.constant->byte_count());
   const std::int64_t most = std::max(kMostGrown, kMostGrowth * own);
   return ir::rewrite(
       graph,
-      [&](GraphBuilder& builder, const ir::Graph& old, const Node& node,
+      [&](GraphBuilder& builder, const Graph& old, const Node& node,
           std::span<const ValueId> inputs) -> std::optional<std::vector<ValueId>> {
         if (auto empty = empty_outputs(builder, old, node)) return empty;
         if (!is_known(builder, old, node, inputs) || is_view_for_product(old, node) ||
             is_index_arithmetic(builder, old, node, inputs))
           return std::nullopt;
-        const bool is_weight = weights[static_cast<std::size_t>(node.outputs[0].index)];
+        const bool is_weight = weights[node.outputs[0].position()];
         const std::int64_t bytes = bytes_of_outputs(old, node);
         if (!keeps_size(builder, old, node, inputs) && !(is_weight && made + bytes <= most))
           return std::nullopt;
         if (node.op->name == "Reshape") {
-          std::vector<std::int64_t> shape;
-          for (const ir::Dim& dim : old.type(node.outputs[0]).shape) shape.push_back(dim.value());
+          Ints shape;
+          for (const Dim& dim : old.type(node.outputs[0]).shape) shape.push_back(dim.value());
           return std::vector{
               builder.constant(builder.constant_of(inputs[0])->reshaped(std::move(shape)))};
         }

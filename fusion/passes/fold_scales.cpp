@@ -11,12 +11,6 @@
 namespace sinter::fusion {
 namespace {
 
-using ir::Graph;
-using ir::Node;
-using ir::NodeId;
-using ir::Tensor;
-using ir::ValueId;
-
 /// A MatMul or Conv with constant weights.
 struct Product {
   const Node* node = nullptr;
@@ -74,7 +68,7 @@ class ScaleFolder {
   }
 
   std::optional<Product> product_of(const Node& node) const {
-    const ir::TensorType& type = graph_.type(node.outputs.at(0));
+    const TensorType& type = graph_.type(node.outputs.at(0));
     if (!is_float(type.dtype)) return std::nullopt;
     Product product;
     product.node = &node;
@@ -128,17 +122,16 @@ class ScaleFolder {
     const std::string& op = reader.op->name;
     const bool scales = op == "Mul" || op == "Div";
     if (!scales && op != "Add" && op != "Sub") return Taken::kNo;
-    const ir::Shape& shape = graph_.type(value).shape;
+    const Shape& shape = graph_.type(value).shape;
     if (graph_.type(reader.outputs[0]).shape != shape) return Taken::kNo;
     const bool first = reader.inputs[0] == value;
     if (!first && op == "Div") return Taken::kNo;
     const auto numbers =
         per_channel(product, reader.inputs[first ? 1 : 0], shape.size(), affine.views);
     if (!numbers) return Taken::kNo;
-    const bool uniform = std::all_of(numbers->begin(), numbers->end(),
-                                     [&](double n) { return n == numbers->front(); });
-    const bool shifted = std::any_of(affine.shift.begin(), affine.shift.end(),
-                                     [](double shift) { return shift != 0; });
+    const bool uniform =
+        std::ranges::all_of(*numbers, [&](double n) { return n == numbers->front(); });
+    const bool shifted = std::ranges::any_of(affine.shift, [](double shift) { return shift != 0; });
     for (std::size_t c = 0; c < numbers->size(); ++c) {
       double &scale = affine.scale[c], &shift = affine.shift[c];
       const double number = (*numbers)[c];
@@ -213,7 +206,7 @@ class ScaleFolder {
       const std::vector<double> own = graph_.value(node.inputs[2]).constant->to_doubles();
       for (std::size_t c = 0; c < bias.size(); ++c) bias[c] += own[c] * affine.scale[c];
     }
-    std::vector<std::int64_t> shape{product.channels};
+    Ints shape{product.channels};
     if (!product.is_conv() && product.operand == 0) shape.push_back(1);
     const Tensor tensor =
         Tensor::from_doubles(graph_.type(node.outputs[0]).dtype, std::move(shape), bias);
@@ -231,14 +224,14 @@ class ScaleFolder {
     Piece piece;
     piece.reads = {node.inputs[product.is_conv() ? 0 : 1 - product.operand]};
     piece.writes = {affine.result};
-    context_.decisions.push_back(decision(node, *graph_.producer(affine.result), true,
-                                          "constant scale and shift go into the weights"));
+    decide(context_, node, *graph_.producer(affine.result), true,
+           "constant scale and shift go into the weights");
     std::vector<std::string> origins = node.origins;
     origins.insert(origins.end(), affine.origins.begin(), affine.origins.end());
     piece.emit = [this, product, views = affine.views, weight = std::move(*weight),
                   bias = std::move(*bias), has_bias,
-                  origins](ir::GraphBuilder& builder, std::span<const ValueId> reads) {
-      ir::GraphBuilder::OriginScope scope(builder, origins);
+                  origins](GraphBuilder& builder, std::span<const ValueId> reads) {
+      GraphBuilder::OriginScope scope(builder, origins);
       ValueId weights = builder.constant(weight, graph_.value(product.weight).name);
       if (product.transpose != nullptr)
         weights = builder.add("Transpose", {weights}, product.transpose->attrs);
@@ -250,7 +243,7 @@ class ScaleFolder {
         value = builder.add("Add", {value, builder.constant(bias)});
       for (const NodeId id : views) {
         const Node& view = graph_.node(id);
-        ir::GraphBuilder::OriginScope own(builder, view.origins);
+        GraphBuilder::OriginScope own(builder, view.origins);
         value = builder.add(view.op->name, {value}, view.attrs);
       }
       return std::vector{value};

@@ -7,11 +7,6 @@
 namespace sinter::fusion {
 namespace {
 
-using ir::Graph;
-using ir::Node;
-using ir::NodeId;
-using ir::ValueId;
-
 class AttentionFuser {
  public:
   AttentionFuser(const Graph& graph, Context& context) : graph_(graph), context_(context) {}
@@ -31,12 +26,12 @@ class AttentionFuser {
       const FoldedViews folded = fold_views(graph_, node.inputs[i], i < 3);
       ValueId value = body.import(folded.source);
       for (const NodeId view : folded.views) {
-        decide(graph_.node(view), node, true, "an access of the attention's operand");
+        decide(context_, graph_.node(view), node, true, "an access of the attention's operand");
         value = add_view(body, view, value);
       }
       const Node* left = graph_.producer(folded.source);
-      if (left != nullptr && left->op->kind == ir::OpKind::kView && left->op->name != "Reshape")
-        decide(*left, node, false,
+      if (left != nullptr && left->op->kind == OpKind::kView && left->op->name != "Reshape")
+        decide(context_, *left, node, false,
                i < 3 ? "its rows would not be strided with contiguous columns"
                      : "the mask would not be strided");
       inputs.push_back(value);
@@ -44,12 +39,12 @@ class AttentionFuser {
     body.origins().insert(body.origins().end(), node.origins.begin(), node.origins.end());
     ValueId result;
     {
-      ir::GraphBuilder::OriginScope scope(body.builder(), node.origins);
+      GraphBuilder::OriginScope scope(body.builder(), node.origins);
       result = body.builder().add("Attention", inputs, node.attrs);
     }
     ValueId stored = node.outputs[0];
     for (const NodeId view : stored_views(graph_, stored)) {
-      decide(node, graph_.node(view), true, "the result is stored through it");
+      decide(context_, node, graph_.node(view), true, "the result is stored through it");
       result = add_view(body, view, result);
       stored = graph_.node(view).outputs[0];
     }
@@ -59,12 +54,8 @@ class AttentionFuser {
   ValueId add_view(BodyBuilder& body, NodeId id, ValueId value) {
     const Node& view = graph_.node(id);
     body.origins().insert(body.origins().end(), view.origins.begin(), view.origins.end());
-    ir::GraphBuilder::OriginScope scope(body.builder(), view.origins);
+    GraphBuilder::OriginScope scope(body.builder(), view.origins);
     return body.builder().add(view.op->name, {value}, view.attrs);
-  }
-
-  void decide(const Node& producer, const Node& consumer, bool fused, std::string_view reason) {
-    context_.decisions.push_back(decision(producer, consumer, fused, reason));
   }
 
   const Graph& graph_;

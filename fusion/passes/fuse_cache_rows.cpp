@@ -10,16 +10,9 @@
 #include "fusion/passes/passes.h"
 #include "fusion/regions/rebuild.h"
 #include "fusion/regions/region.h"
-#include "fusion/regions/states.h"
 
 namespace sinter::fusion {
 namespace {
-
-using ir::Graph;
-using ir::Node;
-using ir::NodeId;
-using ir::OpKind;
-using ir::ValueId;
 
 // Queries that share a head's keys, which one block has; operators that each block does again.
 constexpr std::int64_t kMostQueries = 16;
@@ -57,9 +50,8 @@ class CacheRowFuser {
       return std::nullopt;
     const Verdict verdict = can_fuse(*attention.body, *inner, *q, *k, *v);
     for (const Source* part : {&*q, &*k, &*v})
-      context_.decisions.push_back(
-          decision(graph_.node(part->node), attention, verdict.ok,
-                   verdict.ok ? "each block makes its own queries and new row" : verdict.reason));
+      decide(context_, graph_.node(part->node), attention, verdict.ok,
+             verdict.ok ? "each block makes its own queries and new row" : verdict.reason);
     if (!verdict.ok) return std::nullopt;
     context_.decisions.back().launches = 1;
     BodyBuilder body(graph_, BodyBuilder::Literals::kNone);
@@ -84,11 +76,10 @@ class CacheRowFuser {
       if (view->inputs.size() != 1) return std::nullopt;
       within = view->inputs[0];
     }
-    const auto at = std::find(body.inputs().begin(), body.inputs().end(), within);
-    if (at == body.inputs().end()) return std::nullopt;
-    ValueId value = attention.inputs[static_cast<std::size_t>(at - body.inputs().begin())];
-    if (std::count(attention.inputs.begin(), attention.inputs.end(), value) != 1)
-      return std::nullopt;
+    const auto at = body.input_number(within);
+    if (!at) return std::nullopt;
+    ValueId value = attention.inputs[*at];
+    if (std::ranges::count(attention.inputs, value) != 1) return std::nullopt;
     Source result;
     while (graph_.users(value).size() == 1) {
       const Node* node = graph_.producer(value);
@@ -108,7 +99,7 @@ class CacheRowFuser {
     if (!is_kind(queries, "pointwise") || queries.outputs.size() != 1 ||
         graph_.is_output(queries.outputs[0]))
       return {false, "its queries are not computed element by element, for it alone"};
-    const ir::Shape& shape = body.type(inner.inputs[0]).shape;
+    const Shape& shape = body.type(inner.inputs[0]).shape;
     if (shape[shape.size() - 2] != ir::Dim(1))
       return {false, "a head has several queries, which the rows in front of theirs see as well"};
     if (inner.attrs.get_int("causal") == 1) return {false, "its rows see different keys"};
@@ -128,10 +119,10 @@ class CacheRowFuser {
   }
 
   /// Rows of what a region scatters: all elements by those of the last dimension.
-  static std::optional<ir::Dim> new_rows(const Node& scatter) {
+  static std::optional<Dim> new_rows(const Node& scatter) {
     for (const Node& part : scatter.body->nodes()) {
       if (part.op->scatter() == nullptr) continue;
-      const ir::Shape& shape = scatter.body->type(part.inputs[1]).shape;
+      const Shape& shape = scatter.body->type(part.inputs[1]).shape;
       return ir::divide_exactly(ir::element_count(shape), shape.back());
     }
     return std::nullopt;

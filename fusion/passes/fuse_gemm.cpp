@@ -13,12 +13,6 @@
 namespace sinter::fusion {
 namespace {
 
-using ir::Graph;
-using ir::Node;
-using ir::NodeId;
-using ir::OpKind;
-using ir::ValueId;
-
 /// A product or a convolution: what a kernel of our own may do together with its reader.
 bool is_product(const Node& node) { return is_kind(node, "matmul") || is_kind(node, "conv"); }
 
@@ -31,8 +25,7 @@ struct ResultReader {
 
 /// True if a step that is at `step` needs that element of a product, or those that have its place
 /// in both halves of the product's `2 * half` columns.
-bool are_own(const std::vector<Index>& needed, const Index& step,
-             const std::optional<ir::Dim>& half) {
+bool are_own(const std::vector<Index>& needed, const Index& step, const std::optional<Dim>& half) {
   if (!half) return needed.size() == 1 && needed[0] == step;
   Index second = step;
   second.back() = second.back() + *half;
@@ -44,9 +37,9 @@ bool are_own(const std::vector<Index>& needed, const Index& step,
 /// over the elements of input `product`, that one element of it alone. Or its results are half as
 /// wide, and it needs what is at their places in both halves: a gate and what that opens
 /// (`may_be_halves`).
-Verdict follows(const Graph& body, ValueId product, const ir::Dim& columns, bool may_be_halves) {
-  ir::Shape space = body.type(product).shape;
-  std::optional<ir::Dim> half;
+Verdict follows(const Graph& body, ValueId product, const Dim& columns, bool may_be_halves) {
+  Shape space = body.type(product).shape;
+  std::optional<Dim> half;
   if (may_be_halves && columns.is_constant() && columns.value() % 2 == 0 &&
       space.back() == columns &&
       ir::element_count(body.type(body.outputs()[0]).shape) * ir::Dim(2) ==
@@ -54,13 +47,12 @@ Verdict follows(const Graph& body, ValueId product, const ir::Dim& columns, bool
     half = ir::Dim(columns.value() / 2);
     space.back() = *half;
   }
-  std::vector<std::int64_t> axes;
+  Ints axes;
   for (const Node& node : body.nodes())
     if (node.op->kind == OpKind::kReduce) axes = node.attrs.get_ints("axes");
   if (!axes.empty()) {
     if (half) return {false, "it reduces halves of the product's rows"};
-    if (axes != std::vector<std::int64_t>{static_cast<std::int64_t>(space.size()) - 1} ||
-        space.back() != columns)
+    if (axes != Ints{static_cast<std::int64_t>(space.size()) - 1} || space.back() != columns)
       return {false, "it reduces other elements than the rows of the product"};
     if (!columns.is_constant())
       return {false, "it reduces rows whose length is not known: they may not fit a kernel"};
@@ -109,15 +101,14 @@ constexpr std::int64_t kMostColumns = 32768;
 
 /// Whether the blocks of a product with `columns` can compute what `body` does for themselves: few
 /// rows, each reduced as a whole.
-Verdict can_be_rows(const Graph& body, const ir::Dim& columns, const ir::Ranges& ranges) {
+Verdict can_be_rows(const Graph& body, const Dim& columns, const Ranges& ranges) {
   if (body.outputs().size() != 1) return {false, "it has several results"};
-  const ir::Shape& shape = body.type(body.outputs()[0]).shape;
+  const Shape& shape = body.type(body.outputs()[0]).shape;
   if (shape.empty() || !shape.back().is_constant()) return {false, "its rows' length is not known"};
   const auto last = static_cast<std::int64_t>(shape.size()) - 1;
   for (const Node& node : body.nodes())
     if (node.op->kind == OpKind::kReduce &&
-        (node.attrs.get_ints("axes") != std::vector<std::int64_t>{last} ||
-         body.type(node.inputs[0]).shape != shape))
+        (node.attrs.get_ints("axes") != Ints{last} || body.type(node.inputs[0]).shape != shape))
       return {false, "it reduces other elements than its rows"};
   const auto elements = ir::upper_bound(ir::element_count(shape), ranges);
   if (!elements || *elements > std::min(kMostRowElements, kMostRows * shape.back().value()))
@@ -148,7 +139,7 @@ class GemmFuser {
  private:
   /// Tensor cores multiply 16-bit floats; everything else is the library's.
   static bool is_ours(const Node& node) {
-    return std::all_of(node.body->nodes().begin(), node.body->nodes().end(), [&](const Node& part) {
+    return std::ranges::all_of(node.body->nodes(), [&](const Node& part) {
       if (part.op->name != "MatMul" && part.op->name != "Conv") return true;
       const DType type = node.body->type(part.outputs[0]).dtype;
       return (type == DType::kFloat16 || type == DType::kBFloat16) &&
@@ -199,11 +190,10 @@ class GemmFuser {
         can_be_rows(*node->body, graph_.type(matmul.outputs[0]).shape.back(), graph_.ranges());
     if (verdict.ok && (graph_.users(value).size() != 1 || graph_.is_output(value)))
       verdict = {false, "something else reads its rows too"};
-    context_.decisions.push_back(
-        decision(*node, matmul, verdict.ok,
-                 verdict.ok ? "its rows are few: each block of the product computes them itself, "
-                              "where that is faster"
-                            : verdict.reason));
+    decide(context_, *node, matmul, verdict.ok,
+           verdict.ok ? "its rows are few: each block of the product computes them itself, "
+                        "where that is faster"
+                      : verdict.reason);
     if (!verdict.ok) return std::nullopt;
     taken_.insert(rows.node);
     return rows;
@@ -221,8 +211,7 @@ class GemmFuser {
         left = view->inputs[0];
       }
       for (std::size_t i = 0; i < matmul.inputs.size(); ++i)
-        if (body.inputs()[i] == left &&
-            std::count(matmul.inputs.begin(), matmul.inputs.end(), matmul.inputs[i]) == 1)
+        if (body.inputs()[i] == left && std::ranges::count(matmul.inputs, matmul.inputs[i]) == 1)
           return matmul.inputs[i];
     }
     return std::nullopt;
@@ -232,9 +221,8 @@ class GemmFuser {
     for (const ResultReader& reader : readers(matmul.outputs[0], {})) {
       const Node& node = graph_.node(reader.node);
       const Verdict verdict = may_follow(matmul, reader);
-      context_.decisions.push_back(
-          decision(matmul, node, verdict.ok,
-                   verdict.ok ? "one step, in one kernel where that is faster" : verdict.reason));
+      decide(context_, matmul, node, verdict.ok,
+             verdict.ok ? "one step, in one kernel where that is faster" : verdict.reason);
       if (verdict.ok) return reader;
     }
     return std::nullopt;
@@ -263,12 +251,12 @@ class GemmFuser {
     for (const Node& part : matmul.body->nodes())
       if (part.op->name == "Transpose" && matmul.body->producer(matmul.body->outputs()[0]) == &part)
         return {false, "the product is stored through a transpose"};
-    const auto read = std::count(node.inputs.begin(), node.inputs.end(), reader.read);
+    const auto read = std::ranges::count(node.inputs, reader.read);
     if (read != 1 || !reads_nothing_else(matmul.outputs[0], reader))
       return {false, "'" + describe(node) + "' reads the product in two ways"};
     if (has_detour(matmul.outputs[0], reader))
       return {false, "a kernel between the two would have to run in the middle"};
-    const auto at = std::find(node.inputs.begin(), node.inputs.end(), reader.read);
+    const auto at = std::ranges::find(node.inputs, reader.read);
     const ValueId inner = node.body->inputs()[static_cast<std::size_t>(at - node.inputs.begin())];
     return follows(*node.body, inner, graph_.type(matmul.outputs[0]).shape.back(),
                    is_kind(matmul, "matmul"));
@@ -294,12 +282,10 @@ class GemmFuser {
       const NodeId id = open.back();
       open.pop_back();
       if (!seen.insert(id).second) continue;
-      const bool on_the_way =
-          std::find(reader.reshapes.begin(), reader.reshapes.end(), id) != reader.reshapes.end();
+      const bool on_the_way = std::ranges::find(reader.reshapes, id) != reader.reshapes.end();
       for (ValueId out : graph_.node(id).outputs) {
         const auto& users = graph_.users(out);
-        if (!on_the_way && std::find(users.begin(), users.end(), reader.node) != users.end())
-          return true;
+        if (!on_the_way && std::ranges::find(users, reader.node) != users.end()) return true;
         push_users(out);
       }
     }
@@ -309,10 +295,10 @@ class GemmFuser {
   /// True if something else than the reader needs the product.
   bool escapes(ValueId value, const ResultReader& reader) const {
     if (graph_.is_output(value)) return true;
-    return std::any_of(graph_.users(value).begin(), graph_.users(value).end(), [&](NodeId user) {
+    return std::ranges::any_of(graph_.users(value), [&](NodeId user) {
       if (user == reader.node) return false;
       const auto& way = reader.reshapes;
-      if (std::find(way.begin(), way.end(), user) == way.end()) return true;
+      if (std::ranges::find(way, user) == way.end()) return true;
       return escapes(graph_.node(user).outputs[0], reader);
     });
   }

@@ -11,16 +11,10 @@
 #include "fusion/passes/passes.h"
 #include "fusion/regions/cost.h"
 #include "fusion/regions/rebuild.h"
-#include "fusion/regions/states.h"
+#include "fusion/regions/region.h"
 
 namespace sinter::fusion {
 namespace {
-
-using ir::Graph;
-using ir::Node;
-using ir::NodeId;
-using ir::OpKind;
-using ir::ValueId;
 
 // What one kernel holds. The arguments of many parts are one structure of buffers, and their sizes
 // stand in a table; few parts may have sizes that are known only at run time.
@@ -34,13 +28,8 @@ constexpr double kManyRows = 132;
 // transposes.
 constexpr double kShortRow = 32, kFewRows = 1024, kSmallTranspose = 1e6;
 
-bool is_fused(const Node& node, std::string_view kind) {
-  return node.op->kind == OpKind::kFused && node.attrs.get_string("kind") == kind;
-}
-
-bool is_constant(const ir::TensorType& type) {
-  return std::all_of(type.shape.begin(), type.shape.end(),
-                     [](const ir::Dim& dim) { return dim.is_constant(); });
+bool is_constant(const TensorType& type) {
+  return std::ranges::all_of(type.shape, [](const Dim& dim) { return dim.is_constant(); });
 }
 
 /// The region without its sizes: those with equal ones are (nearly always) one function.
@@ -49,7 +38,7 @@ std::string body_text(const Graph& body) {
   for (const Node& node : body.nodes()) {
     text += node.op->name;
     for (const ValueId input : node.inputs) text += fmt::format(" {}", input.index);
-    const ir::TensorType& type = body.type(node.outputs[0]);
+    const TensorType& type = body.type(node.outputs[0]);
     text += fmt::format(":{}{}\n", to_string(type.dtype), type.shape.size());
   }
   return text;
@@ -57,17 +46,17 @@ std::string body_text(const Graph& body) {
 
 /// A region that only puts its inputs, each once, behind each other in memory.
 bool only_concatenates(const Node& node) {
-  if (!is_fused(node, "pointwise") || node.outputs.size() != 1) return false;
+  if (!is_kind(node, "pointwise") || node.outputs.size() != 1) return false;
   const Graph& body = *node.body;
   for (const Node& part : body.nodes()) {
     if (part.op->name != "Concat") return false;
-    const ir::Shape& shape = body.type(part.outputs[0]).shape;
+    const Shape& shape = body.type(part.outputs[0]).shape;
     const auto axis = static_cast<std::size_t>(part.attrs.get_int("axis"));
     if (!std::all_of(shape.begin(), shape.begin() + static_cast<std::ptrdiff_t>(axis),
-                     [](const ir::Dim& dim) { return dim == ir::Dim(1); }))
+                     [](const Dim& dim) { return dim == ir::Dim(1); }))
       return false;
     std::vector<ValueId> inputs = part.inputs;
-    std::sort(inputs.begin(), inputs.end());
+    std::ranges::sort(inputs);
     if (std::adjacent_find(inputs.begin(), inputs.end()) != inputs.end()) return false;
     for (const ValueId input : inputs)
       if (body.users(input).size() != 1 || body.is_constant(input) || body.is_output(input))
@@ -117,12 +106,10 @@ class HorizontalFuser {
     for (std::size_t n = 0; n < graph_.nodes().size(); ++n) {
       const Node& node = graph_.nodes()[n];
       int here = 0;
-      for (const ValueId input : node.inputs)
-        here = std::max(here, level[static_cast<std::size_t>(input.index)]);
+      for (const ValueId input : node.inputs) here = std::max(here, level[input.position()]);
       if (node.op->name != "Reshape") ++here;
-      for (const ValueId output : node.outputs)
-        level[static_cast<std::size_t>(output.index)] = here;
-      if (is_fused(node, "reduction") || is_fused(node, "pointwise") || changes_state(graph_, node))
+      for (const ValueId output : node.outputs) level[output.position()] = here;
+      if (is_kind(node, "reduction") || is_kind(node, "pointwise") || changes_state(graph_, node))
         by_level[here].push_back(NodeId{static_cast<std::int32_t>(n)});
     }
     for (const auto& [unused, nodes] : by_level) add_groups(nodes);
@@ -130,9 +117,9 @@ class HorizontalFuser {
   }
 
  private:
-  double bytes_of(const ir::TensorType& type) const {
+  double bytes_of(const TensorType& type) const {
     double bytes = static_cast<double>(size_of(type.dtype));
-    for (const ir::Dim& dim : type.shape) bytes *= typical(dim, graph_.ranges());
+    for (const Dim& dim : type.shape) bytes *= typical(dim, graph_.ranges());
     return bytes;
   }
 
@@ -161,9 +148,9 @@ class HorizontalFuser {
     for (const Node& part : body.nodes()) {
       if (part.op->kind != OpKind::kReduce) continue;
       // What is reduced may be made inside the region, of a size that no operand shows.
-      const ir::TensorType& type = body.type(part.inputs[0]);
+      const TensorType& type = body.type(part.inputs[0]);
       double elements = 1, length = 1;
-      for (const ir::Dim& dim : type.shape) elements *= typical_size(dim);
+      for (const Dim& dim : type.shape) elements *= typical_size(dim);
       for (const std::int64_t axis : part.attrs.get_ints("axes"))
         length *= typical_size(type.shape[static_cast<std::size_t>(axis)]);
       const double rows = elements / std::max(length, 1.0);
@@ -173,13 +160,13 @@ class HorizontalFuser {
     return load;
   }
 
-  double typical_size(const ir::Dim& dim) const { return typical(dim, graph_.ranges()); }
+  double typical_size(const Dim& dim) const { return typical(dim, graph_.ranges()); }
 
   /// Why `part` of a region should not share a kernel whose blocks take all regions alike; empty if
   /// nothing stands against it.
   std::string needs_own_schedule(const Graph& body, const Node& part,
                                  const Candidate& found) const {
-    const ir::Shape& shape = part.inputs.empty() ? ir::Shape() : body.type(part.inputs[0]).shape;
+    const Shape& shape = part.inputs.empty() ? ir::Shape() : body.type(part.inputs[0]).shape;
     const auto last = static_cast<std::int64_t>(shape.size()) - 1;
     if (last < 0) return "";
     if (part.op->name == "Transpose") {
@@ -193,8 +180,8 @@ class HorizontalFuser {
     bool across = shape.back() != ir::Dim(1), is_known = true;
     const auto& axes = part.attrs.get_ints("axes");
     for (std::int64_t d = 0; d <= last; ++d) {
-      const ir::Dim& dim = shape[static_cast<std::size_t>(d)];
-      const bool is_reduced = std::find(axes.begin(), axes.end(), d) != axes.end();
+      const Dim& dim = shape[static_cast<std::size_t>(d)];
+      const bool is_reduced = std::ranges::find(axes, d) != axes.end();
       (is_reduced ? length : rows) *= typical_size(dim);
       is_known = is_known && (dim.is_constant() || !is_reduced);
       across = across && !(is_reduced && d == last);
@@ -216,9 +203,9 @@ class HorizontalFuser {
                     true};
     for (const auto* list : {&node.inputs, &node.outputs})
       for (const ValueId value : *list) {
-        const ir::TensorType& type = graph_.type(value);
+        const TensorType& type = graph_.type(value);
         found.is_constant = found.is_constant && is_constant(type);
-        if (std::find(type.shape.begin(), type.shape.end(), ir::Dim(0)) != type.shape.end()) {
+        if (std::ranges::find(type.shape, ir::Dim(0)) != type.shape.end()) {
           refusal = "it is empty";
           return std::nullopt;
         }
@@ -243,7 +230,7 @@ class HorizontalFuser {
   }
 
   void record(NodeId one, NodeId other, bool fused, const std::string& reason) {
-    context_.decisions.push_back(decision(graph_.node(one), graph_.node(other), fused, reason));
+    decide(context_, graph_.node(one), graph_.node(other), fused, reason);
     context_.decisions.back().launches = 1;
   }
 
@@ -270,11 +257,10 @@ class HorizontalFuser {
     std::map<std::string, std::size_t> order;
     for (const Candidate& found : candidates) order.emplace(found.body, order.size());
     const bool apart = candidates.size() > kMostSymbolicParts;
-    std::stable_sort(candidates.begin(), candidates.end(),
-                     [&](const Candidate& a, const Candidate& b) {
-                       if (apart && a.is_constant != b.is_constant) return a.is_constant;
-                       return order.at(a.body) < order.at(b.body);
-                     });
+    std::ranges::stable_sort(candidates, [&](const Candidate& a, const Candidate& b) {
+      if (apart && a.is_constant != b.is_constant) return a.is_constant;
+      return order.at(a.body) < order.at(b.body);
+    });
     Group group;
     for (Candidate& next : candidates) {
       if (!group.members.empty() &&
@@ -291,10 +277,10 @@ class HorizontalFuser {
   void close(const Group& group) {
     std::vector<Candidate> members = group.members;
     while (members.size() > 1) {
-      const auto longest = std::max_element(members.begin(), members.end(),
-                                            [](const Candidate& a, const Candidate& b) {
-                                              return a.load.row_bytes < b.load.row_bytes;
-                                            });
+      const auto longest =
+          std::ranges::max_element(members, [](const Candidate& a, const Candidate& b) {
+            return a.load.row_bytes < b.load.row_bytes;
+          });
       const Verdict worth = worth_joining(longest->load, members.size() - 1, context_.target);
       if (worth.ok) break;
       const NodeId out = longest->id;
@@ -304,7 +290,7 @@ class HorizontalFuser {
     if (members.size() < 2) return;
     std::vector<NodeId> ids;
     for (const Candidate& member : members) ids.push_back(member.id);
-    std::sort(ids.begin(), ids.end());
+    std::ranges::sort(ids);
     pieces_.push_back(piece(ids));
   }
 
@@ -331,7 +317,7 @@ class HorizontalFuser {
         reshapes.push_back(graph_.value(value).producer);
         value = from->inputs[0];
       }
-    std::reverse(reshapes.begin(), reshapes.end());
+    std::ranges::reverse(reshapes);
     return reshapes;
   }
 
@@ -382,7 +368,7 @@ class HorizontalFuser {
 
 }  // namespace
 
-ir::Graph fuse_horizontal(const ir::Graph& graph, Context& context) {
+Graph fuse_horizontal(const Graph& graph, Context& context) {
   if (!context.target.horizontal) return graph;
   return HorizontalFuser(graph, context).run();
 }

@@ -1,4 +1,3 @@
-#include <memory>
 #include <set>
 
 #include "fusion/passes/passes.h"
@@ -8,11 +7,6 @@
 
 namespace sinter::fusion {
 namespace {
-
-using ir::Graph;
-using ir::Node;
-using ir::NodeId;
-using ir::ValueId;
 
 class MatmulFuser {
  public:
@@ -29,7 +23,7 @@ class MatmulFuser {
       for (const Operand& operand : operands) {
         if (!operand.nodes.empty()) stored_.insert(operand.source);
         for (NodeId view : operand.nodes)
-          decide(graph_.node(view), node, true, "an access of the product's operand");
+          decide(context_, graph_.node(view), node, true, "an access of the product's operand");
       }
       operands_.push_back(std::move(operands));
     }
@@ -46,16 +40,14 @@ class MatmulFuser {
   }
 
  private:
-  void decide(const Node& producer, const Node& consumer, bool fused, std::string_view reason) {
-    context_.decisions.push_back(decision(producer, consumer, fused, reason));
-  }
-
   EpilogueOptions options() {
     EpilogueOptions options;
     options.target = context_.target;
     options.is_stored = [this](ValueId value) { return stored_.count(value) != 0; };
     options.decide = [this](const Node& producer, const Node& consumer, bool fused,
-                            std::string_view reason) { decide(producer, consumer, fused, reason); };
+                            std::string_view reason) {
+      decide(context_, producer, consumer, fused, reason);
+    };
     return options;
   }
 
@@ -72,7 +64,7 @@ class MatmulFuser {
                            : body.import(node.inputs[i]));
     ValueId result;
     {
-      ir::GraphBuilder::OriginScope scope(body.builder(), node.origins);
+      GraphBuilder::OriginScope scope(body.builder(), node.origins);
       result = body.builder().add(node.op->name, inputs, node.attrs);
     }
     body.origins().insert(body.origins().end(), node.origins.begin(), node.origins.end());
@@ -94,11 +86,11 @@ class MatmulFuser {
     Piece piece = body_piece(std::move(kind), body, stored, {epilogue.result});
     if (epilogue.outer_views.empty()) return piece;
     piece.emit = [inner = std::move(piece.emit), &graph = graph_, views = epilogue.outer_views](
-                     ir::GraphBuilder& builder, std::span<const ValueId> reads) {
+                     GraphBuilder& builder, std::span<const ValueId> reads) {
       std::vector<ValueId> values = inner(builder, reads);
       for (NodeId view : views) {
         const Node& node = graph.node(view);
-        ir::GraphBuilder::OriginScope scope(builder, node.origins);
+        GraphBuilder::OriginScope scope(builder, node.origins);
         values = builder.add_multi(node.op->name, values, node.attrs);
       }
       return values;

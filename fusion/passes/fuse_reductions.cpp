@@ -3,12 +3,12 @@
 
 namespace sinter::fusion {
 
-ir::Graph fuse_reductions(const ir::Graph& graph, Context& context) {
+Graph fuse_reductions(const Graph& graph, Context& context) {
   Partition partition(graph, context);
   for (std::size_t n = 0; n < graph.nodes().size(); ++n) {
-    const ir::NodeId id{static_cast<std::int32_t>(n)};
-    const ir::Node& node = graph.node(id);
-    if (node.op->kind != ir::OpKind::kReduce || partition.is_grouped(id)) continue;
+    const NodeId id{static_cast<std::int32_t>(n)};
+    const Node& node = graph.node(id);
+    if (node.op->kind != OpKind::kReduce || partition.is_grouped(id)) continue;
     Region region = partition.start(graph.type(node.inputs[0]).shape, node.attrs.get_ints("axes"));
     region.add_result(id);
     partition.grow(region);

@@ -2,17 +2,10 @@
 
 #include "fusion/passes/passes.h"
 #include "fusion/regions/constant_values.h"
-#include "fusion/regions/operand.h"
 #include "fusion/regions/rebuild.h"
 
 namespace sinter::fusion {
 namespace {
-
-using ir::Graph;
-using ir::Node;
-using ir::NodeId;
-using ir::Tensor;
-using ir::ValueId;
 
 // Products of so few rows take as long as their weights take to come out of memory, where runs of
 // k come faster than runs of columns; the others are as fast either way.
@@ -23,11 +16,11 @@ constexpr std::int64_t kCopied = 8;
 /// A MatMul with constant 16-bit weights [k, n], of few rows, or of few in another graph.
 bool wants_rows_of_k(const Graph& graph, const Node& node, const Context& context) {
   if (node.op->name != "MatMul") return false;
-  const ir::Value& weight = graph.value(node.inputs[1]);
+  const Value& weight = graph.value(node.inputs[1]);
   if (weight.constant == nullptr || weight.type.shape.size() != 2) return false;
   if (weight.type.dtype != DType::kFloat16 && weight.type.dtype != DType::kBFloat16) return false;
   if (weight.constant->shape()[0] % kCopied != 0) return false;
-  const ir::Shape& x = graph.type(node.inputs[0]).shape;
+  const Shape& x = graph.type(node.inputs[0]).shape;
   const auto rows = ir::upper_bound(
       ir::element_count(ir::Shape(x.begin(), x.empty() ? x.end() : x.end() - 1)), graph.ranges());
   return (rows && *rows <= kMostRowsOfInput) ||
@@ -38,12 +31,11 @@ Piece with_rows_of_k(const Graph& graph, const Node& node) {
   Piece piece;
   piece.reads = {node.inputs[0]};
   piece.writes = node.outputs;
-  piece.emit = [&graph, &node](ir::GraphBuilder& builder, std::span<const ValueId> reads) {
-    ir::GraphBuilder::OriginScope scope(builder, node.origins);
-    const ir::Value& weight = graph.value(node.inputs[1]);
+  piece.emit = [&graph, &node](GraphBuilder& builder, std::span<const ValueId> reads) {
+    GraphBuilder::OriginScope scope(builder, node.origins);
+    const Value& weight = graph.value(node.inputs[1]);
     const ValueId rows = builder.constant(transposed(*weight.constant), weight.name);
-    const ValueId view =
-        builder.add("Transpose", {rows}, {{"perm", std::vector<std::int64_t>{1, 0}}});
+    const ValueId view = builder.add("Transpose", {rows}, {{"perm", Ints{1, 0}}});
     return std::vector{builder.add("MatMul", {reads[0], view}, node.attrs)};
   };
   return piece;
@@ -58,7 +50,7 @@ Graph lay_out_weights(const Graph& graph, Context& context) {
     if (!wants_rows_of_k(graph, node, context)) continue;
     const auto& users = graph.users(node.inputs[1]);
     // Weights that something else reads would lie in the plan twice.
-    if (std::all_of(users.begin(), users.end(), [&](NodeId user) {
+    if (std::ranges::all_of(users, [&](NodeId user) {
           return wants_rows_of_k(graph, graph.node(user), context);
         })) {
       pieces.push_back(with_rows_of_k(graph, node));

@@ -1,5 +1,4 @@
 #include <algorithm>
-#include <cmath>
 #include <map>
 #include <set>
 
@@ -13,12 +12,6 @@
 
 namespace sinter::fusion {
 namespace {
-
-using ir::Graph;
-using ir::GraphBuilder;
-using ir::Node;
-using ir::OpKind;
-using ir::ValueId;
 
 constexpr DType kWide = DType::kFloat32;
 
@@ -35,8 +28,8 @@ class Lowering {
     if (context_.fuse) feeds_exponentials_ = feeds_exponentials(old_);
     find_caches();
     for (ValueId input : old_.inputs()) {
-      const ir::Value& info = old_.value(input);
-      ir::TensorType type = info.type;
+      const Value& info = old_.value(input);
+      TensorType type = info.type;
       if (caches_.contains(input)) type.dtype = policy_.narrow();
       map(input) = builder_.input(info.name, type);
       if (type.dtype != kWide) continue;
@@ -78,13 +71,13 @@ class Lowering {
       const ValueId input = old_.inputs()[static_cast<std::size_t>(state.input)];
       const ValueId output = old_.outputs()[static_cast<std::size_t>(state.output)];
       const auto history = cache_history(old_, output);
-      const bool once = std::count(old_.outputs().begin(), old_.outputs().end(), output) == 1;
+      const bool once = std::ranges::count(old_.outputs(), output) == 1;
       if (old_.type(input).dtype == kWide && history && history->input == input && once)
         caches_.insert({input, output});
     }
   }
 
-  ValueId& map(ValueId old) { return mapped_[static_cast<std::size_t>(old.index)]; }
+  ValueId& map(ValueId old) { return mapped_[old.position()]; }
 
   /// What was cast down and is wanted wide again was never rounded.
   ValueId cast(ValueId value, DType to) {
@@ -100,7 +93,7 @@ class Lowering {
   /// A constant in `to`; narrowed under the policy, with a note where it changes a value. `stays`:
   /// what is computed from it is never narrowed.
   ValueId constant(ValueId old, DType to, bool stays = false) {
-    const ir::Value& info = old_.value(old);
+    const Value& info = old_.value(old);
     if (info.type.dtype != kWide) return builder_.constant(info.constant, info.name);
     // A mask has to survive the cast that follows sooner or later, so it is clamped in float32 too.
     const bool unchanged = to == kWide && (stays || !policy_.is_mask(*info.constant));
@@ -132,14 +125,13 @@ class Lowering {
 
   bool feeds_exponentials_at(const Node& node) const {
     if (feeds_exponentials_.empty()) return false;
-    const ir::NodeId id = old_.value(node.outputs[0]).producer;
-    return feeds_exponentials_[static_cast<std::size_t>(id.index)];
+    const NodeId id = old_.value(node.outputs[0]).producer;
+    return feeds_exponentials_[id.position()];
   }
 
   bool has_wide_float(const Node& node) const {
     const auto is_wide = [&](ValueId value) { return old_.type(value).dtype == kWide; };
-    return std::any_of(node.inputs.begin(), node.inputs.end(), is_wide) ||
-           std::any_of(node.outputs.begin(), node.outputs.end(), is_wide);
+    return std::ranges::any_of(node.inputs, is_wide) || std::ranges::any_of(node.outputs, is_wide);
   }
 
   /// True if an operand that is not a constant is float32 and has stayed so.
@@ -192,8 +184,7 @@ class Lowering {
     return add(node, kWide, node.attrs, true)[0];
   }
 
-  std::vector<ValueId> add(const Node& node, DType type, const ir::Attrs& attrs,
-                           bool stays = false) {
+  std::vector<ValueId> add(const Node& node, DType type, const Attrs& attrs, bool stays = false) {
     std::vector<ValueId> inputs;
     for (ValueId input : node.inputs) {
       // Scales of quantized weights have a type of their own.

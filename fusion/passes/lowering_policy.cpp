@@ -34,7 +34,7 @@ std::optional<std::uint16_t> narrow_bits(DType narrow, float value) {
 }
 
 /// True for x^e whose size may be much larger than that of x.
-bool is_growing_power(const ir::Graph& graph, const ir::Node& node) {
+bool is_growing_power(const Graph& graph, const Node& node) {
   if (node.op->name == "Square") return true;
   if (node.op->name == "Mul") return node.inputs[0] == node.inputs[1];
   if (node.op->name != "Pow") return false;
@@ -43,9 +43,9 @@ bool is_growing_power(const ir::Graph& graph, const ir::Node& node) {
          exponent->at(0) > 1;
 }
 
-bool is_exponential(const ir::Node& node) {
+bool is_exponential(const Node& node) {
   constexpr std::array<std::string_view, 4> kNames = {"Exp", "Expm1", "Sinh", "Cosh"};
-  return std::find(kNames.begin(), kNames.end(), node.op->name) != kNames.end();
+  return std::ranges::find(kNames, node.op->name) != kNames.end();
 }
 
 }  // namespace
@@ -55,7 +55,7 @@ LoweringPolicy::LoweringPolicy(DType narrow)
       largest_(narrow == DType::kFloat16 ? 65504.0 : std::ldexp(1.9921875, 127)),
       smallest_normal_(narrow == DType::kFloat16 ? std::ldexp(1.0, -14) : std::ldexp(1.0, -126)) {}
 
-NarrowedConstant LoweringPolicy::clamp_constant(const ir::Tensor& constant, DType to) const {
+NarrowedConstant LoweringPolicy::clamp_constant(const Tensor& constant, DType to) const {
   NarrowedConstant result;
   const std::size_t size = size_of(to);
   const ir::HeldBytes held = constant.hold();
@@ -81,24 +81,24 @@ NarrowedConstant LoweringPolicy::clamp_constant(const ir::Tensor& constant, DTyp
   return result;
 }
 
-bool LoweringPolicy::is_mask(const ir::Tensor& constant) const {
+bool LoweringPolicy::is_mask(const Tensor& constant) const {
   const auto values = constant.as<float>();
-  return std::any_of(values.begin(), values.end(), [&](float value) {
+  return std::ranges::any_of(values, [&](float value) {
     return std::isfinite(value) && std::abs(value) >= kMask && std::abs(value) > largest_;
   });
 }
 
-std::optional<std::string> LoweringPolicy::overflow_reason(const ir::Graph& graph,
-                                                           const ir::Node& node) const {
+std::optional<std::string> LoweringPolicy::overflow_reason(const Graph& graph,
+                                                           const Node& node) const {
   if (narrow_ != DType::kFloat16) return std::nullopt;
   if (is_growing_power(graph, node)) return "a power may be beyond the range of f16";
   if (is_exponential(node)) return "an exponential may be beyond the range of f16";
   return std::nullopt;
 }
 
-std::optional<std::string> LoweringPolicy::unfit_constant(const ir::Graph& graph,
-                                                          const ir::Node& node) const {
-  for (ir::ValueId input : node.inputs) {
+std::optional<std::string> LoweringPolicy::unfit_constant(const Graph& graph,
+                                                          const Node& node) const {
+  for (ValueId input : node.inputs) {
     const auto& constant = graph.value(input).constant;
     if (constant == nullptr || constant->dtype() != DType::kFloat32) continue;
     const bool scalar = constant->element_count() <= kScalarElements;
@@ -115,24 +115,22 @@ std::optional<std::string> LoweringPolicy::unfit_constant(const ir::Graph& graph
   return std::nullopt;
 }
 
-std::vector<bool> feeds_exponentials(const ir::Graph& graph) {
+std::vector<bool> feeds_exponentials(const Graph& graph) {
   const auto& nodes = graph.nodes();
   // Those that read float32 too: a product only stores it.
   std::vector<bool> feeds(nodes.size(), false), reads(nodes.size(), false);
   for (std::size_t i = nodes.size(); i-- > 0;) {
-    const ir::Node& node = nodes[i];
+    const Node& node = nodes[i];
     if (node.outputs.size() != 1 || graph.type(node.outputs[0]).dtype != DType::kFloat32) continue;
     const auto& users = graph.users(node.outputs[0]);
-    const auto wide = [&](ir::NodeId user) { return reads[static_cast<std::size_t>(user.index)]; };
-    const ir::OpKind kind = node.op->kind;
+    const auto wide = [&](NodeId user) { return reads[user.position()]; };
+    const OpKind kind = node.op->kind;
     if (node.op->name == "Softmax" || node.op->name == "Exp") {
       reads[i] = true;
-    } else if (kind == ir::OpKind::kPointwise || kind == ir::OpKind::kView ||
-               kind == ir::OpKind::kReduce) {
-      reads[i] = !users.empty() && std::all_of(users.begin(), users.end(), wide);
+    } else if (kind == OpKind::kPointwise || kind == OpKind::kView || kind == OpKind::kReduce) {
+      reads[i] = !users.empty() && std::ranges::all_of(users, wide);
     }
-    feeds[i] =
-        reads[i] || (is_matrix_product(node) && std::any_of(users.begin(), users.end(), wide));
+    feeds[i] = reads[i] || (is_matrix_product(node) && std::ranges::any_of(users, wide));
   }
   return feeds;
 }

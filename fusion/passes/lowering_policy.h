@@ -22,12 +22,12 @@
 #include <string>
 #include <vector>
 
-#include "ir/graph.h"
+#include "fusion/context.h"
 
 namespace sinter::fusion {
 
 struct NarrowedConstant {
-  ir::Tensor tensor;
+  Tensor tensor;
   std::int64_t clamped = 0;  // values that the narrow type cannot hold
   double example = 0;        // one of them
 };
@@ -38,14 +38,14 @@ class LoweringPolicy {
 
   DType narrow() const { return narrow_; }
   /// A float32 constant in type `to`; finite values beyond the narrow type become its largest.
-  NarrowedConstant clamp_constant(const ir::Tensor& constant, DType to) const;
+  NarrowedConstant clamp_constant(const Tensor& constant, DType to) const;
   /// True if a value stands for minus (or plus) infinity.
-  bool is_mask(const ir::Tensor& constant) const;
+  bool is_mask(const Tensor& constant) const;
   /// Why the result of pointwise `node` may be beyond the narrow type though its operands are not,
   /// or nothing. bfloat16 has float32's range.
-  std::optional<std::string> overflow_reason(const ir::Graph& graph, const ir::Node& node) const;
+  std::optional<std::string> overflow_reason(const Graph& graph, const Node& node) const;
   /// Why `node` must not read one of its float32 constants in the narrow type, or nothing.
-  std::optional<std::string> unfit_constant(const ir::Graph& graph, const ir::Node& node) const;
+  std::optional<std::string> unfit_constant(const Graph& graph, const Node& node) const;
 
  private:
   DType narrow_;
@@ -55,6 +55,6 @@ class LoweringPolicy {
 /// By node: true if it computes float32 that nothing but exponentials depends on: what Exp and
 /// Softmax read, back through pointwise operators, views and reductions, to the products that made
 /// it (of which others may read the result too), and these exponentials themselves.
-std::vector<bool> feeds_exponentials(const ir::Graph& graph);
+std::vector<bool> feeds_exponentials(const Graph& graph);
 
 }  // namespace sinter::fusion

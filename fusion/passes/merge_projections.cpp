@@ -13,13 +13,6 @@
 namespace sinter::fusion {
 namespace {
 
-using ir::Dim;
-using ir::Graph;
-using ir::Node;
-using ir::NodeId;
-using ir::Tensor;
-using ir::ValueId;
-
 /// A product of an activation with a constant weight of k rows and n columns, and its bias if any.
 struct Projection {
   const Node* matmul = nullptr;
@@ -79,22 +72,22 @@ bool reads_slices(const Graph& graph, ValueId value, const TargetTraits& target,
   for (NodeId id : users) {
     const Node& user = graph.node(id);
     switch (user.op->kind) {
-      case ir::OpKind::kView:
+      case OpKind::kView:
         if (!reads_slices(graph, user.outputs[0], target, true, seen)) return false;
         break;
-      case ir::OpKind::kIndexed:
+      case OpKind::kIndexed:
         // Indices and updates are read element by element, what is looked up in stays whole.
         if (user.inputs[0] == value) return false;
         break;
-      case ir::OpKind::kPointwise:
+      case OpKind::kPointwise:
         if (!through_view && users.size() == 1 && has_activation(target, user.op->name))
           return false;
         if (!through_view && user.op->name == "Add" && target.matmul_epilogue_residual &&
             graph.type(user.inputs[0]) == graph.type(user.inputs[1]))
           return false;
         break;
-      case ir::OpKind::kReduce: break;
-      case ir::OpKind::kLibrary:
+      case OpKind::kReduce: break;
+      case OpKind::kLibrary:
         if (user.op->name == "Attention") {
           if (!is_strided_rows(graph, value, user.inputs.size() < 4 || user.inputs[3] != value))
             return false;
@@ -179,7 +172,7 @@ Tensor join_rows(const std::vector<Projection>& parts, std::size_t operand) {
 }
 
 /// The one product of all columns.
-ValueId join_products(ir::GraphBuilder& builder, ValueId x, const std::vector<Projection>& parts,
+ValueId join_products(GraphBuilder& builder, ValueId x, const std::vector<Projection>& parts,
                       std::int64_t columns) {
   if (parts[0].weight != nullptr)
     return builder.add("MatMul", {x, builder.constant(join_columns(parts, columns))});
@@ -216,13 +209,13 @@ Piece merged(const Graph& graph, std::vector<Projection> parts) {
       if (node != nullptr)
         origins.insert(origins.end(), node->origins.begin(), node->origins.end());
   }
-  ir::Shape shape = graph.type(parts[0].matmul->outputs[0]).shape;
-  piece.emit = [parts = std::move(parts), columns, shape, origins](ir::GraphBuilder& builder,
+  Shape shape = graph.type(parts[0].matmul->outputs[0]).shape;
+  piece.emit = [parts = std::move(parts), columns, shape, origins](GraphBuilder& builder,
                                                                    std::span<const ValueId> reads) {
-    ir::GraphBuilder::OriginScope scope(builder, origins);
+    GraphBuilder::OriginScope scope(builder, origins);
     ValueId value = join_products(builder, reads[0], parts, columns);
     const DType type = builder.type(value).dtype;
-    if (std::any_of(parts.begin(), parts.end(), [](auto& part) { return part.bias != nullptr; }))
+    if (std::ranges::any_of(parts, [](auto& part) { return part.bias != nullptr; }))
       value = builder.add("Add", {value, builder.constant(join_biases(parts, columns, type))});
     std::vector<ValueId> results;
     std::int64_t start = 0;
@@ -233,7 +226,7 @@ Piece merged(const Graph& graph, std::vector<Projection> parts) {
       start += part.n;
       results.push_back(builder.add("Slice", {value},
                                     {{"starts", std::move(starts)},
-                                     {"steps", std::vector<std::int64_t>(shape.size(), 1)},
+                                     {"steps", Ints(shape.size(), 1)},
                                      {"shape", std::move(extents)}}));
     }
     return results;
@@ -250,9 +243,8 @@ Graph merge_projections(const Graph& graph, Context& context) {
     std::set<ValueId> seen;
     if (!found || !reads_slices(graph, found->result(), context.target, false, seen)) continue;
     auto& groups = by_activation[node.inputs[0]];
-    const auto group = std::find_if(groups.begin(), groups.end(), [&](const auto& parts) {
-      return fit_together(parts[0], *found);
-    });
+    const auto group = std::ranges::find_if(
+        groups, [&](const auto& parts) { return fit_together(parts[0], *found); });
     if (group != groups.end())
       group->push_back(*found);
     else
@@ -263,8 +255,8 @@ Graph merge_projections(const Graph& graph, Context& context) {
     for (auto& parts : groups) {
       if (parts.size() < 2) continue;
       for (std::size_t i = 1; i < parts.size(); ++i)
-        context.decisions.push_back(decision(*parts[0].matmul, *parts[i].matmul, true,
-                                             "products of one activation, weights side by side"));
+        decide(context, *parts[0].matmul, *parts[i].matmul, true,
+               "products of one activation, weights side by side");
       pieces.push_back(merged(graph, std::move(parts)));
     }
   }

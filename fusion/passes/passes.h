@@ -7,49 +7,49 @@ namespace sinter::fusion {
 
 /// Pairs inputs with the outputs that take their place in the next run; throws Error(kUsage) for a
 /// pair of context.states that cannot be one.
-ir::Graph find_states(const ir::Graph& graph, Context& context);
+Graph find_states(const Graph& graph, Context& context);
 /// Weights that the model keeps in few bits stay so: products of them become QuantMatMul,
 /// embeddings gather integers. Then float weights are quantized where context.weights asks for it.
-ir::Graph quantize_weights(const ir::Graph& graph, Context& context);
+Graph quantize_weights(const Graph& graph, Context& context);
 /// Evaluates nodes whose inputs are all constant, unless that would make the model larger.
-ir::Graph fold_constants(const ir::Graph& graph, Context& context);
+Graph fold_constants(const Graph& graph, Context& context);
 /// Replaces exporter idioms (patterns/idioms.cpp) by the operators that they spell.
-ir::Graph recognise(const ir::Graph& graph, Context& context);
+Graph recognise(const Graph& graph, Context& context);
 /// Constant scale and shift behind a product or convolution become part of its weights and bias.
-ir::Graph fold_scales(const ir::Graph& graph, Context& context);
+Graph fold_scales(const Graph& graph, Context& context);
 /// Lowers float32 values to context.precision; prints the policy into context.precision_notes.
-ir::Graph lower_precision(const ir::Graph& graph, Context& context);
+Graph lower_precision(const Graph& graph, Context& context);
 /// Algebra: fewer nodes that compute the same.
-ir::Graph simplify(const ir::Graph& graph, Context& context);
+Graph simplify(const Graph& graph, Context& context);
 /// Replaces attention that is spelled out by Attention, where the target has a kernel for it.
-ir::Graph recognise_attention(const ir::Graph& graph, Context& context);
+Graph recognise_attention(const Graph& graph, Context& context);
 /// Replaces composites (when fusing), and convolutions and attention where the target has none.
-ir::Graph decompose(const ir::Graph& graph, Context& context);
+Graph decompose(const Graph& graph, Context& context);
 /// Brings convolutions, and what is around them, into the layout that the target wants.
-ir::Graph channels_last(const ir::Graph& graph, Context& context);
+Graph channels_last(const Graph& graph, Context& context);
 /// Products of one activation with several constant weights become one product and slices of it.
-ir::Graph merge_projections(const ir::Graph& graph, Context& context);
+Graph merge_projections(const Graph& graph, Context& context);
 /// Constant weights of products of few rows [k, n] become [n, k] (CUDA, 16-bit).
-ir::Graph lay_out_weights(const ir::Graph& graph, Context& context);
+Graph lay_out_weights(const Graph& graph, Context& context);
 /// Attention with its operand views and output views.
-ir::Graph fuse_attention(const ir::Graph& graph, Context& context);
+Graph fuse_attention(const Graph& graph, Context& context);
 /// Products and convolutions with their operand views, epilogues and output views.
-ir::Graph fuse_matmul(const ir::Graph& graph, Context& context);
+Graph fuse_matmul(const Graph& graph, Context& context);
 /// Regions grown both ways from reductions.
-ir::Graph fuse_reductions(const ir::Graph& graph, Context& context);
+Graph fuse_reductions(const Graph& graph, Context& context);
 /// Regions of the pointwise, view and gather nodes that are left.
-ir::Graph fuse_pointwise(const ir::Graph& graph, Context& context);
+Graph fuse_pointwise(const Graph& graph, Context& context);
 /// Queries and the rows that a step adds to caches with the attention that reads them, where the
 /// target has a kernel for it.
-ir::Graph fuse_cache_rows(const ir::Graph& graph, Context& context);
+Graph fuse_cache_rows(const Graph& graph, Context& context);
 /// Products and convolutions with the kernel that reads their result, on targets that have kernels
 /// for both.
-ir::Graph fuse_gemm(const ir::Graph& graph, Context& context);
+Graph fuse_gemm(const Graph& graph, Context& context);
 /// Reductions of few long rows become two, of parts and of their results (CUDA).
-ir::Graph split_reductions(const ir::Graph& graph, Context& context);
+Graph split_reductions(const Graph& graph, Context& context);
 /// Many small regions that do not depend on each other become one launch (CUDA).
-ir::Graph fuse_horizontal(const ir::Graph& graph, Context& context);
+Graph fuse_horizontal(const Graph& graph, Context& context);
 /// Makes every node that is left, but reshapes, a fused node of its own.
-ir::Graph wrap_singletons(const ir::Graph& graph, Context& context);
+Graph wrap_singletons(const Graph& graph, Context& context);
 
 }  // namespace sinter::fusion

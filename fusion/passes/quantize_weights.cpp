@@ -9,8 +9,6 @@
 
 #include "fusion/passes/passes.h"
 #include "fusion/patterns/dequantization.h"
-#include "fusion/quantize/gather_integers.h"
-#include "fusion/quantize/last_layers.h"
 #include "fusion/quantize/layer_inputs.h"
 #include "fusion/quantize/quantizer.h"
 #include "fusion/quantize/read_weights.h"
@@ -20,11 +18,7 @@
 namespace sinter::fusion {
 namespace {
 
-using ir::Graph;
-using ir::Node;
 using ir::QuantizedWeights;
-using ir::Tensor;
-using ir::ValueId;
 
 bool is_narrow_float(DType type) { return is_float(type) && type != DType::kFloat64; }
 
@@ -68,7 +62,7 @@ class WeightQuantizer {
       const Node& node = graph_.nodes()[i];
       if (node.op->name != "MatMul") continue;
       const ValueId x = node.inputs[0], weight = node.inputs[1];
-      const ir::Shape& shape = graph_.type(weight).shape;
+      const Shape& shape = graph_.type(weight).shape;
       if (!is_narrow_float(graph_.type(x).dtype) || values_.knows(x) || !values_.knows(weight) ||
           shape.size() != 2 || shape[0] == ir::Dim(0) || shape[1] == ir::Dim(0))
         continue;
@@ -90,13 +84,13 @@ class WeightQuantizer {
   }
 
   double size_of_weights(std::size_t layer) const {
-    const ir::Shape& shape = graph_.type(graph_.nodes()[layer].inputs[1]).shape;
+    const Shape& shape = graph_.type(graph_.nodes()[layer].inputs[1]).shape;
     return static_cast<double>(shape[0].value()) * static_cast<double>(shape[1].value());
   }
 
   /// Weights that the model itself keeps as integers.
   std::optional<Piece> stored(const Node& node, const Dequantization& found) {
-    const ir::Shape& shape = graph_.type(node.inputs[1]).shape;
+    const Shape& shape = graph_.type(node.inputs[1]).shape;
     const std::int64_t k = shape[0].value(), n = shape[1].value();
     const Node* scaling = found.scale ? nullptr : scale_behind(node);
     std::vector<double> columns;
@@ -104,9 +98,8 @@ class WeightQuantizer {
     std::string refusal;
     const auto weights = read_weights(graph_, values_, found, k, n, columns, refusal);
     if (!weights) {
-      context_.decisions.push_back(
-          decision(node, node, false,
-                   fmt::format("its weights are dequantized at compile time: {}", refusal)));
+      decide(context_, node, node, false,
+             fmt::format("its weights are dequantized at compile time: {}", refusal));
       return std::nullopt;
     }
     return replacement(node, scaling, *weights);
@@ -121,7 +114,7 @@ class WeightQuantizer {
     if (scaling.op->name != "Mul" || graph_.type(scaling.outputs[0]) != graph_.type(result))
       return nullptr;
     const ValueId factor = scaling.inputs[scaling.inputs[0] == result ? 1 : 0];
-    const ir::Shape& shape = graph_.type(factor).shape;
+    const Shape& shape = graph_.type(factor).shape;
     const bool along_columns =
         shape.empty() ||
         std::all_of(shape.begin(), shape.end() - 1, [](auto& dim) { return dim == ir::Dim(1); });
@@ -222,9 +215,9 @@ class WeightQuantizer {
     std::vector<std::string> origins = node.origins;
     if (scaling != nullptr)
       origins.insert(origins.end(), scaling->origins.begin(), scaling->origins.end());
-    piece.emit = [weights = std::move(weights), origins](ir::GraphBuilder& builder,
+    piece.emit = [weights = std::move(weights), origins](GraphBuilder& builder,
                                                          std::span<const ValueId> reads) {
-      ir::GraphBuilder::OriginScope scope(builder, origins);
+      GraphBuilder::OriginScope scope(builder, origins);
       std::vector<ValueId> inputs{reads[0]};
       for (const ValueId operand : add_weights(builder, weights)) inputs.push_back(operand);
       return std::vector{builder.add("QuantMatMul", std::move(inputs), attributes_of(weights))};
@@ -240,7 +233,7 @@ class WeightQuantizer {
         node.attrs.get_int("axis") != 0)
       return std::nullopt;
     const ValueId table = node.inputs[0];
-    const ir::TensorType& type = graph_.type(table);
+    const TensorType& type = graph_.type(table);
     // Narrower tables are those of rotary positions: rounding those would turn everything.
     constexpr std::int64_t kLeastWidth = 256;
     if (!is_narrow_float(type.dtype) || type.shape.size() != 2 || !values_.knows(table) ||
@@ -259,9 +252,9 @@ class WeightQuantizer {
     Piece piece;
     piece.reads = {node.inputs[1]};
     piece.writes = node.outputs;
-    piece.emit = [weights = std::move(weights), &node, type](ir::GraphBuilder& builder,
+    piece.emit = [weights = std::move(weights), &node, type](GraphBuilder& builder,
                                                              std::span<const ValueId> reads) {
-      ir::GraphBuilder::OriginScope scope(builder, node.origins);
+      GraphBuilder::OriginScope scope(builder, node.origins);
       const auto rows = [&](const Tensor& tensor) {
         return builder.add("Gather", {builder.constant(tensor), reads[0]}, node.attrs);
       };

@@ -4,18 +4,78 @@
 
 #include "fusion/passes/passes.h"
 #include "fusion/patterns/matcher.h"
-#include "fusion/patterns/one_hot.h"
 #include "fusion/patterns/pattern.h"
 #include "fusion/regions/rebuild.h"
+#include "ir/affine.h"
 
 namespace sinter::fusion {
 namespace {
 
-using ir::Dim;
-using ir::Graph;
-using ir::GraphBuilder;
-using ir::Node;
-using ir::ValueId;
+const Node* producer_of(const Graph& graph, ValueId value, std::string_view op) {
+  const Node* node = graph.producer(value);
+  return node != nullptr && node->op->name == op ? node : nullptr;
+}
+
+/// 0, 1, 2, .. along the last dimension.
+bool counts_up(const Graph& graph, ValueId value, std::int64_t rows) {
+  const auto& constant = graph.value(value).constant;
+  if (constant == nullptr) {
+    const Shape& shape = graph.type(value).shape;
+    Ranges ranges = graph.ranges();
+    const std::vector<Dim> index = ir::index_symbols(shape, ranges);
+    return !shape.empty() && shape.back() == Dim(rows) &&
+           ir::index_of_value(graph, value, index, ranges) == index.back();
+  }
+  if (constant == nullptr || !is_integer(constant->dtype()) || constant->shape().empty() ||
+      constant->shape().back() != rows || constant->element_count() != rows)
+    return false;
+  for (std::int64_t i = 0; i < rows; ++i)
+    if (constant->at_int(i) != i) return false;
+  return true;
+}
+
+/// If `node` is MatMul(Cast(Equal(ids, 0 1 2 ..)), table), the look-up that computes the same: row
+/// ids of the table, zeros where ids is none of its rows. The comparison with every row, and the
+/// matrix that holds it, are never made.
+std::optional<Piece> one_hot_product(const Graph& graph, const Node& node) {
+  if (node.op->name != "MatMul") return std::nullopt;
+  const TensorType& table = graph.type(node.inputs[1]);
+  if (!graph.is_constant(node.inputs[1]) || table.shape.size() != 2) return std::nullopt;
+  const std::int64_t rows = table.shape[0].value();
+  const Node* cast = producer_of(graph, node.inputs[0], "Cast");
+  const Node* equal = cast != nullptr ? producer_of(graph, cast->inputs[0], "Equal") : nullptr;
+  if (equal == nullptr) return std::nullopt;
+  const Shape& matrix = graph.type(node.inputs[0]).shape;
+  Shape one_each = matrix;
+  one_each.back() = Dim(1);
+  for (std::size_t side = 0; side < 2; ++side) {
+    if (!counts_up(graph, equal->inputs[1 - side], rows)) continue;
+    ValueId ids = equal->inputs[side];
+    if (const Node* expand = producer_of(graph, ids, "Expand")) ids = expand->inputs[0];
+    if (graph.type(ids).shape != one_each) continue;
+
+    Piece piece;
+    piece.reads = {ids, node.inputs[1]};
+    piece.writes = node.outputs;
+    std::vector<std::string> origins = node.origins;
+    for (const Node* part : {cast, equal})
+      origins.insert(origins.end(), part->origins.begin(), part->origins.end());
+    piece.emit = [rows, one_each, origins](GraphBuilder& b, std::span<const ValueId> reads) {
+      GraphBuilder::OriginScope scope(b, origins);
+      const DType index_type = b.type(reads[0]).dtype, type = b.type(reads[1]).dtype;
+      const Shape prefix(one_each.begin(), one_each.end() - 1);
+      const ValueId last = b.scalar(index_type, static_cast<double>(rows - 1));
+      const ValueId low = b.add("Max", {reads[0], b.scalar(index_type, 0)});
+      const ValueId row = b.add("Min", {low, last});
+      const ValueId flat = b.add("Reshape", {row}, {{"shape", prefix}});
+      const ValueId found = b.add("Gather", {reads[1], flat}, {{"axis", std::int64_t{0}}});
+      const ValueId exists = b.add("Equal", {reads[0], row});
+      return std::vector{b.add("Where", {exists, found, b.scalar(type, 0)})};
+    };
+    return piece;
+  }
+  return std::nullopt;
+}
 
 struct ParsedIdiom {
   const Idiom* row = nullptr;
@@ -39,14 +99,13 @@ class Replacement {
       : graph_(graph), root_(root), match_(match) {}
 
   std::optional<Piece> build(const Pattern& target) {
-    const ir::TensorType& type = graph_.type(root_.outputs[0]);
+    const TensorType& type = graph_.type(root_.outputs[0]);
     const ir::OpDef& op = ir::get_op(target.name);
     const auto takes = [&](std::string_view attr) {
-      return std::any_of(op.attrs.begin(), op.attrs.end(),
-                         [&](const ir::AttrSpec& a) { return a.name == attr; });
+      return std::ranges::any_of(op.attrs, [&](const ir::AttrSpec& a) { return a.name == attr; });
     };
     if (!match_.space) return std::nullopt;
-    ir::Attrs attrs;
+    Attrs attrs;
     if (takes("axes")) {
       if (!match_.axes) return std::nullopt;
       attrs.set("axes", *match_.axes);
@@ -105,7 +164,7 @@ class Replacement {
   std::optional<ValueId> whole(const std::vector<Element>& elements, DType type) {
     std::optional<ValueId> result;
     for (const Element& element : elements) {
-      const ir::TensorType& own = graph_.type(element.value);
+      const TensorType& own = graph_.type(element.value);
       if (own.shape != match_.space->shape || element.index != match_.space->index) continue;
       if (!result || own.dtype == type) result = element.value;
       if (own.dtype == type) break;
@@ -114,10 +173,10 @@ class Replacement {
   }
 
   /// A value that broadcasts along the normalised dimensions only.
-  std::optional<ValueId> parameter(const std::vector<Element>& elements, const ir::TensorType& type,
+  std::optional<ValueId> parameter(const std::vector<Element>& elements, const TensorType& type,
                                    std::size_t first_axis) {
     for (const Element& element : elements) {
-      const ir::Shape& shape = graph_.type(element.value).shape;
+      const Shape& shape = graph_.type(element.value).shape;
       if (shape.size() > type.shape.size()) continue;
       const std::size_t skip = type.shape.size() - shape.size();
       bool fits = true;
@@ -166,7 +225,7 @@ const std::set<std::string_view>& last_operators() {
 std::optional<Piece> recognise_node(MatchFacts& facts, const Node& node) {
   const Graph& graph = facts.graph();
   if (auto piece = one_hot_product(graph, node)) return piece;
-  if (node.op->kind != ir::OpKind::kPointwise || !last_operators().contains(node.op->name) ||
+  if (node.op->kind != OpKind::kPointwise || !last_operators().contains(node.op->name) ||
       !is_float(graph.type(node.outputs[0]).dtype))
     return std::nullopt;
   Matcher matcher(facts, node.outputs[0]);

@@ -5,8 +5,7 @@
 #include <numeric>
 
 #include "fusion/passes/passes.h"
-#include "fusion/patterns/causal.h"
-#include "fusion/patterns/limits.h"
+#include "fusion/patterns/masks.h"
 #include "fusion/regions/attention_access.h"
 #include "fusion/regions/operand.h"
 #include "fusion/regions/rebuild.h"
@@ -14,13 +13,6 @@
 
 namespace sinter::fusion {
 namespace {
-
-using ir::Dim;
-using ir::Graph;
-using ir::GraphBuilder;
-using ir::Node;
-using ir::NodeId;
-using ir::ValueId;
 
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
@@ -59,14 +51,14 @@ double lowest(DType type) {
 
 /// The last two dimensions exchanged, as one transpose of what a transpose before it reads.
 ValueId swapped(GraphBuilder& builder, ValueId value) {
-  std::vector<std::int64_t> perm(builder.type(value).shape.size());
+  Ints perm(builder.type(value).shape.size());
   std::iota(perm.begin(), perm.end(), 0);
   std::swap(perm[perm.size() - 1], perm[perm.size() - 2]);
   if (const Node* before = builder.producer(value); before && before->op->name == "Transpose") {
-    const std::vector<std::int64_t> first = before->attrs.get_ints("perm");
+    const Ints first = before->attrs.get_ints("perm");
     for (std::int64_t& d : perm) d = first[static_cast<std::size_t>(d)];
     value = before->inputs[0];
-    if (std::is_sorted(perm.begin(), perm.end())) return value;
+    if (std::ranges::is_sorted(perm)) return value;
   }
   return builder.add("Transpose", {value}, {{"perm", std::move(perm)}});
 }
@@ -88,8 +80,8 @@ class AttentionMatcher {
     if (graph_.type(q.source).shape.size() < 2 || graph_.type(k.source).shape.size() < 2)
       return std::nullopt;
     // Only the last dimension of k's type matters here, which is the one before the last of k'.
-    std::vector<ir::TensorType> types{graph_.type(scores->inputs[0]),
-                                      graph_.type(scores->inputs[1]), graph_.type(v)};
+    std::vector<TensorType> types{graph_.type(scores->inputs[0]), graph_.type(scores->inputs[1]),
+                                  graph_.type(v)};
     std::swap(types[1].shape[types[1].shape.size() - 1], types[1].shape[types[1].shape.size() - 2]);
     if (mask_.value.valid()) types.push_back(graph_.type(mask_.value));
     refusal_ = attention_refusal(context_.target, types);
@@ -99,8 +91,7 @@ class AttentionMatcher {
 
  private:
   std::optional<Piece> refused(const Node& softmax) {
-    if (!refusal_.empty())
-      context_.decisions.push_back(decision(softmax, product_, false, refusal_));
+    if (!refusal_.empty()) decide(context_, softmax, product_, false, refusal_);
     return std::nullopt;
   }
 
@@ -288,7 +279,7 @@ class AttentionMatcher {
   std::optional<Mask> lowest_mask(ValueId value, double& fill) const {
     Mask mask;
     const Node* node = graph_.producer(value);
-    while (node != nullptr && node->op->kind == ir::OpKind::kView && node->inputs.size() == 1 &&
+    while (node != nullptr && node->op->kind == OpKind::kView && node->inputs.size() == 1 &&
            node->op->name != "Pad") {
       mask.views.insert(mask.views.begin(), graph_.value(value).producer);
       value = node->inputs[0];
@@ -300,7 +291,7 @@ class AttentionMatcher {
     if (!then || !otherwise || (*then != 0.0 && *otherwise != 0.0)) return std::nullopt;
     mask.negated = *then != 0.0;
     const double low = mask.negated ? *then : *otherwise;
-    const ir::TensorType& type = graph_.type(value);
+    const TensorType& type = graph_.type(value);
     if (!(low <= lowest(type.dtype))) return std::nullopt;
     mask.value = node->inputs[0];
     if (!mask.views.empty() && graph_.type(mask.value).shape != type.shape) return std::nullopt;
@@ -339,7 +330,7 @@ class AttentionMatcher {
       const NodeId id = graph_.value(next.source).producer;
       if (!id.valid()) return best;
       const Node& node = graph_.node(id);
-      if (node.op->kind == ir::OpKind::kView && node.inputs.size() == 1) {
+      if (node.op->kind == OpKind::kView && node.inputs.size() == 1) {
         next.source = node.inputs[0];
         next.views.insert(next.views.begin(), id);
         continue;
@@ -367,7 +358,7 @@ class AttentionMatcher {
     FoldedViews result{mask_.value, mask_.views};
     while (mask_.negated) {
       const NodeId id = graph_.value(result.source).producer;
-      if (!id.valid() || graph_.node(id).op->kind != ir::OpKind::kView ||
+      if (!id.valid() || graph_.node(id).op->kind != OpKind::kView ||
           graph_.node(id).inputs.size() != 1 || graph_.node(id).op->name == "Pad")
         break;
       result.source = graph_.node(id).inputs[0];
@@ -379,10 +370,9 @@ class AttentionMatcher {
   Piece piece(const Factored& q, const Factored& k, ValueId v) {
     take(product_);
     for (std::size_t i = 0; i + 1 < taken_.size(); ++i)
-      context_.decisions.push_back(decision(*taken_[i], product_, true, "a step of attention"));
+      decide(context_, *taken_[i], product_, true, "a step of attention");
     // As float32, which whoever computes it has: 1/sqrt(32) and 32^-1/4 twice are one scale then.
-    ir::Attrs attrs{{"scale", double{static_cast<float>(scale_)}},
-                    {"causal", std::int64_t{causal_}}};
+    Attrs attrs{{"scale", double{static_cast<float>(scale_)}}, {"causal", std::int64_t{causal_}}};
     if (mask_.value.valid() && graph_.type(mask_.value).dtype == DType::kBool)
       attrs.set("fill", fill_);
     if (guard_ != ir::kGuardNone) attrs.set("guard", guard_);
@@ -414,7 +404,7 @@ class AttentionMatcher {
   const Graph& graph_;
   Context& context_;
   const Node& product_;
-  ir::Shape scores_shape_;
+  Shape scores_shape_;
   double scale_ = 1, fill_ = -kInfinity;
   Mask mask_;
   std::optional<KeyLimits> limits_;

@@ -4,8 +4,8 @@
 
 namespace sinter::fusion {
 
-const ir::Node* Site::input_node(std::size_t i, std::string_view op) const {
-  const ir::Node* producer = builder.producer(inputs[i]);
+const Node* Site::input_node(std::size_t i, std::string_view op) const {
+  const Node* producer = builder.producer(inputs[i]);
   return producer != nullptr && producer->op->name == op ? producer : nullptr;
 }
 
@@ -13,15 +13,15 @@ std::optional<double> Site::constant(std::size_t i) const {
   return splat_value(builder, inputs[i]);
 }
 
-ir::ValueId Site::fitted(ir::ValueId value) const {
+ValueId Site::fitted(ValueId value) const {
   if (builder.type(value).shape == type.shape) return value;
   return builder.add("Expand", {value}, {{"shape", type.shape}});
 }
 
-ir::Graph simplify(const ir::Graph& graph, Context&) {
+Graph simplify(const Graph& graph, Context&) {
   // Each round may uncover more; models settle in two or three.
   constexpr int kMaxRounds = 16;
-  ir::Graph current = graph;
+  Graph current = graph;
   for (int round = 0; round < kMaxRounds; ++round) {
     bool changed = false;
     current = ir::rewrite(
@@ -31,7 +31,7 @@ ir::Graph simplify(const ir::Graph& graph, Context&) {
           const ir::OpKind kind = node.op->kind;
           if (node.body || node.outputs.size() != 1) return std::nullopt;
           const Site site{builder, node, inputs, old.type(node.outputs[0])};
-          const auto rules = kind == ir::OpKind::kPointwise ? pointwise_rules() : view_rules();
+          const auto rules = kind == OpKind::kPointwise ? pointwise_rules() : view_rules();
           for (const SimplifyRule& rule : rules) {
             if (const auto value = rule.apply(site)) {
               changed = true;

@@ -9,12 +9,6 @@
 namespace sinter::fusion {
 namespace {
 
-using ir::Dim;
-using ir::GraphBuilder;
-using ir::Node;
-using ir::Shape;
-using ir::Tensor;
-using ir::ValueId;
 using Result = std::optional<ValueId>;
 
 /// Operator `op` on `inputs`, of the same result type; nothing if the shape would change.
@@ -50,7 +44,7 @@ Result shrink_constants(const Site& site) {
   for (std::size_t i = 0; i < site.inputs.size(); ++i) {
     const Tensor* constant = site.builder.constant_of(site.inputs[i]);
     if (constant == nullptr || constant->shape().empty()) continue;
-    std::vector<std::int64_t> shape = constant->shape();
+    Ints shape = constant->shape();
     if (!is_product_bias(site, i) && splat_value(*constant)) {
       const std::size_t size = size_of(constant->dtype());
       const Tensor scalar(constant->dtype(), {},

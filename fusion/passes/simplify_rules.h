@@ -5,33 +5,32 @@
 #include <optional>
 #include <span>
 #include <string_view>
-#include <vector>
 
-#include "ir/graph.h"
+#include "fusion/context.h"
 
 namespace sinter::fusion {
 
 /// A node that is about to be added to `builder` with these inputs and this result type.
 struct Site {
-  ir::GraphBuilder& builder;
-  const ir::Node& node;
-  std::span<const ir::ValueId> inputs;
-  const ir::TensorType& type;
+  GraphBuilder& builder;
+  const Node& node;
+  std::span<const ValueId> inputs;
+  const TensorType& type;
 
   bool is(std::string_view op) const { return node.op->name == op; }
-  const ir::TensorType& input_type(std::size_t i) const { return builder.type(inputs[i]); }
+  const TensorType& input_type(std::size_t i) const { return builder.type(inputs[i]); }
   /// The node behind an input if it is an `op`, or null.
-  const ir::Node* input_node(std::size_t i, std::string_view op) const;
+  const Node* input_node(std::size_t i, std::string_view op) const;
   /// The value that all elements of a constant input have.
   std::optional<double> constant(std::size_t i) const;
   /// `value`, expanded to the site's shape if it has another.
-  ir::ValueId fitted(ir::ValueId value) const;
+  ValueId fitted(ValueId value) const;
 };
 
 /// A rule reads as: where it matches, the value that replaces the node's result.
 struct SimplifyRule {
   std::string_view name;
-  std::optional<ir::ValueId> (*apply)(const Site& site);
+  std::optional<ValueId> (*apply)(const Site& site);
 };
 std::span<const SimplifyRule> pointwise_rules();
 std::span<const SimplifyRule> view_rules();

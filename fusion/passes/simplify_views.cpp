@@ -2,37 +2,29 @@
 #include <array>
 
 #include "fusion/passes/simplify_rules.h"
-#include "fusion/regions/rebuild.h"
 
 namespace sinter::fusion {
 namespace {
 
-using ir::Dim;
-using ir::Node;
-using ir::Shape;
-using ir::ValueId;
 using Result = std::optional<ValueId>;
-using Ints = std::vector<std::int64_t>;
-
 /// Views that change nothing.
 Result nothing_to_do(const Site& site) {
-  if (site.node.op->kind != ir::OpKind::kView) return std::nullopt;
+  if (site.node.op->kind != OpKind::kView) return std::nullopt;
   const bool same_shape = site.inputs.size() == 1 && site.input_type(0).shape == site.type.shape;
   if (!same_shape) return std::nullopt;
   const auto zero = [](const Dim& dim) { return dim == Dim(0); };
   const auto all_zero = [&](const char* attr) {
     const auto& dims = site.node.attrs.get_dims(attr);
-    return std::all_of(dims.begin(), dims.end(), zero);
+    return std::ranges::all_of(dims, zero);
   };
   if (site.is("Reshape") || site.is("Expand") || site.is("Concat")) return site.inputs[0];
   if (site.is("Transpose")) {
     const Ints& perm = site.node.attrs.get_ints("perm");
-    if (std::is_sorted(perm.begin(), perm.end())) return site.inputs[0];
+    if (std::ranges::is_sorted(perm)) return site.inputs[0];
   }
   if (site.is("Slice")) {
     const Ints& steps = site.node.attrs.get_ints("steps");
-    if (all_zero("starts") &&
-        std::all_of(steps.begin(), steps.end(), [](auto s) { return s == 1; }))
+    if (all_zero("starts") && std::ranges::all_of(steps, [](auto s) { return s == 1; }))
       return site.inputs[0];
   }
   if (site.is("Pad") && all_zero("begins") && all_zero("ends")) return site.inputs[0];
@@ -89,7 +81,7 @@ Result transpose_is_reshape(const Site& site) {
   Ints moved;
   for (std::int64_t d : site.node.attrs.get_ints("perm"))
     if (!(from[static_cast<std::size_t>(d)] == Dim(1))) moved.push_back(d);
-  if (!std::is_sorted(moved.begin(), moved.end())) return std::nullopt;
+  if (!std::ranges::is_sorted(moved)) return std::nullopt;
   return site.builder.add("Reshape", {site.inputs[0]}, {{"shape", site.type.shape}});
 }
 
@@ -106,7 +98,7 @@ Result unfold_is_reshape(const Site& site) {
   if (!site.is("Unfold")) return std::nullopt;
   const auto all = [&](const char* attr, std::int64_t expected) {
     const Ints& values = site.node.attrs.get_ints(attr);
-    return std::all_of(values.begin(), values.end(), [&](auto v) { return v == expected; });
+    return std::ranges::all_of(values, [&](auto v) { return v == expected; });
   };
   if (!all("kernel", 1) || !all("strides", 1) || !all("pads_begin", 0) || !all("pads_end", 0))
     return std::nullopt;
@@ -122,7 +114,7 @@ Result slice_of_slice(const Site& site) {
   Ints steps = inner->attrs.get_ints("steps");
   for (std::size_t d = 0; d < starts.size(); ++d) {
     const Dim start = site.node.attrs.get_dims("starts")[d];
-    starts[d] = starts[d] + start * Dim(steps[d]);
+    starts[d] += start * Dim(steps[d]);
     steps[d] *= site.node.attrs.get_ints("steps")[d];
   }
   return site.builder.add(
@@ -132,7 +124,7 @@ Result slice_of_slice(const Site& site) {
 
 /// The sum, mean, maximum, minimum or product of one element is that element.
 Result reduce_of_one(const Site& site) {
-  if (site.node.op->kind != ir::OpKind::kReduce || site.is("ReduceSumSquare")) return std::nullopt;
+  if (site.node.op->kind != OpKind::kReduce || site.is("ReduceSumSquare")) return std::nullopt;
   const Shape& from = site.input_type(0).shape;
   for (std::int64_t axis : site.node.attrs.get_ints("axes"))
     if (!(from[static_cast<std::size_t>(axis)] == Dim(1))) return std::nullopt;
@@ -149,7 +141,7 @@ struct Walk {
 };
 
 /// What a constant index is, as dimensions of a result of `rank`; nothing if it is no such walk.
-std::optional<Walk> walk_of(const ir::Tensor& index, std::size_t rank) {
+std::optional<Walk> walk_of(const Tensor& index, std::size_t rank) {
   const Ints& shape = index.shape();
   const std::int64_t count = index.element_count();
   if (count == 0) return std::nullopt;
@@ -192,7 +184,7 @@ Result take_is_slice(const Site& site) {
   Shape aligned(to.size(), Dim(1));
   int last_axis = -1;
   for (std::size_t d = 0; d < from.size(); ++d) {
-    const ir::Tensor* index = site.builder.constant_of(site.inputs[d + 1]);
+    const Tensor* index = site.builder.constant_of(site.inputs[d + 1]);
     if (index == nullptr || !from[d].is_constant()) return std::nullopt;
     const auto walk = walk_of(*index, to.size());
     if (!walk || walk->step < 1) return std::nullopt;

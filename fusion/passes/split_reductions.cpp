@@ -8,11 +8,6 @@
 namespace sinter::fusion {
 namespace {
 
-using ir::Dim;
-using ir::GraphBuilder;
-using ir::Node;
-using ir::ValueId;
-
 // What a GPU's multiprocessors take at once, and rows that fill them by themselves; below so many
 // bytes a second launch costs more than it saves.
 constexpr std::int64_t kParts = 528, kMostRows = 16, kShortestPart = 2048;
@@ -46,12 +41,11 @@ struct Split {
   std::int64_t parts = 0;
 };
 
-std::optional<Split> find_split(const ir::TensorType& type, const std::vector<std::int64_t>& axes) {
+std::optional<Split> find_split(const TensorType& type, const Ints& axes) {
   std::int64_t kept = 1, reduced = 1;
   for (std::size_t d = 0; d < type.shape.size(); ++d) {
     if (!type.shape[d].is_constant()) return std::nullopt;
-    const bool is_reduced =
-        std::find(axes.begin(), axes.end(), static_cast<std::int64_t>(d)) != axes.end();
+    const bool is_reduced = std::ranges::find(axes, static_cast<std::int64_t>(d)) != axes.end();
     (is_reduced ? reduced : kept) *= type.shape[d].value();
   }
   const auto bytes = kept * reduced * static_cast<std::int64_t>(size_of(type.dtype));
@@ -75,12 +69,12 @@ std::optional<Split> find_split(const ir::TensorType& type, const std::vector<st
 }
 
 ValueId reduce_in_parts(GraphBuilder& builder, const Node& node, const Kind& kind,
-                        const Split& split, ValueId input, const ir::TensorType& result) {
+                        const Split& split, ValueId input, const TensorType& result) {
   const DType type = builder.type(input).dtype;
   const bool widen = kind.rounds && (type == DType::kFloat16 || type == DType::kBFloat16);
   if (widen) input = builder.add("Cast", {input}, {{"to", DType::kFloat32}});
-  ir::Shape shape = builder.type(input).shape;
-  std::vector<std::int64_t> axes;
+  Shape shape = builder.type(input).shape;
+  Ints axes;
   std::int64_t kept_before = static_cast<std::int64_t>(split.axis);
   for (const std::int64_t axis : node.attrs.get_ints("axes")) {
     if (axis < static_cast<std::int64_t>(split.axis)) --kept_before;
@@ -91,9 +85,8 @@ ValueId reduce_in_parts(GraphBuilder& builder, const Node& node, const Kind& kin
   shape.insert(shape.begin() + static_cast<std::ptrdiff_t>(split.axis), Dim(split.parts));
   ValueId value = builder.add("Reshape", {input}, {{"shape", shape}});
   value = builder.add(kind.whole, {value}, {{"axes", axes}, {"keepdims", std::int64_t{0}}});
-  value = builder.add(
-      kind.of_parts, {value},
-      {{"axes", std::vector<std::int64_t>{kept_before}}, {"keepdims", std::int64_t{0}}});
+  value = builder.add(kind.of_parts, {value},
+                      {{"axes", Ints{kept_before}}, {"keepdims", std::int64_t{0}}});
   if (builder.type(value).shape != result.shape)
     value = builder.add("Reshape", {value}, {{"shape", result.shape}});
   if (widen) value = builder.add("Cast", {value}, {{"to", type}});
@@ -102,14 +95,14 @@ ValueId reduce_in_parts(GraphBuilder& builder, const Node& node, const Kind& kin
 
 }  // namespace
 
-ir::Graph split_reductions(const ir::Graph& graph, Context& context) {
+Graph split_reductions(const Graph& graph, Context& context) {
   if (!context.target.splits_reductions) return graph;
   return ir::rewrite(
       graph,
-      [](GraphBuilder& builder, const ir::Graph& old, const Node& node,
+      [](GraphBuilder& builder, const Graph& old, const Node& node,
          std::span<const ValueId> inputs) -> std::optional<std::vector<ValueId>> {
-        const auto kind = std::find_if(kKinds.begin(), kKinds.end(),
-                                       [&](const Kind& k) { return k.whole == node.op->name; });
+        const auto kind =
+            std::ranges::find_if(kKinds, [&](const Kind& k) { return k.whole == node.op->name; });
         if (kind == kKinds.end()) return std::nullopt;
         const auto split = find_split(old.type(node.inputs[0]), node.attrs.get_ints("axes"));
         if (!split) return std::nullopt;

@@ -6,9 +6,7 @@
 namespace sinter::fusion {
 namespace {
 
-using ir::OpKind;
-
-std::string family_of(const ir::Node& node) {
+std::string family_of(const Node& node) {
   switch (node.op->kind) {
     case OpKind::kPointwise:
     case OpKind::kView: return "pointwise";
@@ -30,22 +28,22 @@ std::string family_of(const ir::Node& node) {
 
 }  // namespace
 
-ir::Graph wrap_singletons(const ir::Graph& graph, Context&) {
+Graph wrap_singletons(const Graph& graph, Context&) {
   std::vector<Piece> pieces;
   for (const ir::Node& node : graph.nodes()) {
     if (node.body || node.op->name == "Reshape") continue;
     BodyBuilder body(graph, node.op->kind == OpKind::kLibrary ? BodyBuilder::Literals::kNone
                                                               : BodyBuilder::Literals::kOneElement);
-    std::vector<ir::ValueId> results;
+    std::vector<ValueId> results;
     if (node.op->kind == OpKind::kComposite) {
-      std::vector<ir::ValueId> inputs;
-      for (ir::ValueId input : node.inputs) inputs.push_back(body.import(input));
-      ir::GraphBuilder::OriginScope scope(body.builder(), node.origins);
+      std::vector<ValueId> inputs;
+      for (ValueId input : node.inputs) inputs.push_back(body.import(input));
+      GraphBuilder::OriginScope scope(body.builder(), node.origins);
       results = node.op->composite().decompose(body.builder(), node, inputs);
       body.origins() = node.origins;
     } else {
       body.copy(node);
-      for (ir::ValueId output : node.outputs) results.push_back(body.import(output));
+      for (ValueId output : node.outputs) results.push_back(body.import(output));
     }
     pieces.push_back(body_piece(family_of(node), body, results, node.outputs));
   }

@@ -2,15 +2,10 @@
 
 #include <algorithm>
 
+#include "fusion/regions/operand.h"
 #include "ir/affine.h"
 
 namespace sinter::fusion {
-
-using ir::Graph;
-using ir::Node;
-using ir::NodeId;
-using ir::ValueId;
-
 namespace {
 
 bool moves_all(const Node& node) {
@@ -34,28 +29,22 @@ std::optional<CacheHistory> cache_history(const Graph& graph, ValueId output) {
   return result;
 }
 
-bool keeps_places(const Graph& graph, const CacheHistory& history, const ir::TensorType& type) {
-  ir::GraphBuilder builder("views");
-  for (const auto& [symbol, range] : graph.ranges()) builder.range(symbol, range);
-  ValueId value = builder.input("x", type);
-  for (auto id = history.nodes.rbegin(); id != history.nodes.rend(); ++id)
-    if (const Node& node = graph.node(*id); moves_all(node))
-      value = builder.add(node.op->name, {value}, node.attrs);
-  builder.output("y", value);
-  const Graph views = builder.finish();
-  ir::Ranges ranges = views.ranges();
+bool keeps_places(const Graph& graph, const CacheHistory& history, const TensorType& type) {
+  const std::vector<NodeId> nodes(history.nodes.rbegin(), history.nodes.rend());
+  const Graph views = views_only(graph, type, nodes);
+  Ranges ranges = views.ranges();
   const auto index = ir::index_symbols(type.shape, ranges);
-  const ir::TracedView traced = ir::trace_view(views, views.outputs()[0], index, ranges);
-  if (traced.sources.size() != 1 || !traced.sources[0].guards.empty()) return false;
+  const auto traced = ir::trace_to_source(views, views.outputs()[0], index, ranges);
+  if (!traced) return false;
   // Where a dimension has one element its index says nothing.
   for (std::size_t d = 0; d < index.size(); ++d)
-    if (type.shape[d] != ir::Dim(1) && traced.sources[0].index[d] != index[d]) return false;
+    if (type.shape[d] != ir::Dim(1) && traced->index[d] != index[d]) return false;
   return true;
 }
 
 bool is_cache(const Graph& graph, const CacheHistory& history) {
   const auto on_the_way = [&](NodeId id) {
-    return std::find(history.nodes.begin(), history.nodes.end(), id) != history.nodes.end();
+    return std::ranges::find(history.nodes, id) != history.nodes.end();
   };
   bool is_new = false, is_used = false;
   ValueId value = history.input;
@@ -64,7 +53,7 @@ bool is_cache(const Graph& graph, const CacheHistory& history) {
     const Node& node = graph.node(*id);
     if (node.op->scatter() != nullptr) {
       is_new = true;
-      if (std::count(node.inputs.begin(), node.inputs.end(), value) != 1) return false;
+      if (std::ranges::count(node.inputs, value) != 1) return false;
     }
     value = node.outputs[0];
     if (is_new)

@@ -50,8 +50,8 @@ const std::vector<ParsedSpelling>& parsed_spellings() {
 
 }  // namespace
 
-std::optional<Dequantization> match_dequantization(
-    const ir::Graph& graph, ir::ValueId value, const std::function<bool(ir::ValueId)>& is_known) {
+std::optional<Dequantization> match_dequantization(const Graph& graph, ValueId value,
+                                                   const std::function<bool(ValueId)>& is_known) {
   if (!is_known(value)) return std::nullopt;
   MatchFacts facts(graph);
   Matcher matcher(facts, value);

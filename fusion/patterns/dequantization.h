@@ -4,10 +4,9 @@
 #include <functional>
 #include <optional>
 #include <string_view>
-#include <vector>
 
+#include "fusion/context.h"
 #include "fusion/patterns/matcher.h"
-#include "ir/graph.h"
 
 namespace sinter::fusion {
 
@@ -28,7 +27,7 @@ struct Dequantization {
 
 /// What `value` is a dequantization of, if any spelling of dequantization.cpp matches and
 /// `is_known` holds for all that it is made of.
-std::optional<Dequantization> match_dequantization(
-    const ir::Graph& graph, ir::ValueId value, const std::function<bool(ir::ValueId)>& is_known);
+std::optional<Dequantization> match_dequantization(const Graph& graph, ValueId value,
+                                                   const std::function<bool(ValueId)>& is_known);
 
 }  // namespace sinter::fusion

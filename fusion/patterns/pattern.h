@@ -19,7 +19,6 @@
 // between float types are looked through: see matcher.h.
 #pragma once
 
-#include <memory>
 #include <string>
 #include <string_view>
 #include <vector>

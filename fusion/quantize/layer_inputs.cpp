@@ -1,7 +1,7 @@
 #include "fusion/quantize/layer_inputs.h"
 
 #include <algorithm>
-#include <numeric>
+#include <vector>
 
 #include <fmt/format.h>
 #include <sinter/error.h>
@@ -11,23 +11,17 @@
 namespace sinter::fusion {
 namespace {
 
-using ir::Graph;
-using ir::GraphBuilder;
-using ir::Node;
-using ir::Tensor;
-using ir::ValueId;
-
-std::size_t index_of(ValueId value) { return static_cast<std::size_t>(value.index); }
+std::size_t index_of(ValueId value) { return value.position(); }
 
 /// The sum over rows of x'x, of x [.., k].
 ValueId add_moments(GraphBuilder& builder, ValueId x) {
-  const ir::Shape shape = builder.type(x).shape;
-  ir::Dim rows = 1;
-  for (std::size_t d = 0; d + 1 < shape.size(); ++d) rows = rows * shape[d];
+  const Shape shape = builder.type(x).shape;
+  Dim rows = 1;
+  for (std::size_t d = 0; d + 1 < shape.size(); ++d) rows *= shape[d];
   if (builder.type(x).dtype != DType::kFloat32)
     x = builder.add("Cast", {x}, {{"to", DType::kFloat32}});
-  x = builder.add("Reshape", {x}, {{"shape", std::vector<ir::Dim>{rows, shape.back()}}});
-  const ValueId turned = builder.add("Transpose", {x}, {{"perm", std::vector<std::int64_t>{1, 0}}});
+  x = builder.add("Reshape", {x}, {{"shape", std::vector<Dim>{rows, shape.back()}}});
+  const ValueId turned = builder.add("Transpose", {x}, {{"perm", Ints{1, 0}}});
   return builder.add("MatMul", {turned, x});
 }
 
@@ -59,7 +53,7 @@ LayerInputs::LayerInputs(const Graph& graph, ConstantValues& values, const Calib
   for (const std::size_t layer : layers) read[index_of(graph.nodes()[layer].inputs[0])] = true;
   for (std::size_t i = graph.nodes().size(); i-- > 0;) {
     const Node& node = graph.nodes()[i];
-    needed_[i] = std::any_of(node.outputs.begin(), node.outputs.end(), [&](ValueId output) {
+    needed_[i] = std::ranges::any_of(node.outputs, [&](ValueId output) {
       return read[index_of(output)] && !values.knows(output);
     });
     if (!needed_[i]) continue;
@@ -72,9 +66,8 @@ Tensor LayerInputs::moments(std::size_t layer) {
   if (!moments_.contains(x)) advance(x);
   Tensor result = moments_.at(x);
   layers_.erase(layer);
-  const bool is_read = std::any_of(layers_.begin(), layers_.end(), [&](std::size_t other) {
-    return graph_.nodes()[other].inputs[0] == x;
-  });
+  const bool is_read = std::ranges::any_of(
+      layers_, [&](std::size_t other) { return graph_.nodes()[other].inputs[0] == x; });
   if (!is_read) moments_.erase(x);
   if (calibration_.progress) calibration_.progress(count_ - layers_.size(), count_);
   return result;
@@ -87,8 +80,8 @@ void LayerInputs::advance(ValueId x) {
   for (std::size_t i = graph_.nodes().size(); i-- > 0;) {
     const Node& node = graph_.nodes()[i];
     if (done_[i] || !needed_[i]) continue;
-    wanted[i] = std::any_of(node.outputs.begin(), node.outputs.end(),
-                            [&](ValueId output) { return read[index_of(output)]; });
+    wanted[i] =
+        std::ranges::any_of(node.outputs, [&](ValueId output) { return read[index_of(output)]; });
     if (!wanted[i]) continue;
     for (const ValueId input : node.inputs) read[index_of(input)] = true;
   }
@@ -111,7 +104,7 @@ void LayerInputs::advance(ValueId x) {
     sum.resize(own.size());
     for (std::size_t i = 0; i < own.size(); ++i) sum[i] += static_cast<double>(own[i]);
   }
-  const ir::Shape& shape = graph_.type(x).shape;
+  const Shape& shape = graph_.type(x).shape;
   double rows = static_cast<double>(calibration_.samples.size());
   for (std::size_t d = 0; d + 1 < shape.size(); ++d)
     rows *= static_cast<double>(shape[d].evaluate(sizes_));
@@ -156,8 +149,8 @@ Graph LayerInputs::part(ValueId x, const std::vector<bool>& wanted, std::vector<
   }
   const auto is_read_later = [&](ValueId value) {
     const auto& users = graph_.users(value);
-    return std::any_of(users.begin(), users.end(), [&](ir::NodeId user) {
-      const auto at = static_cast<std::size_t>(user.index);
+    return std::ranges::any_of(users, [&](NodeId user) {
+      const auto at = user.position();
       return needed_[at] && !done_[at] && !wanted[at];
     });
   };
@@ -176,12 +169,32 @@ Graph LayerInputs::part(ValueId x, const std::vector<bool>& wanted, std::vector<
 void LayerInputs::forget_unread() {
   std::erase_if(made_, [&](const auto& entry) {
     const auto& users = graph_.users(entry.first);
-    return std::none_of(users.begin(), users.end(), [&](ir::NodeId user) {
-      const auto at = static_cast<std::size_t>(user.index);
+    return std::ranges::none_of(users, [&](NodeId user) {
+      const auto at = user.position();
       // A layer that nothing needs to run may still ask for the moments of what it reads.
       return (needed_[at] && !done_[at]) || layers_.contains(at);
     });
   });
+}
+
+std::set<std::size_t> last_layers(const Graph& graph, const std::set<std::size_t>& layers) {
+  const auto& nodes = graph.nodes();
+  std::vector<bool> behind(graph.values().size()), in_front(graph.values().size());
+  const auto any = [](const std::vector<bool>& marked, const std::vector<ValueId>& values) {
+    return std::ranges::any_of(values, [&](ValueId value) { return marked[value.position()]; });
+  };
+  const auto mark = [](std::vector<bool>& marked, const std::vector<ValueId>& values) {
+    for (const ValueId value : values) marked[value.position()] = true;
+  };
+  for (std::size_t i = 0; i < nodes.size(); ++i)
+    if (layers.contains(i) || any(behind, nodes[i].inputs)) mark(behind, nodes[i].outputs);
+  for (std::size_t i = nodes.size(); i-- > 0;)
+    if (layers.contains(i) || any(in_front, nodes[i].outputs)) mark(in_front, nodes[i].inputs);
+  std::set<std::size_t> result;
+  for (const std::size_t layer : layers)
+    if (any(behind, nodes[layer].inputs) && !any(in_front, nodes[layer].outputs))
+      result.insert(layer);
+  return result;
 }
 
 }  // namespace sinter::fusion

@@ -2,11 +2,9 @@
 
 #include <Eigen/Core>
 #include <algorithm>
-#include <array>
 #include <atomic>
 #include <cmath>
 #include <memory>
-#include <numeric>
 #include <random>
 #include <span>
 #include <vector>
@@ -18,8 +16,6 @@
 
 namespace sinter::fusion {
 namespace {
-
-using ir::Tensor;
 
 constexpr std::size_t kGroupsAtOnce = 64;  // that a thread fits
 
@@ -85,8 +81,7 @@ Floats finite_floats(const Tensor& weights) {
   std::atomic<bool> are_finite = true;
   ir::for_each_range(w.size(), 1 << 16, [&](std::size_t begin, std::size_t end) {
     const auto part = w.values().subspan(begin, end - begin);
-    if (!std::all_of(part.begin(), part.end(), [](float x) { return std::isfinite(x); }))
-      are_finite = false;
+    if (!std::ranges::all_of(part, [](float x) { return std::isfinite(x); })) are_finite = false;
   });
   if (!are_finite)
     throw Error(ErrorCode::kInvalidModel,
@@ -106,7 +101,7 @@ ir::QuantizedWeights packed(const RoundedWeights& rounded, const Layout& layout,
                       : Tensor::of(DType::kInt8, {layout.n, layout.k}, rounded.values);
   result.scales = Tensor::of(DType::kFloat32, {layout.n, layout.groups}, rounded.scales);
   const auto& zeros = rounded.zeros;
-  if (std::any_of(zeros.begin(), zeros.end(), [](float zero) { return zero != 0; }))
+  if (std::ranges::any_of(zeros, [](float zero) { return zero != 0; }))
     result.zero_points = Tensor::from_doubles(zero_type, {layout.n, layout.groups},
                                               std::vector<double>(zeros.begin(), zeros.end()));
   return result;

@@ -2,18 +2,18 @@
 
 #include <algorithm>
 #include <cmath>
+#include <map>
 #include <numeric>
 
 #include <fmt/format.h>
 
+#include "fusion/patterns/dequantization.h"
 #include "ir/affine.h"
 
 namespace sinter::fusion {
 namespace {
 
-using ir::Dim;
 using ir::QuantizedWeights;
-using ir::Tensor;
 
 /// Groups below it would make scales as large as what they scale.
 constexpr std::int64_t kLeastGroup = 8;
@@ -21,8 +21,8 @@ constexpr std::int64_t kLeastGroup = 8;
 /// Where an element of [k, n] lies in the tensor that it is read from, in elements.
 class Address {
  public:
-  Address(const ir::Graph& graph, const Element& element) {
-    const ir::Shape& shape = graph.type(element.value).shape;
+  Address(const Graph& graph, const Element& element) {
+    const Shape& shape = graph.type(element.value).shape;
     for (std::size_t d = 0; d < shape.size(); ++d) expr_ = expr_ * shape[d] + element.index[d];
     if (auto linear = ir::linear_form(expr_, symbols()); linear && linear->offset.is_constant() &&
                                                          linear->strides[0].is_constant() &&
@@ -65,7 +65,7 @@ class Address {
   }
 
   Dim expr_ = 0;
-  std::vector<std::int64_t> strides_;  // offset, along k, along n; empty: it is not linear
+  Ints strides_;  // offset, along k, along n; empty: it is not linear
 };
 
 /// A number for each element of [k, n].
@@ -83,7 +83,7 @@ struct Numbers {
 
 class Reader {
  public:
-  Reader(const ir::Graph& graph, ConstantValues& values, std::int64_t k, std::int64_t n)
+  Reader(const Graph& graph, ConstantValues& values, std::int64_t k, std::int64_t n)
       : graph_(graph), values_(values), k_(k), n_(n) {}
 
   std::optional<QuantizedWeights> read(const Dequantization& found,
@@ -184,16 +184,15 @@ class Reader {
         is_float(scale.tensor->dtype()) && scale.tensor->dtype() != DType::kFloat64)
       type = scale.tensor->dtype();
     result.scales = Tensor::from_doubles(type, {n_, groups}, scales);
-    if (std::all_of(zeros.begin(), zeros.end(), [](double z) { return z == 0; })) return true;
-    const bool exact = std::all_of(zeros.begin(), zeros.end(), [](double z) {
-      return z == std::floor(z) && z >= -128 && z <= 127;
-    });
+    if (std::ranges::all_of(zeros, [](double z) { return z == 0; })) return true;
+    const bool exact = std::ranges::all_of(
+        zeros, [](double z) { return z == std::floor(z) && z >= -128 && z <= 127; });
     result.zero_points =
         Tensor::from_doubles(exact ? DType::kInt8 : DType::kFloat32, {n_, groups}, zeros);
     return true;
   }
 
-  const ir::Graph& graph_;
+  const Graph& graph_;
   ConstantValues& values_;
   std::int64_t k_, n_;
   int offset_ = 0;
@@ -201,7 +200,7 @@ class Reader {
 
 }  // namespace
 
-std::optional<QuantizedWeights> read_weights(const ir::Graph& graph, ConstantValues& values,
+std::optional<QuantizedWeights> read_weights(const Graph& graph, ConstantValues& values,
                                              const Dequantization& found, std::int64_t k,
                                              std::int64_t n,
                                              const std::vector<double>& column_scale,
@@ -209,15 +208,112 @@ std::optional<QuantizedWeights> read_weights(const ir::Graph& graph, ConstantVal
   return Reader(graph, values, k, n).read(found, column_scale, refusal);
 }
 
-std::vector<ir::ValueId> add_weights(ir::GraphBuilder& builder, const QuantizedWeights& weights) {
-  std::vector<ir::ValueId> result{builder.constant(weights.values),
-                                  builder.constant(weights.scales)};
+std::vector<ValueId> add_weights(GraphBuilder& builder, const QuantizedWeights& weights) {
+  std::vector<ValueId> result{builder.constant(weights.values), builder.constant(weights.scales)};
   if (weights.zero_points) result.push_back(builder.constant(*weights.zero_points));
   return result;
 }
 
-ir::Attrs attributes_of(const QuantizedWeights& weights) {
+Attrs attributes_of(const QuantizedWeights& weights) {
   return {{"bits", std::int64_t{weights.bits}}, {"group", weights.group}};
+}
+
+namespace {
+
+/// Adds the rows that `indices` name of values that are computed row by row.
+class RowSink {
+ public:
+  RowSink(const Graph& graph, ConstantValues& values, GraphBuilder& builder, ValueId indices,
+          Dim rows)
+      : graph_(graph),
+        values_(values),
+        builder_(builder),
+        indices_(indices),
+        rows_(std::move(rows)) {}
+
+  ValueId gathered(ValueId value) {
+    const auto known = done_.find(value);
+    if (known != done_.end()) return known->second;
+    return done_[value] = gather(value);
+  }
+
+ private:
+  bool has_rows(ValueId value, std::size_t rank) const {
+    const Shape& shape = graph_.type(value).shape;
+    return shape.size() == rank && !shape.empty() && shape[0] == rows_;
+  }
+
+  ValueId gather(ValueId value) {
+    const Node* node = graph_.producer(value);
+    if (node != nullptr && node->op->kind == OpKind::kPointwise) {
+      const std::size_t rank = graph_.type(value).shape.size();
+      std::vector<ValueId> inputs;
+      // What is the same in all rows broadcasts from behind.
+      for (const ValueId input : node->inputs)
+        inputs.push_back(has_rows(input, rank) ? gathered(input)
+                                               : builder_.constant(values_.tensor(input)));
+      return builder_.add(node->op->name, std::move(inputs), node->attrs);
+    }
+    if (node != nullptr && keeps_rows(*node)) return view(*node);
+    return builder_.add("Gather", {builder_.constant(values_.tensor(value)), indices_},
+                        {{"axis", std::int64_t{0}}});
+  }
+
+  /// True for a view that leaves rows what and where they are.
+  bool keeps_rows(const Node& node) const {
+    const Shape &from = graph_.type(node.inputs[0]).shape, &to = graph_.type(node.outputs[0]).shape;
+    if (from.empty() || to.empty() || from[0] != rows_ || to[0] != rows_) return false;
+    if (node.op->name == "Slice")
+      return node.attrs.get_dims("starts")[0] == Dim(0) && node.attrs.get_ints("steps")[0] == 1;
+    return node.op->name == "Reshape" || (node.op->name == "Expand" && from.size() == to.size());
+  }
+
+  ValueId view(const Node& node) {
+    const ValueId input = gathered(node.inputs[0]);
+    const Shape places = builder_.type(indices_).shape;
+    const auto with_places = [&](auto list, auto place) {
+      list.erase(list.begin());
+      for (std::size_t d = places.size(); d-- > 0;) list.insert(list.begin(), place(d));
+      return list;
+    };
+    Attrs attrs = node.attrs;
+    attrs.set("shape",
+              with_places(node.attrs.get_dims("shape"), [&](auto d) { return places[d]; }));
+    if (node.op->name == "Slice") {
+      attrs.set("starts", with_places(node.attrs.get_dims("starts"), [](auto) { return Dim(0); }));
+      attrs.set("steps",
+                with_places(node.attrs.get_ints("steps"), [](auto) { return std::int64_t{1}; }));
+    }
+    return builder_.add(node.op->name, {input}, std::move(attrs));
+  }
+
+  const Graph& graph_;
+  ConstantValues& values_;
+  GraphBuilder& builder_;
+  ValueId indices_;
+  Dim rows_;
+  std::map<ValueId, ValueId> done_;
+};
+
+}  // namespace
+
+std::optional<Piece> gather_integers(const Graph& graph, ConstantValues& values, const Node& node) {
+  if (node.op->name != "Gather" || node.attrs.get_int("axis") != 0) return std::nullopt;
+  const ValueId data = node.inputs[0], indices = node.inputs[1];
+  if (graph.is_constant(data) || graph.type(data).shape.size() < 2 || values.knows(indices))
+    return std::nullopt;
+  if (!match_dequantization(graph, data, [&](ValueId value) { return values.knows(value); }))
+    return std::nullopt;
+  Piece piece;
+  piece.reads = {indices};
+  piece.writes = node.outputs;
+  piece.emit = [&graph, &values, &node, data](GraphBuilder& builder,
+                                              std::span<const ValueId> reads) {
+    GraphBuilder::OriginScope scope(builder, node.origins);
+    RowSink sink(graph, values, builder, reads[0], graph.type(data).shape[0]);
+    return std::vector{sink.gathered(data)};
+  };
+  return piece;
 }
 
 }  // namespace sinter::fusion

@@ -1,80 +1,51 @@
 #include "fusion/regions/attention_access.h"
 
 #include <algorithm>
-#include <memory>
 
 #include <fmt/format.h>
 
+#include "fusion/regions/broadcast.h"
 #include "fusion/regions/operand.h"
 #include "ir/affine.h"
 
 namespace sinter::fusion {
 namespace {
 
-using ir::Dim;
-using ir::Graph;
-using ir::Node;
-using ir::NodeId;
-using ir::ValueId;
-
 constexpr std::int64_t kLongestHead = 256;       // of kernels
 constexpr std::int64_t kLongestStepHead = 4096;  // as plan.fbs says
 
 /// StridedIndex symbols of a value, one batch dimension possibly as two.
 struct StridedIndex {
-  ir::Ranges ranges;
+  Ranges ranges;
   std::vector<Dim> dims;
   std::vector<std::string> symbols;
 
-  StridedIndex(const ir::Shape& shape, const ir::Ranges& graph_ranges) : ranges(graph_ranges) {
+  StridedIndex(const Shape& shape, const Ranges& graph_ranges) : ranges(graph_ranges) {
     dims = ir::index_symbols(shape, ranges);
-    for (std::size_t d = 0; d < shape.size(); ++d)
-      symbols.push_back(ir::index_symbol(static_cast<int>(d)));
+    symbols = ir::index_symbol_names(shape.size());
   }
 
   void split(std::size_t d, const Dim& outer, std::int64_t factor) {
-    const auto add = [&](const std::string& name, const Dim& extent) {
-      ir::Range range;
-      range.min = 0;
-      if (const auto upper = ir::upper_bound(extent, ranges)) range.max = *upper - 1;
-      range.symbolic_max = std::make_shared<const Dim>(extent - Dim(1));
-      ranges.insert_or_assign(name, std::move(range));
-    };
     const std::string low = ir::index_symbol(static_cast<int>(dims.size()));
-    add(symbols[d], outer);
-    add(low, Dim(factor));
+    for (const auto& [name, extent] : {std::pair(symbols[d], outer), std::pair(low, Dim(factor))})
+      ranges.insert_or_assign(name, ir::index_range(extent, ranges));
     symbols.push_back(low);
     dims[d] = Dim::symbol(symbols[d]) * Dim(factor) + Dim::symbol(low);
   }
 };
 
 bool is_strided_at(const Graph& graph, ValueId value, const StridedIndex& index, bool contiguous) {
-  const ir::TracedView view = ir::trace_view(graph, value, index.dims, index.ranges);
-  if (view.sources.size() != 1 || !view.sources[0].guards.empty()) return false;
-  const ir::TracedSource& source = view.sources[0];
-  const auto strides = ir::contiguous_strides(graph.type(source.source).shape);
-  Dim address = 0;
-  for (std::size_t d = 0; d < source.index.size(); ++d)
-    address = address + source.index[d] * strides[d];
+  const auto source = ir::trace_to_source(graph, value, index.dims, index.ranges);
+  if (!source) return false;
+  const Dim address = linearize(source->index, graph.type(source->source).shape);
   const auto form = ir::linear_form(ir::simplify(address, index.ranges), index.symbols);
   if (!form) return false;
   return !contiguous || form->strides[graph.type(value).shape.size() - 1] == Dim(1);
 }
 
-/// The views `views` of a value of type `from` in a graph of their own.
-Graph views_only(const Graph& graph, const ir::TensorType& from, std::span<const NodeId> views) {
-  ir::GraphBuilder builder("views");
-  for (const auto& [symbol, range] : graph.ranges()) builder.range(symbol, range);
-  ValueId value = builder.input("source", from);
-  for (const NodeId id : views)
-    value = builder.add(graph.node(id).op->name, {value}, graph.node(id).attrs);
-  builder.output("value", value);
-  return builder.finish();
-}
-
 /// Undoes transposes and reshapes, last first: the value as a view of what is stored.
 Graph inverse_views(const Graph& graph, ValueId value, std::span<const NodeId> views) {
-  ir::GraphBuilder builder("stored");
+  GraphBuilder builder("stored");
   for (const auto& [symbol, range] : graph.ranges()) builder.range(symbol, range);
   const ValueId last = views.empty() ? value : graph.node(views.back()).outputs[0];
   ValueId result = builder.input("stored", graph.type(last));
@@ -84,11 +55,7 @@ Graph inverse_views(const Graph& graph, ValueId value, std::span<const NodeId> v
       result = builder.add("Reshape", {result}, {{"shape", graph.type(view.inputs[0]).shape}});
       continue;
     }
-    const auto& perm = view.attrs.get_ints("perm");
-    std::vector<std::int64_t> inverse(perm.size());
-    for (std::size_t d = 0; d < perm.size(); ++d)
-      inverse[static_cast<std::size_t>(perm[d])] = static_cast<std::int64_t>(d);
-    result = builder.add("Transpose", {result}, {{"perm", std::move(inverse)}});
+    result = builder.add("Transpose", {result}, {{"perm", inverse(view.attrs.get_ints("perm"))}});
   }
   builder.output("value", result);
   return builder.finish();
@@ -96,7 +63,7 @@ Graph inverse_views(const Graph& graph, ValueId value, std::span<const NodeId> v
 
 }  // namespace
 
-std::string attention_refusal(const TargetTraits& target, std::span<const ir::TensorType> inputs) {
+std::string attention_refusal(const TargetTraits& target, std::span<const TensorType> inputs) {
   const DType type = inputs[0].dtype;
   const bool step = target.attention_steps.count(type) > 0;
   if (!step && !target.attention)
@@ -117,7 +84,7 @@ std::string attention_refusal(const TargetTraits& target, std::span<const ir::Te
 }
 
 bool is_strided_rows(const Graph& graph, ValueId value, bool contiguous) {
-  const ir::Shape& shape = graph.type(value).shape;
+  const Shape& shape = graph.type(value).shape;
   if (shape.size() < 2) return !contiguous;
   const StridedIndex whole(shape, graph.ranges());
   if (is_strided_at(graph, value, whole, contiguous)) return true;

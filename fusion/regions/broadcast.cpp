@@ -7,11 +7,6 @@
 namespace sinter::fusion {
 namespace {
 
-using ir::Dim;
-using ir::Shape;
-using ir::Tensor;
-using Ints = std::vector<std::int64_t>;
-
 std::optional<Tensor> before_reshape(const Shape& from, const Shape& to, const Tensor& constant) {
   const auto runs = reshape_runs(from, to);
   if (!runs) return std::nullopt;
@@ -39,6 +34,13 @@ std::optional<Tensor> before_reshape(const Shape& from, const Shape& to, const T
 
 }  // namespace
 
+Ints inverse(const Ints& perm) {
+  Ints result(perm.size());
+  for (std::size_t d = 0; d < perm.size(); ++d)
+    result[static_cast<std::size_t>(perm[d])] = static_cast<std::int64_t>(d);
+  return result;
+}
+
 std::optional<std::vector<ReshapeRun>> reshape_runs(const Shape& from, const Shape& to) {
   std::vector<ReshapeRun> runs;
   std::size_t i = 0, j = 0;
@@ -48,9 +50,9 @@ std::optional<std::vector<ReshapeRun>> reshape_runs(const Shape& from, const Sha
     while (!(left == right)) {
       const bool grow_right = ir::divide_exactly(left, right).has_value();
       if (grow_right && run.to_end < to.size())
-        right = right * to[run.to_end++];
+        right *= to[run.to_end++];
       else if (!grow_right && run.from_end < from.size())
-        left = left * from[run.from_end++];
+        left *= from[run.from_end++];
       else
         return std::nullopt;
     }
@@ -65,8 +67,8 @@ std::optional<std::vector<ReshapeRun>> reshape_runs(const Shape& from, const Sha
   return runs;
 }
 
-const Tensor* broadcast_constant(const ir::Graph& graph, ir::ValueId value) {
-  const ir::Node* node = graph.producer(value);
+const Tensor* broadcast_constant(const Graph& graph, ValueId value) {
+  const Node* node = graph.producer(value);
   while (node != nullptr && node->op->name == "Expand") {
     value = node->inputs[0];
     node = graph.producer(value);
@@ -81,17 +83,13 @@ std::optional<Tensor> with_rank(const Tensor& tensor, std::size_t rank) {
   return tensor.reshaped(std::move(shape));
 }
 
-std::optional<Tensor> before_view(const ir::Graph& graph, const ir::Node& view,
-                                  const Tensor& constant) {
+std::optional<Tensor> before_view(const Graph& graph, const Node& view, const Tensor& constant) {
   if (view.op->name == "Reshape")
     return before_reshape(graph.type(view.inputs[0]).shape, graph.type(view.outputs[0]).shape,
                           constant);
-  const Ints& perm = view.attrs.get_ints("perm");
-  Ints back(perm.size());
-  for (std::size_t d = 0; d < perm.size(); ++d)
-    back[static_cast<std::size_t>(perm[d])] = static_cast<std::int64_t>(d);
   const Tensor inputs[] = {constant};
-  return ir::evaluate_op(*view.op, {{"perm", std::move(back)}}, inputs).at(0);
+  const Ints back = inverse(view.attrs.get_ints("perm"));
+  return ir::evaluate_op(*view.op, {{"perm", back}}, inputs).at(0);
 }
 
 }  // namespace sinter::fusion

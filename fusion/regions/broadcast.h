@@ -4,7 +4,7 @@
 #include <optional>
 #include <vector>
 
-#include "ir/graph.h"
+#include "fusion/context.h"
 
 namespace sinter::fusion {
 
@@ -14,18 +14,20 @@ struct ReshapeRun {
   std::size_t from, from_end, to, to_end;
 };
 /// The smallest runs of a reshape, in order; nothing where sizes are too symbolic to tell.
-std::optional<std::vector<ReshapeRun>> reshape_runs(const ir::Shape& from, const ir::Shape& to);
+std::optional<std::vector<ReshapeRun>> reshape_runs(const Shape& from, const Shape& to);
+
+/// The permutation that undoes `perm`.
+Ints inverse(const Ints& perm);
 
 /// The constant behind `value`, seen through expansions, which broadcasting makes good; or null.
-const ir::Tensor* broadcast_constant(const ir::Graph& graph, ir::ValueId value);
+const Tensor* broadcast_constant(const Graph& graph, ValueId value);
 
 /// `tensor` with ones in front of its shape, of rank `rank`. Null if it has more dimensions.
-std::optional<ir::Tensor> with_rank(const ir::Tensor& tensor, std::size_t rank);
+std::optional<Tensor> with_rank(const Tensor& tensor, std::size_t rank);
 
 /// The constant that does to the input of `view` (a Transpose or Reshape) what `constant` does to
 /// its output, where both broadcast. `constant` has the output's rank, the result the input's.
 /// Nothing if no constant does.
-std::optional<ir::Tensor> before_view(const ir::Graph& graph, const ir::Node& view,
-                                      const ir::Tensor& constant);
+std::optional<Tensor> before_view(const Graph& graph, const Node& view, const Tensor& constant);
 
 }  // namespace sinter::fusion

@@ -7,49 +7,43 @@
 #include "ir/reference/evaluate.h"
 
 namespace sinter::fusion {
-
-using ir::Node;
-using ir::ValueId;
-
 namespace {
 
-bool all_constant(const ir::Shape& shape) {
-  return std::all_of(shape.begin(), shape.end(),
-                     [](const ir::Dim& dim) { return dim.is_constant(); });
+bool all_constant(const Shape& shape) {
+  return std::ranges::all_of(shape, [](const Dim& dim) { return dim.is_constant(); });
 }
 
 bool is_concrete(const Node& node) {
-  return std::all_of(node.attrs.values().begin(), node.attrs.values().end(), [](const auto& attr) {
-    const auto* dims = std::get_if<std::vector<ir::Dim>>(&attr.second);
+  return std::ranges::all_of(node.attrs.values(), [](const auto& attr) {
+    const auto* dims = std::get_if<std::vector<Dim>>(&attr.second);
     return dims == nullptr || all_constant(*dims);
   });
 }
 
 }  // namespace
 
-ConstantValues::ConstantValues(const ir::Graph& graph)
+ConstantValues::ConstantValues(const Graph& graph)
     : graph_(graph), known_(graph.values().size(), false) {
   for (std::size_t i = 0; i < graph.values().size(); ++i)
     known_[i] = graph.values()[i].constant != nullptr;
   for (const Node& node : graph.nodes()) {
     const bool from_nothing = node.inputs.empty() && node.op->generate() == nullptr;
-    const bool known =
-        !node.body && !from_nothing && is_concrete(node) &&
-        std::all_of(node.inputs.begin(), node.inputs.end(), [&](ValueId v) { return knows(v); }) &&
-        std::all_of(node.outputs.begin(), node.outputs.end(),
-                    [&](ValueId v) { return all_constant(graph.type(v).shape); });
-    for (const ValueId output : node.outputs)
-      known_[static_cast<std::size_t>(output.index)] = known;
+    const bool known = !node.body && !from_nothing && is_concrete(node) &&
+                       std::ranges::all_of(node.inputs, [&](ValueId v) { return knows(v); }) &&
+                       std::ranges::all_of(node.outputs, [&](ValueId v) {
+                         return all_constant(graph.type(v).shape);
+                       });
+    for (const ValueId output : node.outputs) known_[output.position()] = known;
   }
 }
 
-const ir::Tensor& ConstantValues::tensor(ValueId value) {
+const Tensor& ConstantValues::tensor(ValueId value) {
   if (const auto& constant = graph_.value(value).constant) return *constant;
   if (const auto found = computed_.find(value); found != computed_.end()) return found->second;
   const Node& node = *graph_.producer(value);
-  std::vector<ir::Tensor> inputs;
+  std::vector<Tensor> inputs;
   for (const ValueId input : node.inputs) inputs.push_back(tensor(input));
-  std::vector<ir::Tensor> results = ir::evaluate_op(*node.op, node.attrs, inputs);
+  std::vector<Tensor> results = ir::evaluate_op(*node.op, node.attrs, inputs);
   for (std::size_t i = 0; i < results.size(); ++i)
     computed_[node.outputs[i]] = std::move(results[i]);
   return computed_.at(value);
@@ -82,7 +76,7 @@ void write_transposed(std::span<const std::byte> from, std::size_t rows, std::si
   }
 }
 
-ir::Tensor transposed(const ir::Tensor& matrix) {
+Tensor transposed(const Tensor& matrix) {
   auto make = [matrix] {
     const ir::HeldBytes from = matrix.hold();
     std::vector<std::byte> bytes(from.bytes.size());

@@ -6,27 +6,27 @@
 #include <span>
 #include <vector>
 
-#include "ir/graph.h"
+#include "fusion/context.h"
 
 namespace sinter::fusion {
 
 class ConstantValues {
  public:
-  explicit ConstantValues(const ir::Graph& graph);
+  explicit ConstantValues(const Graph& graph);
 
   /// True if `value` follows from constants and generators alone and its sizes are known.
-  bool knows(ir::ValueId value) const { return known_[static_cast<std::size_t>(value.index)]; }
+  bool knows(ValueId value) const { return known_[value.position()]; }
   /// What such a value holds; computed once.
-  const ir::Tensor& tensor(ir::ValueId value);
+  const Tensor& tensor(ValueId value);
 
  private:
-  const ir::Graph& graph_;
+  const Graph& graph_;
   std::vector<bool> known_;
-  std::map<ir::ValueId, ir::Tensor> computed_;
+  std::map<ValueId, Tensor> computed_;
 };
 
 /// A matrix the other way round, made when it is read. Its elements are whole bytes.
-ir::Tensor transposed(const ir::Tensor& matrix);
+Tensor transposed(const Tensor& matrix);
 
 /// Writes a matrix of elements of `size` bytes, whole rows, the other way round: rows of `to` are
 /// `pitch` elements apart.

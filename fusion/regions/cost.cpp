@@ -9,8 +9,6 @@
 namespace sinter::fusion {
 namespace {
 
-using ir::OpKind;
-
 constexpr std::int64_t kTypicalSymbol = 32;
 // A block by itself moves bytes at about this share of the rate of a whole GPU.
 constexpr double kBlockShare = 0.01;
@@ -19,12 +17,12 @@ constexpr double kOpsPerByte = 8;
 
 /// True if `node` works on a product's result element by element, in the kernel of the product
 /// where that is one of our own.
-bool follows_product(const ir::Graph& graph, const ir::Node& node, const TargetTraits& target) {
+bool follows_product(const Graph& graph, const Node& node, const TargetTraits& target) {
   if (!target.gemm_kernels || node.op->kind != OpKind::kPointwise ||
       size_of(graph.type(node.outputs[0]).dtype) != 2)
     return false;
-  return std::any_of(node.inputs.begin(), node.inputs.end(), [&](ir::ValueId input) {
-    const ir::Node* producer = graph.producer(input);
+  return std::ranges::any_of(node.inputs, [&](ValueId input) {
+    const Node* producer = graph.producer(input);
     if (producer == nullptr || producer->op->kind != OpKind::kFused) return false;
     const std::string& kind = producer->attrs.get_string("kind");
     return (kind == "matmul" || kind == "conv") && graph.users(input).size() == 1 &&
@@ -35,14 +33,14 @@ bool follows_product(const ir::Graph& graph, const ir::Node& node, const TargetT
 /// Bytes of leaves that `after` reads and `before` does not.
 double new_leaf_bytes(const Region& before, const Region& after) {
   double bytes = 0;
-  for (ir::ValueId leaf : after.leaves())
+  for (ValueId leaf : after.leaves())
     if (before.demands().count(leaf) == 0 || before.owns(leaf))
       bytes += typical_bytes(after.graph(), leaf);
   return bytes;
 }
 
 /// True for a cast from a 16-bit float to float32: what every load of one is anyway.
-bool is_widening(const ir::Graph& graph, const ir::Node& node) {
+bool is_widening(const Graph& graph, const Node& node) {
   const DType from = node.inputs.empty() ? DType::kFloat32 : graph.type(node.inputs[0]).dtype;
   return node.op->name == "Cast" && graph.type(node.outputs[0]).dtype == DType::kFloat32 &&
          (from == DType::kFloat16 || from == DType::kBFloat16);
@@ -50,7 +48,7 @@ bool is_widening(const ir::Graph& graph, const ir::Node& node) {
 
 }  // namespace
 
-double typical(const ir::Dim& dim, const ir::Ranges& ranges) {
+double typical(const Dim& dim, const Ranges& ranges) {
   ir::Bindings bindings;
   for (const std::string& symbol : dim.symbols()) {
     const auto range = ranges.find(symbol);
@@ -61,14 +59,14 @@ double typical(const ir::Dim& dim, const ir::Ranges& ranges) {
   return static_cast<double>(dim.evaluate(bindings));
 }
 
-double typical_bytes(const ir::Graph& graph, ir::ValueId value) {
-  const ir::TensorType& type = graph.type(value);
+double typical_bytes(const Graph& graph, ValueId value) {
+  const TensorType& type = graph.type(value);
   double bytes = static_cast<double>(size_of(type.dtype));
-  for (const ir::Dim& dim : type.shape) bytes *= typical(dim, graph.ranges());
+  for (const Dim& dim : type.shape) bytes *= typical(dim, graph.ranges());
   return bytes;
 }
 
-double work_per_element(const ir::Node& node) {
+double work_per_element(const Node& node) {
   switch (node.op->kind) {
     case OpKind::kPointwise: {
       double work = 0;
@@ -88,10 +86,10 @@ std::string bytes_text(double bytes) {
   return fmt::format("{:.0f} B", bytes);
 }
 
-Worth worth_fusing(const Region& before, const Region& after, const ir::Node& node, Entry entry,
+Worth worth_fusing(const Region& before, const Region& after, const Node& node, Entry entry,
                    std::size_t copies, const TargetTraits& target) {
-  const ir::Graph& graph = after.graph();
-  const ir::ValueId value = node.outputs[0];
+  const Graph& graph = after.graph();
+  const ValueId value = node.outputs[0];
   const double launch = target.launch_bytes;
   const double bytes = typical_bytes(graph, value);
   const double elements = bytes / static_cast<double>(size_of(graph.type(value).dtype));

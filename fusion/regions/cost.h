@@ -6,17 +6,16 @@
 
 #include "fusion/context.h"
 #include "fusion/regions/region.h"
-#include "ir/graph.h"
 
 namespace sinter::fusion {
 
 /// `dim` for a typical shape: every symbol 32, or what is nearest to it in its range.
-double typical(const ir::Dim& dim, const ir::Ranges& ranges);
+double typical(const Dim& dim, const Ranges& ranges);
 /// Bytes of `value` for a typical shape.
-double typical_bytes(const ir::Graph& graph, ir::ValueId value);
+double typical_bytes(const Graph& graph, ValueId value);
 /// Scalar operations for one element of `node`: 0 for views, 1 for an addition, more for what is a
 /// short routine.
-double work_per_element(const ir::Node& node);
+double work_per_element(const Node& node);
 /// "1.5 MB"
 std::string bytes_text(double bytes);
 
@@ -40,7 +39,7 @@ struct Worth {
 /// launches no longer made, against operations done again because the region runs over more
 /// elements. `copies`: if positive, all that many readers can compute the value themselves, and
 /// once they do it is never stored.
-Worth worth_fusing(const Region& before, const Region& after, const ir::Node& node, Entry entry,
+Worth worth_fusing(const Region& before, const Region& after, const Node& node, Entry entry,
                    std::size_t copies, const TargetTraits& target);
 
 /// What a kernel does by itself, for a typical shape.

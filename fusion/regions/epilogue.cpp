@@ -8,12 +8,6 @@
 namespace sinter::fusion {
 namespace {
 
-using ir::Dim;
-using ir::Graph;
-using ir::Node;
-using ir::NodeId;
-using ir::ValueId;
-
 /// What the libraries of some target end with.
 constexpr std::array<std::string_view, 10> kActivations = {
     "Relu", "Gelu", "GeluTanh",    "Sigmoid",   "Tanh",
@@ -32,7 +26,7 @@ class EpilogueMatcher {
     while (const Node* reader = only_reader()) {
       const auto reason = take(*reader);
       if (!reason.empty()) {
-        if (reader->op->kind != ir::OpKind::kView) options_.decide(*last_, *reader, true, reason);
+        if (reader->op->kind != OpKind::kView) options_.decide(*last_, *reader, true, reason);
         last_ = reader;
         continue;
       }
@@ -57,7 +51,7 @@ class EpilogueMatcher {
     refusal_.clear();
     const std::string& op = reader.op->name;
     const ValueId current = epilogue_.result;
-    const ir::TensorType& type = graph_.type(current);
+    const TensorType& type = graph_.type(current);
     const bool open = epilogue_.activation.empty();
     const bool plain = views_.empty();
     const bool bare = open && !epilogue_.bias.valid() && !epilogue_.residual.valid();
@@ -102,7 +96,7 @@ class EpilogueMatcher {
       epilogue_.parameters = *parameters;
       return absorb(reader, "the product's activation");
     }
-    if (std::find(kActivations.begin(), kActivations.end(), op) != kActivations.end())
+    if (std::ranges::find(kActivations, op) != kActivations.end())
       return refuse("this target's products do not end with " + op);
     return refuse("'" + describe(reader) + "' is not part of a product's epilogue");
   }
@@ -138,7 +132,7 @@ class EpilogueMatcher {
     const auto& users = graph_.users(add.outputs[0]);
     if (graph_.is_output(add.outputs[0]) || users.size() != 1) return false;
     const Node& next = graph_.node(users[0]);
-    if (next.op->kind != ir::OpKind::kPointwise || next.inputs.size() != 1 ||
+    if (next.op->kind != OpKind::kPointwise || next.inputs.size() != 1 ||
         has_activation(options_.target, next.op->name))
       return false;
     refusal_ = "the bias goes with '" + describe(next) + "', which needs a kernel in any case";
@@ -212,9 +206,9 @@ bool has_activation(const TargetTraits& target, std::string_view op) {
   return false;
 }
 
-bool is_bias(const Graph& graph, ValueId value, const ir::Shape& shape) {
+bool is_bias(const Graph& graph, ValueId value, const Shape& shape) {
   // A single element would become a literal: that is no vector for a library to add.
-  const ir::Shape& own = graph.type(value).shape;
+  const Shape& own = graph.type(value).shape;
   return graph.is_constant(value) && own.size() == 1 && own.back() == shape.back() &&
          own.back() != Dim(1);
 }
@@ -231,10 +225,10 @@ ValueId build_epilogue(BodyBuilder& body, const Graph& graph, ValueId product,
     const auto& from = graph.node(id).origins;
     origins.insert(origins.end(), from.begin(), from.end());
   }
-  ir::GraphBuilder& builder = body.builder();
+  GraphBuilder& builder = body.builder();
   ValueId value = product;
   {
-    ir::GraphBuilder::OriginScope scope(builder, origins);
+    GraphBuilder::OriginScope scope(builder, origins);
     if (epilogue.widened) value = builder.add("Cast", {value}, {{"to", DType::kFloat32}});
     const DType dtype = builder.type(value).dtype;
     if (epilogue.alpha != 1)
@@ -251,7 +245,7 @@ ValueId build_epilogue(BodyBuilder& body, const Graph& graph, ValueId product,
   }
   if (epilogue.transpose) {
     const Node& node = graph.node(*epilogue.transpose);
-    ir::GraphBuilder::OriginScope scope(builder, node.origins);
+    GraphBuilder::OriginScope scope(builder, node.origins);
     value = builder.add("Transpose", {value}, node.attrs);
     origins.insert(origins.end(), node.origins.begin(), node.origins.end());
   }

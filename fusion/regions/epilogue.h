@@ -9,7 +9,6 @@
 
 #include "fusion/context.h"
 #include "fusion/regions/rebuild.h"
-#include "ir/graph.h"
 
 namespace sinter::fusion {
 
@@ -19,36 +18,36 @@ namespace sinter::fusion {
 struct Epilogue {
   double alpha = 1;
   bool widened = false;
-  ir::ValueId bias;                     // a constant along the last dimension, or invalid
-  ir::ValueId residual;                 // of the product's shape, or invalid
-  std::string activation;               // operator name, or empty
-  std::vector<double> parameters;       // the activation's operands behind the first
-  std::vector<ir::NodeId> absorbed;     // nodes that are now part of the product
-  std::optional<ir::NodeId> transpose;  // the result is stored through it
-  std::vector<ir::NodeId> outer_views;  // reshapes that follow the stored result
-  ir::ValueId result;                   // the old value that the whole yields
+  ValueId bias;                     // a constant along the last dimension, or invalid
+  ValueId residual;                 // of the product's shape, or invalid
+  std::string activation;           // operator name, or empty
+  std::vector<double> parameters;   // the activation's operands behind the first
+  std::vector<NodeId> absorbed;     // nodes that are now part of the product
+  std::optional<NodeId> transpose;  // the result is stored through it
+  std::vector<NodeId> outer_views;  // reshapes that follow the stored result
+  ValueId result;                   // the old value that the whole yields
 };
 
 struct EpilogueOptions {
   TargetTraits target;
   /// True for a value that another product reads through views (or factors) of its own, or adds as
   /// its residual: it has to be stored before those.
-  std::function<bool(ir::ValueId)> is_stored;
-  std::function<void(const ir::Node& producer, const ir::Node& consumer, bool fused,
+  std::function<bool(ValueId)> is_stored;
+  std::function<void(const Node& producer, const Node& consumer, bool fused,
                      std::string_view reason)>
       decide;
 };
 
 /// Follows the single readers of the result of `node`, a matrix product or a Conv. `alpha`: the
 /// factor of its operands.
-Epilogue match_epilogue(const ir::Graph& graph, const ir::Node& node, double alpha,
+Epilogue match_epilogue(const Graph& graph, const Node& node, double alpha,
                         const EpilogueOptions& options);
 /// Adds the epilogue behind `product` in the body; returns what is to be stored.
-ir::ValueId build_epilogue(BodyBuilder& body, const ir::Graph& graph, ir::ValueId product,
-                           const Epilogue& epilogue);
+ValueId build_epilogue(BodyBuilder& body, const Graph& graph, ValueId product,
+                       const Epilogue& epilogue);
 /// True if the target's products end with activation `op`.
 bool has_activation(const TargetTraits& target, std::string_view op);
 /// True if `value` is a constant vector along the last dimension of `shape`.
-bool is_bias(const ir::Graph& graph, ir::ValueId value, const ir::Shape& shape);
+bool is_bias(const Graph& graph, ValueId value, const Shape& shape);
 
 }  // namespace sinter::fusion

@@ -8,25 +8,6 @@
 namespace sinter::fusion {
 namespace {
 
-using ir::Dim;
-using ir::Graph;
-using ir::Node;
-using ir::NodeId;
-using ir::ValueId;
-
-/// The views among `nodes` in a graph of their own.
-Graph views_only(const Graph& graph, ValueId source, std::span<const NodeId> nodes) {
-  ir::GraphBuilder builder("views");
-  for (const auto& [symbol, range] : graph.ranges()) builder.range(symbol, range);
-  ValueId value = builder.input("source", graph.type(source));
-  for (NodeId id : nodes) {
-    const Node& node = graph.node(id);
-    if (is_single_view(node)) value = builder.add(node.op->name, {value}, node.attrs);
-  }
-  builder.output("operand", value);
-  return builder.finish();
-}
-
 bool batch_is_forward(const ir::StridedAccess& access, std::size_t dims, const Graph& graph) {
   return std::all_of(access.strides.begin(),
                      access.strides.begin() + static_cast<std::ptrdiff_t>(dims),
@@ -36,7 +17,18 @@ bool batch_is_forward(const ir::StridedAccess& access, std::size_t dims, const G
 }  // namespace
 
 bool is_single_view(const Node& node) {
-  return node.op->kind == ir::OpKind::kView && node.inputs.size() == 1 && node.op->name != "Concat";
+  return node.op->kind == OpKind::kView && node.inputs.size() == 1 && node.op->name != "Concat";
+}
+
+Graph views_only(const Graph& graph, const TensorType& from, std::span<const NodeId> nodes) {
+  GraphBuilder builder("views");
+  for (const auto& [symbol, range] : graph.ranges()) builder.range(symbol, range);
+  ValueId value = builder.input("source", from);
+  for (const NodeId id : nodes)
+    if (const Node& node = graph.node(id); is_single_view(node))
+      value = builder.add(node.op->name, {value}, node.attrs);
+  builder.output("value", value);
+  return builder.finish();
 }
 
 bool is_matrix_product(const Node& node) {
@@ -60,7 +52,7 @@ std::optional<double> scalar_factor(const Graph& graph, const Node& node, ValueI
 }
 
 bool is_matrix_access(const Graph& graph, ValueId value) {
-  const ir::Shape& shape = graph.type(value).shape;
+  const Shape& shape = graph.type(value).shape;
   if (shape.size() < 2) return false;
   const auto access = ir::strided_access(graph, value);
   if (!access) return false;
@@ -94,7 +86,7 @@ Operand fold_operand(const Graph& graph, ValueId value) {
       next.alpha *= *factor;
     }
     next.nodes.insert(next.nodes.begin(), id);
-    const Graph views = views_only(graph, next.source, next.nodes);
+    const Graph views = views_only(graph, graph.type(next.source), next.nodes);
     if (is_matrix_access(views, views.outputs()[0])) best = next;
   }
   return best;
@@ -108,7 +100,7 @@ ValueId build_operand(BodyBuilder& body, const Graph& graph, const Operand& oper
     const Node& node = graph.node(id);
     body.origins().insert(body.origins().end(), node.origins.begin(), node.origins.end());
     if (!is_single_view(node)) continue;
-    ir::GraphBuilder::OriginScope scope(body.builder(), node.origins);
+    GraphBuilder::OriginScope scope(body.builder(), node.origins);
     result = body.builder().add(node.op->name, {result}, node.attrs);
   }
   return result;

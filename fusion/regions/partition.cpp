@@ -6,12 +6,6 @@
 namespace sinter::fusion {
 namespace {
 
-using ir::Graph;
-using ir::Node;
-using ir::NodeId;
-using ir::OpKind;
-using ir::ValueId;
-
 // A kernel's parameters and registers are finite.
 constexpr std::size_t kMaxNodes = 256;
 constexpr std::size_t kMaxLeaves = 48;
@@ -29,7 +23,7 @@ constexpr std::size_t kMaxReaders = 256;
 std::size_t stored_leaves(const Region& region) {
   std::size_t count = 0;
   for (const auto& [value, demand] : region.demands()) {
-    const ir::Value& info = region.graph().value(value);
+    const Value& info = region.graph().value(value);
     const bool made_here = info.producer.valid() && region.holds(info.producer);
     const bool literal = info.constant != nullptr && info.constant->element_count() == 1;
     count += made_here || literal ? 0 : 1;
@@ -50,7 +44,7 @@ Partition::Partition(const Graph& graph, Context& context)
 
 std::size_t Partition::most_nodes() const { return tried_ > kMostTried ? kThenNodes : kMaxNodes; }
 
-Region Partition::start(ir::Shape space, std::vector<std::int64_t> axes) const {
+Region Partition::start(Shape space, Ints axes) const {
   return Region(graph_, std::move(space), std::move(axes), stored_);
 }
 
@@ -100,7 +94,7 @@ std::optional<NodeId> Partition::last_reader(const Region& region, ValueId value
   }
   for (auto node = region.nodes().end(); node != region.nodes().begin();) {
     const auto& inputs = graph_.node(*--node).inputs;
-    if (std::find(inputs.begin(), inputs.end(), value) != inputs.end()) return *node;
+    if (std::ranges::find(inputs, value) != inputs.end()) return *node;
   }
   return std::nullopt;
 }
@@ -123,7 +117,7 @@ bool Partition::try_producer(Region& region, ValueId leaf) {
   const bool reads_too_much = region.lasting_leaves() > kMaxLeaves + graph_.node(id).outputs.size();
   if (node.op->kind == OpKind::kView && !demand.whole) {
     const auto keep_out = [&] {
-      if (kept_out_seen_.mark(static_cast<std::size_t>(leaf.index))) kept_out_.push_back(leaf);
+      if (kept_out_seen_.mark(leaf.position())) kept_out_.push_back(leaf);
       return false;
     };
     if (is_grouped(id) || is_full || reads_too_much) return keep_out();
@@ -146,8 +140,7 @@ bool Partition::try_producer(Region& region, ValueId leaf) {
   if (Verdict v = moved.add_producer(id, false); !v.ok) return refuse(v.reason);
   if (stored_leaves(moved) > kMaxLeaves) return refuse("the kernel would read too many tensors");
   // What could not come in before cannot later.
-  if (std::any_of(kept_out_.begin(), kept_out_.end(),
-                  [&](ValueId view) { return moved.is_view_of_itself(view); }))
+  if (std::ranges::any_of(kept_out_, [&](ValueId view) { return moved.is_view_of_itself(view); }))
     return refuse("the kernel reads a view of '" + describe(node) + "' that is not a part of it");
   // Who reads it matters for copies only.
   const bool escapes = moved.escapes(leaf);
@@ -185,7 +178,7 @@ std::size_t Partition::copying_readers(const Region& region, ValueId value) cons
   std::vector<NodeId> readers;
   collect_readers(region, value, readers, SIZE_MAX, kMaxReaders);
   if (readers.size() >= kMaxReaders) return 0;
-  const bool all = std::all_of(readers.begin(), readers.end(), [&](NodeId reader) {
+  const bool all = std::ranges::all_of(readers, [&](NodeId reader) {
     const int group = group_of_[at(reader)];
     if (group >= 0)  // it has taken its copy
       return groups_[static_cast<std::size_t>(group)].copies().count(producer) != 0;
@@ -270,7 +263,7 @@ void Partition::grow(Region& region) {
 
 /// A reader that is yet to become a generated kernel reads through a transpose at no cost.
 bool Partition::only_kernels_read(ValueId value) const {
-  return std::all_of(graph_.users(value).begin(), graph_.users(value).end(), [&](NodeId user) {
+  return std::ranges::all_of(graph_.users(value), [&](NodeId user) {
     const Node& node = graph_.node(user);
     if (node.op->name == "Reshape") return only_kernels_read(node.outputs[0]);
     return node.op->kind == OpKind::kFused;
@@ -306,7 +299,7 @@ void Partition::collect_readers(const Region& region, ValueId value, std::vector
                                 std::size_t last, std::size_t most) const {
   readers_seen_.clear(graph_.nodes().size());
   values_seen_.clear(graph_.values().size());
-  values_seen_.mark(static_cast<std::size_t>(value.index));
+  values_seen_.mark(value.position());
   // Depth first, in the order of the users; views of views lead to one value by many ways.
   std::vector<std::pair<ValueId, std::size_t>> open{{value, 0}};
   while (!open.empty() && readers.size() < most) {
@@ -381,7 +374,7 @@ void Partition::commit(Region region) {
   }
   for (std::size_t n = first; n < last; ++n) reach_[n] = std::max(reach_[n], last);
   region.close();
-  for (ValueId leaf : region.leaves()) stored_[static_cast<std::size_t>(leaf.index)] = true;
+  for (ValueId leaf : region.leaves()) stored_[leaf.position()] = true;
   groups_.push_back(std::move(region));
 }
 
@@ -397,8 +390,8 @@ Graph Partition::finish() {
   while (!open.empty()) {
     const ValueId value = open.back();
     open.pop_back();
-    if (needed[static_cast<std::size_t>(value.index)]) continue;
-    needed[static_cast<std::size_t>(value.index)] = true;
+    if (needed[value.position()]) continue;
+    needed[value.position()] = true;
     const NodeId producer = graph_.value(value).producer;
     if (!producer.valid()) continue;
     if (const int group = group_of_[at(producer)]; group >= 0) {
@@ -415,7 +408,7 @@ Graph Partition::finish() {
     for (NodeId id : region.nodes())
       if (region.copies().count(id) == 0)
         for (ValueId out : graph_.node(id).outputs)
-          if (needed[static_cast<std::size_t>(out.index)]) outputs.push_back(out);
+          if (needed[out.position()]) outputs.push_back(out);
     if (outputs.empty()) continue;
     const char* kind = region.axes().empty() ? "pointwise" : "reduction";
     for (NodeId id : region.nodes()) {

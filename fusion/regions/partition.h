@@ -4,23 +4,21 @@
 #include <cstdint>
 #include <map>
 #include <optional>
-#include <string>
 #include <vector>
 
 #include "fusion/context.h"
 #include "fusion/regions/cost.h"
-#include "fusion/regions/rebuild.h"
 #include "fusion/regions/region.h"
 
 namespace sinter::fusion {
 
 class Partition {
  public:
-  Partition(const ir::Graph& graph, Context& context);
+  Partition(const Graph& graph, Context& context);
 
   /// An empty region over `space`, with reductions over `axes` if there are any.
-  Region start(ir::Shape space, std::vector<std::int64_t> axes) const;
-  bool is_grouped(ir::NodeId node) const { return group_of_[at(node)] >= 0; }
+  Region start(Shape space, Ints axes) const;
+  bool is_grouped(NodeId node) const { return group_of_[at(node)] >= 0; }
   /// Takes in whatever producers and consumers are legal and worth it, until nothing changes.
   void grow(Region& region);
   /// Stores results of a reduction through a transpose that would else be a kernel of its own.
@@ -28,31 +26,31 @@ class Partition {
   /// Closes a region.
   void commit(Region region);
   /// The committed regions as Fused nodes; decisions go to the context.
-  ir::Graph finish();
+  Graph finish();
 
  private:
-  static std::size_t at(ir::NodeId node) { return static_cast<std::size_t>(node.index); }
+  static std::size_t at(NodeId node) { return node.position(); }
   std::size_t most_nodes() const;
-  std::optional<ir::NodeId> last_reader(const Region& region, ir::ValueId value) const;
+  std::optional<NodeId> last_reader(const Region& region, ValueId value) const;
   /// Makes `region` the next one, and keeps the last that read no views of itself.
   void take(Region& region, Region next);
-  bool try_producer(Region& region, ir::ValueId leaf);
-  bool try_consumers(Region& region, ir::ValueId value);
-  bool try_consumer(Region& region, ir::NodeId user, ir::NodeId producer);
-  bool only_kernels_read(ir::ValueId value) const;
+  bool try_producer(Region& region, ValueId leaf);
+  bool try_consumers(Region& region, ValueId value);
+  bool try_consumer(Region& region, NodeId user, NodeId producer);
+  bool only_kernels_read(ValueId value) const;
   /// How many kernels would compute `value` themselves (this region is one); 0 if some reader
   /// cannot.
-  std::size_t copying_readers(const Region& region, ir::ValueId value) const;
+  std::size_t copying_readers(const Region& region, ValueId value) const;
   /// Legality of `node` as part of any region; the rest is Region's to say.
-  Verdict can_fuse(const Region& region, ir::NodeId node) const;
+  Verdict can_fuse(const Region& region, NodeId node) const;
   /// True if something outside lies on a path from the region back into it.
   bool has_circle(const Region& region) const;
   /// Adds what reads `value`, perhaps through views and copies, up to node `last`; about `most`.
-  void collect_readers(const Region& region, ir::ValueId value, std::vector<ir::NodeId>& readers,
+  void collect_readers(const Region& region, ValueId value, std::vector<NodeId>& readers,
                        std::size_t last, std::size_t most) const;
-  void decide(ir::NodeId producer, ir::NodeId consumer, const Worth& worth);
+  void decide(NodeId producer, NodeId consumer, const Worth& worth);
 
-  const ir::Graph& graph_;
+  const Graph& graph_;
   Context& context_;
   std::vector<int> group_of_;
   std::vector<Region> groups_;
@@ -77,13 +75,13 @@ class Partition {
     std::vector<std::uint64_t> marks_;
     std::uint64_t now_ = 0;
   };
-  std::vector<ir::ValueId> kept_out_;  // views that the region being grown reads from outside
+  std::vector<ValueId> kept_out_;  // views that the region being grown reads from outside
   Marks kept_out_seen_;
   std::optional<Region> sound_;
   mutable Marks nodes_seen_, groups_seen_, readers_seen_, values_seen_;
   std::size_t tried_ = 0;           // values of regions, for each node that was tried
   mutable std::size_t walked_ = 0;  // nodes in all searches for circles
-  std::map<std::pair<ir::NodeId, ir::NodeId>, Decision> decisions_;
+  std::map<std::pair<NodeId, NodeId>, Decision> decisions_;
 };
 
 }  // namespace sinter::fusion

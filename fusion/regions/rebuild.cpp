@@ -8,12 +8,6 @@
 namespace sinter::fusion {
 namespace {
 
-using ir::Graph;
-using ir::GraphBuilder;
-using ir::Node;
-using ir::NodeId;
-using ir::ValueId;
-
 /// Emits pieces and nodes on demand, so that each comes after what it reads.
 class Rebuilder {
  public:
@@ -46,7 +40,7 @@ class Rebuilder {
 
  private:
   enum class State : char { kNew, kOpen, kDone };
-  static std::size_t at(ValueId value) { return static_cast<std::size_t>(value.index); }
+  static std::size_t at(ValueId value) { return value.position(); }
 
   const std::vector<ValueId>& reads_of(ValueId value) const {
     static const std::vector<ValueId> none;
@@ -78,7 +72,7 @@ class Rebuilder {
         open.pop_back();
         continue;
       }
-      const ir::Value& info = graph_.value(next);
+      const Value& info = graph_.value(next);
       if (info.constant != nullptr) {
         map_[at(next)] = builder_.constant(info.constant, info.name);
         continue;
@@ -150,20 +144,18 @@ bool is_as_rebuilt(const Graph& graph) {
   std::vector<bool> known(graph.values().size(), false);
   std::int32_t next = 0;
   const auto follows = [&](ValueId value) {
-    known[static_cast<std::size_t>(value.index)] = true;
+    known[value.position()] = true;
     return value.index == next++;
   };
   for (ValueId input : graph.inputs())
     if (!follows(input)) return false;
-  const auto reads = [&](ValueId value) {
-    return known[static_cast<std::size_t>(value.index)] || follows(value);
-  };
+  const auto reads = [&](ValueId value) { return known[value.position()] || follows(value); };
   for (const Node& node : graph.nodes()) {
     if (!std::all_of(node.inputs.rbegin(), node.inputs.rend(), reads) ||
-        !std::all_of(node.outputs.begin(), node.outputs.end(), follows))
+        !std::ranges::all_of(node.outputs, follows))
       return false;
   }
-  return std::all_of(graph.outputs().begin(), graph.outputs().end(), reads) &&
+  return std::ranges::all_of(graph.outputs(), reads) &&
          static_cast<std::size_t>(next) == graph.values().size();
 }
 
@@ -177,7 +169,7 @@ Graph rebuild(const Graph& graph, std::span<const Piece> pieces) {
 ValueId BodyBuilder::import(ValueId value) {
   if (const auto known = known_.find(value.index); known != known_.end())
     return known->second.front();
-  const ir::Value& info = graph_.value(value);
+  const Value& info = graph_.value(value);
   ValueId inner;
   if (literals_ == Literals::kOneElement && info.constant != nullptr &&
       info.constant->element_count() == 1) {
@@ -227,8 +219,8 @@ void BodyBuilder::copy(const Node& node) {
 
 Graph BodyBuilder::finish(std::span<const ValueId> outputs) {
   std::set<std::string> used;
-  const auto note = [&](const ir::TensorType& type) {
-    for (const ir::Dim& dim : type.shape)
+  const auto note = [&](const TensorType& type) {
+    for (const Dim& dim : type.shape)
       for (std::string& symbol : dim.symbols()) used.insert(std::move(symbol));
   };
   for (const auto& [outer, inners] : known_)
@@ -266,12 +258,12 @@ Piece body_piece(std::string kind, BodyBuilder& body, std::span<const ValueId> o
 
 Piece fused_piece(const Graph& graph, std::string kind, std::vector<NodeId> nodes,
                   std::vector<ValueId> outputs) {
-  std::sort(nodes.begin(), nodes.end());
-  std::sort(outputs.begin(), outputs.end());
+  std::ranges::sort(nodes);
+  std::ranges::sort(outputs);
   std::set<NodeId> needed;
   const auto need = [&](ValueId value) {
     const NodeId producer = graph.value(value).producer;
-    if (std::binary_search(nodes.begin(), nodes.end(), producer)) needed.insert(producer);
+    if (std::ranges::binary_search(nodes, producer)) needed.insert(producer);
   };
   for (ValueId output : outputs) need(output);
   for (auto id = nodes.rbegin(); id != nodes.rend(); ++id)
@@ -286,7 +278,7 @@ Piece fused_piece(const Graph& graph, std::string kind, std::vector<NodeId> node
 
 std::string describe(const Node& node) {
   std::string text = node.op->name;
-  if (node.op->kind == ir::OpKind::kFused) text = node.attrs.get_string("kind");
+  if (node.op->kind == OpKind::kFused) text = node.attrs.get_string("kind");
   if (node.origins.empty()) return text;
   text += " (" + node.origins.front();
   if (node.origins.size() > 1) text += " +" + std::to_string(node.origins.size() - 1);
@@ -315,7 +307,7 @@ Decision decision(const Node& producer, const Node& consumer, bool fused, std::s
   return result;
 }
 
-std::optional<double> splat_value(const ir::Tensor& tensor) {
+std::optional<double> splat_value(const Tensor& tensor) {
   if (tensor.element_count() < 1) return std::nullopt;
   const std::size_t size = size_of(tensor.dtype());
   const auto bytes = tensor.bytes();
@@ -332,7 +324,7 @@ std::optional<double> splat_value(const Graph& graph, ValueId value) {
 }
 
 std::optional<double> splat_value(const GraphBuilder& builder, ValueId value) {
-  const ir::Tensor* constant = builder.constant_of(value);
+  const Tensor* constant = builder.constant_of(value);
   return constant != nullptr ? splat_value(*constant) : std::nullopt;
 }
 

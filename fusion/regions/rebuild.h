@@ -12,29 +12,26 @@
 #include <vector>
 
 #include "fusion/context.h"
-#include "ir/graph.h"
 
 namespace sinter::fusion {
 
 /// A replacement: `writes` are computed from `reads` by what `emit` adds.
 struct Piece {
-  std::vector<ir::ValueId> reads, writes;  // of the old graph
+  std::vector<ValueId> reads, writes;  // of the old graph
   /// Adds nodes and returns one new value for each of `writes`. `reads` are mapped.
-  std::function<std::vector<ir::ValueId>(ir::GraphBuilder& builder,
-                                         std::span<const ir::ValueId> reads)>
-      emit;
+  std::function<std::vector<ValueId>(GraphBuilder& builder, std::span<const ValueId> reads)> emit;
 };
 
 /// Copies `graph` with the values that a piece writes taken from it. Old nodes stay near their old
 /// position; those that nothing needs any more disappear. Throws Error(kInternal) if the pieces
 /// depend on each other in a circle.
-ir::Graph rebuild(const ir::Graph& graph, std::span<const Piece> pieces);
+Graph rebuild(const Graph& graph, std::span<const Piece> pieces);
 
 /// A piece that turns `nodes` (ids of `graph`, any order) into one Fused node of `kind` that
 /// yields `outputs`. Constants of one element move into the body; other values from outside become
 /// inputs, in order of first use.
-Piece fused_piece(const ir::Graph& graph, std::string kind, std::vector<ir::NodeId> nodes,
-                  std::vector<ir::ValueId> outputs);
+Piece fused_piece(const Graph& graph, std::string kind, std::vector<NodeId> nodes,
+                  std::vector<ValueId> outputs);
 
 /// Collects what a body needs while it is built by hand: inputs in order of first use.
 class BodyBuilder {
@@ -42,55 +39,57 @@ class BodyBuilder {
   /// Which constants become part of the body (kOneElement: those, and generators). Libraries read
   /// memory: their operands stay inputs.
   enum class Literals { kOneElement, kNone };
-  explicit BodyBuilder(const ir::Graph& graph, Literals literals = Literals::kOneElement)
+  explicit BodyBuilder(const Graph& graph, Literals literals = Literals::kOneElement)
       : graph_(graph), literals_(literals) {}
 
   /// `value` of the outer graph inside the body: an input, or a literal.
-  ir::ValueId import(ir::ValueId value);
+  ValueId import(ValueId value);
   /// `value` inside the body as an input, never as a literal.
-  ir::ValueId import_stored(ir::ValueId value);
+  ValueId import_stored(ValueId value);
   /// Copies an outer node; its outputs are then known to import.
-  void copy(const ir::Node& node);
+  void copy(const Node& node);
   /// From now on import(outer) is `inner`.
-  void bind(ir::ValueId outer, ir::ValueId inner);
-  ir::GraphBuilder& builder() { return builder_; }
+  void bind(ValueId outer, ValueId inner);
+  GraphBuilder& builder() { return builder_; }
   /// The outer values that became inputs.
-  const std::vector<ir::ValueId>& reads() const { return reads_; }
+  const std::vector<ValueId>& reads() const { return reads_; }
   std::vector<std::string>& origins() { return origins_; }
-  ir::Graph finish(std::span<const ir::ValueId> outputs);
+  Graph finish(std::span<const ValueId> outputs);
 
  private:
-  const ir::Graph& graph_;
+  const Graph& graph_;
   Literals literals_;
-  ir::GraphBuilder builder_{"body"};
-  std::vector<ir::ValueId> reads_;
+  GraphBuilder builder_{"body"};
+  std::vector<ValueId> reads_;
   /// Inner values of outer ones, in the order in which they became known.
-  using Inner = std::unordered_map<std::int32_t, std::vector<ir::ValueId>>;
+  using Inner = std::unordered_map<std::int32_t, std::vector<ValueId>>;
   Inner known_, stored_;
   std::vector<std::string> origins_;
   std::size_t origins_in_order_ = 0;
 };
 
 /// A piece that yields `writes` by a Fused node of `kind` with this body.
-Piece body_piece(std::string kind, BodyBuilder& body, std::span<const ir::ValueId> outputs,
-                 std::vector<ir::ValueId> writes);
+Piece body_piece(std::string kind, BodyBuilder& body, std::span<const ValueId> outputs,
+                 std::vector<ValueId> writes);
 
 /// Adds a Fused node.
-std::vector<ir::ValueId> add_fused(ir::GraphBuilder& builder, const std::string& kind,
-                                   std::span<const ir::ValueId> inputs,
-                                   std::shared_ptr<const ir::Graph> body,
-                                   std::vector<std::string> origins);
+std::vector<ValueId> add_fused(GraphBuilder& builder, const std::string& kind,
+                               std::span<const ValueId> inputs, std::shared_ptr<const Graph> body,
+                               std::vector<std::string> origins);
 
 /// "Add (encoder/Add_3)": how messages call a node.
-std::string describe(const ir::Node& node);
+std::string describe(const Node& node);
 
 /// The record of a decision about two nodes; "fused: " or "no: " comes in front of `reason`.
-Decision decision(const ir::Node& producer, const ir::Node& consumer, bool fused,
-                  std::string_view reason);
+Decision decision(const Node& producer, const Node& consumer, bool fused, std::string_view reason);
+inline void decide(Context& context, const Node& producer, const Node& consumer, bool fused,
+                   std::string_view reason) {
+  context.decisions.push_back(decision(producer, consumer, fused, reason));
+}
 
 /// The value of a constant whose elements are all equal; nothing for anything else.
-std::optional<double> splat_value(const ir::Tensor& tensor);
-std::optional<double> splat_value(const ir::Graph& graph, ir::ValueId value);
-std::optional<double> splat_value(const ir::GraphBuilder& builder, ir::ValueId value);
+std::optional<double> splat_value(const Tensor& tensor);
+std::optional<double> splat_value(const Graph& graph, ValueId value);
+std::optional<double> splat_value(const GraphBuilder& builder, ValueId value);
 
 }  // namespace sinter::fusion

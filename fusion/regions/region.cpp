@@ -10,12 +10,6 @@
 namespace sinter::fusion {
 namespace {
 
-using ir::Dim;
-using ir::Node;
-using ir::NodeId;
-using ir::OpKind;
-using ir::ValueId;
-
 constexpr int kMaxViewDepth = 16;
 constexpr std::size_t kMaxIndices = 8;
 // Concatenations of parts of concatenations double the guards with each level.
@@ -25,17 +19,13 @@ constexpr std::size_t kMaxUses = 32;
 constexpr int kMaxIndexSize = 16;
 
 /// The element of an operand that broadcasts to the element `index` of a value.
-Index broadcast_index(const ir::Shape& operand, const Index& index) {
+Index broadcast_index(const Shape& operand, const Index& index) {
   Index result(operand.size());
   const std::size_t skip = index.size() - operand.size();
   for (std::size_t d = 0; d < operand.size(); ++d)
     result[d] = operand[d] == Dim(1) ? Dim(0) : index[d + skip];
   return result;
 }
-
-}  // namespace
-
-namespace {
 
 std::size_t with_guards(std::size_t guards, const std::vector<ir::ViewSource::Guard>& more) {
   for (const auto& guard : more)
@@ -47,11 +37,10 @@ std::size_t with_guards(std::size_t guards, const std::vector<ir::ViewSource::Gu
 }  // namespace
 
 bool is_kind(const Node& node, std::string_view kind) {
-  return node.op->kind == ir::OpKind::kFused && node.attrs.get_string("kind") == kind;
+  return node.op->kind == OpKind::kFused && node.attrs.get_string("kind") == kind;
 }
 
-Region::Region(const ir::Graph& graph, ir::Shape space, std::vector<std::int64_t> axes,
-               const std::vector<bool>& stored)
+Region::Region(const Graph& graph, Shape space, Ints axes, const std::vector<bool>& stored)
     : graph_(&graph), stored_(&stored) {
   Frame frame{std::move(space), std::move(axes), graph.ranges(), {}};
   frame.identity = ir::index_symbols(frame.space, frame.ranges);
@@ -65,18 +54,17 @@ bool Region::owns(ValueId value) const {
   return producer.valid() && holds(producer) && copies_.count(producer) == 0;
 }
 
-std::optional<Index> Region::step_index(const ir::Shape& shape) const {
+std::optional<Index> Region::step_index(const Shape& shape) const {
   if (shape == frame_->space) return frame_->identity;
   if (frame_->axes.empty()) return std::nullopt;
   Index with_ones = frame_->identity, kept;
-  ir::Shape ones = frame_->space, kept_shape;
+  Shape ones = frame_->space, kept_shape;
   for (std::int64_t axis : frame_->axes) {
     with_ones[static_cast<std::size_t>(axis)] = Dim(0);
     ones[static_cast<std::size_t>(axis)] = Dim(1);
   }
   for (std::size_t d = 0; d < frame_->space.size(); ++d) {
-    if (std::find(frame_->axes.begin(), frame_->axes.end(), static_cast<std::int64_t>(d)) !=
-        frame_->axes.end())
+    if (std::ranges::find(frame_->axes, static_cast<std::int64_t>(d)) != frame_->axes.end())
       continue;
     kept.push_back(frame_->identity[d]);
     kept_shape.push_back(frame_->space[d]);
@@ -112,15 +100,15 @@ bool Region::leads_here(ValueId value) const {
 Verdict Region::demand(ValueId value, const Index& index, Access access, std::size_t guards) {
   lasting_leaves_.reset();
   Demand& demand = demands_.change(value);
-  const auto place = std::find(demand.indices.begin(), demand.indices.end(), index);
+  const auto place = std::ranges::find(demand.indices, index);
   const std::pair use(static_cast<std::size_t>(place - demand.indices.begin()), guards);
   if (place == demand.indices.end()) {
-    if (std::any_of(index.begin(), index.end(),
-                    [](const Dim& dim) { return ir::is_longer(dim, kMaxIndexSize); }))
+    if (std::ranges::any_of(index,
+                            [](const Dim& dim) { return ir::is_longer(dim, kMaxIndexSize); }))
       return {false, "where an element lies takes too long a formula"};
     demand.indices.push_back(index);
   }
-  const bool known = std::find(demand.uses.begin(), demand.uses.end(), use) != demand.uses.end();
+  const bool known = std::ranges::find(demand.uses, use) != demand.uses.end();
   const bool tightened = (access == Access::kGuarded && !demand.guarded) ||
                          (access == Access::kWhole && !demand.whole);
   demand.guarded = demand.guarded || access == Access::kGuarded;
@@ -147,7 +135,7 @@ Verdict Region::demand(ValueId value, const Index& index, Access access, std::si
 }
 
 Verdict Region::propagate(const Node& node, const Index& index, Access access, std::size_t guards) {
-  const auto type = [&](ValueId value) -> const ir::TensorType& { return graph_->type(value); };
+  const auto type = [&](ValueId value) -> const TensorType& { return graph_->type(value); };
   const OpKind kind = node.op->kind;
   if (access == Access::kWhole || (access == Access::kGuarded && kind == OpKind::kReduce))
     return {false, "'" + describe(node) + "' is needed in memory, not element by element"};
@@ -159,10 +147,9 @@ Verdict Region::propagate(const Node& node, const Index& index, Access access, s
           return v;
       return {true, ""};
     case OpKind::kView: {
-      std::vector<ir::TensorType> types;
-      for (ValueId input : node.inputs) types.push_back(type(input));
       for (const ir::ViewSource& source :
-           node.op->view().map(node.attrs, types, type(node.outputs[0]), index, frame_->ranges)) {
+           node.op->view().map(node.attrs, graph_->types(node.inputs), type(node.outputs[0]), index,
+                               frame_->ranges)) {
         const ValueId input = node.inputs[static_cast<std::size_t>(source.input)];
         const Access inner = source.guards.empty() ? access : Access::kGuarded;
         if (Verdict v = demand(input, source.index, inner, with_guards(guards, source.guards));
@@ -174,8 +161,7 @@ Verdict Region::propagate(const Node& node, const Index& index, Access access, s
     case OpKind::kIndexed: {
       if (node.op->generate()) return {true, ""};
       if (node.op->scan()) return scan_at(node, index, access);
-      std::vector<ir::TensorType> types;
-      for (ValueId input : node.inputs) types.push_back(type(input));
+      const std::vector<TensorType> types = graph_->types(node.inputs);
       const ir::ScatterDef* scatter = node.op->scatter();
       if (scatter)
         if (Verdict v = demand(node.inputs[1], index, access, guards); !v.ok) return v;
@@ -241,7 +227,7 @@ Verdict Region::propagate_all(NodeId id) {
 
 Verdict Region::add_result(NodeId id) {
   const Node& node = graph_->node(id);
-  const ir::Shape& shape = graph_->type(node.outputs[0]).shape;
+  const Shape& shape = graph_->type(node.outputs[0]).shape;
   if (node.op->kind == OpKind::kReduce && !reduces_here(node))
     return {false, "'" + describe(node) + "' reduces over other axes or another shape"};
   // A Scatter's steps are the elements of its updates, which are the space.
@@ -252,10 +238,10 @@ Verdict Region::add_result(NodeId id) {
   lasting_leaves_.reset();
   nodes_.insert(id);
   Demand& own = demands_.change(node.outputs[0]);
-  const auto place = std::find(own.indices.begin(), own.indices.end(), *index);
+  const auto place = std::ranges::find(own.indices, *index);
   const std::pair use(static_cast<std::size_t>(place - own.indices.begin()), std::size_t{0});
   if (place == own.indices.end()) own.indices.push_back(*index);
-  if (std::find(own.uses.begin(), own.uses.end(), use) == own.uses.end()) own.uses.push_back(use);
+  if (std::ranges::find(own.uses, use) == own.uses.end()) own.uses.push_back(use);
   return propagate_all(id);
 }
 
@@ -267,8 +253,8 @@ Verdict Region::add_producer(NodeId id, bool copy) {
 }
 
 bool Region::reads_views_of_itself() const {
-  return std::any_of(demands_.begin(), demands_.end(),
-                     [&](const auto& entry) { return is_view_of_itself(entry.first); });
+  return std::ranges::any_of(demands_,
+                             [&](const auto& entry) { return is_view_of_itself(entry.first); });
 }
 
 bool Region::is_view_of_itself(ValueId leaf) const {
@@ -296,7 +282,7 @@ std::size_t Region::lasting_leaves() const {
   if (lasting_leaves_) return *lasting_leaves_;
   std::size_t count = 0;
   for (const ValueId leaf : leaves()) {
-    const ir::Value& value = graph_->value(leaf);
+    const Value& value = graph_->value(leaf);
     const bool literal = value.constant != nullptr && value.constant->element_count() == 1;
     const Node* node = graph_->producer(leaf);
     const bool moves_in =
@@ -320,7 +306,7 @@ bool Region::escapes(ValueId value) const {
   while (!open.empty()) {
     const ValueId next = open.back();
     open.pop_back();
-    if (graph_->is_output(next) || (*stored_)[static_cast<std::size_t>(next.index)]) return true;
+    if (graph_->is_output(next) || (*stored_)[next.position()]) return true;
     for (NodeId user : graph_->users(next)) {
       if (reaches_outside(user, next)) return true;
       const bool held = holds(user);
@@ -356,7 +342,7 @@ void Region::trim_reshapes() {
       nodes_.erase(id);
       copies_.erase(id);
       const auto& users = graph_->users(node.inputs[0]);
-      if (std::none_of(users.begin(), users.end(), [&](NodeId user) { return holds(user); }))
+      if (std::ranges::none_of(users, [&](NodeId user) { return holds(user); }))
         demands_.erase(node.inputs[0]);
       changed = true;
     }
@@ -376,12 +362,30 @@ Dim Region::evaluations(ValueId value) const {
       per_row = per_row && used.count(ir::index_symbol(static_cast<int>(axis))) == 0;
     Dim count(1);
     for (std::size_t d = 0; d < frame_->space.size(); ++d)
-      if (!per_row || std::find(frame_->axes.begin(), frame_->axes.end(),
-                                static_cast<std::int64_t>(d)) == frame_->axes.end())
+      if (!per_row ||
+          std::ranges::find(frame_->axes, static_cast<std::int64_t>(d)) == frame_->axes.end())
         count = count * frame_->space[d];
-    total = total + count;
+    total += count;
   }
   return total;
+}
+
+bool changes_state(const Graph& graph, const Node& node) {
+  if (node.op->kind != OpKind::kFused || node.attrs.get_string("kind") != "scatter") return false;
+  const Graph& body = *node.body;
+  for (const Node& part : body.nodes()) {
+    if (part.op->scatter() == nullptr) continue;
+    const auto data = std::ranges::find(body.inputs(), part.inputs[0]);
+    if (data == body.inputs().end() || part.attrs.get_string("combine") != "none") return false;
+    const ValueId value = node.inputs[static_cast<std::size_t>(data - body.inputs().begin())];
+    const bool is_state = std::ranges::any_of(graph.states(), [&](const ir::State& state) {
+      return graph.inputs()[static_cast<std::size_t>(state.input)] == value;
+    });
+    if (!is_state || graph.users(value).size() != 1 || graph.is_output(value) ||
+        std::ranges::count(node.inputs, value) != 1 || body.users(*data).size() != 1)
+      return false;
+  }
+  return true;
 }
 
 }  // namespace sinter::fusion

@@ -17,15 +17,13 @@ class SortedSet {
   auto end() const { return keys_.end(); }
   std::size_t size() const { return keys_.size(); }
   bool empty() const { return keys_.empty(); }
-  std::size_t count(const Key& key) const {
-    return std::binary_search(keys_.begin(), keys_.end(), key) ? 1 : 0;
-  }
+  std::size_t count(const Key& key) const { return std::ranges::binary_search(keys_, key) ? 1 : 0; }
   void insert(const Key& key) {
-    const auto at = std::lower_bound(keys_.begin(), keys_.end(), key);
+    const auto at = std::ranges::lower_bound(keys_, key);
     if (at == keys_.end() || *at != key) keys_.insert(at, key);
   }
   void erase(const Key& key) {
-    const auto at = std::lower_bound(keys_.begin(), keys_.end(), key);
+    const auto at = std::ranges::lower_bound(keys_, key);
     if (at != keys_.end() && *at == key) keys_.erase(at);
   }
 
@@ -64,8 +62,7 @@ class SortedMap {
 
  private:
   auto place(const Key& key) const {
-    return std::lower_bound(entries_.begin(), entries_.end(), key,
-                            [](const Entry& entry, const Key& k) { return entry.first < k; });
+    return std::ranges::lower_bound(entries_, key, {}, &Entry::first);
   }
   std::vector<Entry> entries_;
 };

@@ -3,10 +3,10 @@
 #include <algorithm>
 
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 #include <sinter/error.h>
 
 #include "ir/dim/dim_internal.h"
+#include "ir/dim/dim_mismatch.h"
 
 namespace sinter::ir {
 namespace {
@@ -112,7 +112,7 @@ std::strong_ordering compare(const Dim::Monomial& a, const Dim::Monomial& b) {
 }
 
 Dim DimBuilder::normalize(std::vector<Dim::Term> terms) {
-  std::sort(terms.begin(), terms.end(), [](const Dim::Term& a, const Dim::Term& b) {
+  std::ranges::sort(terms, [](const Dim::Term& a, const Dim::Term& b) {
     return compare(a.factors, b.factors) < 0;
   });
   std::vector<Dim::Term> merged;
@@ -270,7 +270,7 @@ bool operator==(const Range& a, const Range& b) {
 std::vector<std::string> Dim::symbols() const {
   std::vector<std::string> names;
   collect_symbols(*this, names);
-  std::sort(names.begin(), names.end());
+  std::ranges::sort(names);
   names.erase(std::unique(names.begin(), names.end()), names.end());
   return names;
 }
@@ -332,7 +332,7 @@ bool is_longer(const Dim& dim, int most) { return !spend(dim, most); }
 
 Dim element_count(const Shape& shape) {
   Dim count = 1;
-  for (const auto& dim : shape) count = count * dim;
+  for (const auto& dim : shape) count *= dim;
   return count;
 }
 
@@ -349,6 +349,34 @@ std::vector<Dim> contiguous_strides(const Shape& shape) {
   std::vector<Dim> strides(shape.size(), Dim(1));
   for (std::size_t i = shape.size(); i-- > 1;) strides[i - 1] = strides[i] * shape[i];
   return strides;
+}
+
+Dim linearize(std::span<const Dim> index, const Shape& shape) {
+  const std::vector<Dim> strides = contiguous_strides(shape);
+  Dim sum = 0;
+  for (std::size_t d = 0; d < shape.size(); ++d) sum += strides[d] * index[d];
+  return sum;
+}
+
+Shape broadcast(const Shape& a, const Shape& b) {
+  const std::size_t rank = std::max(a.size(), b.size());
+  Shape result(rank, Dim(1));
+  for (std::size_t i = 0; i < rank; ++i) {  // from the last dimension
+    const Dim x = i < a.size() ? a[a.size() - 1 - i] : Dim(1);
+    const Dim y = i < b.size() ? b[b.size() - 1 - i] : Dim(1);
+    Dim& out = result[rank - 1 - i];
+    if (x == y || y == Dim(1)) {
+      out = x;
+    } else if (x == Dim(1)) {
+      out = y;
+    } else {
+      throw DimMismatch(
+          x, y,
+          fmt::format("shapes {} and {} do not broadcast: dimensions {} and {} differ",
+                      to_string(a), to_string(b), x.to_string(), y.to_string()));
+    }
+  }
+  return result;
 }
 
 }  // namespace sinter::ir

@@ -8,6 +8,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -61,6 +62,8 @@ class Dim {
   friend Dim operator+(const Dim& a, const Dim& b);
   friend Dim operator-(const Dim& a, const Dim& b);
   friend Dim operator*(const Dim& a, const Dim& b);
+  Dim& operator+=(const Dim& other) { return *this = *this + other; }
+  Dim& operator*=(const Dim& other) { return *this = *this * other; }
   friend bool operator==(const Dim& a, const Dim& b);
   /// A total order (structural, not numeric), for use as a key.
   friend std::strong_ordering operator<=>(const Dim& a, const Dim& b);
@@ -117,6 +120,8 @@ std::optional<std::int64_t> lower_bound(const Dim& a, const Ranges& ranges = {})
 std::optional<std::int64_t> upper_bound(const Dim& a, const Ranges& ranges = {});
 /// True only if a <= b is proven for all values in `ranges`.
 bool proves_le(const Dim& a, const Dim& b, const Ranges& ranges = {});
+/// Of a variable that counts `extent` elements: [0, extent - 1].
+Range index_range(const Dim& extent, const Ranges& ranges);
 
 /// True if more than `most` symbols and functions occur in `dim`, each as often as it is written.
 bool is_longer(const Dim& dim, int most);
@@ -125,6 +130,8 @@ bool is_longer(const Dim& dim, int most);
 Dim parse_dim(std::string_view text);
 
 using Shape = std::vector<Dim>;
+/// Axes, a permutation of them, or a shape of known sizes.
+using Ints = std::vector<std::int64_t>;
 
 /// Product of the dimensions; one for a scalar.
 Dim element_count(const Shape& shape);
@@ -132,5 +139,7 @@ Dim element_count(const Shape& shape);
 std::string to_string(const Shape& shape);
 /// Row-major strides in elements.
 std::vector<Dim> contiguous_strides(const Shape& shape);
+/// Row-major position of `index` in `shape`.
+Dim linearize(std::span<const Dim> index, const Shape& shape);
 
 }  // namespace sinter::ir

@@ -47,8 +47,8 @@ void check_products(const Dim& e) {
 }
 
 std::ptrdiff_t variable_terms(const Dim& e) {
-  return std::count_if(e.terms().begin(), e.terms().end(),
-                       [](const Dim::Term& term) { return !term.factors.empty(); });
+  return std::ranges::count_if(e.terms(),
+                               [](const Dim::Term& term) { return !term.factors.empty(); });
 }
 
 class Prover {
@@ -183,9 +183,8 @@ Bound Prover::by_intervals(const Dim& e) {
     __int128 least = term.coefficient;
     bool is_zero_least = term.coefficient > 0;
     for (const auto& atom : term.factors) {
-      const auto variable =
-          std::find_if(variables.begin(), variables.end(),
-                       [&](const Variable& candidate) { return same_atom(candidate.atom, atom); });
+      const auto variable = std::ranges::find_if(
+          variables, [&](const Variable& candidate) { return same_atom(candidate.atom, atom); });
       if (variable == variables.end() || !variable->bounded) return std::nullopt;
       if (is_zero_least) continue;
       if (!variable->span) return std::nullopt;
@@ -323,8 +322,8 @@ std::vector<AtomPtr> top_level_atoms(const Dim& e) {
   std::vector<AtomPtr> atoms;
   for (const auto& term : e.terms())
     atoms.insert(atoms.end(), term.factors.begin(), term.factors.end());
-  std::sort(atoms.begin(), atoms.end(),
-            [](const AtomPtr& a, const AtomPtr& b) { return a != b && compare(*a, *b) < 0; });
+  std::ranges::sort(
+      atoms, [](const AtomPtr& a, const AtomPtr& b) { return a != b && compare(*a, *b) < 0; });
   atoms.erase(std::unique(atoms.begin(), atoms.end(), same_atom), atoms.end());
   return atoms;
 }
@@ -351,8 +350,8 @@ Dim replace_factor(const Dim& e, const AtomPtr& atom, const Dim& replacement) {
   for (const auto& term : e.terms()) {
     Dim product = term.coefficient;
     for (const auto& factor : term.factors)
-      product = product * (same_atom(factor, atom) ? replacement : DimBuilder::from_atom(factor));
-    sum = sum + product;
+      product *= (same_atom(factor, atom) ? replacement : DimBuilder::from_atom(factor));
+    sum += product;
   }
   return sum;
 }
@@ -378,6 +377,14 @@ std::optional<std::int64_t> upper_bound(const Dim& a, const Ranges& ranges) {
 bool proves_le(const Dim& a, const Dim& b, const Ranges& ranges) {
   int work = kMaxWork;
   return proves_non_negative(b - a, Facts{&ranges, true, 0, &work});
+}
+
+Range index_range(const Dim& extent, const Ranges& ranges) {
+  Range range;
+  range.min = 0;
+  if (const auto upper = upper_bound(extent, ranges)) range.max = *upper - 1;
+  range.symbolic_max = std::make_shared<const Dim>(extent - Dim(1));
+  return range;
 }
 
 }  // namespace sinter::ir

@@ -48,7 +48,7 @@ Division split(const Dim& a, const Dim& b) {
                                            : term.coefficient / lead.coefficient;
       if (coefficient == 0) continue;
       const Dim part = DimBuilder::from_term(*monomial, coefficient);
-      quotient = quotient + part;
+      quotient += part;
       remainder = remainder - part * b;
       changed = true;
       break;
@@ -155,8 +155,7 @@ Dim rebuild(const Dim& dim, const std::map<std::string, Dim, std::less<>>& repla
     for (const auto& atom : term.factors) {
       if (atom->kind == DimAtom::Kind::kSymbol) {
         const auto found = replacements.find(atom->name);
-        product =
-            product * (found == replacements.end() ? DimBuilder::from_atom(atom) : found->second);
+        product *= (found == replacements.end() ? DimBuilder::from_atom(atom) : found->second);
         continue;
       }
       const Dim a = rebuild(atom->a, replacements, facts);
@@ -167,7 +166,7 @@ Dim rebuild(const Dim& dim, const std::map<std::string, Dim, std::less<>>& repla
         default: product = product * max(a, b, facts); break;
       }
     }
-    sum = sum + product;
+    sum += product;
   }
   return sum;
 }
@@ -272,7 +271,7 @@ std::optional<Dim> divide_exactly(const Dim& a, const Dim& b) {
     const std::int64_t ratio = floor_divide(term.coefficient, lead.coefficient);
     if (ratio * lead.coefficient != term.coefficient) return std::nullopt;
     const Dim part = DimBuilder::from_term(*monomial, ratio);
-    quotient = quotient + part;
+    quotient += part;
     rest = rest - part * b;
   }
   return quotient;
@@ -280,7 +279,7 @@ std::optional<Dim> divide_exactly(const Dim& a, const Dim& b) {
 
 bool is_multiple_of(const Dim& a, std::int64_t divisor) {
   if (divisor == 0) return a.terms().empty();
-  return std::all_of(a.terms().begin(), a.terms().end(), [&](const Dim::Term& term) {
+  return std::ranges::all_of(a.terms(), [&](const Dim::Term& term) {
     return divisor == -1 || term.coefficient % divisor == 0;
   });
 }

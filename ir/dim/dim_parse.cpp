@@ -34,7 +34,7 @@ class DimParser {
     while (true) {
       const std::size_t start = position_;
       try {
-        result = result + product(negative);
+        result += product(negative);
       } catch (const Error& error) {  // overflow, division by zero
         throw DimSyntaxError{start, error.what()};
       }
@@ -90,7 +90,7 @@ class DimParser {
         position_ = behind;
         return result;
       }
-      result = result * factor();
+      result *= factor();
     }
   }
 

@@ -19,8 +19,7 @@ constexpr double kInfinity = std::numeric_limits<double>::infinity();
 Shape batch_of(const Shape& shape) { return Shape(shape.begin(), shape.end() - 2); }
 
 /// Checks that an operand of dimensions up to `shape` broadcasts to it.
-void require_broadcast(std::span<const TensorType> inputs, std::size_t i, const Shape& shape,
-                       const char* what) {
+void require_broadcast(Types inputs, std::size_t i, const Shape& shape, const char* what) {
   const Shape result =
       with_context(list_types(inputs), [&] { return broadcast(inputs[i].shape, shape); });
   require_equal(result, shape, [&] {
@@ -32,7 +31,7 @@ void require_broadcast(std::span<const TensorType> inputs, std::size_t i, const 
 /// q [batch..., m, d], k [batch..., n, d], v [batch..., n, dv], mask broadcastable to
 /// [batch..., m, n], limits to [batch..., m, 1] -> [batch..., m, dv]; the batch dimensions of q, k
 /// and v broadcast.
-std::vector<TensorType> infer_attention(const Attrs& attrs, std::span<const TensorType> inputs) {
+std::vector<TensorType> infer_attention(const Attrs& attrs, Types inputs) {
   require_same_dtype(inputs.first(3));
   require_float(inputs);
   const AttentionInputs which = attention_inputs(attrs, inputs.size());
@@ -85,7 +84,7 @@ std::vector<ValueId> decompose_attention(GraphBuilder& b, const Node& node,
     return b.type(value).dtype == to ? value : b.add("Cast", {value}, {{"to", Attr(to)}});
   };
   const Shape q = b.type(inputs[0]).shape, k = b.type(inputs[1]).shape;
-  std::vector<std::int64_t> perm(k.size());
+  Ints perm(k.size());
   std::iota(perm.begin(), perm.end(), 0);
   std::swap(perm[perm.size() - 1], perm[perm.size() - 2]);
   const Dim m = q[q.size() - 2], n = k[k.size() - 2];
@@ -135,22 +134,18 @@ std::vector<ValueId> decompose_attention(GraphBuilder& b, const Node& node,
 }  // namespace
 
 std::vector<OpDef> attention_ops() {
-  OpDef attention;
-  attention.name = "Attention";
-  attention.kind = OpKind::kLibrary;
-  attention.min_inputs = 3;
-  attention.max_inputs = 5;
-  attention.attrs = {
-      {"scale", AttrKind::kFloat, std::nullopt},
-      {"causal", AttrKind::kInt, Attr(std::int64_t{0})},
-      {"fill", AttrKind::kFloat, Attr(-kInfinity)},
-      {"guard", AttrKind::kInt, Attr(std::int64_t{0})},
-      {"limited", AttrKind::kInt, Attr(std::int64_t{0})},
-  };
-  attention.infer = infer_attention;
-  attention.evaluate = reference::evaluate_attention;
-  attention.detail = CompositeDef{decompose_attention};
-  return {attention};
+  return {{.name = "Attention",
+           .kind = OpKind::kLibrary,
+           .min_inputs = 3,
+           .max_inputs = 5,
+           .attrs = {{"scale", AttrKind::kFloat, std::nullopt},
+                     {"causal", AttrKind::kInt, Attr(std::int64_t{0})},
+                     {"fill", AttrKind::kFloat, Attr(-kInfinity)},
+                     {"guard", AttrKind::kInt, Attr(std::int64_t{0})},
+                     {"limited", AttrKind::kInt, Attr(std::int64_t{0})}},
+           .infer = infer_attention,
+           .evaluate = reference::evaluate_attention,
+           .detail = CompositeDef{decompose_attention}}};
 }
 
 }  // namespace sinter::ir::ops

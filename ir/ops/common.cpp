@@ -5,7 +5,7 @@
 
 namespace sinter::ir::ops {
 
-std::string list_types(std::span<const TensorType> types) {
+std::string list_types(Types types) {
   std::string text;
   for (const TensorType& type : types) text += (text.empty() ? "" : ", ") + to_string(type);
   return text;
@@ -13,13 +13,13 @@ std::string list_types(std::span<const TensorType> types) {
 
 void invalid(const std::string& message) { throw Error(ErrorCode::kInvalidModel, message); }
 
-void require_same_dtype(std::span<const TensorType> inputs) {
+void require_same_dtype(Types inputs) {
   for (const TensorType& input : inputs)
     if (input.dtype != inputs[0].dtype)
       invalid("inputs must share one element type, found " + list_types(inputs));
 }
 
-void require_float(std::span<const TensorType> inputs) {
+void require_float(Types inputs) {
   if (!is_float(inputs[0].dtype)) invalid("needs float elements, found " + list_types(inputs));
 }
 

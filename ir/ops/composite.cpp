@@ -12,8 +12,6 @@
 namespace sinter::ir::ops {
 namespace {
 
-using Types = std::span<const TensorType>;
-
 std::vector<TensorType> infer_norm(const Attrs& attrs, Types inputs) {
   require_same_dtype(inputs);
   require_float(inputs);
@@ -44,14 +42,14 @@ std::vector<TensorType> infer_softmax(const Attrs& attrs, Types inputs) {
   return {inputs[0]};
 }
 
-Attrs keeping(std::vector<std::int64_t> axes) {
+Attrs keeping(Ints axes) {
   return {{"axes", Attr(std::move(axes))}, {"keepdims", Attr(std::int64_t{1})}};
 }
 
 /// Attributes of a reduction over the dimensions from attribute "axis" to the last.
 Attrs normalised_axes(const GraphBuilder& b, const Node& node, ValueId x) {
   const auto rank = static_cast<std::int64_t>(b.type(x).shape.size());
-  std::vector<std::int64_t> axes(static_cast<std::size_t>(rank - node.attrs.get_int("axis")));
+  Ints axes(static_cast<std::size_t>(rank - node.attrs.get_int("axis")));
   std::iota(axes.begin(), axes.end(), node.attrs.get_int("axis"));
   return keeping(std::move(axes));
 }
@@ -124,16 +122,14 @@ std::vector<ValueId> decompose_variance(GraphBuilder& b, const Node& node,
 OpDef composite(const char* name, int min_inputs, int max_inputs, std::vector<AttrSpec> attrs,
                 std::vector<TensorType> (*infer)(const Attrs&, Types), Evaluate evaluate,
                 Decompose decompose) {
-  OpDef op;
-  op.name = name;
-  op.kind = OpKind::kComposite;
-  op.min_inputs = min_inputs;
-  op.max_inputs = max_inputs;
-  op.attrs = std::move(attrs);
-  op.infer = infer;
-  op.evaluate = std::move(evaluate);
-  op.detail = CompositeDef{std::move(decompose)};
-  return op;
+  return {.name = name,
+          .kind = OpKind::kComposite,
+          .min_inputs = min_inputs,
+          .max_inputs = max_inputs,
+          .attrs = std::move(attrs),
+          .infer = infer,
+          .evaluate = std::move(evaluate),
+          .detail = CompositeDef{std::move(decompose)}};
 }
 
 }  // namespace
@@ -153,6 +149,20 @@ std::vector<OpDef> composite_ops() {
                  {"keepdims", AttrKind::kInt, Attr(std::int64_t{1})}},
                 infer_variance, reference::evaluate_variance, decompose_variance),
   };
+}
+
+/// The fused region: a node whose meaning is its body.
+std::vector<OpDef> fused_ops() {
+  OpDef op{.name = "Fused",
+           .kind = OpKind::kFused,
+           .min_inputs = 0,
+           .max_inputs = -1,
+           .attrs = {{"kind", AttrKind::kString, std::nullopt}}};
+  // GraphBuilder takes a fused node's types from its body, the evaluator its values.
+  op.infer = [](const Attrs&, Types) -> std::vector<TensorType> {
+    throw Error(ErrorCode::kInternal, "result types come from the body");
+  };
+  return {op};
 }
 
 }  // namespace sinter::ir::ops

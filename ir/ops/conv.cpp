@@ -19,7 +19,7 @@ Shape channels_second(Shape shape, bool channels_last) {
 
 /// x [n, c, spatial...], w [m, c / group, kernel...], b [m] -> [n, m, windows...]; with
 /// "channels_last" x [n, spatial..., c], w [m, kernel..., c / group] -> [n, windows..., m].
-std::vector<TensorType> infer_conv(const Attrs& attrs, std::span<const TensorType> inputs) {
+std::vector<TensorType> infer_conv(const Attrs& attrs, Types inputs) {
   require_same_dtype(inputs);
   if (inputs[0].dtype == DType::kBool) invalid("needs numbers, found " + list_types(inputs));
   if (inputs[0].shape.size() < 3 || inputs[1].shape.size() != inputs[0].shape.size())
@@ -41,7 +41,7 @@ std::vector<TensorType> infer_conv(const Attrs& attrs, std::span<const TensorTyp
     require_equal(inputs[2].shape, Shape{w[0]}, [&] {
       return "the bias must have one value for each output channel, found " + list_types(inputs);
     });
-  std::vector<std::int64_t> kernel;
+  Ints kernel;
   for (std::size_t d = 2; d < w.size(); ++d) {
     if (!w[d].is_constant() || w[d].value() < 1)
       invalid("the kernel's size must be known and positive, found " + list_types(inputs));
@@ -58,11 +58,7 @@ std::vector<TensorType> infer_conv(const Attrs& attrs, std::span<const TensorTyp
 }  // namespace
 
 std::vector<OpDef> conv_ops() {
-  OpDef conv;
-  conv.name = "Conv";
-  conv.kind = OpKind::kLibrary;
-  conv.min_inputs = 2;
-  conv.max_inputs = 3;
+  OpDef conv{.name = "Conv", .kind = OpKind::kLibrary, .min_inputs = 2, .max_inputs = 3};
   for (const char* name : {"strides", "dilations", "pads_begin", "pads_end"})
     conv.attrs.push_back({name, AttrKind::kInts, std::nullopt});
   conv.attrs.push_back({"group", AttrKind::kInt, Attr(std::int64_t{1})});

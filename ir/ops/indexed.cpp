@@ -1,5 +1,4 @@
 // Operators that reach into a tensor at places that other tensors hold, and what makes such places.
-#include <algorithm>
 
 #include <fmt/format.h>
 
@@ -9,8 +8,6 @@
 
 namespace sinter::ir::ops {
 namespace {
-
-using Types = std::span<const TensorType>;
 
 /// The element of an operand of shape `shape` that broadcasts to the element `index`.
 std::vector<Dim> broadcast_index(const Shape& shape, std::span<const Dim> index) {
@@ -110,12 +107,10 @@ std::vector<TensorType> infer_size(const Attrs& attrs, Types) {
 }
 
 OpDef indexed(std::string name, int min_inputs, int max_inputs) {
-  OpDef op;
-  op.name = std::move(name);
-  op.kind = OpKind::kIndexed;
-  op.min_inputs = min_inputs;
-  op.max_inputs = max_inputs;
-  return op;
+  return {.name = std::move(name),
+          .kind = OpKind::kIndexed,
+          .min_inputs = min_inputs,
+          .max_inputs = max_inputs};
 }
 
 }  // namespace

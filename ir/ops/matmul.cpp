@@ -1,15 +1,19 @@
 // Matrix products.
+
+#include <fmt/format.h>
 #include <sinter/error.h>
 
 #include "ir/dim/dim_mismatch.h"
+#include "ir/graph.h"
 #include "ir/ops/ops.h"
+#include "ir/quantized.h"
 #include "ir/reference/kernels.h"
 
 namespace sinter::ir::ops {
 namespace {
 
 /// [batch..., m, k] x [batch..., k, n] -> [batch..., m, n]; the batch dimensions broadcast.
-std::vector<TensorType> infer_matmul(const Attrs&, std::span<const TensorType> inputs) {
+std::vector<TensorType> infer_matmul(const Attrs&, Types inputs) {
   require_same_dtype(inputs);
   if (inputs[0].dtype == DType::kBool) invalid("needs numbers, found " + list_types(inputs));
   const Shape &a = inputs[0].shape, &b = inputs[1].shape;
@@ -30,13 +34,76 @@ std::vector<TensorType> infer_matmul(const Attrs&, std::span<const TensorType> i
 }  // namespace
 
 std::vector<OpDef> matmul_ops() {
-  OpDef matmul;
-  matmul.name = "MatMul";
-  matmul.kind = OpKind::kLibrary;
-  matmul.min_inputs = matmul.max_inputs = 2;
-  matmul.infer = infer_matmul;
-  matmul.evaluate = reference::evaluate_matmul;
-  return {matmul};
+  return {{.name = "MatMul",
+           .kind = OpKind::kLibrary,
+           .min_inputs = 2,
+           .max_inputs = 2,
+           .infer = infer_matmul,
+           .evaluate = reference::evaluate_matmul}};
+}
+
+namespace {
+
+/// x [batch..., m, k], weight [n, k] of i8 or [n, ceil(k / 2)] of u8, scales and zero points
+/// [n, groups] -> [batch..., m, n].
+std::vector<TensorType> infer_quant_matmul(const Attrs& attrs, Types inputs) {
+  require_float(inputs);
+  const Shape &x = inputs[0].shape, &weight = inputs[1].shape;
+  const std::int64_t bits = attrs.get_int("bits"), group = attrs.get_int("group");
+  if (bits != 4 && bits != 8) invalid(fmt::format("weights have 4 or 8 bits, not {}", bits));
+  if (group < 0) invalid(fmt::format("groups of {} elements", group));
+  if (x.size() < 2 || weight.size() != 2 || !x.back().is_constant() || !weight[0].is_constant())
+    invalid("needs x [.., m, k] and weights [n, k] whose k and n are known, found " +
+            list_types(inputs));
+  const std::int64_t k = x.back().value();
+  const DType stored = bits == 8 ? DType::kInt8 : DType::kUInt8;
+  if (inputs[0].dtype == DType::kFloat64 || inputs[1].dtype != stored ||
+      weight[1] != Dim(bits == 8 ? k : (k + 1) / 2))
+    invalid(fmt::format(
+        "{} columns of x need {}-bit weights [n, {}] of {}, and x of f16, bf16 or f32; found {}", k,
+        bits, bits == 8 ? k : (k + 1) / 2, sinter::to_string(stored), list_types(inputs)));
+  const Shape grouped{weight[0], Dim(group_count(k, group))};
+  const auto is_narrow = [](DType type) { return is_float(type) && type != DType::kFloat64; };
+  if (inputs[2].shape != grouped || !is_narrow(inputs[2].dtype))
+    invalid(fmt::format("scales must be {} of f16, bf16 or f32, found {}",
+                        sinter::ir::to_string(grouped), list_types(inputs)));
+  if (inputs.size() > 3 && (inputs[3].shape != grouped || (inputs[3].dtype != DType::kInt8 &&
+                                                           inputs[3].dtype != DType::kFloat32)))
+    invalid(fmt::format("zero points must be {} of i8 or f32, found {}",
+                        sinter::ir::to_string(grouped), list_types(inputs)));
+  TensorType result = inputs[0];
+  result.shape.back() = weight[0];
+  return {result};
+}
+
+/// A product with the weights as x's type, which are made here.
+std::vector<ValueId> decompose_quant_matmul(GraphBuilder& b, const Node& node,
+                                            std::span<const ValueId> inputs) {
+  std::vector<Tensor> operands;
+  for (const ValueId input : inputs.subspan(1)) {
+    const Tensor* constant = b.constant_of(input);
+    if (constant == nullptr)
+      throw Error(ErrorCode::kUnsupported, "quantized weights that are no constants");
+    operands.push_back(*constant);
+  }
+  const TensorType x = b.type(inputs[0]);
+  const QuantizedWeights weights = weights_of(node.attrs, operands, x.shape.back().value());
+  const ValueId weight = b.constant(dequantized(weights, x.dtype));
+  return {b.add("MatMul", {inputs[0], b.add("Transpose", {weight}, {{"perm", Ints{1, 0}}})})};
+}
+
+}  // namespace
+
+std::vector<OpDef> quant_matmul_ops() {
+  return {{.name = "QuantMatMul",
+           .kind = OpKind::kLibrary,
+           .min_inputs = 3,
+           .max_inputs = 4,
+           .attrs = {{"bits", AttrKind::kInt, Attr(std::int64_t{8})},
+                     {"group", AttrKind::kInt, Attr(std::int64_t{0})}},
+           .infer = infer_quant_matmul,
+           .evaluate = reference::evaluate_quant_matmul,
+           .detail = CompositeDef{decompose_quant_matmul}}};
 }
 
 }  // namespace sinter::ir::ops

@@ -1,7 +1,6 @@
 // The tables that make up the registry, one function a file, and what the files share.
 #pragma once
 
-#include <initializer_list>
 #include <string>
 #include <vector>
 
@@ -23,15 +22,15 @@ std::vector<OpDef> fused_ops();
 std::vector<OpDef> while_ops();
 
 /// "f32[2, 3], i64[]".
-std::string list_types(std::span<const TensorType> types);
+std::string list_types(Types types);
 
 /// Throws Error(kInvalidModel).
 [[noreturn]] void invalid(const std::string& message);
 
 /// Throws unless all inputs have one element type.
-void require_same_dtype(std::span<const TensorType> inputs);
+void require_same_dtype(Types inputs);
 /// Throws unless the first input's elements are floats.
-void require_float(std::span<const TensorType> inputs);
+void require_float(Types inputs);
 /// The attribute `name` as an axis of `shape`: 0 <= axis < rank, or throws.
 int axis_attr(const Attrs& attrs, std::string_view name, const Shape& shape);
 
@@ -40,7 +39,7 @@ int axis_attr(const Attrs& attrs, std::string_view name, const Shape& shape);
 std::optional<Combine> combine_attr(const Attrs& attrs, bool none_allowed);
 
 /// The result type of a reduction with attributes "axes" and "keepdims".
-std::vector<TensorType> infer_reduce(const Attrs& attrs, std::span<const TensorType> inputs);
+std::vector<TensorType> infer_reduce(const Attrs& attrs, Types inputs);
 
 /// The attribute "channels_last"; throws unless it is 0 or 1.
 bool channels_last_attr(const Attrs& attrs);

@@ -7,8 +7,6 @@
 namespace sinter::ir::ops {
 namespace {
 
-using Types = std::span<const TensorType>;
-
 bool flag_attr(const Attrs& attrs, std::string_view name) {
   const std::int64_t value = attrs.get_int(name);
   if (value != 0 && value != 1) invalid(fmt::format("{} is {}, not 0 or 1", name, value));
@@ -55,27 +53,27 @@ std::vector<TensorType> infer_arg_sort(const Attrs& attrs, Types inputs) {
 }  // namespace
 
 std::vector<OpDef> ordered_ops() {
-  OpDef scan;
-  scan.name = "Scan";
-  scan.kind = OpKind::kIndexed;
-  scan.attrs = {{"axis", AttrKind::kInt, std::nullopt},
-                {"combine", AttrKind::kString, std::nullopt},
-                {"exclusive", AttrKind::kInt, Attr(std::int64_t{0})},
-                {"reverse", AttrKind::kInt, Attr(std::int64_t{0})}};
-  scan.infer = infer_scan;
-  scan.evaluate = [](const Attrs& attrs, std::span<const Tensor> inputs, Types outputs) {
-    return reference::evaluate_scan(*combine_attr(attrs, false), attrs, inputs, outputs);
-  };
-  scan.detail = ScanDef{[](const Attrs& attrs) { return *combine_attr(attrs, false); }};
+  OpDef scan{.name = "Scan",
+             .kind = OpKind::kIndexed,
+             .attrs = {{"axis", AttrKind::kInt, std::nullopt},
+                       {"combine", AttrKind::kString, std::nullopt},
+                       {"exclusive", AttrKind::kInt, Attr(std::int64_t{0})},
+                       {"reverse", AttrKind::kInt, Attr(std::int64_t{0})}},
+             .infer = infer_scan,
+             .evaluate =
+                 [](const Attrs& attrs, Tensors inputs, Types outputs) {
+                   return reference::evaluate_scan(*combine_attr(attrs, false), attrs, inputs,
+                                                   outputs);
+                 },
+             .detail = ScanDef{[](const Attrs& attrs) { return *combine_attr(attrs, false); }}};
 
-  OpDef sort;
-  sort.name = "ArgSort";
-  sort.kind = OpKind::kLibrary;
-  sort.attrs = {{"axis", AttrKind::kInt, std::nullopt},
-                {"count", AttrKind::kDims, std::nullopt},
-                {"descending", AttrKind::kInt, Attr(std::int64_t{0})}};
-  sort.infer = infer_arg_sort;
-  sort.evaluate = reference::evaluate_arg_sort;
+  OpDef sort{.name = "ArgSort",
+             .kind = OpKind::kLibrary,
+             .attrs = {{"axis", AttrKind::kInt, std::nullopt},
+                       {"count", AttrKind::kDims, std::nullopt},
+                       {"descending", AttrKind::kInt, Attr(std::int64_t{0})}},
+             .infer = infer_arg_sort,
+             .evaluate = reference::evaluate_arg_sort};
   return {scan, sort};
 }
 

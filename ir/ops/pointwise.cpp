@@ -7,7 +7,6 @@
 
 #include "ir/dim/dim_mismatch.h"
 #include "ir/ops/ops.h"
-#include "ir/scalar_math.h"
 
 namespace sinter::ir::ops {
 namespace {
@@ -117,7 +116,7 @@ int count_operands(const ScalarExpr& expr) {
 }
 
 bool uses(const ScalarExpr& expr, Operands operands) {
-  return std::any_of(expr.nodes.begin(), expr.nodes.end(), [&](const ScalarNode& node) {
+  return std::ranges::any_of(expr.nodes, [&](const ScalarNode& node) {
     return node.kind == ScalarNode::Kind::kOp && operands_of(node.op) == operands;
   });
 }
@@ -126,7 +125,7 @@ bool uses(const ScalarExpr& expr, Operands operands) {
 /// constant that is not an integer.
 bool is_float_only(const ScalarExpr& expr) {
   return uses(expr, Operands::kFloats) ||
-         std::any_of(expr.nodes.begin(), expr.nodes.end(), [](const ScalarNode& node) {
+         std::ranges::any_of(expr.nodes, [](const ScalarNode& node) {
            return node.kind == ScalarNode::Kind::kConstant &&
                   node.constant != std::floor(node.constant);
          });
@@ -138,7 +137,7 @@ bool takes_bool(const ScalarExpr& expr) {
          !uses(expr, Operands::kIntegers);
 }
 
-void require_bool(std::span<const TensorType> inputs, std::size_t count) {
+void require_bool(Types inputs, std::size_t count) {
   for (std::size_t i = 0; i < count; ++i)
     if (inputs[i].dtype != DType::kBool)
       invalid(fmt::format("input {} must be bool, found {}", i, list_types(inputs)));
@@ -157,8 +156,8 @@ void require_same_bits(DType from, DType to) {
 
 Infer infer_pointwise(TypeRule rule, const ScalarExpr& expr) {
   return [rule, float_only = is_float_only(expr), bools = takes_bool(expr),
-          ints_only = uses(expr, Operands::kIntegers)](
-             const Attrs& attrs, std::span<const TensorType> inputs) -> std::vector<TensorType> {
+          ints_only = uses(expr, Operands::kIntegers)](const Attrs& attrs,
+                                                       Types inputs) -> std::vector<TensorType> {
     TensorType result = inputs.back();
     switch (rule) {
       case TypeRule::kSame:

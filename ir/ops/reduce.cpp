@@ -22,7 +22,7 @@ constexpr ReduceRow kReduceRows[] = {
 
 }  // namespace
 
-std::vector<TensorType> infer_reduce(const Attrs& attrs, std::span<const TensorType> inputs) {
+std::vector<TensorType> infer_reduce(const Attrs& attrs, Types inputs) {
   const TensorType& input = inputs[0];
   if (input.dtype == DType::kBool) invalid("needs numbers, found " + to_string(input));
   const auto& axes = attrs.get_ints("axes");

@@ -19,9 +19,7 @@ class Registry {
   }
 
   const OpDef* find(std::string_view name) const {
-    const auto it = std::lower_bound(
-        sorted_.begin(), sorted_.end(), name,
-        [](const OpDef* op, std::string_view wanted) { return op->name < wanted; });
+    const auto it = std::ranges::lower_bound(sorted_, name, {}, &OpDef::name);
     return it != sorted_.end() && (*it)->name == name ? *it : nullptr;
   }
 
@@ -35,8 +33,7 @@ class Registry {
           &quant_matmul_ops, &attention_ops, &conv_ops, &composite_ops, &fused_ops, &while_ops})
       for (OpDef& op : table()) ops_.push_back(std::move(op));
     for (const OpDef& op : ops_) sorted_.push_back(&op);
-    std::sort(sorted_.begin(), sorted_.end(),
-              [](const OpDef* a, const OpDef* b) { return a->name < b->name; });
+    std::ranges::sort(sorted_, {}, &OpDef::name);
     for (std::size_t i = 1; i < sorted_.size(); ++i)
       if (sorted_[i]->name == sorted_[i - 1]->name)
         throw Error(ErrorCode::kInternal,

@@ -11,8 +11,6 @@
 namespace sinter::ir::ops {
 namespace {
 
-using Types = std::span<const TensorType>;
-
 bool is_one(const Dim& dim) { return dim == Dim(1); }
 
 /// Index `d` of the output: zero where the dimension has but one element.
@@ -40,8 +38,8 @@ void reshape_group(const Shape& in, std::size_t in_begin, std::size_t in_end,
                    std::span<const Dim> index, const Ranges& ranges, std::vector<Dim>& result) {
   Dim linear = 0, stride = 1;
   for (std::size_t d = out_end; d-- > out_begin;) {
-    linear = linear + at(index, output, d) * stride;
-    stride = stride * output.shape[d];
+    linear += at(index, output, d) * stride;
+    stride *= output.shape[d];
   }
   std::size_t outermost = in_begin;
   while (outermost < in_end && is_one(in[outermost])) ++outermost;
@@ -50,7 +48,7 @@ void reshape_group(const Shape& in, std::size_t in_begin, std::size_t in_end,
     if (is_one(in[d])) continue;
     const Dim quotient = floor_div(linear, stride, ranges);
     result[d] = d == outermost ? quotient : mod(quotient, in[d], ranges);
-    stride = stride * in[d];
+    stride *= in[d];
   }
 }
 
@@ -71,9 +69,9 @@ std::vector<ViewSource> map_reshape(const Attrs&, Types inputs, const TensorType
       const bool grow_in = in_left && (!out_left || divide_exactly(out_count, in_count));
       const bool grow_out = out_left && (!in_left || divide_exactly(in_count, out_count));
       if (grow_in || !grow_out)
-        if (in_left) in_count = in_count * in[in_end++];
+        if (in_left) in_count *= in[in_end++];
       if (grow_out || !grow_in)
-        if (out_left) out_count = out_count * out[out_end++];
+        if (out_left) out_count *= out[out_end++];
     }
     reshape_group(in, i, in_end, output, j, out_end, index, ranges, source.index);
     i = in_end, j = out_end;
@@ -86,8 +84,8 @@ std::vector<ViewSource> map_reshape(const Attrs&, Types inputs, const TensorType
 std::vector<TensorType> infer_transpose(const Attrs& attrs, Types inputs) {
   const Shape& shape = inputs[0].shape;
   const auto& perm = attrs.get_ints("perm");
-  std::vector<std::int64_t> sorted = perm;
-  std::sort(sorted.begin(), sorted.end());
+  Ints sorted = perm;
+  std::ranges::sort(sorted);
   bool valid = sorted.size() == shape.size();
   for (std::size_t d = 0; valid && d < sorted.size(); ++d)
     valid = sorted[d] == static_cast<std::int64_t>(d);
@@ -202,7 +200,7 @@ std::vector<ViewSource> map_concat(const Attrs& attrs, Types inputs, const Tenso
     const Dim& size = inputs[i].shape[axis];
     if (offset.is_constant() && size.is_constant() &&
         ((low && *low >= offset.value() + size.value()) || (high && *high < offset.value()))) {
-      offset = offset + size;
+      offset += size;
       continue;
     }
     ViewSource source{static_cast<int>(i), {}, {}};
@@ -212,7 +210,7 @@ std::vector<ViewSource> map_concat(const Attrs& attrs, Types inputs, const Tenso
     const Dim& extent = inputs[i].shape[axis];
     if (inputs.size() > 1) source.guards.push_back({source.index[axis], extent});
     if (is_one(extent)) source.index[axis] = 0;
-    offset = offset + extent;
+    offset += extent;
     sources.push_back(std::move(source));
   }
   return sources;

@@ -10,8 +10,6 @@
 namespace sinter::ir::reference {
 namespace {
 
-using Ints = std::vector<std::int64_t>;
-
 /// Steps of an operand's matrices, in elements, along the batch dimensions of the result.
 Ints matrix_strides(const Ints& shape, const Ints& batch) {
   Ints strides = broadcast_strides({shape.begin(), shape.end() - 2}, batch);
@@ -25,8 +23,7 @@ Ints matrix_strides(const Ints& shape, const Ints& batch) {
 /// the mask added, then -inf where causal hides a key (1: key > row, 2: key > row + n - m) or with
 /// "limited" the row's limit does (key >= limit). A row
 /// whose every s is -inf has the weights 0 / 0 = NaN, or 0 with `guard`: see attention_inputs.h.
-std::vector<Tensor> evaluate_attention(const Attrs& attrs, std::span<const Tensor> inputs,
-                                       std::span<const TensorType> outputs) {
+std::vector<Tensor> evaluate_attention(const Attrs& attrs, Tensors inputs, Types outputs) {
   const Ints shape = concrete_shape(outputs[0].shape), &q_shape = inputs[0].shape(),
              &k_shape = inputs[1].shape(), &v_shape = inputs[2].shape();
   const std::int64_t m = shape[shape.size() - 2], dv = shape.back(), d = q_shape.back(),
@@ -80,7 +77,7 @@ std::vector<Tensor> evaluate_attention(const Attrs& attrs, std::span<const Tenso
         most = std::max(most, score);
       }
       const std::int64_t guard = attrs.get_int("guard");
-      if (guard == kGuardHidden && std::all_of(s.begin(), s.end(), [](double score) {
+      if (guard == kGuardHidden && std::ranges::all_of(s, [](double score) {
             return score == -std::numeric_limits<double>::infinity();
           }))
         continue;  // y is zero

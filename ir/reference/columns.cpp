@@ -30,7 +30,7 @@ void run_select(const Column& condition, const Column& a, const Column& b, Colum
 
 void run_bit_cast(DType from, DType to, const Column& a, Column& out, std::size_t n) {
   for (std::size_t i = 0; i < n; ++i) {
-    const Scalar64 value = cast_bits(to, from, a.floats ? a.f[i] : 0, a.floats ? 0 : a.i[i]);
+    const Scalar value = cast_bits(to, from, a.floats ? a.f[i] : 0, a.floats ? 0 : a.i[i]);
     if (out.floats)
       out.f[i] = value.f;
     else
@@ -76,8 +76,8 @@ ColumnEvaluator::ColumnEvaluator(const ScalarExpr& expr, std::span<const DType> 
     Column& column = values_.emplace_back(is_float(types_[i]), computed ? kBlock : 0);
     if (!computed || node.kind == ScalarNode::Kind::kOp) continue;
     const Scalar value = scalar_of(node, types_[i], attrs);
-    std::fill(column.f.begin(), column.f.end(), value.f);
-    std::fill(column.i.begin(), column.i.end(), value.i);
+    std::ranges::fill(column.f, value.f);
+    std::ranges::fill(column.i, value.i);
   }
 }
 

@@ -12,7 +12,7 @@ namespace sinter::ir::reference {
 struct Column {
   bool floats = true;
   std::vector<double> f;
-  std::vector<std::int64_t> i;
+  Ints i;
 
   Column() = default;
   Column(bool are_floats, std::size_t size) : floats(are_floats) {

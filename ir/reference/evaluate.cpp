@@ -1,7 +1,5 @@
 #include "ir/reference/evaluate.h"
 
-#include <algorithm>
-
 #include <fmt/format.h>
 #include <sinter/error.h>
 
@@ -18,7 +16,7 @@ Shape evaluate_shape(const Shape& shape, const Bindings& bindings) {
 }
 
 /// `attrs` are concrete, `inputs` of the declared types `types` whatever their storage.
-std::vector<Tensor> run_op(const OpDef& op, const Attrs& attrs, std::span<const Tensor> inputs,
+std::vector<Tensor> run_op(const OpDef& op, const Attrs& attrs, Tensors inputs,
                            std::span<const DType> types, const std::vector<TensorType>& declared,
                            bool wide) {
   std::vector<TensorType> outputs = declared;
@@ -48,7 +46,7 @@ class Evaluator {
   }
 
   /// The outputs as stored, not rounded.
-  std::vector<Tensor> run(std::span<const Tensor> inputs) {
+  std::vector<Tensor> run(Tensors inputs) {
     for (std::size_t i = 0; i < inputs.size(); ++i) stored(graph_.inputs()[i]) = inputs[i];
     for (const Node& node : graph_.nodes())
       with_context(describe(*node.op, node.origins), [&] { run_node(node); });
@@ -62,10 +60,8 @@ class Evaluator {
     Tensor tensor;
     std::int64_t reads_left = 0;
   };
-  Tensor& stored(ValueId id) { return values_[static_cast<std::size_t>(id.index)].tensor; }
-  std::int64_t& reads_left(ValueId id) {
-    return values_[static_cast<std::size_t>(id.index)].reads_left;
-  }
+  Tensor& stored(ValueId id) { return values_[id.position()].tensor; }
+  std::int64_t& reads_left(ValueId id) { return values_[id.position()].reads_left; }
 
   /// The value; its memory is let go with the last read.
   Tensor read(ValueId id) {
@@ -141,8 +137,7 @@ Attrs evaluate_attrs(const Attrs& attrs, const Bindings& bindings) {
   return result;
 }
 
-std::vector<Tensor> evaluate(const Graph& graph, std::span<const Tensor> inputs,
-                             const EvaluateOptions& options) {
+std::vector<Tensor> evaluate(const Graph& graph, Tensors inputs, const EvaluateOptions& options) {
   const Bindings bindings = bind_symbols(graph, inputs);
   std::vector<Tensor> outputs = Evaluator(graph, bindings, options).run(inputs);
   for (std::size_t i = 0; i < outputs.size(); ++i)
@@ -150,7 +145,7 @@ std::vector<Tensor> evaluate(const Graph& graph, std::span<const Tensor> inputs,
   return outputs;
 }
 
-std::vector<Tensor> evaluate_op(const OpDef& op, const Attrs& attrs, std::span<const Tensor> inputs,
+std::vector<Tensor> evaluate_op(const OpDef& op, const Attrs& attrs, Tensors inputs,
                                 const Bindings& bindings) {
   return with_context(op.name, [&] {
     const Attrs concrete = evaluate_attrs(complete_attrs(op, attrs), bindings);
@@ -177,11 +172,98 @@ Tensor convert(const Tensor& tensor, DType dtype) {
   return Tensor::from_doubles(dtype, tensor.shape(), tensor.to_doubles());
 }
 
-std::vector<std::int64_t> concrete_shape(const Shape& shape) {
-  std::vector<std::int64_t> result;
+Ints concrete_shape(const Shape& shape) {
+  Ints result;
   for (const Dim& dim : shape) result.push_back(dim.value());
   return result;
 }
 
 }  // namespace reference
+namespace {
+
+[[noreturn]] void mismatch(const Value& input, const Tensor& tensor, std::string_view what) {
+  throw Error(ErrorCode::kUsage,
+              fmt::format("input '{}' is {}, found {}: {}", input.name, to_string(input.type),
+                          to_string(tensor.type()), what));
+}
+
+Dim with_known(const Dim& dim, const Bindings& bindings) {
+  std::map<std::string, Dim, std::less<>> known;
+  for (const auto& [name, value] : bindings) known.emplace(name, Dim(value));
+  return dim.substitute(known);
+}
+
+/// Solves dim == size for the one symbol that `dim` still has; nothing if it is not linear in it or
+/// the solution is no integer.
+std::optional<std::int64_t> solve(const Dim& dim, const std::string& symbol, std::int64_t size) {
+  const Dim rest = dim.substitute({{symbol, Dim(0)}});
+  const auto slope = divide_exactly(dim - rest, Dim::symbol(symbol));
+  if (!rest.is_constant() || !slope || !slope->is_constant()) return std::nullopt;
+  const auto value = divide_exactly(Dim(size) - rest, *slope);
+  return value ? std::optional(value->value()) : std::nullopt;
+}
+
+void check_range(const std::string& symbol, std::int64_t value, const Range& range,
+                 const Value& input, const Tensor& tensor) {
+  if (value >= range.min && value <= range.max) return;
+  const std::string bound = range.max == INT64_MAX ? "" : fmt::format(" and at most {}", range.max);
+  mismatch(input, tensor,
+           fmt::format("{} is {}, but must be at least {}{}", symbol, value, range.min, bound));
+}
+
+}  // namespace
+
+Bindings bind_symbols(const Graph& graph, Tensors inputs) {
+  if (inputs.size() != graph.inputs().size())
+    throw Error(ErrorCode::kUsage, fmt::format("graph '{}' takes {} inputs, found {}", graph.name(),
+                                               graph.inputs().size(), inputs.size()));
+  struct Equation {
+    const Value* input;
+    const Tensor* tensor;
+    std::size_t dimension;
+  };
+  std::vector<Equation> open;
+  for (std::size_t i = 0; i < inputs.size(); ++i) {
+    const Value& input = graph.value(graph.inputs()[i]);
+    if (inputs[i].dtype() != input.type.dtype)
+      mismatch(input, inputs[i], "the element types differ");
+    if (inputs[i].shape().size() != input.type.shape.size())
+      mismatch(input, inputs[i], "the ranks differ");
+    for (std::size_t d = 0; d < input.type.shape.size(); ++d)
+      open.push_back({&input, &inputs[i], d});
+  }
+  // Each round checks the dimensions that are known and solves those with one unknown; the first
+  // dimensions to fix a symbol are thus the simple ones.
+  Bindings bindings;
+  for (bool progress = true; progress && !open.empty();) {
+    progress = false;
+    std::vector<Equation> left;
+    for (const Equation& equation : open) {
+      const Dim dim = with_known(equation.input->type.shape[equation.dimension], bindings);
+      const std::int64_t size = equation.tensor->shape()[equation.dimension];
+      const std::vector<std::string> unknown = dim.symbols();
+      if (unknown.empty()) {
+        if (dim.evaluate({}) != size)
+          mismatch(*equation.input, *equation.tensor,
+                   fmt::format("dimension {} must be {}", equation.dimension, dim.to_string()));
+        progress = true;
+      } else if (const auto value =
+                     unknown.size() == 1 ? solve(dim, unknown[0], size) : std::nullopt) {
+        bindings[unknown[0]] = *value;
+        const auto range = graph.ranges().find(unknown[0]);
+        check_range(unknown[0], *value, range == graph.ranges().end() ? Range{} : range->second,
+                    *equation.input, *equation.tensor);
+        progress = true;
+      } else {
+        left.push_back(equation);
+      }
+    }
+    open = std::move(left);
+  }
+  if (!open.empty())
+    mismatch(*open[0].input, *open[0].tensor,
+             fmt::format("no size of its symbols gives dimension {}", open[0].dimension));
+  return bindings;
+}
+
 }  // namespace sinter::ir

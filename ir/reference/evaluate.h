@@ -2,9 +2,7 @@
 #pragma once
 
 #include <functional>
-#include <map>
 #include <span>
-#include <string>
 #include <vector>
 
 #include "ir/graph.h"
@@ -13,7 +11,7 @@ namespace sinter::ir {
 
 /// Values of the symbols that make the inputs' types match `inputs`; throws Error(kUsage) naming
 /// the input, its type and the shape found on any mismatch (rank, type, dimension, range).
-Bindings bind_symbols(const Graph& graph, std::span<const Tensor> inputs);
+Bindings bind_symbols(const Graph& graph, Tensors inputs);
 
 /// `attrs` with every dimension in them as the number that it is under `bindings`.
 Attrs evaluate_attrs(const Attrs& attrs, const Bindings& bindings);
@@ -23,16 +21,16 @@ struct EvaluateOptions {
   /// outputs are rounded. False: every node's result is rounded to its type.
   bool keep_wide = false;
   /// Called after each node with its results, if set (progress, per-node comparison).
-  std::function<void(const Node& node, std::span<const Tensor> results)> on_node;
+  std::function<void(const Node& node, Tensors results)> on_node;
 };
 
 /// Evaluates `graph`; the outputs in order.
-std::vector<Tensor> evaluate(const Graph& graph, std::span<const Tensor> inputs,
+std::vector<Tensor> evaluate(const Graph& graph, Tensors inputs,
                              const EvaluateOptions& options = {});
 
 /// Evaluates one operator on concrete tensors, with its attributes' Dims evaluated under
 /// `bindings`.
-std::vector<Tensor> evaluate_op(const OpDef& op, const Attrs& attrs, std::span<const Tensor> inputs,
+std::vector<Tensor> evaluate_op(const OpDef& op, const Attrs& attrs, Tensors inputs,
                                 const Bindings& bindings = {});
 
 }  // namespace sinter::ir

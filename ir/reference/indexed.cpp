@@ -22,12 +22,11 @@ std::int64_t checked_index(std::int64_t index, const Tensor& data, std::size_t d
 
 /// For each element of `shape`, the element of `data` that `indices`, one for each of its
 /// dimensions and broadcast to `shape`, point at.
-std::vector<std::int64_t> offsets_of(const Tensor& data, std::span<const Tensor> indices,
-                                     const std::vector<std::int64_t>& shape) {
-  std::vector<std::int64_t> offsets(static_cast<std::size_t>(count_of(shape)), 0);
-  const std::vector<std::int64_t> strides = dense_strides(data.shape());
+Ints offsets_of(const Tensor& data, Tensors indices, const Ints& shape) {
+  Ints offsets(static_cast<std::size_t>(count_of(shape)), 0);
+  const Ints strides = dense_strides(data.shape());
   for (std::size_t d = 0; d < indices.size(); ++d) {
-    const std::vector<std::int64_t> index = indices[d].to_ints();
+    const Ints index = indices[d].to_ints();
     StridedWalk walk(shape, broadcast_strides(indices[d].shape(), shape));
     for (std::int64_t& offset : offsets) {
       offset += strides[d] * checked_index(index[static_cast<std::size_t>(walk.offset())], data, d);
@@ -45,15 +44,14 @@ ScalarOp scatter_op_of(const std::string& combine) {
 
 }  // namespace
 
-std::vector<Tensor> evaluate_gather(const Attrs& attrs, std::span<const Tensor> inputs,
-                                    std::span<const TensorType> outputs) {
+std::vector<Tensor> evaluate_gather(const Attrs& attrs, Tensors inputs, Types outputs) {
   const Tensor &data = inputs[0], &indices = inputs[1];
   const auto axis = static_cast<std::size_t>(attrs.get_int("axis"));
   const std::int64_t extent = data.shape()[axis];
   std::int64_t outer = 1, inner = 1;
   for (std::size_t d = 0; d < axis; ++d) outer *= data.shape()[d];
   for (std::size_t d = axis + 1; d < data.shape().size(); ++d) inner *= data.shape()[d];
-  std::vector<std::int64_t> rows = indices.to_ints();
+  Ints rows = indices.to_ints();
   for (std::int64_t& row : rows) row = checked_index(row, data, axis);
   const std::size_t run = static_cast<std::size_t>(inner) * size_of(data.dtype());
   std::vector<std::byte> bytes(static_cast<std::size_t>(outer) * rows.size() * run);
@@ -69,10 +67,9 @@ std::vector<Tensor> evaluate_gather(const Attrs& attrs, std::span<const Tensor> 
   return {convert(taken, outputs[0].dtype)};
 }
 
-std::vector<Tensor> evaluate_take(const Attrs&, std::span<const Tensor> inputs,
-                                  std::span<const TensorType> outputs) {
+std::vector<Tensor> evaluate_take(const Attrs&, Tensors inputs, Types outputs) {
   const Tensor& data = inputs[0];
-  const std::vector<std::int64_t> shape = concrete_shape(outputs[0].shape);
+  const Ints shape = concrete_shape(outputs[0].shape);
   const auto offsets = offsets_of(data, inputs.subspan(1), shape);
   const std::size_t size = size_of(data.dtype());
   std::vector<std::byte> bytes(offsets.size() * size);
@@ -83,12 +80,11 @@ std::vector<Tensor> evaluate_take(const Attrs&, std::span<const Tensor> inputs,
   return {convert(taken, outputs[0].dtype)};
 }
 
-std::vector<Tensor> evaluate_scatter(const Attrs& attrs, std::span<const Tensor> inputs,
-                                     std::span<const TensorType> outputs) {
+std::vector<Tensor> evaluate_scatter(const Attrs& attrs, Tensors inputs, Types outputs) {
   const DType type = inputs[0].dtype();
   const std::string& combine = attrs.get_string("combine");
   const auto offsets = offsets_of(inputs[0], inputs.subspan(2), inputs[1].shape());
-  const std::vector<std::int64_t>& shape = inputs[0].shape();
+  const Ints& shape = inputs[0].shape();
   const auto at = [&](std::size_t i) { return static_cast<std::size_t>(offsets[i]); };
   if (is_float(type)) {
     std::vector<double> result = inputs[0].to_doubles();
@@ -102,8 +98,8 @@ std::vector<Tensor> evaluate_scatter(const Attrs& attrs, std::span<const Tensor>
     }
     return {Tensor::from_doubles(outputs[0].dtype, shape, result)};
   }
-  std::vector<std::int64_t> result = inputs[0].to_ints();
-  const std::vector<std::int64_t> updates = inputs[1].to_ints();
+  Ints result = inputs[0].to_ints();
+  const Ints updates = inputs[1].to_ints();
   for (std::size_t i = 0; i < offsets.size(); ++i) {
     const Scalar args[] = {{0, result[at(i)]}, {0, updates[i]}};
     result[at(i)] = combine == "none" ? updates[i]
@@ -112,12 +108,11 @@ std::vector<Tensor> evaluate_scatter(const Attrs& attrs, std::span<const Tensor>
   return {Tensor::from_ints(type, shape, result)};
 }
 
-std::vector<Tensor> evaluate_iota(const Attrs& attrs, std::span<const Tensor>,
-                                  std::span<const TensorType> outputs) {
-  const std::vector<std::int64_t> shape = concrete_shape(outputs[0].shape);
-  std::vector<std::int64_t> strides(shape.size(), 0);
+std::vector<Tensor> evaluate_iota(const Attrs& attrs, Tensors, Types outputs) {
+  const Ints shape = concrete_shape(outputs[0].shape);
+  Ints strides(shape.size(), 0);
   strides[static_cast<std::size_t>(attrs.get_int("axis"))] = 1;
-  std::vector<std::int64_t> values(static_cast<std::size_t>(count_of(shape)));
+  Ints values(static_cast<std::size_t>(count_of(shape)));
   StridedWalk walk(shape, strides);
   for (std::int64_t& value : values) {
     value = walk.offset();
@@ -128,8 +123,7 @@ std::vector<Tensor> evaluate_iota(const Attrs& attrs, std::span<const Tensor>,
   return {Tensor::from_doubles(outputs[0].dtype, shape, floats)};
 }
 
-std::vector<Tensor> evaluate_size(const Attrs& attrs, std::span<const Tensor>,
-                                  std::span<const TensorType> outputs) {
+std::vector<Tensor> evaluate_size(const Attrs& attrs, Tensors, Types outputs) {
   const std::int64_t value = attrs.get_dims("value").at(0).value();
   if (!is_float(outputs[0].dtype)) return {Tensor::from_ints(outputs[0].dtype, {}, {&value, 1})};
   return {Tensor::scalar(outputs[0].dtype, static_cast<double>(value))};

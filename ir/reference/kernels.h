@@ -13,7 +13,7 @@ namespace sinter::ir::reference {
 /// `tensor` as `dtype` (floats only, or no change).
 Tensor convert(const Tensor& tensor, DType dtype);
 /// The shape of a type whose dimensions are constants.
-std::vector<std::int64_t> concrete_shape(const Shape& shape);
+Ints concrete_shape(const Shape& shape);
 
 /// What a combination of no elements is, floats in .f and integers in .i.
 Scalar identity_of(Combine combine, DType type);
@@ -21,48 +21,21 @@ ScalarOp op_of(Combine combine);
 
 /// `types` are the inputs' declared types, `result` the declared result; `output` says where it is
 /// stored. All shapes are concrete.
-Tensor evaluate_pointwise(const PointwiseDef& def, const Attrs& attrs,
-                          std::span<const Tensor> inputs, std::span<const DType> types,
-                          DType result, const TensorType& output);
+Tensor evaluate_pointwise(const PointwiseDef& def, const Attrs& attrs, Tensors inputs,
+                          std::span<const DType> types, DType result, const TensorType& output);
 Tensor evaluate_reduce(const ReduceDef& def, const Attrs& attrs, const Tensor& input, DType type,
                        const TensorType& output);
-Tensor evaluate_view(const OpDef& op, const Attrs& attrs, std::span<const Tensor> inputs,
-                     const TensorType& output);
+Tensor evaluate_view(const OpDef& op, const Attrs& attrs, Tensors inputs, const TensorType& output);
 /// As evaluate_view, element by element through the index map: what views mean, slowly.
-Tensor evaluate_index_map(const OpDef& op, const Attrs& attrs, std::span<const Tensor> inputs,
+Tensor evaluate_index_map(const OpDef& op, const Attrs& attrs, Tensors inputs,
                           const TensorType& output);
 
 // OpDef::evaluate of the other operators.
-std::vector<Tensor> evaluate_gather(const Attrs& attrs, std::span<const Tensor> inputs,
-                                    std::span<const TensorType> outputs);
-std::vector<Tensor> evaluate_take(const Attrs& attrs, std::span<const Tensor> inputs,
-                                  std::span<const TensorType> outputs);
-std::vector<Tensor> evaluate_scatter(const Attrs& attrs, std::span<const Tensor> inputs,
-                                     std::span<const TensorType> outputs);
-std::vector<Tensor> evaluate_iota(const Attrs& attrs, std::span<const Tensor> inputs,
-                                  std::span<const TensorType> outputs);
-std::vector<Tensor> evaluate_size(const Attrs& attrs, std::span<const Tensor> inputs,
-                                  std::span<const TensorType> outputs);
-std::vector<Tensor> evaluate_scan(Combine combine, const Attrs& attrs,
-                                  std::span<const Tensor> inputs,
-                                  std::span<const TensorType> outputs);
-std::vector<Tensor> evaluate_arg_sort(const Attrs& attrs, std::span<const Tensor> inputs,
-                                      std::span<const TensorType> outputs);
-std::vector<Tensor> evaluate_matmul(const Attrs& attrs, std::span<const Tensor> inputs,
-                                    std::span<const TensorType> outputs);
-std::vector<Tensor> evaluate_quant_matmul(const Attrs& attrs, std::span<const Tensor> inputs,
-                                          std::span<const TensorType> outputs);
-std::vector<Tensor> evaluate_attention(const Attrs& attrs, std::span<const Tensor> inputs,
-                                       std::span<const TensorType> outputs);
-std::vector<Tensor> evaluate_conv(const Attrs& attrs, std::span<const Tensor> inputs,
-                                  std::span<const TensorType> outputs);
-std::vector<Tensor> evaluate_layer_norm(const Attrs& attrs, std::span<const Tensor> inputs,
-                                        std::span<const TensorType> outputs);
-std::vector<Tensor> evaluate_rms_norm(const Attrs& attrs, std::span<const Tensor> inputs,
-                                      std::span<const TensorType> outputs);
-std::vector<Tensor> evaluate_variance(const Attrs& attrs, std::span<const Tensor> inputs,
-                                      std::span<const TensorType> outputs);
-std::vector<Tensor> evaluate_softmax(const Attrs& attrs, std::span<const Tensor> inputs,
-                                     std::span<const TensorType> outputs);
+using Evaluator = std::vector<Tensor>(const Attrs& attrs, Tensors inputs, Types outputs);
+Evaluator evaluate_gather, evaluate_take, evaluate_scatter, evaluate_iota, evaluate_size,
+    evaluate_arg_sort, evaluate_matmul, evaluate_quant_matmul, evaluate_attention, evaluate_conv,
+    evaluate_layer_norm, evaluate_rms_norm, evaluate_variance, evaluate_softmax;
+std::vector<Tensor> evaluate_scan(Combine combine, const Attrs& attrs, Tensors inputs,
+                                  Types outputs);
 
 }  // namespace sinter::ir::reference

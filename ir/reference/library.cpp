@@ -18,12 +18,11 @@ using ConstMatrix = Eigen::Map<const Matrix<T>>;
 
 /// Every product of the broadcast batch, row-major.
 template <typename T>
-std::vector<T> multiply_batches(const std::vector<T>& a, const std::vector<std::int64_t>& a_shape,
-                                const std::vector<T>& b, const std::vector<std::int64_t>& b_shape,
-                                const std::vector<std::int64_t>& shape) {
+std::vector<T> multiply_batches(const std::vector<T>& a, const Ints& a_shape,
+                                const std::vector<T>& b, const Ints& b_shape, const Ints& shape) {
   const std::int64_t m = a_shape[a_shape.size() - 2], k = a_shape.back(), n = b_shape.back();
-  const std::vector<std::int64_t> batch(shape.begin(), shape.end() - 2);
-  const auto matrix_strides = [&](const std::vector<std::int64_t>& own, std::int64_t size) {
+  const Ints batch(shape.begin(), shape.end() - 2);
+  const auto matrix_strides = [&](const Ints& own, std::int64_t size) {
     auto strides = broadcast_strides({own.begin(), own.end() - 2}, batch);
     for (std::int64_t& stride : strides) stride *= size;
     return strides;
@@ -41,9 +40,8 @@ std::vector<T> multiply_batches(const std::vector<T>& a, const std::vector<std::
 
 /// The values of a tensor with its channels second, where they are last (`to_last`: the way back).
 /// `shape` is the tensor's, and becomes that of the result.
-std::vector<double> with_channels_moved(std::vector<double> values,
-                                        std::vector<std::int64_t>& shape, bool to_last) {
-  std::vector<std::int64_t> strides = dense_strides(shape);
+std::vector<double> with_channels_moved(std::vector<double> values, Ints& shape, bool to_last) {
+  Ints strides = dense_strides(shape);
   for (auto* list : {&shape, &strides}) {
     const auto first = list->begin() + 1;
     std::rotate(first, to_last ? first + 1 : list->end() - 1, list->end());
@@ -56,7 +54,7 @@ std::vector<double> with_channels_moved(std::vector<double> values,
 }
 
 struct ConvShape {
-  std::vector<std::int64_t> in, out;  // spatial
+  Ints in, out;  // spatial
   Windows windows;
 };
 
@@ -64,9 +62,8 @@ struct ConvShape {
 Matrix<double> unfold(const double* image, std::int64_t channels, const ConvShape& shape) {
   const std::int64_t plane = count_of(shape.in), windows = count_of(shape.out);
   const std::int64_t taps = count_of(shape.windows.kernel);
-  const std::vector<std::int64_t> in_strides = dense_strides(shape.in),
-                                  out_strides = dense_strides(shape.out),
-                                  tap_strides = dense_strides(shape.windows.kernel);
+  const Ints in_strides = dense_strides(shape.in), out_strides = dense_strides(shape.out),
+             tap_strides = dense_strides(shape.windows.kernel);
   Matrix<double> columns = Matrix<double>::Zero(channels * taps, windows);
   for (std::int64_t tap = 0; tap < taps; ++tap) {
     for (std::int64_t window = 0; window < windows; ++window) {
@@ -90,9 +87,8 @@ Matrix<double> unfold(const double* image, std::int64_t channels, const ConvShap
 
 }  // namespace
 
-std::vector<Tensor> evaluate_matmul(const Attrs&, std::span<const Tensor> inputs,
-                                    std::span<const TensorType> outputs) {
-  const std::vector<std::int64_t> shape = concrete_shape(outputs[0].shape);
+std::vector<Tensor> evaluate_matmul(const Attrs&, Tensors inputs, Types outputs) {
+  const Ints shape = concrete_shape(outputs[0].shape);
   const DType type = outputs[0].dtype;
   const auto &a = inputs[0].shape(), &b = inputs[1].shape();
   if (is_float(type)) {
@@ -102,18 +98,17 @@ std::vector<Tensor> evaluate_matmul(const Attrs&, std::span<const Tensor> inputs
   }
   // Unsigned arithmetic wraps, and modulo 2^64 first is modulo 2^width in the end.
   const auto bits = [](const Tensor& tensor) {
-    const std::vector<std::int64_t> values = tensor.to_ints();
+    const Ints values = tensor.to_ints();
     return std::vector<std::uint64_t>(values.begin(), values.end());
   };
   const auto product = multiply_batches(bits(inputs[0]), a, bits(inputs[1]), b, shape);
-  std::vector<std::int64_t> values(product.begin(), product.end());
+  Ints values(product.begin(), product.end());
   for (std::int64_t& value : values) value = wrap_to(type, value);
   return {Tensor::from_ints(type, shape, values)};
 }
 
-std::vector<Tensor> evaluate_quant_matmul(const Attrs& attrs, std::span<const Tensor> inputs,
-                                          std::span<const TensorType> outputs) {
-  const std::vector<std::int64_t> shape = concrete_shape(outputs[0].shape);
+std::vector<Tensor> evaluate_quant_matmul(const Attrs& attrs, Tensors inputs, Types outputs) {
+  const Ints shape = concrete_shape(outputs[0].shape);
   const std::int64_t k = inputs[0].shape().back(), n = shape.back();
   const std::vector<double> x = inputs[0].to_doubles();
   const std::vector<double> weights =
@@ -127,10 +122,9 @@ std::vector<Tensor> evaluate_quant_matmul(const Attrs& attrs, std::span<const Te
   return {Tensor::from_doubles(outputs[0].dtype, shape, y)};
 }
 
-std::vector<Tensor> evaluate_conv(const Attrs& attrs, std::span<const Tensor> inputs,
-                                  std::span<const TensorType> outputs) {
-  std::vector<std::int64_t> shape = concrete_shape(outputs[0].shape);
-  std::vector<std::int64_t> x_shape = inputs[0].shape(), w_shape = inputs[1].shape();
+std::vector<Tensor> evaluate_conv(const Attrs& attrs, Tensors inputs, Types outputs) {
+  Ints shape = concrete_shape(outputs[0].shape);
+  Ints x_shape = inputs[0].shape(), w_shape = inputs[1].shape();
   std::vector<double> x = inputs[0].to_doubles(), w = inputs[1].to_doubles();
   const bool channels_last = attrs.get_int("channels_last") == 1;
   if (channels_last) {

@@ -11,9 +11,9 @@ namespace {
 
 /// (x - mean) / sqrt(mean((x - mean)^2) + epsilon) * scale + bias over the dimensions from "axis"
 /// on; with `centre` false the mean is taken as zero.
-std::vector<Tensor> normalise(const Attrs& attrs, std::span<const Tensor> inputs,
-                              const TensorType& output, bool centre) {
-  const std::vector<std::int64_t>& shape = inputs[0].shape();
+std::vector<Tensor> normalise(const Attrs& attrs, Tensors inputs, const TensorType& output,
+                              bool centre) {
+  const Ints& shape = inputs[0].shape();
   std::vector<double> x = inputs[0].to_doubles();
   std::size_t length = 1;
   for (auto d = static_cast<std::size_t>(attrs.get_int("axis")); d < shape.size(); ++d)
@@ -41,22 +41,19 @@ std::vector<Tensor> normalise(const Attrs& attrs, std::span<const Tensor> inputs
 
 }  // namespace
 
-std::vector<Tensor> evaluate_layer_norm(const Attrs& attrs, std::span<const Tensor> inputs,
-                                        std::span<const TensorType> outputs) {
+std::vector<Tensor> evaluate_layer_norm(const Attrs& attrs, Tensors inputs, Types outputs) {
   return normalise(attrs, inputs, outputs[0], true);
 }
 
-std::vector<Tensor> evaluate_rms_norm(const Attrs& attrs, std::span<const Tensor> inputs,
-                                      std::span<const TensorType> outputs) {
+std::vector<Tensor> evaluate_rms_norm(const Attrs& attrs, Tensors inputs, Types outputs) {
   return normalise(attrs, inputs, outputs[0], false);
 }
 
 /// mean((x - mean)^2) over "axes".
-std::vector<Tensor> evaluate_variance(const Attrs& attrs, std::span<const Tensor> inputs,
-                                      std::span<const TensorType> outputs) {
-  const std::vector<std::int64_t>& shape = inputs[0].shape();
+std::vector<Tensor> evaluate_variance(const Attrs& attrs, Tensors inputs, Types outputs) {
+  const Ints& shape = inputs[0].shape();
   const std::vector<double> x = inputs[0].to_doubles();
-  std::vector<std::int64_t> kept = shape;
+  Ints kept = shape;
   for (const std::int64_t axis : attrs.get_ints("axes")) kept[static_cast<std::size_t>(axis)] = 1;
   const auto rows = static_cast<std::size_t>(count_of(kept));
   const double n = static_cast<double>(x.size()) / static_cast<double>(rows);
@@ -75,9 +72,8 @@ std::vector<Tensor> evaluate_variance(const Attrs& attrs, std::span<const Tensor
 }
 
 /// exp(x - max) / sum(exp(x - max)) along "axis".
-std::vector<Tensor> evaluate_softmax(const Attrs& attrs, std::span<const Tensor> inputs,
-                                     std::span<const TensorType> outputs) {
-  const std::vector<std::int64_t>& shape = inputs[0].shape();
+std::vector<Tensor> evaluate_softmax(const Attrs& attrs, Tensors inputs, Types outputs) {
+  const Ints& shape = inputs[0].shape();
   std::vector<double> x = inputs[0].to_doubles();
   const auto axis = static_cast<std::size_t>(attrs.get_int("axis"));
   const auto length = static_cast<std::size_t>(shape[axis]);

@@ -11,9 +11,9 @@ namespace {
 
 /// Calls `visit(first element, stride)` for each row along `axis`.
 template <typename Visit>
-void for_each_row(const std::vector<std::int64_t>& shape, std::size_t axis, const Visit& visit) {
-  const std::vector<std::int64_t> strides = dense_strides(shape);
-  std::vector<std::int64_t> rows = shape;
+void for_each_row(const Ints& shape, std::size_t axis, const Visit& visit) {
+  const Ints strides = dense_strides(shape);
+  Ints rows = shape;
   rows[axis] = 1;
   StridedWalk row(rows, strides);
   for (std::int64_t r = 0, count = count_of(rows); r < count; ++r, row.next())
@@ -27,13 +27,12 @@ bool before(double a, double b) { return std::isnan(b) ? !std::isnan(a) : a < b;
 
 }  // namespace
 
-std::vector<Tensor> evaluate_scan(Combine combine, const Attrs& attrs,
-                                  std::span<const Tensor> inputs,
-                                  std::span<const TensorType> outputs) {
+std::vector<Tensor> evaluate_scan(Combine combine, const Attrs& attrs, Tensors inputs,
+                                  Types outputs) {
   const DType type = outputs[0].dtype;
   const bool exclusive = attrs.get_int("exclusive") != 0, reverse = attrs.get_int("reverse") != 0;
   const std::size_t axis = axis_of(attrs);
-  const std::vector<std::int64_t>& shape = inputs[0].shape();
+  const Ints& shape = inputs[0].shape();
   const Column from = widen(inputs[0], is_float(type));
   Column to = from;
   // Float32 sums are kept wide until they are stored, integers wrap in their type.
@@ -57,19 +56,18 @@ std::vector<Tensor> evaluate_scan(Combine combine, const Attrs& attrs,
                     : Tensor::from_ints(type, shape, to.i)};
 }
 
-std::vector<Tensor> evaluate_arg_sort(const Attrs& attrs, std::span<const Tensor> inputs,
-                                      std::span<const TensorType> outputs) {
+std::vector<Tensor> evaluate_arg_sort(const Attrs& attrs, Tensors inputs, Types outputs) {
   const bool descending = attrs.get_int("descending") != 0;
   const std::size_t axis = axis_of(attrs);
-  const std::vector<std::int64_t>& shape = inputs[0].shape();
-  const std::vector<std::int64_t> out_shape = concrete_shape(outputs[0].shape);
+  const Ints& shape = inputs[0].shape();
+  const Ints out_shape = concrete_shape(outputs[0].shape);
   const std::int64_t out_stride = dense_strides(out_shape)[axis];
   const Column keys = widen(inputs[0], is_float(inputs[0].dtype()));
   const bool is_unsigned = inputs[0].dtype() == DType::kUInt64;
-  std::vector<std::int64_t> places(static_cast<std::size_t>(count_of(out_shape)));
-  std::vector<std::int64_t> order(static_cast<std::size_t>(shape[axis]));
+  Ints places(static_cast<std::size_t>(count_of(out_shape)));
+  Ints order(static_cast<std::size_t>(shape[axis]));
   // Rows of the result follow each other as those of the input do.
-  std::vector<std::int64_t> firsts;
+  Ints firsts;
   for_each_row(out_shape, axis, [&](std::int64_t first, std::int64_t) { firsts.push_back(first); });
   std::size_t row = 0;
   for_each_row(shape, axis, [&](std::int64_t first, std::int64_t stride) {
@@ -82,7 +80,7 @@ std::vector<Tensor> evaluate_arg_sort(const Attrs& attrs, std::span<const Tensor
       return keys.i[i] < keys.i[j];
     };
     std::iota(order.begin(), order.end(), std::int64_t{0});
-    std::stable_sort(order.begin(), order.end(), [&](std::int64_t a, std::int64_t b) {
+    std::ranges::stable_sort(order, [&](std::int64_t a, std::int64_t b) {
       return descending ? less(b, a) : less(a, b);
     });
     for (std::int64_t i = 0; i < out_shape[axis]; ++i)

@@ -49,13 +49,12 @@ void accumulate(Combine combine, DType type, const Column& column, std::size_t n
 
 Tensor evaluate_reduce(const ReduceDef& def, const Attrs& attrs, const Tensor& input, DType type,
                        const TensorType& output) {
-  const std::vector<std::int64_t>& shape = input.shape();
-  const std::vector<std::int64_t> strides = dense_strides(shape);
+  const Ints& shape = input.shape();
+  const Ints strides = dense_strides(shape);
   const auto& axes = attrs.get_ints("axes");
-  std::vector<std::int64_t> kept, kept_strides, reduced, reduced_strides;
+  Ints kept, kept_strides, reduced, reduced_strides;
   for (std::size_t d = 0; d < shape.size(); ++d) {
-    const bool is_reduced =
-        std::find(axes.begin(), axes.end(), static_cast<std::int64_t>(d)) != axes.end();
+    const bool is_reduced = std::ranges::find(axes, static_cast<std::int64_t>(d)) != axes.end();
     (is_reduced ? reduced : kept).push_back(shape[d]);
     (is_reduced ? reduced_strides : kept_strides).push_back(strides[d]);
   }
@@ -93,9 +92,43 @@ Tensor evaluate_reduce(const ReduceDef& def, const Attrs& attrs, const Tensor& i
       out.i[r] = finish.run(1).i[0];
     }
   }
-  const std::vector<std::int64_t> out_shape = concrete_shape(output.shape);
+  const Ints out_shape = concrete_shape(output.shape);
   return out.floats ? Tensor::from_doubles(output.dtype, out_shape, out.f)
                     : Tensor::from_ints(output.dtype, out_shape, out.i);
+}
+
+Tensor evaluate_pointwise(const PointwiseDef& def, const Attrs& attrs, Tensors inputs,
+                          std::span<const DType> types, DType result, const TensorType& output) {
+  const Ints shape = concrete_shape(output.shape);
+  const auto count = static_cast<std::size_t>(count_of(shape));
+  std::vector<Column> values;
+  std::vector<StridedWalk> walks;
+  for (std::size_t i = 0; i < inputs.size(); ++i) {
+    values.push_back(widen(inputs[i], is_float(types[i])));
+    walks.emplace_back(shape, broadcast_strides(inputs[i].shape(), shape));
+  }
+  Column out(is_float(result), count);
+  ColumnEvaluator evaluator(def.expr, types, result, attrs);
+  for (std::size_t begin = 0; begin < count; begin += ColumnEvaluator::kBlock) {
+    const std::size_t n = std::min(ColumnEvaluator::kBlock, count - begin);
+    for (std::size_t i = 0; i < inputs.size(); ++i) {
+      Column& operand = evaluator.operand(static_cast<int>(i));
+      for (std::size_t k = 0; k < n; ++k, walks[i].next()) {
+        const auto at = static_cast<std::size_t>(walks[i].offset());
+        if (operand.floats)
+          operand.f[k] = values[i].f[at];
+        else
+          operand.i[k] = values[i].i[at];
+      }
+    }
+    const Column& block = evaluator.run(n);
+    if (out.floats)
+      std::copy_n(block.f.begin(), n, out.f.begin() + static_cast<std::ptrdiff_t>(begin));
+    else
+      std::copy_n(block.i.begin(), n, out.i.begin() + static_cast<std::ptrdiff_t>(begin));
+  }
+  return out.floats ? Tensor::from_doubles(output.dtype, shape, out.f)
+                    : Tensor::from_ints(output.dtype, shape, out.i);
 }
 
 }  // namespace sinter::ir::reference

@@ -7,25 +7,24 @@
 
 namespace sinter::ir::reference {
 
-inline std::int64_t count_of(const std::vector<std::int64_t>& shape) {
+inline std::int64_t count_of(const Ints& shape) {
   std::int64_t count = 1;
   for (const std::int64_t dim : shape) count *= dim;
   return count;
 }
 
 /// Row-major strides.
-inline std::vector<std::int64_t> dense_strides(const std::vector<std::int64_t>& shape) {
-  std::vector<std::int64_t> strides(shape.size());
+inline Ints dense_strides(const Ints& shape) {
+  Ints strides(shape.size());
   std::int64_t stride = 1;
   for (std::size_t d = shape.size(); d-- > 0; stride *= shape[d]) strides[d] = stride;
   return strides;
 }
 
 /// Strides under which a dense tensor of shape `from` reads as shape `to`: numpy broadcasting.
-inline std::vector<std::int64_t> broadcast_strides(const std::vector<std::int64_t>& from,
-                                                   const std::vector<std::int64_t>& to) {
-  std::vector<std::int64_t> strides(to.size(), 0);
-  const std::vector<std::int64_t> dense = dense_strides(from);
+inline Ints broadcast_strides(const Ints& from, const Ints& to) {
+  Ints strides(to.size(), 0);
+  const Ints dense = dense_strides(from);
   const std::size_t added = to.size() - from.size();
   for (std::size_t d = 0; d < from.size(); ++d) strides[d + added] = from[d] == 1 ? 0 : dense[d];
   return strides;
@@ -34,8 +33,7 @@ inline std::vector<std::int64_t> broadcast_strides(const std::vector<std::int64_
 /// Walks the elements of `shape` in row-major order, keeping offset + sum strides[d] * index[d].
 class StridedWalk {
  public:
-  StridedWalk(std::vector<std::int64_t> shape, std::vector<std::int64_t> strides,
-              std::int64_t offset = 0)
+  StridedWalk(Ints shape, Ints strides, std::int64_t offset = 0)
       : shape_(std::move(shape)),
         strides_(std::move(strides)),
         index_(shape_.size(), 0),
@@ -52,7 +50,7 @@ class StridedWalk {
   }
 
  private:
-  std::vector<std::int64_t> shape_, strides_, index_;
+  Ints shape_, strides_, index_;
   std::int64_t offset_;
 };
 

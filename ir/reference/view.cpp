@@ -12,7 +12,7 @@ namespace {
 /// A source or a guard over the output's elements: offset + sum strides[d] * index[d].
 struct Line {
   std::int64_t offset = 0;
-  std::vector<std::int64_t> strides;
+  Ints strides;
 };
 
 std::optional<Line> line_of(const Dim& expr, std::span<const std::string> symbols) {
@@ -39,9 +39,8 @@ struct LinearSource {
 std::optional<LinearSource> linear_source(const ViewSource& source, const Tensor& input,
                                           std::span<const std::string> symbols) {
   Dim offset = 0;
-  const std::vector<std::int64_t> strides = dense_strides(input.shape());
-  for (std::size_t d = 0; d < strides.size(); ++d)
-    offset = offset + source.index[d] * Dim(strides[d]);
+  const Ints strides = dense_strides(input.shape());
+  for (std::size_t d = 0; d < strides.size(); ++d) offset += source.index[d] * Dim(strides[d]);
   const auto line = line_of(offset, symbols);
   if (!line) return std::nullopt;
   LinearSource result{source.input, *line, {}};
@@ -59,8 +58,7 @@ struct MappedView {
   std::vector<ViewSource> sources;
 };
 
-MappedView map_view(const OpDef& op, const Attrs& attrs, std::span<const Tensor> inputs,
-                    const TensorType& output) {
+MappedView map_view(const OpDef& op, const Attrs& attrs, Tensors inputs, const TensorType& output) {
   MappedView view;
   Ranges ranges;
   view.index = index_symbols(output.shape, ranges);
@@ -84,8 +82,8 @@ std::vector<std::byte> filled(DType dtype, std::size_t count, double value) {
   return bytes;
 }
 
-void copy_source(const LinearSource& source, const Tensor& input,
-                 const std::vector<std::int64_t>& shape, std::byte* out) {
+void copy_source(const LinearSource& source, const Tensor& input, const Ints& shape,
+                 std::byte* out) {
   const std::size_t size = size_of(input.dtype());
   StridedWalk from(shape, source.line.strides, source.line.offset);
   std::vector<StridedWalk> guards;
@@ -110,17 +108,17 @@ void copy_source(const LinearSource& source, const Tensor& input,
 
 }  // namespace
 
-Tensor evaluate_index_map(const OpDef& op, const Attrs& attrs, std::span<const Tensor> inputs,
+Tensor evaluate_index_map(const OpDef& op, const Attrs& attrs, Tensors inputs,
                           const TensorType& output) {
-  const std::vector<std::int64_t> shape = concrete_shape(output.shape);
+  const Ints shape = concrete_shape(output.shape);
   const auto count = static_cast<std::size_t>(count_of(shape));
   const std::size_t size = size_of(output.dtype);
   std::vector<std::byte> bytes = filled(output.dtype, count, fill_of(op, attrs));
   if (count == 0) return Tensor(output.dtype, shape, Buffer::take(std::move(bytes)));
   const MappedView view = map_view(op, attrs, inputs, output);
-  std::vector<std::vector<std::int64_t>> strides;
+  std::vector<Ints> strides;
   for (const Tensor& input : inputs) strides.push_back(dense_strides(input.shape()));
-  const std::vector<std::int64_t> out_strides = dense_strides(shape);
+  const Ints out_strides = dense_strides(shape);
   for (std::size_t i = 0; i < count; ++i) {
     Bindings bindings;
     for (std::size_t d = 0; d < shape.size(); ++d)
@@ -148,9 +146,9 @@ Tensor evaluate_index_map(const OpDef& op, const Attrs& attrs, std::span<const T
   return Tensor(output.dtype, shape, Buffer::take(std::move(bytes)));
 }
 
-Tensor evaluate_view(const OpDef& op, const Attrs& attrs, std::span<const Tensor> inputs,
+Tensor evaluate_view(const OpDef& op, const Attrs& attrs, Tensors inputs,
                      const TensorType& output) {
-  const std::vector<std::int64_t> shape = concrete_shape(output.shape);
+  const Ints shape = concrete_shape(output.shape);
   std::vector<Tensor> stored;
   for (const Tensor& input : inputs) stored.push_back(convert(input, output.dtype));
   if (op.name == "Reshape") return stored[0].reshaped(shape);

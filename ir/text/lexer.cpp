@@ -28,7 +28,7 @@ bool stands_alone(std::string_view text, std::size_t position) {
 
 bool is_plain_name(std::string_view name) {
   return !name.empty() && !std::isdigit(static_cast<unsigned char>(name.front())) &&
-         std::all_of(name.begin(), name.end(), is_name_part);
+         std::ranges::all_of(name, is_name_part);
 }
 
 std::string name_text(std::string_view name) {
@@ -38,7 +38,7 @@ std::string name_text(std::string_view name) {
 void Lexer::fail_at(std::size_t position, std::string message) const {
   position = std::min(position, text_.size());
   const std::string_view before = text_.substr(0, position);
-  const auto line = std::count(before.begin(), before.end(), '\n') + 1;
+  const auto line = std::ranges::count(before, '\n') + 1;
   const std::size_t newline = before.rfind('\n');
   const std::size_t column = newline == std::string_view::npos ? position + 1 : position - newline;
   throw Error(ErrorCode::kInvalidModel,
@@ -174,10 +174,8 @@ Shape Lexer::shape() {
 }
 
 TensorType Lexer::type() {
-  TensorType result;
-  result.dtype = dtype();
-  result.shape = shape();
-  return result;
+  const DType elements = dtype();
+  return {elements, shape()};
 }
 
 std::optional<std::uint64_t> Lexer::hash() {

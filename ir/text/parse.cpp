@@ -101,8 +101,8 @@ class GraphParser {
     lexer_.expect("%");
     bool quoted = false;
     std::string name = lexer_.name("a value's name", &quoted);
-    const bool number = !quoted && std::all_of(name.begin(), name.end(),
-                                               [](char c) { return c >= '0' && c <= '9'; });
+    const bool number =
+        !quoted && std::ranges::all_of(name, [](char c) { return c >= '0' && c <= '9'; });
     token.key = (number ? "#" : "n") + name;
     if (!number) token.name = std::move(name);
     return token;
@@ -264,9 +264,8 @@ class GraphParser {
       lexer_.skip();
       const std::size_t start = lexer_.position();
       const std::string name = lexer_.word("an attribute's name");
-      const auto spec =
-          std::find_if(op.attrs.begin(), op.attrs.end(),
-                       [&](const AttrSpec& candidate) { return candidate.name == name; });
+      const auto spec = std::ranges::find_if(
+          op.attrs, [&](const AttrSpec& candidate) { return candidate.name == name; });
       if (spec == op.attrs.end())
         lexer_.fail_at(start, fmt::format("{} has no attribute '{}'", op.name, name));
       lexer_.expect("=");
@@ -285,7 +284,7 @@ class GraphParser {
       case AttrKind::kDType: return lexer_.dtype();
       case AttrKind::kInts: break;
     }
-    std::vector<std::int64_t> values;
+    Ints values;
     lexer_.expect("[");
     if (lexer_.accept("]")) return values;
     do {
@@ -314,7 +313,7 @@ class GraphParser {
     lexer_.skip();
     const std::size_t start = lexer_.position();
     const TensorType type = lexer_.type();
-    std::vector<std::int64_t> shape;
+    Ints shape;
     for (const Dim& dim : type.shape) {
       if (!dim.is_constant() || dim.value() < 0)
         lexer_.fail_at(start, "a constant's dimensions must be non-negative integers");

@@ -34,7 +34,7 @@ std::string attr_text(const Attr& attr) {
       return text::element_text(DType::kFloat64, bytes);
     }
     std::string operator()(const std::string& value) const { return quote(value); }
-    std::string operator()(const std::vector<std::int64_t>& values) const {
+    std::string operator()(const Ints& values) const {
       return fmt::format("[{}]", fmt::join(values, ", "));
     }
     std::string operator()(const std::vector<Dim>& values) const { return to_string(values); }
@@ -97,16 +97,14 @@ class Printer {
   std::string margin() const { return std::string(static_cast<std::size_t>(indent_) * 2, ' '); }
 
   void give_name(ValueId id) {
-    std::string& text = names_[static_cast<std::size_t>(id.index)];
+    std::string& text = names_[id.position()];
     if (!text.empty()) return;
     const std::string& name = graph_.value(id).name;
     text = "%" + (!name.empty() && taken_.insert(name).second ? text::name_text(name)
                                                               : std::to_string(next_number_++));
   }
 
-  const std::string& name_of(ValueId id) const {
-    return names_[static_cast<std::size_t>(id.index)];
-  }
+  const std::string& name_of(ValueId id) const { return names_[id.position()]; }
 
   std::vector<std::string> names(const std::vector<ValueId>& ids) const {
     std::vector<std::string> result;

@@ -1,7 +1,6 @@
 // Graphs as text. parse(print(g)) is structurally equal to g.
 #pragma once
 
-#include <functional>
 #include <map>
 #include <string>
 #include <string_view>

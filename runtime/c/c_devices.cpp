@@ -1,6 +1,7 @@
 // The C ABI: GPUs and memory on them.
 #include "runtime/c/c_handles.h"
 #include "runtime/c/c_support.h"
+#include "runtime/format_error.h"
 
 namespace sinter::c {
 namespace {
@@ -30,9 +31,8 @@ sinter_status sinter_gpu(size_t index, sinter_gpu_info* info) {
   return guarded([&] {
     GpuList list = list_gpus();
     if (index >= list.gpus.size())
-      throw Error(ErrorCode::kUsage,
-                  fmt::format("there is no GPU {}: this machine has {} of them{}{}", index,
-                              list.gpus.size(), list.problem.empty() ? "" : ": ", list.problem));
+      throw usage_error("there is no GPU {}: this machine has {} of them{}{}", index,
+                        list.gpus.size(), list.problem.empty() ? "" : ": ", list.problem);
     c::described = std::move(list.gpus[index]);
     sinter_gpu_info value{};
     value.name = c::described.name.c_str();

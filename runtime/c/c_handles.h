@@ -2,7 +2,6 @@
 #pragma once
 
 #include <atomic>
-#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <mutex>
@@ -11,12 +10,12 @@
 #include <utility>
 #include <vector>
 
-#include <fmt/format.h>
 #include <sinter/devices.h>
-#include <sinter/error.h>
 #include <sinter/plan.h>
 #include <sinter/session.h>
 #include <sinter/sinter_c.h>
+
+#include "runtime/format_error.h"
 
 namespace sinter::c {
 
@@ -72,9 +71,8 @@ class Handles {
   std::shared_ptr<Object> at(const Handle* handle) const {
     std::shared_ptr<Object> object = find(handle);
     if (!object)
-      throw Error(ErrorCode::kUsage, handle
-                                         ? fmt::format("this {} was freed, or never was one", what_)
-                                         : fmt::format("{} is NULL", what_));
+      throw usage_error(handle ? fmt::format("this {} was freed, or never was one", what_)
+                               : fmt::format("{} is NULL", what_));
     return object;
   }
 

@@ -5,6 +5,7 @@
 
 #include "runtime/c/c_handles.h"
 #include "runtime/c/c_support.h"
+#include "runtime/format_error.h"
 #include "runtime/plan_access.h"
 
 namespace sinter::c {
@@ -33,14 +34,17 @@ std::vector<sinter_dim> dims_of(const std::vector<DimInfo>& dims) {
   return result;
 }
 
-sinter_binding binding_of(const BindingInfo& info, const std::vector<sinter_dim>& dims) {
+void write_binding(const std::vector<BindingInfo>& bindings,
+                   const std::vector<std::vector<sinter_dim>>& shapes, std::size_t index,
+                   const char* what, sinter_binding* to) {
+  const BindingInfo& info = bindings[checked_index(index, bindings.size(), what)];
   sinter_binding binding{};
   binding.name = info.name.c_str();
   binding.dtype = static_cast<sinter_dtype>(info.dtype);
-  binding.rank = static_cast<std::int32_t>(dims.size());
-  binding.shape = dims.data();
+  binding.rank = static_cast<std::int32_t>(shapes[index].size());
+  binding.shape = shapes[index].data();
   binding.state = info.state ? static_cast<std::int64_t>(*info.state) : -1;
-  return binding;
+  write_struct(to, binding, "binding");
 }
 
 template <typename Load>
@@ -52,6 +56,28 @@ sinter_status make_plan(sinter_plan** plan, const Load& load) {
 }
 
 }  // namespace
+
+std::uintptr_t next_handle() {
+  static std::atomic<std::uintptr_t> last{0};
+  return ++last;
+}
+
+// Never destroyed: what a program has not freed when it ends may still be used by its other
+// threads.
+Handles<sinter_plan, PlanObject>& plans() {
+  static auto& handles = *new Handles<sinter_plan, PlanObject>("plan");
+  return handles;
+}
+
+Handles<sinter_session, SessionObject>& sessions() {
+  static auto& handles = *new Handles<sinter_session, SessionObject>("session");
+  return handles;
+}
+
+Handles<sinter_device_buffer, DeviceBuffer>& device_buffers() {
+  static auto& handles = *new Handles<sinter_device_buffer, DeviceBuffer>("buffer");
+  return handles;
+}
 
 PlanObject::PlanObject(Plan plan_in) : plan(std::move(plan_in)) {
   for (const BindingInfo& input : plan.inputs()) inputs.push_back(dims_of(input.shape));
@@ -151,18 +177,14 @@ size_t sinter_plan_state_count(const sinter_plan* plan) {
 sinter_status sinter_plan_input(const sinter_plan* plan, size_t index, sinter_binding* binding) {
   return guarded([&] {
     const auto object = c::plans().at(plan);
-    checked_index(index, object->inputs.size(), "input");
-    c::write_struct(binding, c::binding_of(object->plan.inputs()[index], object->inputs[index]),
-                    "binding");
+    c::write_binding(object->plan.inputs(), object->inputs, index, "input", binding);
   });
 }
 
 sinter_status sinter_plan_output(const sinter_plan* plan, size_t index, sinter_binding* binding) {
   return guarded([&] {
     const auto object = c::plans().at(plan);
-    checked_index(index, object->outputs.size(), "output");
-    c::write_struct(binding, c::binding_of(object->plan.outputs()[index], object->outputs[index]),
-                    "binding");
+    c::write_binding(object->plan.outputs(), object->outputs, index, "output", binding);
   });
 }
 
@@ -233,10 +255,9 @@ sinter_status sinter_set_thread_pool(const sinter_thread_pool_options* options) 
     ThreadPoolOptions pool;
     pool.threads = said.threads;
     if (said.spin_microseconds < -1)
-      throw Error(ErrorCode::kUsage,
-                  fmt::format("{} microseconds of looking for work are not possible; 0 is the "
-                              "default, -1 none",
-                              said.spin_microseconds));
+      throw usage_error(
+          "{} microseconds of looking for work are not possible; 0 is the default, -1 none",
+          said.spin_microseconds);
     if (said.spin_microseconds != 0) pool.spin_microseconds = std::max(0, said.spin_microseconds);
     if (said.cpu_count > 0) {
       given(said.cpus, "cpus");
@@ -253,7 +274,7 @@ sinter_status sinter_thread_pool_size(int32_t* threads) {
 sinter_status sinter_set_logger(sinter_logger logger, void* user, sinter_log_level least) {
   return guarded([&] {
     if (least < SINTER_LOG_DEBUG || least > SINTER_LOG_WARNING)
-      throw Error(ErrorCode::kUsage, fmt::format("there is no log level {}", least));
+      throw usage_error("there is no log level {}", least);
     if (!logger) return set_logger({});
     set_logger(
         [=](LogLevel level, std::string_view message) {

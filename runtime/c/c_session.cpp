@@ -6,6 +6,7 @@
 
 #include "runtime/c/c_handles.h"
 #include "runtime/c/c_support.h"
+#include "runtime/format_error.h"
 #include "runtime/session_access.h"
 
 namespace sinter::c {
@@ -32,7 +33,7 @@ class CallbackAllocator final : public Allocator {
 
 Memory memory_of(sinter_memory memory) {
   if (memory != SINTER_HOST && memory != SINTER_DEVICE)
-    throw Error(ErrorCode::kUsage, fmt::format("there is no memory {}", memory));
+    throw usage_error("there is no memory {}", memory);
   return static_cast<Memory>(memory);
 }
 
@@ -50,7 +51,7 @@ SessionOptions options_of(const sinter_session_options* given_options) {
   if (said.allocator) {
     const auto callbacks = read_struct(said.allocator, "allocator");
     if (!callbacks.allocate || !callbacks.deallocate)
-      throw Error(ErrorCode::kUsage, "an allocator must have both functions");
+      throw usage_error("an allocator must have both functions");
     options.allocator = std::make_shared<CallbackAllocator>(callbacks);
   }
   return options;
@@ -71,7 +72,7 @@ sinter_status with_session(sinter_session* session, const Body& body) {
 
 /// Puts a shape of C's into a view's, which keeps its memory.
 void read_shape(std::vector<std::int64_t>& to, std::int32_t rank, const std::int64_t* shape) {
-  if (rank < 0) throw Error(ErrorCode::kUsage, fmt::format("a tensor has {} dimensions", rank));
+  if (rank < 0) throw usage_error("a tensor has {} dimensions", rank);
   if (rank > 0) given(shape, "shape");
   to.assign(shape, shape + rank);
 }
@@ -81,24 +82,28 @@ template <typename View, typename Tensor>
 void read_tensor(View& view, const Tensor* tensor, const char* what, std::size_t index) {
   const Tensor said = read_struct(tensor, "tensor");
   if (said.dtype < 0 || said.dtype >= kDTypeCount)
-    throw Error(ErrorCode::kUsage,
-                fmt::format("{} {} has the type {}, which is none", what, index, said.dtype));
+    throw usage_error("{} {} has the type {}, which is none", what, index, said.dtype);
   view.dtype = static_cast<DType>(said.dtype);
   view.memory = memory_of(said.memory);
   view.device = said.device;
   view.data = said.data;
   read_shape(view.shape, said.rank, said.shape);
   if (const std::size_t wanted = view.byte_count(); wanted != said.bytes)
-    throw Error(
-        ErrorCode::kUsage,
-        fmt::format("{} {} of shape [{}] and type {} takes {} bytes; {} are given", what, index,
-                    fmt::join(view.shape, ", "), to_string(view.dtype), wanted, said.bytes));
+    throw usage_error("{} {} of shape [{}] and type {} takes {} bytes; {} are given", what, index,
+                      fmt::join(view.shape, ", "), to_string(view.dtype), wanted, said.bytes);
 }
 
 /// The scratch view of a binding.
 template <typename View>
 View& view_at(std::vector<View>& views, std::size_t index, const char* what) {
   return views[checked_index(index, views.size(), what)];
+}
+
+const TensorView& read_input(SessionObject& session, std::size_t index,
+                             const sinter_tensor* tensor) {
+  TensorView& view = view_at(session.inputs, index, "input");
+  read_tensor(view, tensor, "input", index);
+  return view;
 }
 
 }  // namespace
@@ -125,18 +130,14 @@ void sinter_session_free(sinter_session* session) { c::sessions().remove(session
 sinter_status sinter_session_set_input(sinter_session* session, size_t index,
                                        const sinter_tensor* tensor) {
   return with_session(session, [&](c::SessionObject& s) {
-    TensorView& view = c::view_at(s.inputs, index, "input");
-    c::read_tensor(view, tensor, "input", index);
-    s.session.set_input(index, view);
+    s.session.set_input(index, c::read_input(s, index, tensor));
   });
 }
 
 sinter_status sinter_session_use_input(sinter_session* session, size_t index,
                                        const sinter_tensor* tensor) {
   return with_session(session, [&](c::SessionObject& s) {
-    TensorView& view = c::view_at(s.inputs, index, "input");
-    c::read_tensor(view, tensor, "input", index);
-    s.session.use_input(index, view);
+    s.session.use_input(index, c::read_input(s, index, tensor));
   });
 }
 
@@ -146,8 +147,7 @@ sinter_status sinter_session_set_output(sinter_session* session, size_t index,
     MutableTensorView& view = c::view_at(s.outputs, index, "output");
     if (!tensor) return s.session.set_output(index, MutableTensorView{});
     c::read_tensor(view, tensor, "output", index);
-    if (!view.data && view.byte_count() > 0)
-      throw Error(ErrorCode::kUsage, fmt::format("output {} has no data", index));
+    if (!view.data && view.byte_count() > 0) throw usage_error("output {} has no data", index);
     s.session.set_output(index, view);
   });
 }

@@ -7,11 +7,10 @@
 #include <cstring>
 #include <exception>
 #include <new>
-#include <string>
 
-#include <fmt/format.h>
-#include <sinter/error.h>
 #include <sinter/sinter_c.h>
+
+#include "runtime/format_error.h"
 
 namespace sinter::c {
 
@@ -38,7 +37,7 @@ sinter_status guarded(const Body& body) noexcept {
 /// `pointer`, which must not be null.
 template <typename T>
 T& given(T* pointer, const char* what) {
-  if (!pointer) throw Error(ErrorCode::kUsage, fmt::format("{} is NULL", what));
+  if (!pointer) throw usage_error("{} is NULL", what);
   return *pointer;
 }
 
@@ -46,9 +45,8 @@ T& given(T* pointer, const char* what) {
 inline void check_struct_size(std::size_t size, std::size_t least, const char* what) {
   constexpr std::size_t kMost = 4096;
   if (size < least || size > kMost)
-    throw Error(ErrorCode::kUsage,
-                fmt::format("{} has a struct_size of {}: set it to sizeof, which is {} or more",
-                            what, size, least));
+    throw usage_error("{} has a struct_size of {}: set it to sizeof, which is {} or more", what,
+                      size, least);
 }
 
 /// What a program said in a structure, with zeros for members that it does not know. `least`: the
@@ -60,10 +58,10 @@ T read_struct(const T* from, const char* what, std::size_t least = sizeof(T)) {
   const auto* bytes = reinterpret_cast<const unsigned char*>(from);
   for (std::size_t i = sizeof(T); i < size; ++i)
     if (bytes[i] != 0)
-      throw Error(ErrorCode::kUsage,
-                  fmt::format("{} says something at byte {}, which this library (version {}) does "
-                              "not know: update Sinter",
-                              what, i, SINTER_VERSION));
+      throw usage_error(
+          "{} says something at byte {}, which this library "
+          "(version {}) does not know: update Sinter",
+          what, i, SINTER_VERSION);
   T result{};
   std::memcpy(&result, from, std::min(size, sizeof(T)));
   return result;

@@ -6,8 +6,6 @@
 #include <mutex>
 #include <variant>
 
-#include <fmt/format.h>
-
 #include "runtime/cpu/attention.h"
 #include "runtime/cpu/gemm/matmul_dnnl.h"
 #include "runtime/cpu/gemm/matmul_quant.h"
@@ -17,6 +15,7 @@
 #include "runtime/cpu/sort.h"
 #include "runtime/cpu/tiles/tile_program.h"
 #include "runtime/executor.h"
+#include "runtime/format_error.h"
 #include "runtime/threads/openmp.h"
 #include "runtime/threads/thread_pool.h"
 
@@ -111,9 +110,9 @@ class CpuExecutor final : public Executor {
       }
       reserve(fresh);
       if (prepared_.size() >= kMaxPrepared)
-        prepared_.erase(std::min_element(
-            prepared_.begin(), prepared_.end(),
-            [](const auto& a, const auto& b) { return a.second.last_use < b.second.last_use; }));
+        prepared_.erase(std::ranges::min_element(prepared_, [](const auto& a, const auto& b) {
+          return a.second.last_use < b.second.last_use;
+        }));
       prepared = &(prepared_[shape->symbols] = std::move(fresh));
     }
     prepared->last_use = ++clock_;
@@ -286,7 +285,7 @@ class CpuExecutor final : public Executor {
             loop.trips < 0 ? -1 : shape.expressions[static_cast<std::size_t>(loop.trips)];
         return While{loop.steps, trips, loop.condition, loop.counter};
       }
-      default: throw Error(ErrorCode::kInternal, "a kind of step that the CPU does not run");
+      default: throw internal_error("a kind of step that the CPU does not run");
     }
   }
 

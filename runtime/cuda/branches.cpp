@@ -89,11 +89,10 @@ std::vector<StepPlace> CudaExecutor::choose_places(const BoundShape& shape, Buff
   const double alone = time_in_graph(trial, {});
   const double together = time_in_graph(trial, places_at(buffers, trial));
   const bool is_faster = together < kClearlyFaster * alone;
-  TunedAlgorithm choice;
-  choice.blob = {is_faster ? 1u : 0u};
-  choice.microseconds = is_faster ? together : alone;
-  choice.note = fmt::format("{:.2f} us in branches, {:.2f} us one after another", together, alone);
-  tuning_->store(problem, choice, libraries.thorough);
+  const std::string note =
+      fmt::format("{:.2f} us in branches, {:.2f} us one after another", together, alone);
+  tuning_->store(problem, {{is_faster ? 1u : 0u}, is_faster ? together : alone, note},
+                 libraries.thorough);
   if (!is_faster) places.clear();
   return places;
 }

@@ -7,9 +7,9 @@
 #include <numeric>
 #include <utility>
 
-#include <fmt/format.h>
 #include <sinter/allocator.h>
 
+#include "runtime/format_error.h"
 #include "runtime/log.h"
 
 namespace sinter::runtime {
@@ -123,15 +123,14 @@ void CudaExecutor::check_device_pointer(const void* data, int said_device, const
   const auto address = reinterpret_cast<CUdeviceptr>(data);
   const int device = plan_->context()->properties().index;
   const auto refuse_gpu = [&](int other) {
-    throw Error(ErrorCode::kUsage,
-                fmt::format("{} '{}' is memory of GPU {}, the session is on GPU {}", what, name,
-                            other, device));
+    throw usage_error("{} '{}' is memory of GPU {}, the session is on GPU {}", what, name, other,
+                      device);
   };
   if (address % kPointerAlignment != 0)
-    throw Error(ErrorCode::kUsage,
-                fmt::format("{} '{}' is device memory at {:#x}, which is not aligned to {} bytes: "
-                            "copy it to an aligned allocation",
-                            what, name, address, kPointerAlignment));
+    throw usage_error(
+        "{} '{}' is device memory at {:#x}, which is not aligned to {} bytes: "
+        "copy it to an aligned allocation",
+        what, name, address, kPointerAlignment);
   if (said_device >= 0 && said_device != device) refuse_gpu(said_device);
   CUmemorytype type{};
   int ordinal = -1;
@@ -139,9 +138,7 @@ void CudaExecutor::check_device_pointer(const void* data, int said_device, const
   if (driver.pointer_get_attribute.raw(&type, CU_POINTER_ATTRIBUTE_MEMORY_TYPE, address) !=
           CUDA_SUCCESS ||
       type != CU_MEMORYTYPE_DEVICE)
-    throw Error(ErrorCode::kUsage, fmt::format("{} '{}' is given as device memory, but {:#x} is "
-                                               "none",
-                                               what, name, address));
+    throw usage_error("{} '{}' is given as device memory, but {:#x} is none", what, name, address);
   if (driver.pointer_get_attribute.raw(&ordinal, CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL, address) ==
           CUDA_SUCCESS &&
       ordinal != device)
@@ -163,9 +160,8 @@ void CudaExecutor::check_host_pointer(const void* data, const char* what,
           CUDA_SUCCESS &&
       is_managed != 0)
     return;
-  throw Error(ErrorCode::kUsage,
-              fmt::format("{} '{}' is given as host memory, but {:#x} is device memory", what, name,
-                          address));
+  throw usage_error("{} '{}' is given as host memory, but {:#x} is device memory", what, name,
+                    address);
 }
 
 void CudaExecutor::set_input(std::size_t index, const TensorView& view) {
@@ -184,7 +180,7 @@ void CudaExecutor::set_input(std::size_t index, const TensorView& view) {
   }
   // A run in flight may still be reading the staging buffer.
   await();
-  std::fill(input_sizes_.begin(), input_sizes_.end(), 0);
+  std::ranges::fill(input_sizes_, 0);
   input_sizes_[index] = bytes;
   if (in_.needs_growth(input_sizes_)) {
     forget_bound();
@@ -201,10 +197,10 @@ void CudaExecutor::set_output(std::size_t index, const MutableTensorView& view) 
   const bool on_host = view.data && view.memory == Memory::kHost;
   if (on_host) {
     if (options_.output_memory != Memory::kHost)
-      throw Error(ErrorCode::kUsage,
-                  fmt::format("output '{}' cannot go to host memory from a session whose outputs "
-                              "stay on the device (SessionOptions::output_memory)",
-                              name));
+      throw usage_error(
+          "output '{}' cannot go to host memory from a session whose outputs "
+          "stay on the device (SessionOptions::output_memory)",
+          name);
     check_host_pointer(view.data, "output", name);
   } else if (view.data) {
     check_device_pointer(view.data, view.device, "output", name);
@@ -217,7 +213,7 @@ void CudaExecutor::set_output(std::size_t index, const MutableTensorView& view) 
 
 void CudaExecutor::write_state(std::size_t index, const TensorView& view) {
   await();
-  std::fill(state_sizes_.begin(), state_sizes_.end(), 0);
+  std::ranges::fill(state_sizes_, 0);
   state_sizes_[index] = view.byte_count();
   if (states_.needs_growth(state_sizes_)) {
     forget_bound();
@@ -296,11 +292,10 @@ void CudaExecutor::reserve_memory(const BoundShape& shape) {
   if (!allocator_)
     require_free_memory(
         *plan_->context(), io + arena,
-        fmt::format(
-            "{} of arena, {} of inputs, outputs and states, besides {} of weights and {} of "
-            "workspace that are there already",
-            format_bytes(arena), format_bytes(io), format_bytes(plan_->weight_bytes()),
-            format_bytes(workspace_.size())));
+        fmt::format("{} of arena, {} of inputs, outputs and states, besides {} of weights and {} "
+                    "of workspace that are there already",
+                    format_bytes(arena), format_bytes(io), format_bytes(plan_->weight_bytes()),
+                    format_bytes(workspace_.size())));
   in_.reserve(inputs, stream_.handle());
   out_.reserve(outputs, stream_.handle());
   states_.reserve(states, stream_.handle());
@@ -422,8 +417,8 @@ std::shared_ptr<BoundRun> CudaExecutor::bind(const std::shared_ptr<const BoundSh
   if (tuning_ && !tuning_->save())
     log(LogLevel::kWarning, [&] {
       return fmt::format(
-          "what was chosen by timing cannot be kept in '{}': the next process "
-          "chooses again (SessionOptions::tuning_cache names a folder)",
+          "what was chosen by timing cannot be kept in '{}': the next process chooses again "
+          "(SessionOptions::tuning_cache names a folder)",
           tuning_file(plan_->plan(), options_));
     });
   if (lock) lock.unlock();
@@ -492,9 +487,9 @@ void CudaExecutor::refuse_capturing(CUstream stream) const {
   const CUresult result = driver().stream_is_capturing.raw(stream, &status);
   if (result == CUDA_ERROR_STREAM_CAPTURE_IMPLICIT ||
       (result == CUDA_SUCCESS && status != CU_STREAM_CAPTURE_STATUS_NONE))
-    throw Error(ErrorCode::kUsage,
-                "run_async on a stream that is capturing a CUDA graph: a session replays a graph "
-                "of its own; run it outside of the capture");
+    throw usage_error(
+        "run_async on a stream that is capturing a CUDA graph: a session replays a graph "
+        "of its own; run it outside of the capture");
 }
 
 void CudaExecutor::run(const std::shared_ptr<const BoundShape>& shape, void* stream) {
@@ -553,8 +548,7 @@ void CudaExecutor::await() {
 
 const TensorView& CudaExecutor::output(std::size_t index) const {
   if (last_outputs_.empty())
-    throw Error(ErrorCode::kUsage, fmt::format("output '{}' has no value: its run failed",
-                                               meta().outputs[index]->name));
+    throw usage_error("output '{}' has no value: its run failed", meta().outputs[index]->name);
   return last_outputs_[index];
 }
 

@@ -6,10 +6,10 @@
 #include <optional>
 #include <tuple>
 
-#include <fmt/format.h>
 #include <fmt/ranges.h>
 
 #include "graphs/stream.h"
+#include "runtime/format_error.h"
 #include "runtime/log.h"
 #include "runtime/plan/step_visitor.h"
 
@@ -46,12 +46,17 @@ bool has_work(const fb::PlanT& plan, fb::Work kind) {
 void check_driver(const fb::PlanT& plan, const graphs::Driver& driver) {
   const int needed = static_cast<int>(plan.cuda_version) / 1000;
   if (needed > driver.version() / 1000)
-    throw Error(ErrorCode::kDevice,
-                fmt::format("the plan's kernels were compiled with CUDA {}.{}, the NVIDIA driver "
-                            "supports CUDA {}.{} at most: install a newer driver, or recompile the "
-                            "model with an older NVRTC",
-                            plan.cuda_version / 1000, plan.cuda_version % 1000 / 10,
-                            driver.version() / 1000, driver.version() % 1000 / 10));
+    throw device_error(
+        "the plan's kernels were compiled with CUDA {}.{}, the NVIDIA driver supports CUDA {}.{} "
+        "at most: install a newer driver, or recompile the model with an older NVRTC",
+        plan.cuda_version / 1000, plan.cuda_version % 1000 / 10, driver.version() / 1000,
+        driver.version() % 1000 / 10);
+}
+
+/// `architecture`: its place in Plan.architectures.
+bool is_for(const fb::KernelVariantT& variant, std::size_t architecture) {
+  return variant.architectures.empty() ||
+         std::ranges::find(variant.architectures, architecture) != variant.architectures.end();
 }
 
 }  // namespace
@@ -97,12 +102,11 @@ std::size_t choose_architecture(const std::vector<std::string>& architectures,
     best_exact = architecture->exact;
   }
   if (best) return *best;
-  throw Error(ErrorCode::kDevice,
-              fmt::format("the plan is for {}, GPU {} ({}) is {}: recompile the model with "
-                          "--target=cuda:{}",
-                          architectures.empty() ? std::string("no GPU architecture")
-                                                : fmt::format("{}", fmt::join(architectures, ", ")),
-                          gpu.index, gpu.name, gpu.architecture(), gpu.architecture()));
+  throw device_error(
+      "the plan is for {}, GPU {} ({}) is {}: recompile the model with --target=cuda:{}",
+      architectures.empty() ? std::string("no GPU architecture")
+                            : fmt::format("{}", fmt::join(architectures, ", ")),
+      gpu.index, gpu.name, gpu.architecture(), gpu.architecture());
 }
 
 std::shared_ptr<const DevicePlan> DevicePlan::acquire(
@@ -164,17 +168,6 @@ DevicePlan::~DevicePlan() {
   cudnn_.reset();
 }
 
-namespace {
-
-/// `architecture`: its place in Plan.architectures.
-bool is_for(const fb::KernelVariantT& variant, std::size_t architecture) {
-  return variant.architectures.empty() ||
-         std::find(variant.architectures.begin(), variant.architectures.end(), architecture) !=
-             variant.architectures.end();
-}
-
-}  // namespace
-
 void DevicePlan::load_kernels() {
   const fb::PlanT& plan = plan_->meta;
   const std::size_t architecture = choose_architecture(plan.architectures, context_->properties());
@@ -206,21 +199,18 @@ void DevicePlan::load_variant(const fb::StepT& step, const fb::KernelVariantT& v
   const fb::PlanT& plan = plan_->meta;
   const std::size_t index = variant.module_ + architecture;
   if (index >= plan.modules.size())
-    throw Error(ErrorCode::kInvalidPlan,
-                fmt::format("step '{}' needs kernel module {}, the plan has {}", step.name, index,
-                            plan.modules.size()));
+    throw invalid_plan_error("step '{}' needs kernel module {}, the plan has {}", step.name, index,
+                             plan.modules.size());
   const fb::ModuleT& module = *plan.modules[index];
   if (module.target != plan.architectures[architecture])
-    throw Error(
-        ErrorCode::kInvalidPlan,
-        fmt::format("kernel module '{}' of step '{}' is for {} where {} is expected", module.name,
-                    step.name, module.target, plan.architectures[architecture]));
+    throw invalid_plan_error("kernel module '{}' of step '{}' is for {} where {} is expected",
+                             module.name, step.name, module.target,
+                             plan.architectures[architecture]);
   const auto [at, is_new] = module_of.try_emplace(index, modules_.size());
   if (is_new) {
     if (module.offset > plan_->modules.size() ||
         module.size > plan_->modules.size() - module.offset)
-      throw Error(ErrorCode::kInvalidPlan,
-                  fmt::format("kernel module '{}' lies outside the plan", module.name));
+      throw invalid_plan_error("kernel module '{}' lies outside the plan", module.name);
     modules_.emplace_back(context_, plan_->modules.subspan(module.offset, module.size),
                           module.name.empty() ? variant.function : module.name);
   }

@@ -4,8 +4,6 @@
 #include <cstdint>
 #include <map>
 #include <memory>
-#include <mutex>
-#include <span>
 #include <string>
 #include <unordered_map>
 #include <vector>

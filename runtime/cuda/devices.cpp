@@ -1,13 +1,11 @@
 // GPUs and memory on them, for programs that do not link CUDA.
-#include <utility>
 
-#include <fmt/format.h>
 #include <sinter/devices.h>
-#include <sinter/error.h>
 
 #include "graphs/device.h"
 #include "graphs/memory.h"
 #include "graphs/stream.h"
+#include "runtime/format_error.h"
 
 namespace sinter {
 
@@ -50,8 +48,7 @@ namespace {
 
 void check_range(std::size_t size, std::size_t bytes, std::size_t offset) {
   if (offset > size || bytes > size - offset)
-    throw Error(ErrorCode::kUsage, fmt::format("{} bytes at {} are outside a buffer of {} bytes",
-                                               bytes, offset, size));
+    throw usage_error("{} bytes at {} are outside a buffer of {} bytes", bytes, offset, size);
 }
 
 }  // namespace

@@ -6,10 +6,9 @@
 #include <limits>
 #include <utility>
 
-#include <fmt/format.h>
-
 #include "runtime/cuda/tactics/choose_tactic.h"
 #include "runtime/cuda/tensor_map.h"
+#include "runtime/format_error.h"
 
 namespace sinter::runtime {
 namespace {
@@ -17,7 +16,7 @@ namespace {
 namespace fb = plan::fb;
 using Launches = std::vector<Launch>;
 
-[[noreturn]] void refuse(const std::string& what) { throw Error(ErrorCode::kInvalidPlan, what); }
+[[noreturn]] void refuse(const std::string& what) { throw invalid_plan_error(what); }
 
 struct Binder {
   const DevicePlan& plan;
@@ -65,10 +64,10 @@ struct Binder {
       const std::int64_t wide = value(arg.index());
       if (wide > std::numeric_limits<std::int32_t>::max() ||
           wide < std::numeric_limits<std::int32_t>::min())
-        throw Error(ErrorCode::kUnsupported,
-                    fmt::format("a size or stride of {} does not fit the kernel's 32-bit "
-                                "argument: the tensor is too large for this plan",
-                                wide));
+        throw unsupported_error(
+            "a size or stride of {} does not fit the kernel's 32-bit "
+            "argument: the tensor is too large for this plan",
+            wide);
       const auto narrow = static_cast<std::int32_t>(wide);
       std::memcpy(&slot, &narrow, sizeof(narrow));
     }
@@ -166,16 +165,13 @@ struct Binder {
   Launches bind(const fb::ConvStepT& step) const {
     const ConvProblem problem = bind_conv(plan.plan().meta, step, shape.expressions);
     if (problem.is_empty()) return {};
-    if (!libraries.cudnn) throw Error(ErrorCode::kDevice, plan.cudnn_problem());
+    if (!libraries.cudnn) throw device_error(plan.cudnn_problem());
     const auto address_if = [&](std::int32_t buffer) {
       return buffer >= 0 ? buffers.address[static_cast<std::uint32_t>(buffer)] : 0;
     };
-    ConvAddresses addresses;
-    addresses.input = buffers.address[step.input];
-    addresses.weight = buffers.address[step.weight];
-    addresses.bias = address_if(step.bias);
-    addresses.residual = address_if(step.residual);
-    addresses.output = buffers.address[step.output];
+    ConvAddresses addresses{buffers.address[step.input], buffers.address[step.weight],
+                            address_if(step.bias), address_if(step.residual),
+                            buffers.address[step.output]};
     if (buffers.is_foreign[step.output]) addresses.foreign_output_bytes = bytes(step.output);
     return one(ConvLaunch(libraries, problem, addresses));
   }
@@ -186,8 +182,7 @@ struct Binder {
                           problem.d.leading == problem.d.rows &&
                           (problem.batch == 1 || problem.d.batch_stride == problem.m * problem.n);
     if (problem.has_bias || problem.has_residual || !is_dense)
-      throw Error(
-          ErrorCode::kUnsupported,
+      throw unsupported_error(
           "a matrix product over a dimension of size 0 with a bias, a residual or a strided "
           "result is not supported on the GPU: give that dimension a size of at least 1");
     // The activations that a product may have all map zero to zero.
@@ -372,8 +367,7 @@ std::vector<StepMemory> memory_of(const DevicePlan& plan, const BoundShape& shap
   for (const StepLaunches& step : steps) {
     const fb::StepT& source = *meta.steps[step.index];
     result.push_back({ranges(source.reads), ranges(source.writes)});
-    if (std::any_of(step.works.begin(), step.works.end(), uses_workspace))
-      result.back().writes.push_back(workspace);
+    if (std::ranges::any_of(step.works, uses_workspace)) result.back().writes.push_back(workspace);
   }
   return result;
 }

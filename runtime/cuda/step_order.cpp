@@ -7,9 +7,9 @@ namespace sinter::runtime {
 namespace {
 
 bool meet(std::span<const MemoryRange> a, std::span<const MemoryRange> b) {
-  return std::any_of(a.begin(), a.end(), [&](const MemoryRange& x) {
-    return std::any_of(b.begin(), b.end(),
-                       [&](const MemoryRange& y) { return x.begin < y.end && y.begin < x.end; });
+  return std::ranges::any_of(a, [&](const MemoryRange& x) {
+    return std::ranges::any_of(
+        b, [&](const MemoryRange& y) { return x.begin < y.end && y.begin < x.end; });
   });
 }
 
@@ -52,9 +52,7 @@ std::vector<StepPlace> place_steps(std::span<const StepMemory> steps, std::size_
       last.push_back(i);
     } else {
       // The one that has waited longest, where all are busy.
-      if (!stream)
-        stream =
-            static_cast<std::size_t>(std::min_element(last.begin(), last.end()) - last.begin());
+      if (!stream) stream = static_cast<std::size_t>(std::ranges::min_element(last) - last.begin());
       join(before, ended[last[*stream]]);
       places[i].follows = true;
     }
@@ -71,7 +69,7 @@ std::vector<StepPlace> place_steps(std::span<const StepMemory> steps, std::size_
 }
 
 bool one_after_another(std::span<const StepPlace> places) {
-  return std::all_of(places.begin(), places.end(), [](auto& place) { return place.stream == 0; });
+  return std::ranges::all_of(places, [](auto& place) { return place.stream == 0; });
 }
 
 }  // namespace sinter::runtime

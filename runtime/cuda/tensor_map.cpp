@@ -2,7 +2,7 @@
 
 #include <array>
 
-#include <fmt/format.h>
+#include "runtime/format_error.h"
 
 namespace sinter::runtime {
 namespace {
@@ -22,10 +22,9 @@ CUtensorMapDataType type_of(std::size_t bytes) {
 std::uint64_t require(std::int64_t value, std::int64_t least, std::int64_t below,
                       std::int64_t divisor, const char* what) {
   if (value < least || value >= below || value % divisor != 0)
-    throw Error(ErrorCode::kUnsupported,
-                fmt::format("a tensor map's {} is {}: it must be a multiple of {} from {} to below "
-                            "{}",
-                            what, value, divisor, least, below));
+    throw unsupported_error(
+        "a tensor map's {} is {}: it must be a multiple of {} from {} to below {}", what, value,
+        divisor, least, below);
   return static_cast<std::uint64_t>(value);
 }
 

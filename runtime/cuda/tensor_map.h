@@ -1,8 +1,6 @@
 // Tensor maps: what a kernel hands to the GPU's copy engine.
 #pragma once
 
-#include <cstdint>
-
 #include <cuda.h>
 
 #include "graphs/driver.h"

@@ -5,8 +5,8 @@
 #include <cstring>
 
 #include <fcntl.h>
-#include <fmt/format.h>
-#include <sinter/error.h>
+
+#include "runtime/format_error.h"
 
 namespace sinter::files {
 namespace {
@@ -50,9 +50,7 @@ std::size_t read_some(const Descriptor& file, std::span<std::byte> bytes, const 
     const ssize_t n = ::read(file.get(), bytes.data() + done, bytes.size() - done);
     if (n == 0) break;
     if (n < 0 && errno == EINTR) continue;
-    if (n < 0)
-      throw Error(ErrorCode::kUsage,
-                  fmt::format("'{}' cannot be read: {}", path, std::strerror(errno)));
+    if (n < 0) throw usage_error("'{}' cannot be read: {}", path, std::strerror(errno));
     done += static_cast<std::size_t>(n);
   }
   return done;
@@ -60,8 +58,7 @@ std::size_t read_some(const Descriptor& file, std::span<std::byte> bytes, const 
 
 std::string read_file(const std::string& path, std::string_view what, std::uint64_t most) {
   const auto refuse = [&](std::string_view why) {
-    throw Error(ErrorCode::kUsage, fmt::format("{}{}'{}' cannot be read: {}", what,
-                                               what.empty() ? "" : " ", path, why));
+    throw usage_error("{}{}'{}' cannot be read: {}", what, what.empty() ? "" : " ", path, why);
   };
   const InputFile file = open_input(path);
   if (!file.problem.empty()) refuse(file.problem);

@@ -12,9 +12,9 @@
 #include <random>
 
 #include <fcntl.h>
-#include <fmt/format.h>
-#include <sinter/error.h>
 #include <sys/stat.h>
+
+#include "runtime/format_error.h"
 
 namespace sinter::files {
 namespace {
@@ -206,8 +206,8 @@ void OutputFile::replace(const std::string& temporary) {
 }
 
 void OutputFile::fail(std::string_view why) const {
-  throw Error(ErrorCode::kUsage, fmt::format("cannot write {}{}'{}': {}", options_.what,
-                                             options_.what.empty() ? "" : " ", path_, why));
+  throw usage_error("cannot write {}{}'{}': {}", options_.what, options_.what.empty() ? "" : " ",
+                    path_, why);
 }
 
 void OutputFile::fail() const { fail(std::strerror(errno)); }
@@ -221,17 +221,15 @@ void write_file(const std::string& path, std::string_view text, OutputOptions op
 void check_output(const std::string& output, const std::vector<std::string>& inputs) {
   struct stat target {};
   if (output.empty() || ::stat(output.c_str(), &target) != 0) return;
-  if (S_ISDIR(target.st_mode))
-    throw Error(ErrorCode::kUsage, fmt::format("cannot write '{}': it is a folder", output));
+  if (S_ISDIR(target.st_mode)) throw usage_error("cannot write '{}': it is a folder", output);
   if (!S_ISREG(target.st_mode)) return;
   for (const std::string& input : inputs) {
     struct stat status {};
     if (input.empty() || ::stat(input.c_str(), &status) != 0) continue;
     if (status.st_dev == target.st_dev && status.st_ino == target.st_ino)
-      throw Error(ErrorCode::kUsage,
-                  fmt::format("'{}' would be written over the input '{}', which is the same file: "
-                              "name another",
-                              output, input));
+      throw usage_error(
+          "'{}' would be written over the input '{}', which is the same file: name another", output,
+          input);
   }
 }
 

@@ -7,8 +7,8 @@
 #include <system_error>
 
 #include <dlfcn.h>
-#include <fmt/format.h>
-#include <sinter/error.h>
+
+#include "runtime/format_error.h"
 
 namespace sinter::libraries {
 namespace {
@@ -44,7 +44,7 @@ void add_packages(std::vector<std::string>& folders, const fs::path& packages) {
   for (fs::directory_iterator at(packages / "nvidia", error), end; !error && at != end;
        at.increment(error))
     found.push_back(at->path() / "lib");
-  std::sort(found.begin(), found.end());
+  std::ranges::sort(found);
   for (const fs::path& folder : found) add_if_folder(folders, folder);
   add_if_folder(folders, packages / "torch" / "lib");
 }
@@ -56,7 +56,7 @@ void add_environment(std::vector<std::string>& folders, const fs::path& environm
   for (fs::directory_iterator at(environment / "lib", error), end; !error && at != end;
        at.increment(error))
     if (at->path().filename().string().starts_with("python")) versions.push_back(at->path());
-  std::sort(versions.begin(), versions.end());
+  std::ranges::sort(versions);
   for (const fs::path& version : versions)
     for (const char* packages : {"site-packages", "dist-packages"})
       add_packages(folders, version / packages);
@@ -156,10 +156,9 @@ OpenedLibrary open_cuda_library(std::span<const char* const> names, const char* 
     const char* reason = dlerror();
     reasons += fmt::format("\n  {}", reason ? reason : candidate.c_str());
   }
-  throw Error(ErrorCode::kDevice,
-              fmt::format("{} Looked for {} in {}{}{}", missing, fmt::join(names, ", "),
-                          search.loader_path ? "the loader's path, " : "",
-                          fmt::join(search.folders, ", "), reasons));
+  throw device_error("{} Looked for {} in {}{}{}", missing, fmt::join(names, ", "),
+                     search.loader_path ? "the loader's path, " : "",
+                     fmt::join(search.folders, ", "), reasons);
 }
 
 std::string install_command(std::string_view packages, std::string_view extra,

@@ -7,11 +7,9 @@
 #include <system_error>
 #include <vector>
 
-#include <fmt/format.h>
-#include <sinter/error.h>
-
 #include "runtime/files/input_file.h"
 #include "runtime/files/output_file.h"
+#include "runtime/format_error.h"
 
 namespace sinter::runtime {
 namespace {
@@ -131,8 +129,7 @@ TuningCache::Entries TuningCache::read(const std::string& file) {
 std::vector<TunedChoice> check_tuning_file(const std::string& file) {
   std::istringstream stream(files::read_file(file, "tuning cache", kMaxFileBytes));
   const auto refuse = [&](std::size_t number, const std::string& why) {
-    throw Error(ErrorCode::kUsage,
-                fmt::format("tuning cache '{}', line {}: {}", file, number, why));
+    throw usage_error("tuning cache '{}', line {}: {}", file, number, why);
   };
   std::string line;
   if (!std::getline(stream, line) || line != kFirstLine)

@@ -2,15 +2,14 @@
 
 #include <algorithm>
 
-#include <fmt/format.h>
-#include <sinter/error.h>
+#include "runtime/format_error.h"
 
 namespace sinter::plan {
 
 const fb::EntryT* find_entry(const fb::PlanT& plan, std::span<const std::int64_t> symbols) {
   if (plan.entries.empty()) return nullptr;
   for (const auto& entry : plan.entries)
-    if (std::all_of(entry->limits.begin(), entry->limits.end(), [&](const fb::Limit& limit) {
+    if (std::ranges::all_of(entry->limits, [&](const fb::Limit& limit) {
           const std::int64_t value = symbols[limit.symbol()];
           return value >= limit.min() && value <= limit.max();
         }))
@@ -22,10 +21,9 @@ const fb::EntryT* find_entry(const fb::PlanT& plan, std::span<const std::int64_t
   for (const auto& entry : plan.entries)
     takes += fmt::format("{}'{}' takes {}", takes.empty() ? "" : ", ", entry->name,
                          limits_text(plan, *entry));
-  throw Error(ErrorCode::kUsage,
-              fmt::format("no entry point of the plan takes these shapes ({}): {}; compile with "
-                          "another --entry",
-                          sizes, takes));
+  throw usage_error(
+      "no entry point of the plan takes these shapes ({}): {}; compile with another --entry", sizes,
+      takes);
 }
 
 std::string limits_text(const fb::PlanT& plan, const fb::EntryT& entry) {

@@ -4,8 +4,7 @@
 #include <algorithm>
 #include <set>
 
-#include <fmt/format.h>
-#include <sinter/error.h>
+#include "runtime/format_error.h"
 
 namespace sinter::plan {
 namespace {
@@ -46,11 +45,9 @@ std::int64_t value_of(const fb::PlanT& plan, std::size_t i, std::span<const std:
       break;
     case fb::ExprOp::FloorDiv:
       if (values[node.b()] == 0)
-        throw Error(
-            code_of(symbols),
-            fmt::format("expression {} of the plan divides by zero for {}: use other dimensions or "
-                        "recompile the model",
-                        i, describe_symbols(plan, symbols)));
+        throw Error(code_of(symbols), fmt::format("expression {} of the plan divides by zero for "
+                                                  "{}: use other dimensions or recompile the model",
+                                                  i, describe_symbols(plan, symbols)));
       overflow = values[node.a()] == INT64_MIN && values[node.b()] == -1;
       if (!overflow) value = floor_div(values[node.a()], values[node.b()]);
       break;
@@ -90,8 +87,8 @@ std::string describe_dimensions(const fb::PlanT& plan, std::span<const std::int6
 std::vector<std::int64_t> evaluate_expressions(const fb::PlanT& plan,
                                                std::span<const std::int64_t> symbols) {
   if (symbols.size() != plan.symbols.size())
-    throw Error(ErrorCode::kInternal, fmt::format("{} symbol values for the plan's {} symbols",
-                                                  symbols.size(), plan.symbols.size()));
+    throw internal_error("{} symbol values for the plan's {} symbols", symbols.size(),
+                         plan.symbols.size());
   std::vector<std::int64_t> values(plan.expressions.size());
   for (std::size_t i = 0; i < values.size(); ++i) values[i] = value_of(plan, i, values, symbols);
   return values;

@@ -2,10 +2,9 @@
 
 #include <algorithm>
 
-#include <fmt/format.h>
 #include <fmt/ranges.h>
-#include <sinter/error.h>
 
+#include "runtime/format_error.h"
 #include "runtime/plan/expressions.h"
 
 namespace sinter::plan {
@@ -33,46 +32,6 @@ std::string print_shape(const fb::PlanT& plan, const fb::BindingT& binding) {
   return text + "]";
 }
 
-}  // namespace
-
-void check_input_shape(const fb::PlanT& plan, std::size_t index,
-                       const std::vector<std::int64_t>& shape) {
-  const fb::BindingT& binding = *plan.inputs[index];
-  if (shape.size() != binding.shape.size())
-    throw Error(ErrorCode::kUsage,
-                fmt::format("input '{}' has {} dimensions, [{}]; the plan takes {}, {}",
-                            binding.name, shape.size(), fmt::join(shape, ", "),
-                            binding.shape.size(), print_shape(plan, binding)));
-  for (std::size_t d = 0; d < shape.size(); ++d) {
-    const fb::ExprNode& node = plan.expressions[binding.shape[d]];
-    if (node.op() == ExprOp::Constant) {
-      if (shape[d] != node.value())
-        throw Error(ErrorCode::kUsage,
-                    fmt::format("dimension {} of input '{}' is {}; the plan takes {}: its shape is "
-                                "{}, the given one [{}]",
-                                d, binding.name, shape[d], node.value(), print_shape(plan, binding),
-                                fmt::join(shape, ", ")));
-      continue;
-    }
-    if (node.op() != ExprOp::Symbol) {
-      // What its symbols must be is found when all shapes are known.
-      if (shape[d] < 0)
-        throw Error(ErrorCode::kUsage,
-                    fmt::format("dimension {} of input '{}' is {}", d, binding.name, shape[d]));
-      continue;
-    }
-    const fb::SymbolT& symbol = *plan.symbols[node.a()];
-    if (shape[d] < symbol.min || shape[d] > symbol.max)
-      throw Error(
-          ErrorCode::kUsage,
-          fmt::format("dimension {} ('{}') of input '{}' is {}; the plan was compiled for {} "
-                      "to {}: stay in this range or recompile with another",
-                      d, symbol.name, binding.name, shape[d], symbol.min, symbol.max));
-  }
-}
-
-namespace {
-
 struct Origin {
   std::size_t input, dim;
 };
@@ -95,11 +54,9 @@ std::int64_t solve(const fb::PlanT& plan, const Origin& at, std::uint32_t symbol
   const std::int64_t turns = is_hit && step != 0 ? distance / step : 0;
   if (!is_hit || turns < 0 || turns > info.max - info.min ||
       dimension_for(info.min + turns) != size)
-    throw Error(ErrorCode::kUsage,
-                fmt::format("dimension {} of input '{}' is {}; the plan was compiled for {} to {} "
-                            "in steps of {} there",
-                            at.dim, plan.inputs[at.input]->name, size, first,
-                            dimension_for(info.max), step));
+    throw usage_error(
+        "dimension {} of input '{}' is {}; the plan was compiled for {} to {} in steps of {} there",
+        at.dim, plan.inputs[at.input]->name, size, first, dimension_for(info.max), step);
   return info.min + turns;
 }
 
@@ -132,11 +89,9 @@ void bind_expressions(const fb::PlanT& plan, const InputShapes& shapes,
         set_known(unknown[0], at);
       } else if (const std::int64_t wanted = evaluate_expression(plan, expression, values);
                  wanted != size) {
-        throw Error(ErrorCode::kUsage,
-                    fmt::format("dimension {} of input '{}' is {}, but must be {}, as it follows "
-                                "from {}",
-                                at.dim, plan.inputs[at.input]->name, size, wanted,
-                                symbol_names(plan, expression)));
+        throw usage_error("dimension {} of input '{}' is {}, but must be {}, as it follows from {}",
+                          at.dim, plan.inputs[at.input]->name, size, wanted,
+                          symbol_names(plan, expression));
       }
     }
     open = std::move(left);
@@ -144,6 +99,39 @@ void bind_expressions(const fb::PlanT& plan, const InputShapes& shapes,
 }
 
 }  // namespace
+
+void check_input_shape(const fb::PlanT& plan, std::size_t index,
+                       const std::vector<std::int64_t>& shape) {
+  const fb::BindingT& binding = *plan.inputs[index];
+  if (shape.size() != binding.shape.size())
+    throw usage_error("input '{}' has {} dimensions, [{}]; the plan takes {}, {}", binding.name,
+                      shape.size(), fmt::join(shape, ", "), binding.shape.size(),
+                      print_shape(plan, binding));
+  for (std::size_t d = 0; d < shape.size(); ++d) {
+    const fb::ExprNode& node = plan.expressions[binding.shape[d]];
+    if (node.op() == ExprOp::Constant) {
+      if (shape[d] != node.value())
+        throw usage_error(
+            "dimension {} of input '{}' is {}; the plan takes {}: its shape is {}, the given one "
+            "[{}]",
+            d, binding.name, shape[d], node.value(), print_shape(plan, binding),
+            fmt::join(shape, ", "));
+      continue;
+    }
+    if (node.op() != ExprOp::Symbol) {
+      // What its symbols must be is found when all shapes are known.
+      if (shape[d] < 0)
+        throw usage_error("dimension {} of input '{}' is {}", d, binding.name, shape[d]);
+      continue;
+    }
+    const fb::SymbolT& symbol = *plan.symbols[node.a()];
+    if (shape[d] < symbol.min || shape[d] > symbol.max)
+      throw usage_error(
+          "dimension {} ('{}') of input '{}' is {}; the plan was compiled for {} to {}: stay in "
+          "this range or recompile with another",
+          d, symbol.name, binding.name, shape[d], symbol.min, symbol.max);
+  }
+}
 
 std::optional<std::size_t> symbol_of_value(const fb::PlanT& plan, std::size_t index) {
   for (std::size_t s = 0; s < plan.symbols.size(); ++s)
@@ -160,9 +148,8 @@ std::vector<std::int64_t> bind_symbols(const fb::PlanT& plan, const InputShapes&
     if (!index) continue;
     const fb::SymbolT& symbol = *plan.symbols[*index];
     if (*given[i] < symbol.min || *given[i] > symbol.max)
-      throw Error(ErrorCode::kUsage,
-                  fmt::format("input '{}' is {}; the plan was compiled for {} to {}",
-                              plan.inputs[i]->name, *given[i], symbol.min, symbol.max));
+      throw usage_error("input '{}' is {}; the plan was compiled for {} to {}",
+                        plan.inputs[i]->name, *given[i], symbol.min, symbol.max);
     values[*index] = *given[i];
     origins[*index] = Origin{i, 0};
   }
@@ -174,12 +161,11 @@ std::vector<std::int64_t> bind_symbols(const fb::PlanT& plan, const InputShapes&
       const std::int64_t value = (*shapes[i])[d];
       std::optional<Origin>& origin = origins[node.a()];
       if (origin && values[node.a()] != value)
-        throw Error(
-            ErrorCode::kUsage,
-            fmt::format("'{}' is {} in dimension {} of input '{}', but {} in dimension {} of "
-                        "input '{}': both must be equal",
-                        plan.symbols[node.a()]->name, values[node.a()], origin->dim,
-                        plan.inputs[origin->input]->name, value, d, plan.inputs[i]->name));
+        throw usage_error(
+            "'{}' is {} in dimension {} of input '{}', but {} in dimension {} of input '{}': both "
+            "must be equal",
+            plan.symbols[node.a()]->name, values[node.a()], origin->dim,
+            plan.inputs[origin->input]->name, value, d, plan.inputs[i]->name);
       if (!origin) origin = Origin{i, d};
       values[node.a()] = value;
     }
@@ -190,19 +176,17 @@ std::vector<std::int64_t> bind_symbols(const fb::PlanT& plan, const InputShapes&
   for (std::size_t s = 0; s < origins.size(); ++s) {
     if (origins[s]) continue;
     if (const std::int32_t input = plan.symbols[s]->value_of; input >= 0)
-      throw Error(
-          ErrorCode::kUsage,
-          fmt::format("'{}' is not known: give input '{}', whose value it is",
-                      plan.symbols[s]->name, plan.inputs[static_cast<std::size_t>(input)]->name));
+      throw usage_error("'{}' is not known: give input '{}', whose value it is",
+                        plan.symbols[s]->name, plan.inputs[static_cast<std::size_t>(input)]->name);
     std::vector<std::string> names;
     for (const auto& input : plan.inputs)
       for (const std::uint32_t dim : input->shape)
         if (const auto symbols = symbols_of(plan, dim);
-            std::find(symbols.begin(), symbols.end(), s) != symbols.end() &&
+            std::ranges::find(symbols, s) != symbols.end() &&
             (names.empty() || names.back() != "'" + input->name + "'"))
           names.push_back("'" + input->name + "'");
-    throw Error(ErrorCode::kUsage, fmt::format("'{}' is not known: give the shape of input {}",
-                                               plan.symbols[s]->name, fmt::join(names, " or ")));
+    throw usage_error("'{}' is not known: give the shape of input {}", plan.symbols[s]->name,
+                      fmt::join(names, " or "));
   }
   return values;
 }

@@ -27,12 +27,11 @@ std::vector<bool> instrs_per_element(const fb::PlanT& plan, const fb::LoopProgra
       const fb::ExprNode& stride = plan.expressions[access.strides[d]];
       if (stride.op() != fb::ExprOp::Constant || stride.value() != 0) return true;
     }
-    return std::any_of(access.gathers.begin(), access.gathers.end(),
-                       [&](const fb::Gather& gather) { return result[gather.value()]; }) ||
-           std::any_of(access.nonaffine.begin(), access.nonaffine.end(),
-                       [&](std::uint32_t node) { return nodes[node]; }) ||
-           std::any_of(access.guards.begin(), access.guards.end(),
-                       [&](const fb::Guard& guard) { return nodes[guard.index()]; });
+    return std::ranges::any_of(access.gathers,
+                               [&](const fb::Gather& gather) { return result[gather.value()]; }) ||
+           std::ranges::any_of(access.nonaffine, [&](std::uint32_t node) { return nodes[node]; }) ||
+           std::ranges::any_of(access.guards,
+                               [&](const fb::Guard& guard) { return nodes[guard.index()]; });
   };
   for (std::size_t i = 0; i < result.size(); ++i) {
     const fb::InstrT& instr = *program.instrs[i];
@@ -43,8 +42,7 @@ std::vector<bool> instrs_per_element(const fb::PlanT& plan, const fb::LoopProgra
       case fb::InstrKind::Constant:
       case fb::InstrKind::Size: result[i] = false; break;
       case fb::InstrKind::Op:
-        result[i] = std::any_of(instr.args.begin(), instr.args.end(),
-                                [&](std::uint32_t arg) { return result[arg]; });
+        result[i] = std::ranges::any_of(instr.args, [&](std::uint32_t arg) { return result[arg]; });
         break;
       case fb::InstrKind::Reduce: result[i] = false; break;
       case fb::InstrKind::Scan: result[i] = true; break;

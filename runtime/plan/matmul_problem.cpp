@@ -3,16 +3,17 @@
 #include <algorithm>
 #include <array>
 #include <limits>
-#include <optional>
 #include <utility>
 
-#include <fmt/format.h>
-#include <sinter/error.h>
+#include "runtime/format_error.h"
 
 namespace sinter::plan {
 namespace {
 
-[[noreturn]] void refuse(const std::string& what) { throw Error(ErrorCode::kInvalidPlan, what); }
+template <typename... Args>
+[[noreturn]] void refuse(fmt::format_string<Args...> format, Args&&... args) {
+  throw invalid_plan_error(fmt::format(format, std::forward<Args>(args)...));
+}
 
 // The four matrices of a product, in this order everywhere below.
 enum Role { kA = 0, kB = 1, kC = 2, kD = 3 };
@@ -40,7 +41,7 @@ struct Product {
 
   bool is_empty() const {
     return m == 0 || n == 0 ||
-           std::any_of(batch.begin(), batch.end(), [](const BatchDim& d) { return d.extent == 0; });
+           std::ranges::any_of(batch, [](const BatchDim& d) { return d.extent == 0; });
   }
   Shape shape(Role role) const {
     if (role == kA) return {m, k};
@@ -64,18 +65,16 @@ void check_bounds(const Product& product, Role role, std::uint64_t buffer_bytes)
   walk(shape.cols, matrix.col_stride);
   for (const BatchDim& dim : product.batch) walk(dim.extent, dim.strides[role]);
   if (first < 0 || (last + 1) * static_cast<Wide>(size_of(matrix.dtype)) > buffer_bytes)
-    refuse(
-        fmt::format("matrix {} ({}x{}, strides {} and {}, offset {}) reaches beyond its buffer "
-                    "of {} bytes",
-                    kRoleNames[role], shape.rows, shape.cols, matrix.row_stride, matrix.col_stride,
-                    matrix.offset, buffer_bytes));
+    refuse("matrix {} ({}x{}, strides {} and {}, offset {}) reaches beyond its buffer of {} bytes",
+           kRoleNames[role], shape.rows, shape.cols, matrix.row_stride, matrix.col_stride,
+           matrix.offset, buffer_bytes);
 }
 
 Product read_product(const fb::PlanT& plan, const fb::MatmulStepT& step,
                      std::span<const std::int64_t> values) {
   const auto size = [&](std::uint32_t expression, const char* what) {
     const std::int64_t value = values[expression];
-    if (value < 0) refuse(fmt::format("{} of a matrix product is {}", what, value));
+    if (value < 0) refuse("{} of a matrix product is {}", what, value);
     return value;
   };
   Product product;
@@ -95,8 +94,8 @@ Product read_product(const fb::PlanT& plan, const fb::MatmulStepT& step,
     product.matrices[role] = {true, static_cast<DType>(matrix->dtype), values[matrix->offset],
                               values[matrix->row_stride], values[matrix->col_stride]};
     if (matrix->batch_strides.size() != product.batch.size())
-      refuse(fmt::format("matrix {} has {} batch strides, the product {} batch dimensions",
-                         kRoleNames[role], matrix->batch_strides.size(), product.batch.size()));
+      refuse("matrix {} has {} batch strides, the product {} batch dimensions", kRoleNames[role],
+             matrix->batch_strides.size(), product.batch.size());
     for (std::size_t i = 0; i < product.batch.size(); ++i)
       product.batch[i].strides[role] = values[matrix->batch_strides[i]];
   }
@@ -195,14 +194,14 @@ Order result_order(const Product& product) {
   for (Order order : {Order::kRowMajor, Order::kColumnMajor})
     if (!is_present_and_not(product, kD, order) && !is_present_and_not(product, kC, order))
       return order;
-  refuse(fmt::format("the matrix product's result {} and residual {} are not stored alike",
-                     describe(product, kD), describe(product, kC)));
+  refuse("the matrix product's result {} and residual {} are not stored alike",
+         describe(product, kD), describe(product, kC));
 }
 
 Order operand_order(const Product& product, Role role) {
   for (Order order : {Order::kRowMajor, Order::kColumnMajor})
     if (!is_present_and_not(product, role, order)) return order;
-  refuse(fmt::format("matrix {} is neither row-major nor column-major", describe(product, role)));
+  refuse("matrix {} is neither row-major nor column-major", describe(product, role));
 }
 
 // The longest dimension becomes the library's batch; the rest is walked by calls.
@@ -211,15 +210,14 @@ void place_batch(const Product& product, MatmulProblem& problem) {
   std::vector<BatchDim> walked = product.batch;
   std::array<std::int64_t, 4> strides{};
   if (!walked.empty()) {
-    const auto longest =
-        std::max_element(walked.begin(), walked.end(),
-                         [](const BatchDim& x, const BatchDim& y) { return x.extent < y.extent; });
+    const auto longest = std::ranges::max_element(
+        walked, [](const BatchDim& x, const BatchDim& y) { return x.extent < y.extent; });
     problem.batch = longest->extent;
     strides = longest->strides;
     walked.erase(longest);
   }
   if (problem.batch > std::numeric_limits<std::int32_t>::max())
-    refuse(fmt::format("a matrix product has a batch of {}", problem.batch));
+    refuse("a matrix product has a batch of {}", problem.batch);
   const Role first = problem.swapped ? kB : kA;
   const Role second = problem.swapped ? kA : kB;
   problem.a.batch_stride = strides[first];
@@ -231,10 +229,8 @@ void place_batch(const Product& product, MatmulProblem& problem) {
                            product.matrices[kC].offset, product.matrices[kD].offset});
   for (const BatchDim& dim : walked) {
     if (static_cast<std::size_t>(dim.extent) > kMaxCalls / problem.calls.size())
-      refuse(
-          fmt::format("a matrix product needs more than {} library calls: its batch dimensions "
-                      "do not merge",
-                      kMaxCalls));
+      refuse("a matrix product needs more than {} library calls: its batch dimensions do not merge",
+             kMaxCalls);
     std::vector<MatmulProblem::Call> calls;
     for (const auto& call : problem.calls)
       for (std::int64_t i = 0; i < dim.extent; ++i)
@@ -270,7 +266,7 @@ MatmulProblem make_matmul_problem(const fb::PlanT& plan, const fb::MatmulStepT& 
   if (problem.has_bias) {
     const std::int64_t bytes = expressions[plan.buffers[step.bias]->bytes];
     if (bytes / static_cast<std::int64_t>(size_of(problem.d.dtype)) < product.n)
-      refuse(fmt::format("the bias of a matrix product has {} bytes, n is {}", bytes, product.n));
+      refuse("the bias of a matrix product has {} bytes, n is {}", bytes, product.n);
   }
   if (product.is_empty()) return problem;
 

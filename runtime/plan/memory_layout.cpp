@@ -1,10 +1,7 @@
 // Places arena buffers for one bound shape.
 #include <algorithm>
-#include <numeric>
 
-#include <fmt/format.h>
-#include <sinter/error.h>
-
+#include "runtime/format_error.h"
 #include "runtime/plan/entries.h"
 #include "runtime/plan/plan_data.h"
 
@@ -18,10 +15,10 @@ constexpr std::uint64_t kMaxBytes = std::uint64_t{1} << 60;
 
 std::uint64_t checked_size(std::size_t buffer, std::int64_t bytes) {
   if (bytes < 0 || static_cast<std::uint64_t>(bytes) > kMaxBytes)
-    throw Error(ErrorCode::kInvalidPlan,
-                fmt::format("buffer {} of the plan has the size {} for these dimensions, which is "
-                            "not possible: recompile the model",
-                            buffer, bytes));
+    throw invalid_plan_error(
+        "buffer {} of the plan has the size {} for these dimensions, which is "
+        "not possible: recompile the model",
+        buffer, bytes);
   return (static_cast<std::uint64_t>(bytes) + kArenaAlignment - 1) / kArenaAlignment *
          kArenaAlignment;
 }
@@ -46,12 +43,12 @@ MemoryLayout plan_memory(const fb::PlanT& plan, std::span<const std::int64_t> ex
     order.push_back(i);
     layout.unshared_bytes += sizes[i];
     if (layout.unshared_bytes > kMaxBytes)
-      throw Error(ErrorCode::kInvalidPlan,
-                  "the plan's buffers are larger than any memory for these dimensions: use smaller "
-                  "dimensions or recompile the model");
+      throw invalid_plan_error(
+          "the plan's buffers are larger than any memory for these dimensions: use smaller "
+          "dimensions or recompile the model");
   }
-  std::stable_sort(order.begin(), order.end(),
-                   [&](std::size_t a, std::size_t b) { return sizes[a] > sizes[b]; });
+  std::ranges::stable_sort(order,
+                           [&](std::size_t a, std::size_t b) { return sizes[a] > sizes[b]; });
 
   std::vector<Placed> placed;  // by offset
   for (const std::size_t index : order) {
@@ -65,10 +62,7 @@ MemoryLayout plan_memory(const fb::PlanT& plan, std::span<const std::int64_t> ex
     layout.offsets[index] = offset;
     layout.arena_bytes = std::max(layout.arena_bytes, offset + sizes[index]);
     const Placed entry{offset, sizes[index], buffer.first_step, buffer.last_step};
-    placed.insert(
-        std::upper_bound(placed.begin(), placed.end(), entry,
-                         [](const Placed& a, const Placed& b) { return a.offset < b.offset; }),
-        entry);
+    placed.insert(std::ranges::upper_bound(placed, entry.offset, {}, &Placed::offset), entry);
   }
   return layout;
 }

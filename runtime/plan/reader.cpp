@@ -3,11 +3,10 @@
 #include <cstring>
 #include <new>
 
-#include <fmt/format.h>
-#include <sinter/error.h>
 #include <sys/mman.h>
 
 #include "runtime/files/input_file.h"
+#include "runtime/format_error.h"
 #include "runtime/plan/file_header.h"
 #include "runtime/plan/hash.h"
 #include "runtime/plan/plan_data.h"
@@ -20,7 +19,7 @@ using Bytes = std::span<const std::byte>;
 
 template <typename... Args>
 [[noreturn]] void fail(fmt::format_string<Args...> format, Args&&... args) {
-  throw Error(ErrorCode::kInvalidPlan, fmt::format(format, std::forward<Args>(args)...));
+  throw invalid_plan_error(fmt::format(format, std::forward<Args>(args)...));
 }
 
 bool all_zero(Bytes bytes) {
@@ -168,7 +167,7 @@ struct AlignedBytes {
 };
 
 [[noreturn]] void cannot_open(const std::string& path, std::string_view why) {
-  throw Error(ErrorCode::kUsage, fmt::format("cannot open the plan '{}': {}", path, why));
+  throw usage_error("cannot open the plan '{}': {}", path, why);
 }
 
 files::InputFile open_plan(const std::string& path) {
@@ -226,11 +225,10 @@ std::shared_ptr<const PlanData> borrow_plan(std::span<const std::byte> bytes,
                                             std::shared_ptr<const void> owner) {
   const auto address = reinterpret_cast<std::uintptr_t>(bytes.data());
   if (address % kBorrowedAlignment != 0)
-    throw Error(
-        ErrorCode::kUsage,
-        fmt::format("the plan's bytes lie at {:#x}, which is not aligned to {} bytes: align "
-                    "them, or let the plan copy them",
-                    address, kBorrowedAlignment));
+    throw usage_error(
+        "the plan's bytes lie at {:#x}, which is not aligned to {} bytes: "
+        "align them, or let the plan copy them",
+        address, kBorrowedAlignment);
   return check_plan(bytes, std::move(owner), {});
 }
 

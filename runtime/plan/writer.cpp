@@ -4,9 +4,7 @@
 #include <cstring>
 #include <functional>
 
-#include <fmt/format.h>
-#include <sinter/error.h>
-
+#include "runtime/format_error.h"
 #include "runtime/plan/file_header.h"
 #include "runtime/plan/hash.h"
 #include "runtime/plan/plan_data.h"
@@ -30,15 +28,14 @@ void put_zeros(const Sink& sink, std::uint64_t count) {
 /// In order of their offsets, which must not overlap.
 Pieces sorted(const Pieces& pieces, int section) {
   Pieces result = pieces;
-  std::stable_sort(result.begin(), result.end(),
-                   [](const auto& a, const auto& b) { return a.offset < b.offset; });
+  std::ranges::stable_sort(result,
+                           [](const auto& a, const auto& b) { return a.offset < b.offset; });
   std::uint64_t end = 0;
   for (const PlanParts::Piece& piece : result) {
     if (piece.offset < end)
-      throw Error(ErrorCode::kInternal,
-                  fmt::format("pieces of the plan's {} section overlap: one starts at {}, the one "
-                              "before ends at {}",
-                              section_name(section), piece.offset, end));
+      throw internal_error(
+          "pieces of the plan's {} section overlap: one starts at {}, the one before ends at {}",
+          section_name(section), piece.offset, end);
     end = piece.offset + piece.size;
   }
   return result;
@@ -50,9 +47,8 @@ void put_pieces(const Pieces& pieces, const Sink& sink) {
     put_zeros(sink, piece.offset - position);
     const PieceBytes read = piece.read();
     if (read.bytes.size() != piece.size)
-      throw Error(ErrorCode::kInternal,
-                  fmt::format("a piece of the plan has {} bytes instead of {}", read.bytes.size(),
-                              piece.size));
+      throw internal_error("a piece of the plan has {} bytes instead of {}", read.bytes.size(),
+                           piece.size);
     sink(read.bytes);
     position = piece.offset + piece.size;
   }

@@ -7,12 +7,11 @@
 #include <mutex>
 #include <vector>
 
-#include <fmt/format.h>
 #include <fmt/ranges.h>
 #include <pthread.h>
-#include <sinter/error.h>
 #include <sinter/threads.h>
 
+#include "runtime/format_error.h"
 #include "runtime/limits/limits.h"
 #include "runtime/threads/thread_pool.h"
 
@@ -58,31 +57,26 @@ int threads_of_environment() {
   int threads = 0;
   const auto [end, problem] = std::from_chars(text, text + std::strlen(text), threads);
   if (problem != std::errc() || *end != '\0' || threads < 1 || threads > kMaxThreads)
-    throw Error(
-        ErrorCode::kUsage,
-        fmt::format("SINTER_THREADS is '{}': expected a number of threads, {}", text, places()));
+    throw usage_error("SINTER_THREADS is '{}': expected a number of threads, {}", text, places());
   return threads;
 }
 
 ThreadPoolOptions complete(ThreadPoolOptions options) {
   if (options.threads < 0 || options.threads > kMaxThreads)
-    throw Error(ErrorCode::kUsage,
-                fmt::format("a pool of {} threads: expected {}, or 0 for as many as there are "
-                            "processors to use",
-                            options.threads, places()));
+    throw usage_error(
+        "a pool of {} threads: expected {}, or 0 for as many as there are processors to use",
+        options.threads, places());
   if (options.spin_microseconds < 0)
-    throw Error(ErrorCode::kUsage, fmt::format("spin_microseconds is {}: expected 0 or more",
-                                               options.spin_microseconds));
+    throw usage_error("spin_microseconds is {}: expected 0 or more", options.spin_microseconds);
   const std::vector<int> allowed = limits::allowed_cpus();
   for (const int cpu : options.cpus)
-    if (!std::binary_search(allowed.begin(), allowed.end(), cpu))
-      throw Error(ErrorCode::kUsage,
-                  fmt::format("processor {} for the thread pool: this thread may run on {}", cpu,
-                              fmt::join(allowed, ", ")));
+    if (!std::ranges::binary_search(allowed, cpu))
+      throw usage_error("processor {} for the thread pool: this thread may run on {}", cpu,
+                        fmt::join(allowed, ", "));
   if (options.threads == 0) options.threads = threads_of_environment();
   if (options.threads == 0 && !options.cpus.empty()) {
     std::vector<int> different = options.cpus;
-    std::sort(different.begin(), different.end());
+    std::ranges::sort(different);
     different.erase(std::unique(different.begin(), different.end()), different.end());
     options.threads = std::min(static_cast<int>(different.size()), kMaxThreads);
   }

@@ -4,17 +4,17 @@
 #include <chrono>
 #include <system_error>
 
-#include <fmt/format.h>
 #include <pthread.h>
 #include <sched.h>
 #include <signal.h>
-#include <sinter/error.h>
 
 #include "runtime/log.h"
 #include "runtime/threads/openmp.h"
 
 #if defined(__x86_64__) || defined(__i386__)
 #include <immintrin.h>
+
+#include "runtime/format_error.h"
 #endif
 
 namespace sinter::runtime::threads {
@@ -70,7 +70,7 @@ class NoSignals {
 
 void bind_to(const std::vector<int>& cpus) {
   if (cpus.empty()) return;
-  const int most = *std::max_element(cpus.begin(), cpus.end()) + 1;
+  const int most = *std::ranges::max_element(cpus) + 1;
   cpu_set_t* set = CPU_ALLOC(static_cast<std::size_t>(most));
   const std::size_t bytes = CPU_ALLOC_SIZE(static_cast<std::size_t>(most));
   CPU_ZERO_S(bytes, set);
@@ -140,8 +140,7 @@ bool ThreadPool::spin(const Ready& ready) const {
 
 void ThreadPool::run_job(Job& job, std::int64_t parts, int threads) {
   if (parts <= 0) return;
-  if (parts >> 32 != 0)
-    throw Error(ErrorCode::kInternal, fmt::format("a job of {} parts: at most 2^32 - 1", parts));
+  if (parts >> 32 != 0) throw internal_error("a job of {} parts: at most 2^32 - 1", parts);
   job.pool = this;
   if (in_job) {
     job.shares[0].range = range_of(0, static_cast<std::uint64_t>(parts));

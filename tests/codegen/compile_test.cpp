@@ -329,7 +329,7 @@ TEST(Compile, NamesWhatItCannotLower) {
     }
     return y = %y
   })"),
-              HasSubstr("family 'horizontal'"));
+              HasSubstr("kind 'horizontal'"));
 }
 
 constexpr const char* kScatters = R"(

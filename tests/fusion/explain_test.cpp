@@ -202,8 +202,8 @@ TEST(Explain, LivesSayWhatBecameOfANode) {
   EXPECT_EQ(why.a.changes[1].pass, "decompose");
   EXPECT_THAT(why.a.changes[1].became, HasSubstr("ReduceMax"));
   EXPECT_EQ(why.a.changes.back().pass, "fuse_reductions");
-  EXPECT_EQ(why.a.changes.back().became, "a kernel of family reduction");
-  EXPECT_EQ(why.b.changes.back().became, "a kernel of family matmul");
+  EXPECT_EQ(why.a.changes.back().became, "a kernel of kind reduction");
+  EXPECT_EQ(why.b.changes.back().became, "a kernel of kind matmul");
 }
 
 TEST(Explain, SharedConstantsMakeNoRelation) {
@@ -265,7 +265,7 @@ TEST(Explain, PartsOfAttention) {
   EXPECT_EQ(why.relation, Relation::kOneKernel);
   EXPECT_THAT(why.a.changes,
               Contains(testing::Field(&NodeLife::Change::pass, "recognise_attention")));
-  EXPECT_THAT(why.a.changes.back().became, HasSubstr("a kernel of family attention"));
+  EXPECT_THAT(why.a.changes.back().became, HasSubstr("a kernel of kind attention"));
   EXPECT_DOUBLE_EQ(why.bytes, 2 * 2 * 3 * 32 * 48 * 2);
   EXPECT_THAT(why.decisions, Contains(testing::Field(&Decision::pass, "recognise_attention")));
 }

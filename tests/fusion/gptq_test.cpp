@@ -9,7 +9,6 @@
 #include <gtest/gtest.h>
 #include <sinter/error.h>
 
-#include "fusion/quantize/last_layers.h"
 #include "fusion/quantize/layer_inputs.h"
 #include "fusion/quantize/quantizer.h"
 #include "ir/reference/evaluate.h"

@@ -50,7 +50,7 @@ Plan compile_with(const ir::Graph& graph, const std::string& schedule) {
   codegen::CompileOptions options;
   options.target = &codegen::cuda_target();
   options.architectures = {architecture()};
-  options.product = schedule;
+  options.gemm = schedule;
   const ir::Graph fused = fusion::run_pipeline(graph, context).graph;
   return Plan::from_memory(plan::serialize_plan(codegen::compile(fused, options).parts));
 }

@@ -243,9 +243,9 @@ TEST(GraphText, MistakesAreNamedWithLineAndColumn) {
   EXPECT_THAT(in_body("%y = const i32[4] random(1)"),
               HasSubstr("only float constants may be random"));
   EXPECT_THAT(in_body("%y = Fused(%x) {kind = \"a\"} body(%p, %q) {"),
-              HasSubstr("line 2, column 42: the body has more inputs than its node's 1"));
+              HasSubstr("line 2, column 40: the body has more inputs than its node's 1"));
   EXPECT_THAT(in_body("%y = Fused(%x) {kind = \"a} body(%p) {"),
-              HasSubstr("line 2, column 28: the string is not closed"));
+              HasSubstr("line 2, column 26: the string is not closed"));
   EXPECT_THAT(error_of("graph @main(%x: f32[]) {\n  return %x\n} more"),
               HasSubstr("line 3, column 3: unexpected text behind the graph"));
 }

@@ -36,7 +36,6 @@
 #include <unistd.h>
 
 #include "codegen/compile.h"
-#include "codegen/families/gemm/emit_gemm.h"
 #include "codegen/families/gemm/gemm_schedule.h"
 #include "codegen/targets/cuda/cuda_target.h"
 #include "fusion/pipeline.h"
@@ -395,7 +394,7 @@ Options parse(int argc, char** argv) {
     }
     if (key == "--copies") options.copies = std::stoi(argv[i + 1]);
     if (key == "--repeats") options.repeats = std::stoi(argv[i + 1]);
-    if (key == "--early") options.programmatic_launch = std::stoi(argv[i + 1]) != 0;
+    if (key == "--early") options.early = std::stoi(argv[i + 1]) != 0;
     if (key == "--way") options.way = argv[i + 1];
     if (key == "--most") options.most = std::stoi(argv[i + 1]);
     if (key == "--threads") options.threads = std::stoi(argv[i + 1]);
@@ -409,7 +408,7 @@ void compile_all(const std::vector<Job>& jobs, const Options& options,
   std::atomic<std::size_t> next{0};
   const auto work = [&] {
     for (std::size_t j; (j = next++) < jobs.size();) try {
-        compile(*jobs[j].graph, jobs[j].way, options.programmatic_launch, architecture, cache);
+        compile(*jobs[j].graph, jobs[j].way, options.early, architecture, cache);
       } catch (const Error& error) {
         fmt::print(stderr, "{} {}: {}\n", jobs[j].shape->name, jobs[j].way, error.what());
       }
@@ -456,8 +455,7 @@ int run(const Options& options) {
   for (const Job& job : jobs) {
     nlohmann::ordered_json row = {{"shape", job.shape->name}, {"way", job.way}};
     try {
-      const auto built =
-          compile(*job.graph, job.way, options.programmatic_launch, architecture, cache);
+      const auto built = compile(*job.graph, job.way, options.early, architecture, cache);
       const Plan plan = Plan::from_memory(plan::serialize_plan(built.parts));
       const Result result = measure(plan, options, tuning);
       if (job.way == "library") expected = result.output;

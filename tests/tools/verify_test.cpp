@@ -147,7 +147,7 @@ TEST_F(VerifyTest, RegionsWorstFirst) {
   strict.push_back("--tolerance=1e-5");
   const auto regions = verify(file, strict, 1)["regions"];
   EXPECT_FALSE(regions[0]["ok"]);
-  EXPECT_EQ(regions[0]["family"], "reduction");
+  EXPECT_EQ(regions[0]["kind"], "reduction");
   EXPECT_THAT(regions[0]["origins"].get<std::vector<std::string>>(), Contains("scale"));
   for (std::size_t i = 1; i < regions.size(); ++i) {
     EXPECT_TRUE(regions[i]["ok"]);  // on rounded inputs they are right

@@ -1,10 +1,11 @@
 // `inspect --why` and `inspect MODEL --steps`, as a user meets them.
+#include "tools/compiler/inspect/why.h"
+
 #include <nlohmann/json.hpp>
 
 #include <gmock/gmock.h>
 
 #include "tests/tools/cli_fixture.h"
-#include "tools/compiler/inspect/near_matches.h"
 
 namespace sinter::tests {
 namespace {

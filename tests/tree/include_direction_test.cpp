@@ -64,7 +64,7 @@ const Edges kAllowed = {
     // fusion
     {"fusion/context", {"ir"}},
     {"fusion/regions", {"fusion/context", "ir", "ir/dim", "ir/reference"}},
-    {"fusion/patterns", {"fusion/regions", "ir", "ir/dim"}},
+    {"fusion/patterns", {"fusion/context", "fusion/regions", "ir", "ir/dim"}},
     {"fusion/quantize",
      {"fusion/context", "fusion/patterns", "fusion/regions", "ir", "ir/dim", "ir/reference"}},
     {"fusion/passes",
@@ -152,7 +152,7 @@ const Edges kAllowed = {
 
 // Headers of scalar types and errors, open to all.
 const std::set<std::string> kLeaves = {"sinter/error.h", "sinter/dtype.h", "sinter/scalar_op.h",
-                                       "sinter/export.h"};
+                                       "sinter/export.h", "runtime/format_error.h"};
 
 // Libraries that only some folders may see.
 const std::map<std::string, std::set<std::string>> kPrivate = {
@@ -167,12 +167,6 @@ const std::map<std::string, std::set<std::string>> kPrivate = {
     {"dnnl.hpp", {"runtime/cpu", "tools/cli"}},
     {"nanobind/", {"tools/python"}},
 };
-
-// What the redesign of the loop schedules still has to mend.
-bool is_unfinished(const std::vector<std::string>& cycle) {
-  return std::all_of(cycle.begin(), cycle.end(),
-                     [](const std::string& part) { return part.starts_with("codegen/"); });
-}
 
 bool lies_in(const std::string& file, const std::string& area) {
   return file.starts_with(area + '/') || component_of(file) == area;
@@ -260,9 +254,7 @@ TEST(IncludeDirection, SourcesIncludeWithoutCycles) {
     for (const std::string& target : targets)
       if (component_of(file) != component_of(target))
         components[component_of(file)].insert(component_of(target));
-  auto cycles = cycles_in(components);
-  std::erase_if(cycles, is_unfinished);
-  EXPECT_THAT(cycles, ::testing::IsEmpty());
+  EXPECT_THAT(cycles_in(components), ::testing::IsEmpty());
 }
 
 TEST(IncludeDirection, FindsCycles) {

@@ -4,12 +4,12 @@
 #include <filesystem>
 #include <set>
 
-#include <fmt/format.h>
-
 #include "fusion/pipeline.h"
 #include "ir/text/shown.h"
 #include "ir/text/text.h"
 #include "runtime/files/output_file.h"
+#include "runtime/format_error.h"
+#include "tools/compiler/each_entry.h"
 #include "tools/compiler/run/inputs.h"
 
 namespace sinter::tools {
@@ -41,8 +41,7 @@ StateOptions parse_states(const std::vector<std::string>& texts) {
     } else if (equals != std::string::npos) {
       states.pairs.emplace_back(text.substr(0, equals), text.substr(equals + 1));
     } else if (text != "auto") {
-      throw Error(ErrorCode::kUsage,
-                  fmt::format("--state: '{}' is not INPUT=OUTPUT, auto or none", text));
+      throw usage_error("--state: '{}' is not INPUT=OUTPUT, auto or none", text);
     }
   }
   return states;
@@ -59,13 +58,12 @@ std::set<std::string> parse_dump(const std::string& text) {
     const auto colon = point.find(':');
     const auto when = point.substr(0, colon);
     if (point != "all" && (colon == std::string::npos || (when != "before" && when != "after")))
-      throw Error(ErrorCode::kUsage,
-                  fmt::format("--dump-ir: '{}' is not before:PASS, after:PASS or all", point));
+      throw usage_error("--dump-ir: '{}' is not before:PASS, after:PASS or all", point);
     if (point != "all") {
       const auto pass = point.substr(colon + 1);
       bool known = pass == "import";
       for (const auto& entry : fusion::pipeline()) known = known || entry.name == pass;
-      if (!known) throw Error(ErrorCode::kUsage, fmt::format("--dump-ir: no pass '{}'", pass));
+      if (!known) throw usage_error("--dump-ir: no pass '{}'", pass);
     }
     points.insert(point);
   }
@@ -105,7 +103,7 @@ class Dumper {
 }  // namespace
 
 void add_build_options(Command& verb, BuildTexts& texts, bool with_passes) {
-  verb.add_option("--target", texts.target,
+  verb.add_option("--target", texts.options.target,
                   "auto, cpu, cuda, or cuda:ARCH,... (for example cuda:sm_90,sm_80)")
       ->capture_default_str();
   verb.add_option("--precision", texts.precision, "model (its own types), fp16, bf16 or tf32")
@@ -128,25 +126,23 @@ void add_build_options(Command& verb, BuildTexts& texts, bool with_passes) {
   verb.add_option("--entry", texts.entries,
                   "Entry point: steps of its own for some dimensions, over the same weights and "
                   "states: --entry prefill:seq=2..2048 --entry decode:seq=1");
-  verb.add_flag("--nms-pad", texts.pad_selections,
+  verb.add_flag("--nms-pad", texts.options.pad_selections,
                 "NonMaxSuppression gives max_output_boxes_per_class rows for each class, -1 where "
                 "fewer are selected");
-  verb.add_flag("--drop-unsupported-outputs", texts.drop_unsupported_outputs,
+  verb.add_flag("--drop-unsupported-outputs", texts.options.drop_unsupported_outputs,
                 "Leave out outputs that depend on what is not supported (strings, sequences)");
-  verb.add_switch("--programmatic-launch", texts.programmatic_launch, "on", "off",
+  verb.add_switch("--programmatic-launch", texts.options.programmatic_launch, "on", "off",
                   "CUDA, sm_90: launch generated kernels before the one in front has ended");
-  verb.add_switch("--math", texts.precise_math, "precise", "short",
+  verb.add_switch("--math", texts.options.precise_math, "precise", "short",
                   "CUDA: 'short' forms of functions where results are rounded to 16 bits anyway or "
-                  "arguments "
-                  "are known to be small, or 'precise' ones everywhere");
-  verb.add_option(
-      "--schedule", texts.schedule,
-      "CUDA: one schedule for all generated kernels of its family, as `inspect` prints them, "
-      "to measure it: \"row vector=8 unroll=2 threads=32x4\"");
-  verb.add_flag("--strict", texts.strict,
+                  "arguments are known to be small, or 'precise' ones everywhere");
+  verb.add_option("--schedule", texts.options.schedule,
+                  "CUDA: one schedule for all generated kernels of its family, as `inspect` prints "
+                  "them, to measure it: \"row vector=8 unroll=2 threads=32x4\"");
+  verb.add_flag("--strict", texts.options.strict,
                 "CUDA: a generated kernel that does not compile is an error; without it its "
                 "operators have kernels of their own");
-  verb.add_option("-j,--jobs", texts.jobs, "Kernels to compile at once; 0 is all cores")
+  verb.add_option("-j,--jobs", texts.options.jobs, "Kernels to compile at once; 0 is all cores")
       ->check_range(0, kMaxJobs);
   verb.add_option("--max-compile-memory", texts.max_memory,
                   "Most that constants and tables may take which are computed while compiling: "
@@ -155,7 +151,7 @@ void add_build_options(Command& verb, BuildTexts& texts, bool with_passes) {
       ->default_str(default_kernel_cache());
   if (!with_passes) return;
   add_fuse_option(verb, texts);
-  verb.add_option("--disable-pass", texts.disabled_passes,
+  verb.add_option("--disable-pass", texts.options.disabled_passes,
                   "Leave a pass out (see `inspect --passes`)");
   verb.add_option("--stop-after", texts.stop_after, "Stop after this pass and print the graph");
   verb.add_option("--dump-ir", texts.dump_ir, "Print graphs: before:PASS,after:PASS or all");
@@ -164,37 +160,33 @@ void add_build_options(Command& verb, BuildTexts& texts, bool with_passes) {
 }
 
 void add_fuse_option(Command& verb, BuildTexts& texts) {
-  verb.add_switch("--fuse", texts.fuse, "on", "off", "on, or off: every operator its own kernel");
+  verb.add_switch("--fuse", texts.options.fuse, "on", "off",
+                  "on, or off: every operator its own kernel");
 }
 
 void add_tuning_options(Command& verb, TuneTexts& texts) {
-  auto* tune = verb.add_option(
-      "--tune", texts.seconds,
-      "CUDA: choose schedules of generated kernels by timing candidates on this machine's GPU for "
-      "so many seconds, then algorithms of libraries");
+  auto* tune =
+      verb.add_option("--tune", texts.options.seconds,
+                      "CUDA: choose schedules of generated kernels by timing candidates on this "
+                      "machine's GPU for so many seconds, then algorithms of libraries");
   tune->check_positive()->type_name("SECONDS")->excludes("--schedule");
-  verb.add_option("--tuning-cache", texts.file,
+  verb.add_option("--tuning-cache", texts.options.file,
                   "File that keeps what was tuned (default with --tune: the plan's name with "
                   ".tuning behind it); without --tune schedules are taken from it");
-  verb.add_option("--tuning-gpu", texts.gpu,
+  verb.add_option("--tuning-gpu", texts.options.gpu,
                   "Whose schedules to take, if the file has those of several GPUs: its name");
   verb.add_option("--optShapes", texts.shapes, "Shapes to tune for: NAME:8x128")->needs(tune);
 }
 
 TuneOptions parse(const TuneTexts& texts) {
-  TuneOptions options;
-  options.seconds = texts.seconds;
-  options.file = texts.file;
-  options.gpu = texts.gpu;
+  TuneOptions options = texts.options;
   options.shapes = parse_shapes(texts.shapes);
   return options;
 }
 
 BuildRequest::BuildRequest(const BuildTexts& texts, const Console& console)
-    : constants_(read_tensor_files(texts.constants)) {
-  options_.model = Model(texts.model);
+    : constants_(read_tensor_files(texts.constants)), options_(Model(texts.model), texts.options) {
   options_.monitor = monitor_of(console);
-  options_.target = texts.target;
   options_.precision = parse_precision(texts.precision);
   options_.weights = parse_weights(texts.weights);
   options_.weights.keep = texts.keep;
@@ -205,18 +197,9 @@ BuildRequest::BuildRequest(const BuildTexts& texts, const Console& console)
   for (const auto& text : texts.dims) parse_dim(text, options_.dims);
   for (const auto& [name, tensor] : constants_)
     options_.constants.push_back({name, view_of(tensor)});
-  options_.pad_selections = texts.pad_selections;
-  options_.drop_unsupported_outputs = texts.drop_unsupported_outputs;
   options_.states = parse_states(texts.states);
   if (!texts.sample.empty()) options_.sample = parse_sample(texts.sample);
   for (const auto& text : texts.entries) options_.entries.push_back(parse_entry(text));
-  options_.fuse = texts.fuse;
-  options_.disabled_passes = texts.disabled_passes;
-  options_.strict = texts.strict;
-  options_.programmatic_launch = texts.programmatic_launch;
-  options_.precise_math = texts.precise_math;
-  options_.schedule = texts.schedule;
-  options_.jobs = texts.jobs;
   if (!texts.max_memory.empty())
     options_.max_compile_memory =
         with_context("--max-compile-memory", [&] { return parse_bytes(texts.max_memory); });
@@ -227,6 +210,26 @@ BuildRequest::BuildRequest(const BuildTexts& texts, const Console& console)
     options_.observe = [shared = std::make_shared<Dumper>(std::move(dumper))](
                            std::string_view pass, bool after, const ir::Graph& graph,
                            const std::string& entry) { (*shared)(pass, after, graph, entry); };
+}
+
+int run_each_entry(const BuildOptions& options, const RunInputs& inputs, const Console& console,
+                   const RunOfEntry& run) {
+  if (options.entries.empty()) return run(options, console);
+  nlohmann::ordered_json report = nlohmann::ordered_json::array();
+  int worst = 0;
+  for (const auto& one : entries_one_by_one(options, inputs, Reporter())) {
+    console.print("entry {}: {}", ir::shown(one.name), ir::shown(one.dims));
+    Console own = console;
+    own.collect = [&](const nlohmann::ordered_json& object) {
+      report.push_back({{"entry", one.name}});
+      report.back().update(object);
+    };
+    const int code =
+        with_context(fmt::format("entry '{}'", one.name), [&] { return run(one.options, own); });
+    worst = std::max(worst, code);
+  }
+  console.result({{"entries", report}});
+  return worst;
 }
 
 }  // namespace sinter::tools

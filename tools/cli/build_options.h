@@ -1,7 +1,7 @@
 // The options of every verb that compiles.
 #pragma once
 
-#include <memory>
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -15,25 +15,18 @@ namespace sinter::tools {
 /// As the command line has them.
 struct BuildTexts {
   std::string model;
-  std::string target = "auto", precision = "model", weights = "model";
+  CompileOptions options;  // what needs no reading
+  std::string precision = "model", weights = "model";
   std::vector<std::string> keep, calibration;
   double max_layer_error = 0;
-  bool fuse = true;
   std::string min_shapes, max_shapes;
-  std::vector<std::string> dims;  // "seq=1..512" or "batch=8"
-  bool pad_selections = false;
-  bool drop_unsupported_outputs = false;
+  std::vector<std::string> dims;       // "seq=1..512" or "batch=8"
   std::vector<std::string> states;     // auto, none, or INPUT=OUTPUT
   std::string sample;                  // empty: none
   std::vector<std::string> entries;    // empty: one list of steps
   std::vector<std::string> constants;  // NAME=FILE.npy or NAME=FILE.pb
-  std::vector<std::string> disabled_passes;
   std::string stop_after, dump_ir, dump_dir;
   bool explain_fusion = false;
-  bool strict = false;
-  bool programmatic_launch = true, precise_math = false;
-  std::string schedule;
-  int jobs = 0;
   std::string max_memory;  // empty: half of what there is
   std::string cache_dir;   // kernel cache; "none" for none
 };
@@ -45,8 +38,8 @@ void add_fuse_option(Command& verb, BuildTexts& texts);
 
 /// --tune and what belongs to it.
 struct TuneTexts {
-  double seconds = 0;
-  std::string file, gpu, shapes;
+  TuneOptions options;
+  std::string shapes;
 };
 /// Behind add_build_options.
 void add_tuning_options(Command& verb, TuneTexts& texts);
@@ -67,5 +60,14 @@ class BuildRequest {
   NamedTensors constants_;  // which the options view
   BuildOptions options_;
 };
+
+/// What a verb does with one list of steps; its exit code.
+using RunOfEntry = std::function<int(const BuildOptions& options, const Console& console)>;
+
+/// Calls `run` for each entry point of `options` (entries_one_by_one) and says on stdout which it
+/// is; in JSON mode the results become one object, {"entries": [..]}. Without entry points it is
+/// one call. Returns the greatest exit code.
+int run_each_entry(const BuildOptions& options, const RunInputs& inputs, const Console& console,
+                   const RunOfEntry& run);
 
 }  // namespace sinter::tools

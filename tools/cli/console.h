@@ -8,7 +8,9 @@
 #include <nlohmann/json.hpp>
 #include <string>
 #include <string_view>
+#include <utility>
 
+#include <fmt/format.h>
 #include <sinter/compiler.h>
 
 namespace sinter::tools {
@@ -21,6 +23,10 @@ struct Console {
 
   /// A line on stdout; nothing in JSON mode.
   void print(std::string_view line) const;
+  template <typename First, typename... Rest>
+  void print(fmt::format_string<First, Rest...> format, First&& first, Rest&&... rest) const {
+    print(fmt::format(format, std::forward<First>(first), std::forward<Rest>(rest)...));
+  }
   /// The verb's result in JSON mode; nothing otherwise.
   void result(const nlohmann::ordered_json& object) const;
   /// A line on stderr, unless quiet.

@@ -2,23 +2,22 @@
 
 #include <stdexcept>
 
-#include <fmt/format.h>
+#include "runtime/format_error.h"
 
 namespace sinter::tools {
 
 void add_input_options(Command& verb, InputTexts& texts) {
-  verb.add_option("--inputs", texts.files, "Inputs: FILE.npz, NAME=FILE.npy or NAME=FILE.pb");
+  verb.add_option("--inputs", texts.inputs.files,
+                  "Inputs: FILE.npz, NAME=FILE.npy or NAME=FILE.pb");
   verb.add_option("--shapes", texts.shapes, "Shapes of random inputs: NAME:1x64,NAME:1x64");
   verb.add_option("--input-range", texts.ranges,
                   "Random inputs uniform in NAME=LOW..HIGH (else floats normal, integers 0 or 1)");
-  verb.add_option("--seed", texts.seed, "Seed of random inputs")->capture_default_str();
+  verb.add_option("--seed", texts.inputs.seed, "Seed of random inputs")->capture_default_str();
 }
 
 RunInputs parse(const InputTexts& texts) {
-  RunInputs inputs;
-  inputs.files = texts.files;
+  RunInputs inputs = texts.inputs;
   inputs.shapes = parse_shapes(texts.shapes);
-  inputs.seed = texts.seed;
   for (const auto& text : texts.ranges) {
     const auto equals = text.rfind('=');
     const auto dots = equals == std::string::npos ? equals : text.find("..", equals);
@@ -27,7 +26,7 @@ RunInputs parse(const InputTexts& texts) {
       inputs.ranges[text.substr(0, equals)] = {
           std::stod(text.substr(equals + 1, dots - equals - 1)), std::stod(text.substr(dots + 2))};
     } catch (const std::logic_error&) {
-      throw Error(ErrorCode::kUsage, fmt::format("'{}' is no range: write NAME=LOW..HIGH", text));
+      throw usage_error("'{}' is no range: write NAME=LOW..HIGH", text);
     }
   }
   return inputs;

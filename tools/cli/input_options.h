@@ -12,10 +12,9 @@ namespace sinter::tools {
 
 /// As the command line has them.
 struct InputTexts {
-  std::vector<std::string> files;   // in.npz, or NAME=file.npy, NAME=file.pb
+  RunInputs inputs;                 // what needs no reading
   std::string shapes;               // for random inputs
   std::vector<std::string> ranges;  // NAME=LOW..HIGH for random inputs
-  std::uint64_t seed = 0;
 };
 void add_input_options(Command& verb, InputTexts& texts);
 /// Throws Error(kUsage) quoting what it does not know.

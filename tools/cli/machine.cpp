@@ -93,10 +93,9 @@ MachineReport examine_machine() {
 #ifdef SINTER_WITH_CUDA
   examine_cuda(machine);
 #else
-  findings.push_back(
-      {"CUDA target", false,
-       "this build is CPU-only: install a CUDA toolkit >= 12.8 or run tools/setup --cuda, "
-       "then build again"});
+  findings.push_back({"CUDA target", false,
+                      "this build is CPU-only: install a CUDA toolkit >= 12.8 or run tools/setup "
+                      "--cuda, then build again"});
 #endif
   return machine;
 }

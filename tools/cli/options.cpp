@@ -84,47 +84,23 @@ Command* Command::keep(CLI::App* command) {
   return commands_.back().get();
 }
 
-Option* Command::add_option(const std::string& names, std::string& value, const std::string& help) {
+template <typename T>
+Option* Command::add_option(const std::string& names, T& value, const std::string& help) {
   return keep(app_.add_option(names, value, help));
 }
-
-Option* Command::add_option(const std::string& names, int& value, const std::string& help) {
-  return keep(app_.add_option(names, value, help));
-}
-
-Option* Command::add_option(const std::string& names, std::int64_t& value,
-                            const std::string& help) {
-  return keep(app_.add_option(names, value, help));
-}
-
-Option* Command::add_option(const std::string& names, std::uint64_t& value,
-                            const std::string& help) {
-  return keep(app_.add_option(names, value, help));
-}
-
-Option* Command::add_option(const std::string& names, double& value, const std::string& help) {
-  return keep(app_.add_option(names, value, help));
-}
-
-Option* Command::add_option(const std::string& names, std::optional<double>& value,
-                            const std::string& help) {
-  return keep(app_.add_option(names, value, help));
-}
-
-Option* Command::add_option(const std::string& names, std::optional<std::int64_t>& value,
-                            const std::string& help) {
-  return keep(app_.add_option(names, value, help));
-}
-
-Option* Command::add_option(const std::string& names, std::optional<std::uint64_t>& value,
-                            const std::string& help) {
-  return keep(app_.add_option(names, value, help));
-}
-
-Option* Command::add_option(const std::string& names, std::vector<std::string>& values,
-                            const std::string& help) {
-  return keep(app_.add_option(names, values, help));
-}
+template Option* Command::add_option(const std::string&, std::string&, const std::string&);
+template Option* Command::add_option(const std::string&, int&, const std::string&);
+template Option* Command::add_option(const std::string&, std::int64_t&, const std::string&);
+template Option* Command::add_option(const std::string&, std::uint64_t&, const std::string&);
+template Option* Command::add_option(const std::string&, double&, const std::string&);
+template Option* Command::add_option(const std::string&, std::optional<double>&,
+                                     const std::string&);
+template Option* Command::add_option(const std::string&, std::optional<std::int64_t>&,
+                                     const std::string&);
+template Option* Command::add_option(const std::string&, std::optional<std::uint64_t>&,
+                                     const std::string&);
+template Option* Command::add_option(const std::string&, std::vector<std::string>&,
+                                     const std::string&);
 
 Option* Command::add_switch(const std::string& names, bool& value, const std::string& on,
                             const std::string& off, const std::string& help) {

@@ -52,21 +52,11 @@ class Command {
   explicit Command(CLI::App& app);
   ~Command();
 
-  /// `names`: "plan" for a positional argument, else "--name" or "-n,--name".
-  Option* add_option(const std::string& names, std::string& value, const std::string& help);
-  Option* add_option(const std::string& names, int& value, const std::string& help);
-  Option* add_option(const std::string& names, std::int64_t& value, const std::string& help);
-  Option* add_option(const std::string& names, std::uint64_t& value, const std::string& help);
-  Option* add_option(const std::string& names, double& value, const std::string& help);
-  Option* add_option(const std::string& names, std::optional<double>& value,
-                     const std::string& help);
-  Option* add_option(const std::string& names, std::optional<std::int64_t>& value,
-                     const std::string& help);
-  Option* add_option(const std::string& names, std::optional<std::uint64_t>& value,
-                     const std::string& help);
-  /// May be given several times.
-  Option* add_option(const std::string& names, std::vector<std::string>& values,
-                     const std::string& help);
+  /// `names`: "plan" for a positional argument, else "--name" or "-n,--name". T: std::string, int,
+  /// std::int64_t, std::uint64_t, double, an std::optional of the last three, or std::vector of
+  /// strings for what may be given several times.
+  template <typename T>
+  Option* add_option(const std::string& names, T& value, const std::string& help);
   /// One of two words: `value` becomes whether it is `on`.
   Option* add_switch(const std::string& names, bool& value, const std::string& on,
                      const std::string& off, const std::string& help);

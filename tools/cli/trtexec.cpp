@@ -34,8 +34,7 @@ std::string command_for_trtexec(std::span<const char* const> words) {
     const std::size_t equals = word.find('=');
     given[word.substr(0, equals)] = equals == word.npos ? "" : word.substr(equals + 1);
   }
-  if (std::none_of(kOfTrtexec.begin(), kOfTrtexec.end(),
-                   [&](std::string_view name) { return given.contains(name); }))
+  if (std::ranges::none_of(kOfTrtexec, [&](std::string_view name) { return given.contains(name); }))
     return "";
   std::vector<std::string> result = {"sinter"};
   const auto take = [&](std::string_view option) {

@@ -1,12 +1,9 @@
 #include "tools/compiler/api.h"
 
-#include <fmt/format.h>
-
 #include "frontend/import.h"
 #include "ir/text/text.h"
+#include "runtime/format_error.h"
 #include "tools/compiler/build/model_source.h"
-#include "tools/compiler/compare.h"
-#include "tools/compiler/compile.h"
 #include "tools/compiler/each_entry.h"
 #include "tools/compiler/inspect/plan_report.h"
 #include "tools/compiler/inspect/profile_report.h"
@@ -84,8 +81,7 @@ Precision parse_precision(std::string_view text) {
   for (const Precision precision :
        {Precision::kModel, Precision::kFloat16, Precision::kBFloat16, Precision::kTf32})
     if (to_string(precision) == text) return precision;
-  throw Error(ErrorCode::kUsage,
-              fmt::format("'{}' is no precision: write model, fp16, bf16 or tf32", text));
+  throw usage_error("'{}' is no precision: write model, fp16, bf16 or tf32", text);
 }
 
 CompileResult compile(const Model& model, const CompileOptions& options) {

@@ -3,7 +3,7 @@
 
 #include <new>
 
-#include "tools/compiler/options/reporter.h"
+#include "tools/compiler/build/build.h"
 
 namespace sinter::tools {
 
@@ -25,5 +25,12 @@ decltype(auto) at_boundary(const Monitor& monitor, OptionNames names, Body&& bod
     throw compile_error(Error(ErrorCode::kOutOfMemory, "out of host memory"), reporter);
   }
 }
+
+/// sinter::compile and sinter::compare without their boundary. `path`: the plan's file; empty: it
+/// stays in memory. Progress of measurements is stage "measuring".
+CompileResult compile_model(const BuildOptions& options, const std::string& path,
+                            Reporter& reporter);
+CompareResult compare_builds(const BuildOptions& options, const CompareOptions& compare,
+                             Reporter& reporter);
 
 }  // namespace sinter::tools

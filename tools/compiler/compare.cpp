@@ -1,8 +1,8 @@
-#include "tools/compiler/compare.h"
-
+// One model compiled in several ways, side by side.
 #include <algorithm>
 
 #include "runtime/plan/plan_data.h"
+#include "tools/compiler/api.h"
 #include "tools/compiler/build/model_source.h"
 #include "tools/compiler/run/inputs.h"
 #include "tools/compiler/run/measure.h"

@@ -1,12 +1,11 @@
-#include "tools/compiler/compile.h"
-
+// A model to a plan and all that is said of it.
 #include <memory>
 #include <optional>
 
-#include <fmt/format.h>
-
 #include "runtime/files/output_file.h"
+#include "runtime/format_error.h"
 #include "runtime/plan/plan_file.h"
+#include "tools/compiler/api.h"
 #include "tools/compiler/options/weights.h"
 #include "tools/compiler/run/inputs.h"
 #include "tools/compiler/tuning/tuning.h"
@@ -74,9 +73,8 @@ CompileResult compile_model(const BuildOptions& options, const std::string& path
     for (const auto& file : tensor_paths(options.verify->inputs.files)) inputs.push_back(file);
   files::check_output(path, inputs);
   if (options.tuning.seconds > 0 && !options.schedule.empty())
-    throw Error(ErrorCode::kUsage,
-                "one schedule for all kernels and tuning, which chooses one for each, exclude each "
-                "other");
+    throw usage_error(
+        "one schedule for all kernels and tuning, which chooses one for each, exclude each other");
   std::optional<Tuning> tuning;
   BuildOptions build = options;
   if (is_asked_for(options.tuning)) {

@@ -1,10 +1,9 @@
 #include "tools/compiler/each_entry.h"
 
-#include <fmt/format.h>
 #include <fmt/ranges.h>
-#include <sinter/error.h>
 
 #include "fusion/narrow_dims.h"
+#include "runtime/format_error.h"
 #include "tools/compiler/build/model_source.h"
 #include "tools/compiler/options/entries.h"
 #include "tools/compiler/options/shapes.h"
@@ -28,7 +27,7 @@ std::vector<EntryLimits> that_take(std::vector<EntryLimits> entries, const Build
       return true;
     }
   });
-  if (entries.empty()) throw Error(ErrorCode::kUsage, "no entry point takes these shapes" + why);
+  if (entries.empty()) throw usage_error("no entry point takes these shapes" + why);
   return entries;
 }
 

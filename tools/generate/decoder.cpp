@@ -5,10 +5,10 @@
 #include <functional>
 #include <numeric>
 
-#include <fmt/format.h>
 #include <fmt/ranges.h>
 
 #include "runtime/cpu/ops/tile_ops.h"
+#include "runtime/format_error.h"
 #include "runtime/plan/plan_data.h"
 #include "runtime/plan_access.h"
 #include "tools/compiler/inspect/step_list.h"
@@ -32,8 +32,8 @@ const BindingInfo& require(const std::vector<BindingInfo>& bindings, const std::
   for (const auto& binding : bindings)
     if (names.size() < kShown) names.push_back("'" + binding.name + "'");
   if (bindings.size() > kShown) names.push_back(fmt::format("{} more", bindings.size() - kShown));
-  throw Error(ErrorCode::kUsage, fmt::format("the plan has no {} '{}'; it has {}. Name it with {}",
-                                             what, name, fmt::join(names, ", "), option));
+  throw usage_error("the plan has no {} '{}'; it has {}. Name it with {}", what, name,
+                    fmt::join(names, ", "), option);
 }
 
 std::optional<BindingInfo> first_of(const std::vector<BindingInfo>& bindings,
@@ -46,8 +46,8 @@ std::optional<BindingInfo> first_of(const std::vector<BindingInfo>& bindings,
 void require_type(const BindingInfo& binding, bool bools) {
   const DType type = binding.dtype;
   if (type == DType::kInt64 || type == DType::kInt32 || (bools && type == DType::kBool)) return;
-  throw Error(ErrorCode::kUsage, fmt::format("input '{}' is {}, not i64 or i32{}", binding.name,
-                                             to_string(type), bools ? " or bool" : ""));
+  throw usage_error("input '{}' is {}, not i64 or i32{}", binding.name, to_string(type),
+                    bools ? " or bool" : "");
 }
 
 bool is_fixed(const DimInfo& dim) { return dim.min == dim.max; }
@@ -90,22 +90,21 @@ Decoder::Decoder(const Plan& plan, const DecoderOptions& options, const SessionO
   if (mask_) require_type(*mask_, true);
   const auto& shape = ids_.shape;
   if (shape.empty() || shape.size() > 2 || (shape.size() == 2 && shape[0].min > 1))
-    throw Error(ErrorCode::kUsage,
-                fmt::format("input '{}' is not of the shape [tokens] or [1, tokens]", ids_.name));
+    throw usage_error("input '{}' is not of the shape [tokens] or [1, tokens]", ids_.name);
   const DimInfo& tokens = shape.back();
   for (const EntryInfo& entry : plan.entries()) {
-    const auto limit = std::find_if(entry.limits.begin(), entry.limits.end(),
-                                    [&](const DimInfo& dim) { return dim.text == tokens.text; });
+    const auto limit = std::ranges::find_if(
+        entry.limits, [&](const DimInfo& dim) { return dim.text == tokens.text; });
     const DimInfo& taken = limit == entry.limits.end() ? tokens : *limit;
     takes_.emplace_back(taken.min, taken.max);
   }
   if (takes_.empty()) takes_.emplace_back(tokens.min, tokens.max);
   find_caches(plan, options);
   if (!place_ && !grows() && !counts_by_mask())
-    throw Error(ErrorCode::kUsage,
-                fmt::format("the plan has no input '{}' that says where tokens go in caches of a "
-                            "fixed size: name it with --position-input",
-                            fmt::join(options.position, "' or '")));
+    throw usage_error(
+        "the plan has no input '{}' that says where tokens go in caches of a "
+        "fixed size: name it with --position-input",
+        fmt::join(options.position, "' or '"));
   if (mask_ && !mask_->shape.empty() && !is_fixed(mask_->shape.back()))
     capacity_ = std::min(capacity_, mask_->shape.back().max);
 }
@@ -114,8 +113,7 @@ void Decoder::require_logits(const Plan& plan, const std::string& name) {
   const auto outputs = plan.outputs();
   const BindingInfo& logits = require(outputs, name, "output", "--logits-output");
   if (!is_float(logits.dtype) || logits.dtype == DType::kFloat64)
-    throw Error(ErrorCode::kUsage, fmt::format("output '{}' is {}, not f32, f16 or bf16", name,
-                                               to_string(logits.dtype)));
+    throw usage_error("output '{}' is {}, not f32, f16 or bf16", name, to_string(logits.dtype));
   logits_ = name;
   if (!logits.shape.empty() && is_fixed(logits.shape.back())) vocabulary_ = logits.shape.back().max;
 }
@@ -125,15 +123,15 @@ void Decoder::require_token(const Plan& plan) const {
   const auto* token = find(outputs, std::string(fusion::sampler_names::kToken));
   if (token == nullptr || token->dtype != DType::kInt64 || token->shape.size() != 1 ||
       token->shape[0].max != 1 || !is_state(std::string(fusion::sampler_names::kTokenState)))
-    throw Error(ErrorCode::kInvalidPlan,
-                "the plan says that it samples, but has no token and no state of it: compile the "
-                "model again with --sample");
+    throw invalid_plan_error(
+        "the plan says that it samples, but has no token and no state of it: compile the "
+        "model again with --sample");
 }
 
 bool Decoder::is_state(const std::string& input) const {
   const auto& meta = PlanAccess::data(plan_)->meta;
-  return std::any_of(meta.states.begin(), meta.states.end(),
-                     [&](const auto& state) { return meta.inputs[state->input]->name == input; });
+  return std::ranges::any_of(
+      meta.states, [&](const auto& state) { return meta.inputs[state->input]->name == input; });
 }
 
 TensorView Decoder::Cache::view(std::int64_t tokens) const {
@@ -145,27 +143,24 @@ TensorView Decoder::Cache::view(std::int64_t tokens) const {
 void Decoder::add_cache(const BindingInfo& input, const BindingInfo& output, std::int64_t context) {
   Cache cache{input.name, output.name, input.dtype, {}, {}};
   if (input.dtype != output.dtype || input.shape.size() != output.shape.size())
-    throw Error(ErrorCode::kUsage, fmt::format("cache '{}' and '{}' are of different type or rank",
-                                               input.name, output.name));
+    throw usage_error("cache '{}' and '{}' are of different type or rank", input.name, output.name);
   if (input.shape.size() < 2)
-    throw Error(ErrorCode::kUsage,
-                fmt::format("cache '{}' has {} dimensions, not [.., tokens, features]", input.name,
-                            input.shape.size()));
+    throw usage_error("cache '{}' has {} dimensions, not [.., tokens, features]", input.name,
+                      input.shape.size());
   std::int64_t capacity = 0;
   for (std::size_t d = 0; d < input.shape.size(); ++d) {
     const DimInfo& dim = input.shape[d];
     if (dim.text != output.shape[d].text) {
       if (is_fixed(dim))
-        throw Error(ErrorCode::kUsage,
-                    fmt::format("cache '{}' has {} elements along dimension {} and comes back with "
-                                "'{}': compile for sizes that make both the same, or for caches "
-                                "that begin empty",
-                                input.name, dim.text, d, output.shape[d].text));
+        throw usage_error(
+            "cache '{}' has {} elements along dimension {} and comes back with '{}': "
+            "compile for sizes that make both the same, or for caches that begin empty",
+            input.name, dim.text, d, output.shape[d].text);
       if (dim.min != 0)
-        throw Error(ErrorCode::kUsage,
-                    fmt::format("cache '{}' grows along dimension {} ('{}'), but from {} on: "
-                                "compile with --dim {}=0..MOST",
-                                input.name, d, dim.text, dim.min, dim.text));
+        throw usage_error(
+            "cache '{}' grows along dimension {} ('{}'), "
+            "but from {} on: compile with --dim {}=0..MOST",
+            input.name, d, dim.text, dim.min, dim.text);
       cache.growing = d;
       capacity = dim.max + 1;  // the last token runs behind a full cache
       cache.shape.push_back(0);
@@ -192,8 +187,8 @@ void Decoder::find_caches(const Plan& plan, const DecoderOptions& options) {
            (mask_ && input.name == mask_->name) ||
            (sampler_ && (input.name == fusion::sampler_names::kTokenState ||
                          input.name == fusion::sampler_names::kRandomState)) ||
-           std::any_of(caches_.begin(), caches_.end(),
-                       [&](const Cache& cache) { return cache.input == input.name; });
+           std::ranges::any_of(caches_,
+                               [&](const Cache& cache) { return cache.input == input.name; });
   };
   for (const auto& state : PlanAccess::data(plan)->meta.states)
     if (!is_known(inputs[state->input]))
@@ -201,8 +196,7 @@ void Decoder::find_caches(const Plan& plan, const DecoderOptions& options) {
   const std::size_t kept = caches_.size();
   for (const auto& text : options.states) {
     const auto equals = text.find('=');
-    if (equals == std::string::npos)
-      throw Error(ErrorCode::kUsage, fmt::format("--state '{}' is not INPUT=OUTPUT", text));
+    if (equals == std::string::npos) throw usage_error("--state '{}' is not INPUT=OUTPUT", text);
     const auto& input = require(inputs, text.substr(0, equals), "input", "--state");
     const auto& output = require(outputs, text.substr(equals + 1), "output", "--state");
     if (!is_known(input)) add_cache(input, output, options.context);
@@ -215,15 +209,13 @@ void Decoder::find_caches(const Plan& plan, const DecoderOptions& options) {
           add_cache(input, *output, options.context);
   for (const auto& input : inputs)
     if (!is_known(input))
-      throw Error(ErrorCode::kUsage,
-                  fmt::format("input '{}' is neither the tokens ('{}') nor their position nor a "
-                              "mask nor a cache: name it with --position-input, --mask-input or "
-                              "--state {}=OUTPUT",
-                              input.name, ids_.name, input.name));
+      throw usage_error(
+          "input '{}' is neither the tokens ('{}') nor their position nor a mask nor a "
+          "cache: name it with --position-input, --mask-input or --state {}=OUTPUT",
+          input.name, ids_.name, input.name);
   if (caches_.empty())
-    throw Error(ErrorCode::kUsage,
-                "the plan has no caches that keep what came before: name them with --state "
-                "INPUT=OUTPUT");
+    throw usage_error(
+        "the plan has no caches that keep what came before: name them with --state INPUT=OUTPUT");
   loose_.assign(caches_.begin() + static_cast<std::ptrdiff_t>(kept), caches_.end());
   std::vector<std::byte> zeros;
   for (const Cache& cache : caches_) {
@@ -242,8 +234,7 @@ bool Decoder::counts_by_mask() const {
 }
 
 bool Decoder::grows() const {
-  return std::any_of(caches_.begin(), caches_.end(),
-                     [](const Cache& cache) { return cache.growing.has_value(); });
+  return std::ranges::any_of(caches_, [](const Cache& cache) { return cache.growing.has_value(); });
 }
 
 std::uint64_t Decoder::cache_bytes() const {
@@ -318,8 +309,8 @@ void Decoder::finish() {
 std::int64_t Decoder::part_of(std::int64_t tokens) const {
   // What is left behind a part must be enough for a run of its own.
   const auto fits = [&](std::int64_t count) {
-    return count == 0 || std::any_of(takes_.begin(), takes_.end(),
-                                     [&](const auto& range) { return count >= range.first; });
+    return count == 0 ||
+           std::ranges::any_of(takes_, [&](const auto& range) { return count >= range.first; });
   };
   std::int64_t best = 0;
   for (const auto& [least, most] : takes_) {
@@ -328,26 +319,24 @@ std::int64_t Decoder::part_of(std::int64_t tokens) const {
     if (part >= least) best = std::max(best, part);
   }
   if (best == 0)
-    throw Error(ErrorCode::kUsage,
-                fmt::format("the plan takes {} tokens or more at a time, but {} are left",
-                            std::min_element(takes_.begin(), takes_.end())->first, tokens));
+    throw usage_error("the plan takes {} tokens or more at a time, but {} are left",
+                      std::ranges::min_element(takes_)->first, tokens);
   return best;
 }
 
 void Decoder::run_parts(std::span<const std::int64_t> ids) {
-  if (ids.empty()) throw Error(ErrorCode::kUsage, "there are no tokens to run");
-  const auto tokens = static_cast<std::int64_t>(ids.size());
+  if (ids.empty()) throw usage_error("there are no tokens to run");
+  const auto tokens = std::ssize(ids);
   for (const std::int64_t id : ids)
     if (vocabulary_ > 0 && (id < 0 || id >= vocabulary_))
-      throw Error(ErrorCode::kUsage,
-                  fmt::format("token id {} is none of the model's {}", id, vocabulary_));
+      throw usage_error("token id {} is none of the model's {}", id, vocabulary_);
   if (tokens > capacity_ - position_)
-    throw Error(ErrorCode::kUsage,
-                fmt::format("{} tokens behind {} do not fit into caches of {}: compile for more "
-                            "(--dim), or give a greater --context where that leaves it open",
-                            tokens, position_, capacity_));
+    throw usage_error(
+        "{} tokens behind {} do not fit into caches of {}: compile for more "
+        "(--dim), or give a greater --context where that leaves it open",
+        tokens, position_, capacity_);
   while (!ids.empty()) {
-    const std::int64_t part = part_of(static_cast<std::int64_t>(ids.size()));
+    const std::int64_t part = part_of(std::ssize(ids));
     const auto values = ids.first(static_cast<std::size_t>(part));
     begin(view_of(
         ir::Tensor::from_ints(ids_.dtype, token_shapes(part, position_).at(ids_.name), values)));
@@ -380,7 +369,7 @@ void Decoder::next() { begin(fed_back()); }
 std::int64_t Decoder::token() {
   finish();
   const auto id = session_.output(fusion::sampler_names::kToken).as<std::int64_t>()[0];
-  if (id < 0) throw Error(ErrorCode::kInvalidModel, "the model gave NaN as a logit");
+  if (id < 0) throw invalid_model_error("the model gave NaN as a logit");
   return id;
 }
 

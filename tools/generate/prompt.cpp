@@ -6,10 +6,8 @@
 #include <iterator>
 #include <system_error>
 
-#include <fmt/format.h>
-#include <sinter/error.h>
-
 #include "runtime/files/input_file.h"
+#include "runtime/format_error.h"
 
 namespace sinter::tools {
 namespace {
@@ -29,8 +27,7 @@ std::string in_template(const std::string& file, const std::string& text) {
   std::string result = files::read_file(file);
   const auto place = result.find(kPlace);
   if (place == std::string::npos)
-    throw Error(ErrorCode::kUsage,
-                fmt::format("template '{}' has no {} where the prompt goes", file, kPlace));
+    throw usage_error("template '{}' has no {} where the prompt goes", file, kPlace);
   return result.replace(place, kPlace.size(), text);
 }
 
@@ -44,7 +41,7 @@ std::vector<std::int64_t> parse_ids(std::string_view text) {
     if (begin == std::string_view::npos) return ids;
     const auto word = text.substr(begin, text.find_first_of(kBetween, begin) - begin);
     const auto id = number(word);
-    if (!id || *id < 0) throw Error(ErrorCode::kUsage, fmt::format("'{}' is not a token id", word));
+    if (!id || *id < 0) throw usage_error("'{}' is not a token id", word);
     ids.push_back(*id);
     text.remove_prefix(begin + word.size());
   }
@@ -58,13 +55,12 @@ std::vector<std::int64_t> prompt_ids(const PromptOptions& options, const Tokeniz
     ids = parse_ids(is_file ? files::read_file(options.ids) : options.ids);
   } else {
     if (tokenizer == nullptr && !options.text.empty())
-      throw Error(ErrorCode::kUsage,
-                  "text needs a tokenizer (--tokenizer tokenizer.json); or give --ids");
+      throw usage_error("text needs a tokenizer (--tokenizer tokenizer.json); or give --ids");
     std::string text = options.text == "-" ? read_all(std::cin) : options.text;
     if (!options.template_file.empty()) text = in_template(options.template_file, text);
     if (tokenizer != nullptr) ids = tokenizer->encode(text);
   }
-  if (ids.empty()) throw Error(ErrorCode::kUsage, "the prompt has no tokens");
+  if (ids.empty()) throw usage_error("the prompt has no tokens");
   return ids;
 }
 
@@ -74,8 +70,8 @@ std::vector<std::int64_t> stop_ids(const PromptOptions& options, const Tokenizer
     auto id = number(stop);
     if (!id && tokenizer != nullptr) id = tokenizer->id_of(stop);
     if (!id)
-      throw Error(ErrorCode::kUsage, fmt::format("--stop '{}' is neither an id nor a token{}", stop,
-                                                 tokenizer ? "" : " (there is no --tokenizer)"));
+      throw usage_error("--stop '{}' is neither an id nor a token{}", stop,
+                        tokenizer ? "" : " (there is no --tokenizer)");
     ids.push_back(*id);
   }
   return ids;

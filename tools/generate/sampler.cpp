@@ -5,8 +5,7 @@
 #include <cmath>
 #include <numeric>
 
-#include <fmt/format.h>
-#include <sinter/error.h>
+#include "runtime/format_error.h"
 
 namespace sinter::tools {
 namespace {
@@ -18,24 +17,22 @@ double uniform(std::mt19937_64& random) { return static_cast<double>(random() >>
 
 Sampler::Sampler(const SamplingOptions& options) : options_(options), random_(options.seed) {
   if (!(options.temperature >= 0) || std::isinf(options.temperature))
-    throw Error(ErrorCode::kUsage,
-                fmt::format("temperature {} is not a number from 0 on", options.temperature));
-  if (options.top_k < 0)
-    throw Error(ErrorCode::kUsage, fmt::format("top-k {} is less than 0", options.top_k));
+    throw usage_error("temperature {} is not a number from 0 on", options.temperature);
+  if (options.top_k < 0) throw usage_error("top-k {} is less than 0", options.top_k);
   if (!(options.top_p > 0 && options.top_p <= 1))
-    throw Error(ErrorCode::kUsage, fmt::format("top-p {} is not in (0, 1]", options.top_p));
+    throw usage_error("top-p {} is not in (0, 1]", options.top_p);
 }
 
 std::int64_t Sampler::pick(std::span<const float> logits) {
-  if (logits.empty()) throw Error(ErrorCode::kInvalidModel, "the model gave no logits");
+  if (logits.empty()) throw invalid_model_error("the model gave no logits");
   // Greedy choice is all that the host does for a token: it is done at vector speed.
   const float best =
       Eigen::Map<const Eigen::ArrayXf>(logits.data(), static_cast<Eigen::Index>(logits.size()))
           .maxCoeff<Eigen::PropagateNaN>();
-  if (std::isnan(best)) throw Error(ErrorCode::kInvalidModel, "the model gave NaN as a logit");
+  if (std::isnan(best)) throw invalid_model_error("the model gave NaN as a logit");
   // With infinity, or nothing but minus infinity, there are no probabilities.
   if (options_.temperature == 0 || std::isinf(best))
-    return std::find(logits.begin(), logits.end(), best) - logits.begin();
+    return std::ranges::find(logits, best) - logits.begin();
 
   order_.resize(logits.size());
   std::iota(order_.begin(), order_.end(), 0);
@@ -49,7 +46,7 @@ std::int64_t Sampler::pick(std::span<const float> logits) {
     std::partial_sort(order_.begin(), order_.begin() + static_cast<std::ptrdiff_t>(count),
                       order_.end(), more_likely);
   else if (options_.top_p < 1)
-    std::sort(order_.begin(), order_.end(), more_likely);
+    std::ranges::sort(order_, more_likely);
 
   weights_.resize(count);
   double total = 0;

@@ -3,9 +3,9 @@
 #include <algorithm>
 
 #define PCRE2_CODE_UNIT_WIDTH 8
-#include <fmt/format.h>
 #include <pcre2.h>
-#include <sinter/error.h>
+
+#include "runtime/format_error.h"
 
 namespace sinter::tools {
 namespace {
@@ -84,9 +84,8 @@ TextPattern::TextPattern(const std::string& pattern) : code_(std::make_unique<Co
   code_->code = pcre2_compile(reinterpret_cast<PCRE2_SPTR>(spelled.data()), spelled.size(),
                               PCRE2_UTF | PCRE2_UCP, &error, &offset, nullptr);
   if (code_->code == nullptr)
-    throw Error(ErrorCode::kUnsupported,
-                fmt::format("the pattern '{}' is not understood at character {} of '{}': {}",
-                            pattern, offset, spelled, message_of(error)));
+    throw unsupported_error("the pattern '{}' is not understood at character {} of '{}': {}",
+                            pattern, offset, spelled, message_of(error));
   // Where the machine has no compiler for patterns, they are interpreted.
   pcre2_jit_compile(code_->code, PCRE2_JIT_COMPLETE);
 }
@@ -106,8 +105,7 @@ std::vector<TextPattern::Match> TextPattern::matches(std::string_view text) cons
                                   text.size(), at, PCRE2_NOTEMPTY | checked, data.get(), nullptr);
     if (count == PCRE2_ERROR_NOMATCH) break;
     if (count < 0)
-      throw Error(ErrorCode::kUsage, fmt::format("the text cannot be cut by '{}': {}",
-                                                 code_->pattern, message_of(count)));
+      throw usage_error("the text cannot be cut by '{}': {}", code_->pattern, message_of(count));
     const PCRE2_SIZE* ends = pcre2_get_ovector_pointer(data.get());
     found.push_back({ends[0], ends[1]});
     at = ends[1];
@@ -140,7 +138,7 @@ std::vector<std::string_view> split_text(std::string_view text, const TextPatter
           result.push_back(*part);
         }
       }
-      std::reverse(result.begin(), result.end());
+      std::ranges::reverse(result);
       parts = std::move(result);
       break;
     }

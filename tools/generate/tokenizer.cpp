@@ -5,13 +5,9 @@
 #include <nlohmann/json.hpp>
 #include <unordered_map>
 
-#include <fmt/format.h>
-#include <sinter/error.h>
-
 #include "runtime/files/input_file.h"
-#include "tools/generate/byte_alphabet.h"
+#include "runtime/format_error.h"
 #include "tools/generate/byte_pairs.h"
-#include "tools/generate/composition.h"
 #include "tools/generate/text_split.h"
 #include "tools/generate/utf8.h"
 
@@ -26,11 +22,47 @@ constexpr const char* kByteLevelWords =
 // More tokens than any vocabulary has: ids become sizes of tables.
 constexpr TokenId kMostTokens = 1 << 24;
 
+/// The alphabet of byte-level tokenizers. The character, as UTF-8, that stands for each byte: bytes
+/// that are printable in Latin-1 (33 to 126, 161 to 172, 174 to 255) for themselves, the others in
+/// order for U+0100 and on.
+const std::array<std::string, 256>& byte_characters() {
+  static const auto characters = [] {
+    std::array<std::string, 256> result;
+    char32_t next = 0x100;
+    for (unsigned byte = 0; byte < 256; ++byte) {
+      const bool is_printable =
+          (byte >= 33 && byte <= 126) || (byte >= 161 && byte <= 172) || byte >= 174;
+      append_utf8(result[byte], is_printable ? byte : next++);
+    }
+    return result;
+  }();
+  return characters;
+}
+
+/// What `token` of the alphabet means as bytes; `token` itself if a character is not in it.
+std::string bytes_of_characters(std::string_view token) {
+  static const auto bytes = [] {
+    std::unordered_map<std::string_view, char> result;
+    for (unsigned byte = 0; byte < 256; ++byte)
+      result.emplace(byte_characters()[byte], static_cast<char>(byte));
+    return result;
+  }();
+  std::string result;
+  for (std::size_t at = 0; at < token.size();) {
+    const std::size_t length = utf8_length(token[at]);
+    const auto found = length == 0 ? bytes.end() : bytes.find(token.substr(at, length));
+    if (found == bytes.end()) return std::string(token);
+    result += found->second;
+    at += length;
+  }
+  return result;
+}
+
 [[noreturn]] void unsupported(const std::string& what) {
-  throw Error(ErrorCode::kUnsupported,
-              fmt::format("tokenizer: {} is not supported; byte-level byte-pair encoding is "
-                          "(or encode elsewhere and give ids)",
-                          what));
+  throw unsupported_error(
+      "tokenizer: {} is not supported; byte-level byte-pair encoding is "
+      "(or encode elsewhere and give ids)",
+      what);
 }
 
 const json* member(const json& object, const char* key) {
@@ -136,7 +168,7 @@ struct Tokenizer::Impl {
 
 void Tokenizer::Impl::put(const std::string& name, TokenId id) {
   if (id < 0 || id >= kMostTokens)
-    throw Error(ErrorCode::kUsage, fmt::format("tokenizer: token '{}' has the id {}", name, id));
+    throw usage_error("tokenizer: token '{}' has the id {}", name, id);
   vocabulary.insert_or_assign(name, id);
   if (bytes.size() <= static_cast<std::size_t>(id)) {
     bytes.resize(static_cast<std::size_t>(id) + 1);
@@ -148,8 +180,7 @@ void Tokenizer::Impl::put(const std::string& name, TokenId id) {
 TokenId Tokenizer::Impl::require(const std::string& name, const char* what) const {
   const auto found = vocabulary.find(name);
   if (found == vocabulary.end())
-    throw Error(ErrorCode::kUsage,
-                fmt::format("tokenizer: {} '{}' is not in the vocabulary", what, name));
+    throw usage_error("tokenizer: {} '{}' is not in the vocabulary", what, name);
   return found->second;
 }
 
@@ -167,7 +198,7 @@ void Tokenizer::Impl::read_model(const json& model) {
       const auto& text = merge.get_ref<const std::string&>();
       const auto space = text.find(' ');
       if (space == std::string::npos)
-        throw Error(ErrorCode::kUsage, fmt::format("tokenizer: the merge '{}' is no pair", text));
+        throw usage_error("tokenizer: the merge '{}' is no pair", text);
       left = text.substr(0, space), right = text.substr(space + 1);
     } else {
       left = merge.at(0).get<std::string>(), right = merge.at(1).get<std::string>();
@@ -195,7 +226,7 @@ void Tokenizer::Impl::read_added(const json& tokens) {
     special[static_cast<std::size_t>(id)] = token.value("special", false);
     if (!text.empty()) added.push_back({text, id});
   }
-  std::stable_sort(added.begin(), added.end(), [](const AddedToken& a, const AddedToken& b) {
+  std::ranges::stable_sort(added, [](const AddedToken& a, const AddedToken& b) {
     return a.text.size() > b.text.size();
   });
 }
@@ -236,10 +267,10 @@ void Tokenizer::Impl::encode_word(std::string_view word, std::vector<TokenId>& i
 
 void Tokenizer::Impl::encode_plain(std::string_view text, std::vector<TokenId>& ids) const {
   if (const auto code = is_composed ? first_to_compose(text) : std::nullopt)
-    throw Error(ErrorCode::kUnsupported,
-                fmt::format("the text has U+{:04X}, which the tokenizer's normalizer NFC may join "
-                            "with what is before it: give the text in that form",
-                            static_cast<std::uint32_t>(*code)));
+    throw unsupported_error(
+        "the text has U+{:04X}, which the tokenizer's normalizer NFC may join "
+        "with what is before it: give the text in that form",
+        static_cast<std::uint32_t>(*code));
   std::vector<std::string> pieces = {std::string(text)};
   for (const Cut& cut : cuts) {
     std::vector<std::string> next;
@@ -288,13 +319,13 @@ Tokenizer Tokenizer::parse(std::string_view text) {
         unsupported(fmt::format("the decoder '{}'", type_of(*part)));
     impl->read_post_processor(member(file, "post_processor"));
   } catch (const json::exception& error) {
-    throw Error(ErrorCode::kUsage, fmt::format("not a tokenizer.json: {}", error.what()));
+    throw usage_error("not a tokenizer.json: {}", error.what());
   }
   return Tokenizer(std::move(impl));
 }
 
 std::vector<std::int64_t> Tokenizer::encode(std::string_view text, bool add_special) const {
-  if (repaired_utf8(text) != text) throw Error(ErrorCode::kUsage, "the text is not UTF-8");
+  if (repaired_utf8(text) != text) throw usage_error("the text is not UTF-8");
   std::vector<TokenId> ids;
   if (add_special) ids = impl_->before;
   std::size_t plain = 0;  // where text without added tokens begins
@@ -302,9 +333,9 @@ std::vector<std::int64_t> Tokenizer::encode(std::string_view text, bool add_spec
     if (end > plain) impl_->encode_plain(text.substr(plain, end - plain), ids);
   };
   for (std::size_t at = 0; at < text.size();) {
-    const auto token = std::find_if(
-        impl_->added.begin(), impl_->added.end(),
-        [&](const AddedToken& candidate) { return text.substr(at).starts_with(candidate.text); });
+    const auto token = std::ranges::find_if(impl_->added, [&](const AddedToken& candidate) {
+      return text.substr(at).starts_with(candidate.text);
+    });
     if (token == impl_->added.end()) {
       ++at;
       continue;

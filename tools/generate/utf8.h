@@ -1,7 +1,9 @@
-// UTF-8, as far as text that arrives in pieces needs it.
+// UTF-8, as far as text that arrives in pieces needs it, and Unicode's normal form C, as far as
+// text that has it already needs it.
 #pragma once
 
 #include <cstddef>
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -27,5 +29,10 @@ class Utf8Stream {
  private:
   std::string rest_;
 };
+
+/// The first character of `text` (UTF-8) that normal form C may change, move or join with the one
+/// before it. Text without any is in that form: accented letters as keyboards give them are one
+/// character each.
+std::optional<char32_t> first_to_compose(std::string_view text);
 
 }  // namespace sinter::tools

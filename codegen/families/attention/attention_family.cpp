@@ -2,7 +2,6 @@
 #include <fmt/format.h>
 
 #include "codegen/families/attention/attention_step.h"
-#include "codegen/families/attention/cpu_attention.h"
 #include "codegen/families/attention/emit_attention.h"
 #include "codegen/families/family.h"
 #include "codegen/families/loops/loops_kernel.h"
@@ -66,7 +65,7 @@ class AttentionFamily final : public KernelFamily {
     if (!attention.before.empty()) {
       result.step.writes.push_back(*attention.queries);
       tactic.name = "attention after its prologue (" + attention.refusal + ")";
-      for (plan::fb::LoopProgramT& program : attention.before)
+      for (LoopProgramT& program : attention.before)
         tactic.parts.push_back({fmt::format("{}_prologue{}", region.name, tactic.parts.size()),
                                 loops_kernel(std::move(program), plan.options),
                                 {}});

@@ -9,15 +9,11 @@
 #include "codegen/program/describe.h"
 #include "codegen/program/index_space.h"
 #include "codegen/program/loop_lowering.h"
+#include "ir/affine.h"
 #include "ir/attention_inputs.h"
 
 namespace sinter::codegen {
 namespace {
-
-using ir::Dim;
-using ir::Graph;
-using ir::Node;
-using ir::ValueId;
 
 // What the space's last dimension does not stand for: keys, and columns of q and k.
 constexpr const char* kKeySymbol = "$key";
@@ -30,12 +26,11 @@ struct Walks {
 
 class AttentionLowering {
  public:
-  AttentionLowering(const Graph& body, std::span<const std::uint32_t> inputs, std::uint32_t output,
-                    ExprTable& exprs)
+  AttentionLowering(const Graph& body, Buffers inputs, std::uint32_t output, ExprTable& exprs)
       : body_(body), inputs_(inputs), output_(output), exprs_(exprs), node_(find_node()) {}
 
   AttentionProgram lower() {
-    const ir::Shape& shape = body_.type(node_.outputs[0]).shape;
+    const Shape& shape = body_.type(node_.outputs[0]).shape;
     LoopSpace space(shape, std::vector<bool>(shape.size(), false), exprs_.ranges());
     // Heads that were merged with the batch, or that share keys, are linear once that loop is
     // split.
@@ -58,7 +53,7 @@ class AttentionLowering {
     for (const Node& node : body_.nodes()) {
       if (node.op->name == "Attention" && !found)
         found = &node;
-      else if (node.op->kind != ir::OpKind::kView)
+      else if (node.op->kind != OpKind::kView)
         throw Error(ErrorCode::kUnsupported,
                     describe(node) + ": an attention region holds one Attention and views");
     }
@@ -69,8 +64,8 @@ class AttentionLowering {
   AttentionProgram lower_over(const LoopSpace& space, bool may_split) {
     space_ = &space;
     may_split_ = may_split;
-    const ir::Shape& shape = space.shape();
-    const ir::Shape &q = shape_of(0), &k = shape_of(1);
+    const Shape& shape = space.shape();
+    const Shape &q = shape_of(0), &k = shape_of(1);
     AttentionProgram program;
     program.dtype = body_.type(node_.inputs[0]).dtype;
     if (!q.back().is_constant() || !shape.back().is_constant())
@@ -85,9 +80,7 @@ class AttentionLowering {
     program.guard = static_cast<int>(node_.attrs.get_int("guard"));
 
     ranges_ = space.ranges();
-    symbols_.clear();
-    for (std::size_t d = 0; d < space.loops().size(); ++d)
-      symbols_.push_back(ir::index_symbol(static_cast<int>(d)));
+    symbols_ = ir::index_symbol_names(space.loops().size());
     add_symbol(kKeySymbol, program.keys);
     add_symbol(kHeadSymbol, q.back());
     const Dim row = space.index()[shape.size() - 2], column = space.index().back();
@@ -107,32 +100,18 @@ class AttentionLowering {
     return program;
   }
 
-  const ir::Shape& shape_of(std::size_t input) const {
-    return body_.type(node_.inputs[input]).shape;
-  }
+  const Shape& shape_of(std::size_t input) const { return body_.type(node_.inputs[input]).shape; }
 
   void add_symbol(const char* name, const Dim& extent) {
-    ir::Range range;
-    range.min = 0;
-    if (const auto upper = ir::upper_bound(extent, exprs_.ranges())) range.max = *upper - 1;
-    range.symbolic_max = std::make_shared<const Dim>(extent - Dim(1));
-    ranges_.insert_or_assign(name, range);
+    ranges_.insert_or_assign(name, ir::index_range(extent, exprs_.ranges()));
     symbols_.emplace_back(name);
-  }
-
-  static std::uint32_t number_of(AttentionProgram& program, std::uint32_t buffer) {
-    auto& all = program.buffers;
-    const auto at = std::find(all.begin(), all.end(), buffer);
-    if (at != all.end()) return static_cast<std::uint32_t>(at - all.begin());
-    all.push_back(buffer);
-    return static_cast<std::uint32_t>(all.size() - 1);
   }
 
   /// Input `i` of the node, followed through views to an input of the region.
   AttentionOperand trace(AttentionProgram& program, std::size_t i, const Walks& walks,
                          const char* what) {
     const ValueId value = node_.inputs[i];
-    const ir::Shape& shape = body_.type(value).shape;
+    const Shape& shape = body_.type(value).shape;
     std::vector<Dim> index;
     const std::size_t rank = space_->shape().size();
     for (std::size_t d = 0; d + 2 < shape.size(); ++d)
@@ -145,15 +124,15 @@ class AttentionLowering {
     if (traced.sources.size() != 1 || !traced.sources[0].guards.empty())
       refuse(fmt::format("{} is padded or concatenated", what));
     const ir::TracedSource& source = traced.sources[0];
-    const auto at = std::find(body_.inputs().begin(), body_.inputs().end(), source.source);
+    const auto at = std::ranges::find(body_.inputs(), source.source);
     if (at == body_.inputs().end())
       refuse(fmt::format("{} is not a view of an input of the region", what));
     std::vector<Dim> position = source.index;
-    const ir::Shape& from = body_.type(source.source).shape;
+    const Shape& from = body_.type(source.source).shape;
     for (std::size_t d = 0; d < from.size(); ++d)
       if (from[d] == Dim(1)) position[d] = Dim(0);
     const std::uint32_t buffer = inputs_[static_cast<std::size_t>(at - body_.inputs().begin())];
-    return operand(number_of(program, buffer), body_.type(source.source).dtype,
+    return operand(program.number_of(buffer), body_.type(source.source).dtype,
                    linearize(position, from), walks, what);
   }
 
@@ -166,7 +145,7 @@ class AttentionLowering {
       const auto& users = body_.users(current);
       if (users.size() != 1) refuse("the result has another reader within its region");
       const Node& view = body_.node(users[0]);
-      const ir::Shape& from = body_.type(current).shape;
+      const Shape& from = body_.type(current).shape;
       current = view.outputs[0];
       if (view.op->name == "Transpose") {
         std::vector<Dim> next;
@@ -179,8 +158,8 @@ class AttentionLowering {
         refuse("the result is stored through " + describe(view));
       }
     }
-    const ir::TensorType& type = body_.type(current);
-    return operand(number_of(program, output_), type.dtype, linearize(index, type.shape), walks,
+    const TensorType& type = body_.type(current);
+    return operand(program.number_of(output_), type.dtype, linearize(index, type.shape), walks,
                    "the result");
   }
 
@@ -219,17 +198,10 @@ class AttentionLowering {
     return space_->dimension_of(loop) + 2 < space_->shape().size();
   }
 
-  static std::vector<AttentionOperand*> operands(AttentionProgram& program) {
-    std::vector<AttentionOperand*> all{&program.q, &program.k, &program.v, &program.y};
-    if (program.mask) all.push_back(&*program.mask);
-    if (program.limits) all.push_back(&*program.limits);
-    return all;
-  }
-
   void take_batch(AttentionProgram& program) const {
     for (std::size_t loop = 0; loop < space_->loops().size(); ++loop)
       if (is_batch(loop)) program.batch.push_back(space_->loops()[loop].extent);
-    const auto all = operands(program);
+    const auto all = program.operands();
     const auto erase = [&](std::size_t axis) {
       const auto at = static_cast<std::ptrdiff_t>(axis);
       program.batch.erase(program.batch.begin() + at);
@@ -251,7 +223,7 @@ class AttentionLowering {
     }
     for (std::size_t axis = 0; axis + 1 < program.batch.size();) {
       const Dim inner = program.batch[axis + 1];
-      const bool joins = std::all_of(all.begin(), all.end(), [&](const AttentionOperand* operand) {
+      const bool joins = std::ranges::all_of(all, [&](const AttentionOperand* operand) {
         return operand->batch[axis] == operand->batch[axis + 1] * inner;
       });
       if (!joins) {
@@ -276,12 +248,12 @@ class AttentionLowering {
   }
 
   const Graph& body_;
-  std::span<const std::uint32_t> inputs_;
+  Buffers inputs_;
   std::uint32_t output_;
   ExprTable& exprs_;
   const Node& node_;
   const LoopSpace* space_ = nullptr;
-  ir::Ranges ranges_;
+  Ranges ranges_;
   std::vector<std::string> symbols_;  // the loops', then those of keys and columns
   bool may_split_ = true;
   std::optional<SplitRequest> wanted_split_;
@@ -312,8 +284,22 @@ std::string print_prologue(const AttentionPrologue& front, const ExprTable& expr
 
 }  // namespace
 
-AttentionProgram lower_attention(const Graph& body, std::span<const std::uint32_t> inputs,
-                                 std::span<const std::uint32_t> outputs, ExprTable& exprs) {
+std::vector<AttentionOperand*> AttentionProgram::operands() {
+  std::vector<AttentionOperand*> all{&q, &k, &v, &y};
+  if (mask) all.push_back(&*mask);
+  if (limits) all.push_back(&*limits);
+  return all;
+}
+
+std::uint32_t AttentionProgram::number_of(std::uint32_t buffer) {
+  const auto at = std::ranges::find(buffers, buffer);
+  const auto number = static_cast<std::uint32_t>(at - buffers.begin());
+  if (at == buffers.end()) buffers.push_back(buffer);
+  return number;
+}
+
+AttentionProgram lower_attention(const Graph& body, Buffers inputs, Buffers outputs,
+                                 ExprTable& exprs) {
   if (inputs.size() != body.inputs().size() || outputs.size() != 1 || body.outputs().size() != 1)
     throw Error(ErrorCode::kInternal, "buffers do not match the body of an attention region");
   return AttentionLowering(body, inputs, outputs[0], exprs).lower();
@@ -340,7 +326,7 @@ StepCost cost_of(const AttentionProgram& program, const ExprTable& exprs, const 
   const auto bytes = [&](const AttentionOperand& operand, const Dim& rows, const Dim& columns) {
     Dim count = rows * columns;
     for (std::size_t axis = 0; axis < program.batch.size(); ++axis)
-      if (operand.batch[axis] != Dim(0)) count = count * program.batch[axis];
+      if (operand.batch[axis] != Dim(0)) count *= program.batch[axis];
     const BufferSize whole = size(program.buffers[operand.buffer]);
     return ir::min(count * Dim(static_cast<std::int64_t>(size_of(operand.dtype))), whole.bytes,
                    exprs.ranges());
@@ -349,18 +335,17 @@ StepCost cost_of(const AttentionProgram& program, const ExprTable& exprs, const 
   StepCost work;
   work.bytes_read =
       bytes(program.k, program.keys, head) + bytes(program.v, program.keys, value_head);
-  if (!program.front) work.bytes_read = work.bytes_read + bytes(program.q, program.rows, head);
+  if (!program.front) work.bytes_read += bytes(program.q, program.rows, head);
   if (program.mask)
-    work.bytes_read =
-        work.bytes_read + bytes(*program.mask, program.mask->row == Dim(0) ? Dim(1) : program.rows,
-                                program.mask->column == Dim(0) ? Dim(1) : program.keys);
+    work.bytes_read += bytes(*program.mask, program.mask->row == Dim(0) ? Dim(1) : program.rows,
+                             program.mask->column == Dim(0) ? Dim(1) : program.keys);
   if (program.limits)
     work.bytes_read =
         work.bytes_read +
         bytes(*program.limits, program.limits->row == Dim(0) ? Dim(1) : program.rows, 1);
   work.bytes_written = bytes(program.y, program.rows, value_head);
-  work.flops = Dim(program.causal != 0 ? 1 : 2) * program.rows * program.keys * (head + value_head);
-  for (const Dim& extent : program.batch) work.flops = work.flops * extent;
+  work.flops = Dim(program.causal != 0 ? 1 : 2) * program.rows * program.keys *
+               (head + value_head) * ir::element_count(program.batch);
   work.arithmetic = gemm_arithmetic(program.dtype, plan::fb::MathMode::Default);
   if (!program.front) return work;
   const SizeOf of_buffer = [&](std::uint32_t buffer) {
@@ -368,11 +353,10 @@ StepCost cost_of(const AttentionProgram& program, const ExprTable& exprs, const 
   };
   for (const PrologueOperand* made : {&program.front->q, &program.front->k, &program.front->v}) {
     const StepCost own = cost_of(made->program, exprs, of_buffer);
-    work.bytes_read = work.bytes_read + own.bytes_read;
-    work.flops = work.flops + own.flops;
+    work.bytes_read += own.bytes_read;
+    work.flops += own.flops;
   }
-  work.bytes_written =
-      work.bytes_written + bytes(program.k, 1, head) + bytes(program.v, 1, value_head);
+  work.bytes_written += bytes(program.k, 1, head) + bytes(program.v, 1, value_head);
   return work;
 }
 

@@ -3,14 +3,12 @@
 
 #include <cstdint>
 #include <optional>
-#include <span>
 #include <string>
 #include <vector>
 
 #include "codegen/plan/cost.h"
 #include "codegen/plan/expr_table.h"
-#include "ir/graph.h"
-#include "runtime/plan/plan_data.h"
+#include "codegen/program/describe.h"
 
 namespace sinter::codegen {
 
@@ -19,8 +17,8 @@ namespace sinter::codegen {
 struct AttentionOperand {
   std::uint32_t buffer = 0;  // index into AttentionProgram.buffers
   DType dtype = DType::kFloat16;
-  ir::Dim offset, row, column;
-  std::vector<ir::Dim> batch;  // one for each of AttentionProgram.batch
+  Dim offset, row, column;
+  std::vector<Dim> batch;  // one for each of AttentionProgram.batch
 };
 
 /// Takes the place of a buffer where a value never gets to memory.
@@ -30,9 +28,9 @@ constexpr std::uint32_t kPrologueValue = 0xffffffff;
 /// the order of its loops, to kPrologueValue; its other buffers are AttentionProgram's. Element
 /// (batch.., row, column) is number offset + sum batch strides + row stride + column.
 struct PrologueOperand {
-  plan::fb::LoopProgramT program;
-  ir::Dim offset, row;
-  std::vector<ir::Dim> batch;
+  LoopProgramT program;
+  Dim offset, row;
+  std::vector<Dim> batch;
 };
 
 /// The queries, which then are in no buffer, and a row of keys and of values, which becomes row
@@ -41,7 +39,7 @@ struct AttentionPrologue {
   PrologueOperand q, k, v;
   std::uint32_t place_buffer = 0;  // of AttentionProgram: integers, of which one is `place`
   DType place_type = DType::kInt64;
-  ir::Dim place_offset;
+  Dim place_offset;
   /// No step in front of this one changes keys and values in the same run.
   bool still = false;
 };
@@ -54,8 +52,8 @@ struct AttentionProgram {
   std::vector<std::uint32_t> buffers;  // Plan.buffers, each once
   DType dtype = DType::kFloat16;       // of q, k, v and y
   std::int64_t head = 0, value_head = 0;
-  ir::Dim rows, keys;
-  std::vector<ir::Dim> batch;  // extents, outermost first; neighbours that all walk alike are one
+  Dim rows, keys;
+  std::vector<Dim> batch;  // extents, outermost first; neighbours that all walk alike are one
   AttentionOperand q, k, v, y;
   std::optional<AttentionOperand> mask, limits;
   double scale = 1, fill = 0;
@@ -66,6 +64,10 @@ struct AttentionProgram {
   bool cached = false;
   std::optional<AttentionPrologue> front;
 
+  /// All that there are.
+  std::vector<AttentionOperand*> operands();
+  /// The number of `buffer`, a buffer of the plan, in `buffers`; adds it if it has none.
+  std::uint32_t number_of(std::uint32_t buffer);
   /// Whether the kernel writes buffer number `buffer` of `buffers`.
   bool writes(std::uint32_t buffer) const {
     return buffer == y.buffer || (front && (buffer == k.buffer || buffer == v.buffer));
@@ -77,8 +79,8 @@ struct AttentionProgram {
 /// Lowers a body of kind "attention": operand views, Attention, Transposes and Reshapes of its
 /// result. Throws Error(kUnsupported) saying which operand is no strided access with contiguous
 /// columns.
-AttentionProgram lower_attention(const ir::Graph& body, std::span<const std::uint32_t> inputs,
-                                 std::span<const std::uint32_t> outputs, ExprTable& exprs);
+AttentionProgram lower_attention(const Graph& body, Buffers inputs, Buffers outputs,
+                                 ExprTable& exprs);
 
 /// Every fact but the plan's buffers, readable.
 std::string print_attention(const AttentionProgram& program, const ExprTable& exprs);

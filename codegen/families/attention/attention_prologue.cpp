@@ -6,20 +6,11 @@
 #include <sinter/error.h>
 
 #include "codegen/program/loop_lowering.h"
-#include "codegen/program/reshapes.h"
+#include "codegen/program/region_space.h"
 #include "runtime/plan/loop_values.h"
 
 namespace sinter::codegen {
 namespace {
-
-using ir::Dim;
-using ir::Graph;
-using ir::Node;
-using ir::ValueId;
-using plan::fb::AccessT;
-using plan::fb::InstrKind;
-using plan::fb::InstrT;
-using plan::fb::LoopProgramT;
 
 constexpr std::int64_t kMostQueries = 16;  // of a block: see AttentionShape::kRows
 constexpr std::uint8_t kReplaces = 255;    // InstrT::op of a Scatter
@@ -34,7 +25,7 @@ std::vector<Dim> dense_strides(const LoopProgramT& program, const ExprTable& exp
   Dim stride = 1;
   for (std::size_t d = strides.size(); d-- > 0;) {
     strides[d] = stride;
-    stride = stride * exprs.dim(program.extents[d]);
+    stride *= exprs.dim(program.extents[d]);
   }
   return strides;
 }
@@ -59,8 +50,7 @@ bool is_plain(const AccessT& access) {
 
 class PrologueLowering {
  public:
-  PrologueLowering(const Graph& body, const AttentionParts& parts,
-                   std::span<const std::uint32_t> inputs, std::span<const std::uint32_t> outputs,
+  PrologueLowering(const Graph& body, const AttentionParts& parts, Buffers inputs, Buffers outputs,
                    ExprTable& exprs)
       : body_(body), parts_(parts), inputs_(inputs), outputs_(outputs), exprs_(exprs) {}
 
@@ -84,7 +74,7 @@ class PrologueLowering {
     front.v = row(scatter_into(v), v, program_.v, program_.value_head, at_v);
     if (at_k.buffer != at_v.buffer || at_k.offset != at_v.offset)
       throw Refusal{"keys and values have their new rows at different places"};
-    front.place_buffer = number_of(at_k.buffer);
+    front.place_buffer = program_.number_of(at_k.buffer);
     front.place_type = at_k.type;
     front.place_offset = at_k.offset;
     return std::move(program_);
@@ -107,22 +97,12 @@ class PrologueLowering {
     return part_reads(body_, parts_, part, inputs_, outputs_, kPrologueValue);
   }
 
-  std::uint32_t number_of(std::uint32_t buffer) {
-    auto& all = program_.buffers;
-    const auto at = std::find(all.begin(), all.end(), buffer);
-    if (at != all.end()) return static_cast<std::uint32_t>(at - all.begin());
-    all.push_back(buffer);
-    return static_cast<std::uint32_t>(all.size() - 1);
-  }
-
   /// Takes the buffer that there is not out of the kernel's.
   void forget_queries() {
     const std::uint32_t gone = program_.q.buffer;
     program_.buffers.erase(program_.buffers.begin() + gone);
-    for (AttentionOperand* operand :
-         {&program_.k, &program_.v, &program_.y, program_.mask ? &*program_.mask : nullptr,
-          program_.limits ? &*program_.limits : nullptr}) {
-      if (operand == nullptr) continue;
+    for (AttentionOperand* operand : program_.operands()) {
+      if (operand == &program_.q) continue;
       if (operand->buffer == gone) throw Refusal{"its queries are its keys, too"};
       if (operand->buffer > gone) --operand->buffer;
     }
@@ -214,7 +194,7 @@ class PrologueLowering {
     std::vector<Walk> walks;
     Dim rows = 1, found = 1;
     for (std::size_t d = 0; d + 1 < rank; ++d) {
-      rows = rows * extent(d);
+      rows *= extent(d);
       if (!walks.empty() && walks.back().stride == extent(d) * stride(d))
         walks.back() = {walks.back().extent * extent(d), stride(d), dense[d]};
       else
@@ -224,7 +204,7 @@ class PrologueLowering {
       const Dim& count = program_.batch[axis];
       made.batch.emplace_back(0);
       if (count == Dim(1) || operand.batch[axis] == Dim(0)) continue;
-      const auto walk = std::find_if(walks.begin(), walks.end(), [&](const Walk& one) {
+      const auto walk = std::ranges::find_if(walks, [&](const Walk& one) {
         // An axis may be a part of it: so many of its steps each.
         const auto times = ir::divide_exactly(operand.batch[axis], one.stride);
         return times && ir::divide_exactly(one.extent, *times * count);
@@ -232,7 +212,7 @@ class PrologueLowering {
       if (walk == walks.end())
         throw Refusal{"the batch does not walk the cache as what is put there does"};
       made.batch.back() = *ir::divide_exactly(operand.batch[axis], walk->stride) * walk->dense;
-      found = found * count;
+      found *= count;
     }
     if (found != rows) throw Refusal{"it adds more or less than a row to each head's cache"};
     made.offset = 0;
@@ -241,12 +221,12 @@ class PrologueLowering {
 
   void renumber(LoopProgramT& program) {
     for (std::uint32_t& buffer : program.buffers)
-      if (buffer != kPrologueValue) buffer = number_of(buffer);
+      if (buffer != kPrologueValue) buffer = program_.number_of(buffer);
   }
 
   const Graph& body_;
   const AttentionParts& parts_;
-  std::span<const std::uint32_t> inputs_, outputs_;
+  Buffers inputs_, outputs_;
   ExprTable& exprs_;
   AttentionProgram program_;
 };
@@ -269,8 +249,7 @@ std::optional<AttentionParts> attention_parts(const Graph& body) {
 }
 
 std::vector<std::uint32_t> part_reads(const Graph& body, const AttentionParts& parts,
-                                      const Node& part, std::span<const std::uint32_t> inputs,
-                                      std::span<const std::uint32_t> outputs,
+                                      const Node& part, Buffers inputs, Buffers outputs,
                                       std::uint32_t queries) {
   std::vector<std::uint32_t> reads;
   for (const ValueId input : part.inputs) {
@@ -280,25 +259,23 @@ std::vector<std::uint32_t> part_reads(const Graph& body, const AttentionParts& p
     } else if (const Node* made = body.producer(value); made && made->body) {
       reads.push_back(part_writes(body, *made, outputs));
     } else {
-      const auto at = std::find(body.inputs().begin(), body.inputs().end(), value);
-      if (at == body.inputs().end())
+      const auto at = body.input_number(value);
+      if (!at)
         throw Error(ErrorCode::kInternal, "a part of an attention region reads no input of it");
-      reads.push_back(inputs[static_cast<std::size_t>(at - body.inputs().begin())]);
+      reads.push_back(inputs[*at]);
     }
   }
   return reads;
 }
 
-std::uint32_t part_writes(const Graph& body, const Node& part,
-                          std::span<const std::uint32_t> outputs) {
+std::uint32_t part_writes(const Graph& body, const Node& part, Buffers outputs) {
   for (std::size_t i = 0; i < outputs.size(); ++i)
     if (root_of(body, body.outputs()[i]) == part.outputs[0]) return outputs[i];
   throw Error(ErrorCode::kInternal, "an attention region computes what nothing reads");
 }
 
 std::optional<AttentionProgram> lower_with_prologue(const Graph& body, const AttentionParts& parts,
-                                                    std::span<const std::uint32_t> inputs,
-                                                    std::span<const std::uint32_t> outputs,
+                                                    Buffers inputs, Buffers outputs,
                                                     ExprTable& exprs, std::string& refusal) {
   try {
     AttentionProgram program = PrologueLowering(body, parts, inputs, outputs, exprs).lower();

@@ -4,10 +4,10 @@
 
 #include <cstdint>
 #include <optional>
-#include <span>
 #include <string>
 #include <vector>
 
+#include "codegen/emit/kernel_request.h"
 #include "codegen/families/attention/attention_lowering.h"
 
 namespace sinter::codegen {
@@ -15,29 +15,44 @@ namespace sinter::codegen {
 /// The Fused nodes of such a region: pointwise queries, two scatters into caches, and the attention
 /// that alone reads the queries, maybe reshaped.
 struct AttentionParts {
-  const ir::Node *q = nullptr, *attention = nullptr;
-  std::vector<const ir::Node*> scatters;
+  const Node *q = nullptr, *attention = nullptr;
+  std::vector<const Node*> scatters;
 };
 /// Nothing for a region of views and an Attention. Throws Error(kInternal) for anything else.
-std::optional<AttentionParts> attention_parts(const ir::Graph& body);
+std::optional<AttentionParts> attention_parts(const Graph& body);
 
 /// The plan's buffers of a part's inputs; of the queries: `queries`. Those of the region are
 /// `inputs` and `outputs`.
-std::vector<std::uint32_t> part_reads(const ir::Graph& body, const AttentionParts& parts,
-                                      const ir::Node& part, std::span<const std::uint32_t> inputs,
-                                      std::span<const std::uint32_t> outputs,
+std::vector<std::uint32_t> part_reads(const Graph& body, const AttentionParts& parts,
+                                      const Node& part, Buffers inputs, Buffers outputs,
                                       std::uint32_t queries);
 /// The plan's buffer of a part's result.
-std::uint32_t part_writes(const ir::Graph& body, const ir::Node& part,
-                          std::span<const std::uint32_t> outputs);
+std::uint32_t part_writes(const Graph& body, const Node& part, Buffers outputs);
 
 /// The whole region as one problem, with AttentionProgram::front, whose blocks each compute what
 /// they need of it. Nothing, and `refusal`, if it is not of the form that this takes: one row a
 /// head and sequence, at the same place for all of them, and up to 16 queries that share it.
-std::optional<AttentionProgram> lower_with_prologue(const ir::Graph& body,
-                                                    const AttentionParts& parts,
-                                                    std::span<const std::uint32_t> inputs,
-                                                    std::span<const std::uint32_t> outputs,
+std::optional<AttentionProgram> lower_with_prologue(const Graph& body, const AttentionParts& parts,
+                                                    Buffers inputs, Buffers outputs,
                                                     ExprTable& exprs, std::string& refusal);
+
+/// A function of `buffers`, `sizes`, the number of a vector of elements, which it computes and
+/// stores, and what waits for the step in front: it calls that once, behind loads of what no step
+/// writes where these come first. Else there may be one of buffers and sizes that has the L2 fetch
+/// such.
+struct PrologueFunction {
+  std::string name, text;
+  std::string fetch;                   // the other's name; empty: there is none
+  std::vector<std::uint32_t> buffers;  // AttentionProgram's or kPrologueValue: pointers
+  std::vector<std::uint32_t> sizes;    // expressions
+  int vector = 1;                      // elements
+  const char* number = "u32";          // the type of a vector's
+};
+
+/// `rows` of `width` elements each of an item are made vector by vector. `facts`: types of the
+/// attention's buffers, which of them no step writes, and what holds for the kernel as a whole.
+PrologueFunction prologue_function(const AttentionProgram& attention, const PrologueOperand& made,
+                                   std::int64_t width, const std::string& name,
+                                   const KernelRequest& facts, ExprTable& exprs);
 
 }  // namespace sinter::codegen

@@ -1,11 +1,10 @@
-#include "codegen/families/attention/attention_prologue_text.h"
-
 #include <algorithm>
 
 #include <fmt/format.h>
 
 #include "codegen/emit/kernel_text.h"
 #include "codegen/emit/prefetch.h"
+#include "codegen/families/attention/attention_prologue.h"
 #include "codegen/families/loops/body/body_writer.h"
 #include "codegen/families/loops/schedule_parts.h"
 
@@ -17,9 +16,9 @@ VectorPlan vectors_of(const ProgramAnalysis& analysis, const PrologueOperand& ma
                       std::int64_t width) {
   for (int most = 8; most > 1; most /= 2) {
     VectorPlan plan = plan_vectors(analysis, analysis.last_dim(analysis.outer_dims()), most);
-    const auto fits = [&](const ir::Dim& dim) { return ir::is_multiple_of(dim, plan.vector); };
+    const auto fits = [&](const Dim& dim) { return ir::is_multiple_of(dim, plan.vector); };
     if (plan.conditions.empty() && fits(ir::Dim(width)) && fits(made.offset) && fits(made.row) &&
-        std::all_of(made.batch.begin(), made.batch.end(), fits))
+        std::ranges::all_of(made.batch, fits))
       return plan;
   }
   return no_vectors(analysis);
@@ -28,7 +27,6 @@ VectorPlan vectors_of(const ProgramAnalysis& analysis, const PrologueOperand& ma
 /// Which loads may be issued before the step in front has ended: those of what no step writes, at
 /// places that such memory says. Empty if something else would have to be.
 std::vector<bool> given_loads(const ProgramAnalysis& analysis) {
-  using plan::fb::InstrKind;
   const auto is_given = [&](std::size_t load) {
     const auto& access = analysis.access(analysis.instr(load).access);
     return analysis.request().given.contains(analysis.program().buffers[access.buffer]);
@@ -37,7 +35,7 @@ std::vector<bool> given_loads(const ProgramAnalysis& analysis) {
   for (std::size_t i = 0; i < given.size(); ++i) {
     if (analysis.instr(i).kind != InstrKind::Load || !analysis.value(i).live) continue;
     const auto& gathers = analysis.access(analysis.instr(i).access).gathers;
-    given[i] = is_given(i) && std::all_of(gathers.begin(), gathers.end(), [&](const auto& gather) {
+    given[i] = is_given(i) && std::ranges::all_of(gathers, [&](const auto& gather) {
                  return given[gather.value()];
                });
     // Values of no element, and addresses that are gathered, are computed first.
@@ -63,14 +61,12 @@ PrologueFunction prologue_function(const AttentionProgram& attention, const Prol
     if (facts.given.contains(attention.buffers[buffer])) own.given.insert(buffer);
   }
   const ProgramAnalysis analysis(own, exprs);
-  const Schedule schedule = with_vectors(vectors_of(analysis, made, width), Family::kPointwise);
+  const Schedule schedule = with_vectors(vectors_of(analysis, made, width), PointwiseParameters{});
   Arguments args(analysis);
-  ThreadMapping mapping;
-  mapping.schedule = &schedule;
-  mapping.loop_dims = analysis.outer_dims() | analysis.inner_dims();
-  mapping.indices.resize(analysis.rank());
+  ThreadMapping mapping =
+      start_mapping(analysis, schedule, 0, analysis.outer_dims() | analysis.inner_dims());
   const bool wide = needs_wide(analysis, count_vectors(analysis, schedule, mapping.loop_dims));
-  split_index(analysis, args, mapping.loop_dims, "flat", wide, mapping, mapping.loop_lines);
+  split_index(analysis, args, mapping.loop_dims, "flat", wide, mapping, mapping.loop.lines);
   mapping.leader = "flat == 0";
   std::vector<std::string> wait = {"wait();"};
   if (facts.programmatic_launch)
@@ -78,8 +74,7 @@ PrologueFunction prologue_function(const AttentionProgram& attention, const Prol
   mapping.given_loads = given_loads(analysis);
   const bool loads_first = !mapping.given_loads.empty();
   (loads_first ? mapping.behind_preload : mapping.prologue) = std::move(wait);
-  CodeText body(1);
-  BodyWriter(analysis, args, mapping, body).write();
+  const std::string body = write_body(analysis, mapping, args);
   const std::string fetches =
       loads_first ? "" : prefetches(analysis, args, ir::Dim(1), schedule.threads());
   PrologueFunction function;
@@ -87,7 +82,7 @@ PrologueFunction prologue_function(const AttentionProgram& attention, const Prol
   function.buffers = made.program.buffers;
   function.vector = schedule.vector;
   for (const auto& arg : args.kernel_args())
-    if (arg.kind() != plan::fb::ArgKind::Buffer) function.sizes.push_back(arg.index());
+    if (arg.kind() != ArgKind::Buffer) function.sizes.push_back(arg.index());
   std::vector<std::string> parameters = args.parameters();
   if (facts.programmatic_launch && !fetches.empty()) {
     function.fetch = name + "_fetch";
@@ -99,7 +94,7 @@ PrologueFunction prologue_function(const AttentionProgram& attention, const Prol
   parameters.push_back("const Wait& wait");
   function.text +=
       fmt::format("\n// schedule: {}\ntemplate <class Wait>\nSINTER_DEVICE void\n{} {{\n{}}}\n",
-                  schedule.to_string(), signature_text(name, parameters), body.text());
+                  schedule.to_string(), signature_text(name, parameters), body);
   return function;
 }
 

@@ -11,8 +11,6 @@
 namespace sinter::codegen {
 namespace {
 
-using ir::Dim;
-
 // What blocks without clusters and warpgroups use at most: there is as much on every architecture.
 constexpr int kMostShared = 96 * 1024;
 constexpr std::int64_t kLongestHead = 256;
@@ -31,7 +29,7 @@ int common_vector(std::initializer_list<const AttentionOperand*> operands) {
   const auto fits = [&](const Dim& dim) { return ir::is_multiple_of(dim, vector); };
   for (const AttentionOperand* operand : operands)
     while (vector > 1 && !(fits(operand->offset) && fits(operand->row) &&
-                           std::all_of(operand->batch.begin(), operand->batch.end(), fits)))
+                           std::ranges::all_of(operand->batch, fits)))
       vector /= 2;
   return vector;
 }
@@ -79,8 +77,10 @@ bool fits_prologue(const AttentionProgram& program, const AttentionSchedule& sch
 class Chooser {
  public:
   Chooser(const AttentionProgram& program, ExprTable& exprs, const DeviceModel& device)
-      : program_(program), exprs_(exprs), device_(device) {
-    for (const Dim& extent : program.batch) heads_ = heads_ * extent;
+      : program_(program),
+        exprs_(exprs),
+        device_(device),
+        heads_(ir::element_count(program.batch)) {
     base_.vector = common_vector({&program.k, &program.v});
     base_.pairs =
         (program.front ? common_vector({&program.y}) : common_vector({&program.q, &program.y})) > 1;
@@ -120,7 +120,7 @@ class Chooser {
  private:
   /// What schedules before take: on some GPUs (with clusters, with warpgroups), or on all.
   struct Earlier {
-    std::vector<std::vector<plan::fb::Condition>> conditions;
+    std::vector<std::vector<Condition>> conditions;
     bool takes_all = false;
   };
 
@@ -134,15 +134,13 @@ class Chooser {
       schedule.conditions.emplace_back(exprs_.intern(size), 1, most);
     }
     // What an earlier schedule takes under fewer conditions never gets here.
-    const auto holds = [&](const plan::fb::Condition& wanted) {
-      return std::any_of(schedule.conditions.begin(), schedule.conditions.end(),
-                         [&](const plan::fb::Condition& own) {
-                           return own.expression() == wanted.expression() &&
-                                  own.max() <= wanted.max();
-                         });
+    const auto holds = [&](const Condition& wanted) {
+      return std::ranges::any_of(schedule.conditions, [&](const Condition& own) {
+        return own.expression() == wanted.expression() && own.max() <= wanted.max();
+      });
     };
     for (const auto& conditions : earlier.conditions)
-      if (std::all_of(conditions.begin(), conditions.end(), holds)) return;
+      if (std::ranges::all_of(conditions, holds)) return;
     earlier.takes_all = schedule.conditions.empty();
     earlier.conditions.push_back(schedule.conditions);
     done_ = any_gpu_.takes_all;
@@ -152,7 +150,7 @@ class Chooser {
   const AttentionProgram& program_;
   ExprTable& exprs_;
   const DeviceModel& device_;
-  Dim heads_ = 1;
+  Dim heads_;
   AttentionSchedule base_;
   Earlier any_gpu_, some_gpus_;
   bool done_ = false;
@@ -243,7 +241,7 @@ AttentionSchedule parse(const std::string& text) {
     }
     if (!value || first < 1 || first > 4096) refuse();
     int* const field = name == "rows"       ? &result.row_warps
-                       : name == "groups"   ? &result.key_groups
+                       : name == "key_groups"   ? &result.key_groups
                        : name == "keys"     ? &result.keys
                        : name == "vector"   ? &result.vector
                        : name == "ahead"    ? &result.ahead

@@ -24,7 +24,7 @@ struct AttentionSchedule {
   int stages = 0;      // tiles of keys, and of values, under way to warpgroups; 0: by warps alone
   int queries = 1;     // tiles of queries that warpgroups have; several stay in shared memory
   int blocks = 0;      // at most, each of which takes several items; 0: a block for each item
-  std::vector<plan::fb::Condition> conditions;  // when this schedule may be used
+  std::vector<Condition> conditions;  // when this schedule may be used
 
   int rows() const { return row_warps * row_tiles * 16; }  // of a block
   bool by_warpgroups() const { return stages > 0; }        // needs DeviceModel::has_wgmma

@@ -1,16 +1,16 @@
 #include "codegen/families/attention/attention_step.h"
 
+#include <memory>
+
 #include "codegen/families/attention/attention_prologue.h"
 #include "codegen/program/loop_lowering.h"
 
 namespace sinter::codegen {
 
-AttentionStep lower_attention_step(const ir::Graph& graph, const ir::Node& node,
-                                   std::span<const std::uint32_t> inputs,
-                                   std::span<const std::uint32_t> outputs, PlanBuffers& buffers,
-                                   ExprTable& exprs) {
+AttentionStep lower_attention_step(const Graph& graph, const Node& node, Buffers inputs,
+                                   Buffers outputs, PlanBuffers& buffers, ExprTable& exprs) {
   const SizeOf size = [&](std::uint32_t buffer) { return buffers.size(buffer); };
-  const ir::Graph& body = *node.body;
+  const Graph& body = *node.body;
   const std::optional<AttentionParts> parts = attention_parts(body);
   AttentionStep step;
   const auto finish = [&] {
@@ -37,19 +37,49 @@ AttentionStep lower_attention_step(const ir::Graph& graph, const ir::Node& node,
     return finish();
   }
   step.queries = buffers.scratch(body.type(parts->q->outputs[0]));
-  const auto reads = [&](const ir::Node& part) {
+  const auto reads = [&](const Node& part) {
     return part_reads(body, *parts, part, inputs, outputs, *step.queries);
   };
-  const auto add = [&](const ir::Node& part, std::uint32_t result) {
+  const auto add = [&](const Node& part, std::uint32_t result) {
     const std::uint32_t writes[] = {result};
     step.before.push_back(lower_region(*part.body, reads(part), writes, exprs));
     step.work += cost_of(step.before.back(), exprs, size);
   };
   add(*parts->q, *step.queries);
-  for (const ir::Node* part : parts->scatters) add(*part, part_writes(body, *part, outputs));
+  for (const Node* part : parts->scatters) add(*part, part_writes(body, *part, outputs));
   const std::uint32_t writes[] = {part_writes(body, *parts->attention, outputs)};
   step.program = lower_attention(*parts->attention->body, reads(*parts->attention), writes, exprs);
   return finish();
+}
+
+plan::fb::AttentionStepT cpu_attention_step(const AttentionProgram& program, ExprTable& exprs) {
+  const auto matrix = [&](const AttentionOperand& operand) {
+    auto result = std::make_unique<plan::fb::MatrixT>();
+    result->buffer = program.buffers[operand.buffer];
+    result->dtype = static_cast<std::uint8_t>(operand.dtype);
+    result->offset = exprs.intern(operand.offset);
+    result->row_stride = exprs.intern(operand.row);
+    result->col_stride = exprs.intern(operand.column);
+    for (const Dim& stride : operand.batch) result->batch_strides.push_back(exprs.intern(stride));
+    return result;
+  };
+  plan::fb::AttentionStepT step;
+  step.rows = exprs.intern(program.rows);
+  step.keys = exprs.intern(program.keys);
+  for (const Dim& extent : program.batch) step.batch.push_back(exprs.intern(extent));
+  step.head = static_cast<std::uint64_t>(program.head);
+  step.value_head = static_cast<std::uint64_t>(program.value_head);
+  step.q = matrix(program.q);
+  step.k = matrix(program.k);
+  step.v = matrix(program.v);
+  step.y = matrix(program.y);
+  if (program.mask) step.mask = matrix(*program.mask);
+  if (program.limits) step.limits = matrix(*program.limits);
+  step.scale = static_cast<float>(program.scale);
+  step.fill = static_cast<float>(program.fill);
+  step.causal = static_cast<std::uint8_t>(program.causal);
+  step.guard = static_cast<std::uint8_t>(program.guard);
+  return step;
 }
 
 }  // namespace sinter::codegen

@@ -2,27 +2,28 @@
 #pragma once
 
 #include <optional>
-#include <span>
 #include <string>
 #include <vector>
 
 #include "codegen/families/attention/attention_lowering.h"
 #include "codegen/plan/plan_buffers.h"
+#include "plan_generated.h"
 
 namespace sinter::codegen {
 
 struct AttentionStep {
   AttentionProgram program;
-  std::vector<plan::fb::LoopProgramT> before;  // kernels before it; empty: it is all
-  std::optional<std::uint32_t> queries;        // scratch memory that these write
-  std::string refusal;                         // why they are kernels of their own
+  std::vector<LoopProgramT> before;      // kernels before it; empty: it is all
+  std::optional<std::uint32_t> queries;  // scratch memory that these write
+  std::string refusal;                   // why they are kernels of their own
   StepCost work;
 };
 
 /// `graph`: which `node` is of.
-AttentionStep lower_attention_step(const ir::Graph& graph, const ir::Node& node,
-                                   std::span<const std::uint32_t> inputs,
-                                   std::span<const std::uint32_t> outputs, PlanBuffers& buffers,
-                                   ExprTable& exprs);
+AttentionStep lower_attention_step(const Graph& graph, const Node& node, Buffers inputs,
+                                   Buffers outputs, PlanBuffers& buffers, ExprTable& exprs);
+
+/// The step that computes `program`.
+plan::fb::AttentionStepT cpu_attention_step(const AttentionProgram& program, ExprTable& exprs);
 
 }  // namespace sinter::codegen

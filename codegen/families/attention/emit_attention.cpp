@@ -11,13 +11,11 @@
 
 #include "codegen/emit/arguments.h"
 #include "codegen/emit/kernel_text.h"
-#include "codegen/families/attention/attention_prologue_text.h"
+#include "codegen/families/attention/attention_prologue.h"
 #include "codegen/families/attention/attention_schedule.h"
 
 namespace sinter::codegen {
 namespace {
-
-using ir::Dim;
 
 /// The kernel's parameters: its buffers, then the sizes that are not constant.
 class AttentionParameters {
@@ -35,7 +33,7 @@ class AttentionParameters {
       names_.push_back(buffer(b));
       texts_.push_back(fmt::format("{}{}*{} {}", written ? "" : "const ", storage_name(types[b]),
                                    read && written ? "" : " __restrict__", names_.back()));
-      args_.emplace_back(plan::fb::ArgKind::Buffer, program.buffers[b]);
+      args_.emplace_back(ArgKind::Buffer, program.buffers[b]);
     }
   }
 
@@ -53,14 +51,14 @@ class AttentionParameters {
     sizes_.emplace(expression, name);
     names_.push_back(name);
     texts_.push_back(fmt::format("i64 {} /* {} */", name, comment_text(dim.to_string())));
-    args_.emplace_back(plan::fb::ArgKind::Int64, expression);
+    args_.emplace_back(ArgKind::Int64, expression);
     return name;
   }
 
   /// "const f16* __restrict__ x0", and "x0": one for each parameter.
   const std::vector<std::string>& texts() const { return texts_; }
   const std::vector<std::string>& names() const { return names_; }
-  const std::vector<plan::fb::KernelArg>& args() const { return args_; }
+  const std::vector<KernelArg>& args() const { return args_; }
   /// The names of those that are read.
   std::vector<std::string> inputs() const {
     std::vector<std::string> names;
@@ -73,7 +71,7 @@ class AttentionParameters {
   ExprTable& exprs_;
   std::uint32_t result_;
   std::vector<std::string> texts_;
-  std::vector<plan::fb::KernelArg> args_;
+  std::vector<KernelArg> args_;
   std::map<std::uint32_t, std::string> sizes_;
   std::vector<std::string> names_;
 };
@@ -195,10 +193,8 @@ class ProblemText {
     line("const u32 tiles = (p.rows + Shape::kRows - 1) / Shape::kRows;");
     const char* const head = p_.batch.size() > 1 ? "u32 head" : "const u32 head";
     if (p_.causal != 0) {
-      Dim heads = 1;
-      for (const Dim& extent : p_.batch) heads = heads * extent;
       line(fmt::format("const auto place = causal_item<Shape>(item, tiles, u32({}), p.keys);",
-                       args_.dim(heads)));
+                       args_.dim(ir::element_count(p_.batch))));
       line("p.first_row = place.tile * Shape::kRows;");
       if (!p_.batch.empty()) line(fmt::format("{} = place.head;", head));
     } else {
@@ -304,7 +300,8 @@ class AttentionEmitter {
     const std::string front = p_.front ? write_prologue() : "";
     bool by_warpgroups = false;
     for (const AttentionSchedule& schedule : schedules) {
-      items_.push_back(ir::ceil_div(p_.rows, schedule.rows(), exprs_.ranges()) * heads());
+      items_.push_back(ir::ceil_div(p_.rows, schedule.rows(), exprs_.ranges()) *
+                       ir::element_count(p_.batch));
       counts_.push_back(schedule.by_warpgroups() ? args_.dim(items_.back()) : "");
       by_warpgroups = by_warpgroups || schedule.by_warpgroups();
     }
@@ -355,15 +352,9 @@ class AttentionEmitter {
   }
 
  private:
-  Dim heads() const {
-    Dim heads = 1;
-    for (const Dim& extent : p_.batch) heads = heads * extent;
-    return heads;
-  }
-
-  std::unique_ptr<plan::fb::KernelVariantT> variant(const AttentionSchedule& schedule,
-                                                    const Dim& items, const std::string& function) {
-    auto result = std::make_unique<plan::fb::KernelVariantT>();
+  std::unique_ptr<KernelVariantT> variant(const AttentionSchedule& schedule, const Dim& items,
+                                          const std::string& function) {
+    auto result = std::make_unique<KernelVariantT>();
     const Dim blocks =
         schedule.blocks > 0 ? ir::min(items, schedule.blocks, exprs_.ranges()) : items;
     result->conditions = schedule.conditions;
@@ -378,7 +369,7 @@ class AttentionEmitter {
     return result;
   }
 
-  std::string note(const plan::fb::KernelVariantT& variant) const {
+  std::string note(const KernelVariantT& variant) const {
     std::string text = fmt::format("// schedule: {}\n", variant.schedule);
     if (!variant.conditions.empty())
       text += fmt::format("// where {}\n", conditions_text(variant.conditions, exprs_));

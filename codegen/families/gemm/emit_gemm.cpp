@@ -1,25 +1,23 @@
-#include "codegen/families/gemm/emit_gemm.h"
 
-#include <algorithm>
 #include <set>
 
 #include "codegen/emit/assemble.h"
-#include "codegen/families/gemm/gemm_mapping.h"
 #include "codegen/families/gemm/gemm_schedule.h"
+#include "codegen/families/gemm/gemm_text.h"
 #include "codegen/families/loops/body/body_writer.h"
 
 namespace sinter::codegen {
 namespace {
 
 VariantText variant_of(const ProgramAnalysis& analysis, const GemmSchedule& schedule,
-                       const ThreadMapping& mapping, Arguments& args) {
+                       const GemmMapping& mapping, Arguments& args) {
   const GemmProblem problem = gemm_problem(analysis, *analysis.request().product);
   VariantText variant;
   variant.conditions = schedule.conditions;
   variant.schedule = schedule.to_string();
-  variant.body = write_body(analysis, mapping, args);
-  variant.blocks = mapping.blocks;
-  variant.block = mapping.block;
+  variant.body = write_body(analysis, mapping.epilogue, args);
+  variant.blocks = mapping.epilogue.blocks;
+  variant.block = mapping.epilogue.block;
   variant.threads = schedule.threads();
   variant.blocks_at_once = schedule.tile->blocks_at_once(problem, schedule);
   variant.cluster = schedule.cluster();
@@ -70,7 +68,7 @@ EmittedKernel emit_gemm(const KernelRequest& request, ExprTable& exprs) {
   std::set<std::string> names;
   std::string functions;
   for (const GemmSchedule& schedule : schedules) {
-    const ThreadMapping mapping = map_gemm(analysis, schedule, args);
+    const GemmMapping mapping = map_gemm(analysis, schedule, args);
     variants.push_back(variant_of(analysis, schedule, mapping, args));
     variants.back().chosen_by = chosen_by[variants.size() - 1];
     if (mapping.rows && names.insert(mapping.rows->name).second) functions += mapping.rows->text;

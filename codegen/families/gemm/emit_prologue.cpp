@@ -3,8 +3,9 @@
 #include <fmt/format.h>
 
 #include "codegen/emit/kernel_text.h"
-#include "codegen/families/gemm/gemm_mapping.h"
+#include "codegen/families/gemm/gemm_text.h"
 #include "codegen/families/loops/body/body_writer.h"
+#include "codegen/families/loops/held_values.h"
 #include "codegen/families/loops/row/row_schedule.h"
 #include "codegen/families/loops/schedule_parts.h"
 
@@ -20,8 +21,8 @@ constexpr int kWarp = 32;
 Schedule prologue_schedule(const ProgramAnalysis& analysis, std::int64_t rows, int threads) {
   VectorPlan vectors = plan_vectors(analysis, analysis.last_dim(analysis.inner_dims()));
   if (!vectors.conditions.empty()) vectors = no_vectors(analysis);
-  const std::int64_t length = analysis.size_of_dims(analysis.inner_dims()).value() / vectors.vector;
-  Schedule schedule = with_vectors(vectors, Family::kRow);
+  const std::int64_t length = analysis.row_length().value() / vectors.vector;
+  Schedule schedule = with_vectors(vectors, RowParameters{});
   const auto holds = [&](int lanes) {
     schedule.threads_x = lanes;
     schedule.threads_y = threads / lanes;
@@ -33,24 +34,23 @@ Schedule prologue_schedule(const ProgramAnalysis& analysis, std::int64_t rows, i
 }
 
 /// Whether the access walks `length` elements from the buffer's start on, the same for all rows.
-bool is_shared_row(const ProgramAnalysis& analysis, const plan::fb::AccessT& access,
-                   std::int64_t length) {
+bool is_shared_row(const ProgramAnalysis& analysis, const AccessT& access, std::int64_t length) {
   if (!access.gathers.empty() || !access.nonaffine.empty() || !access.guards.empty()) return false;
   const ExprTable& exprs = analysis.exprs();
   if (exprs.dim(access.offset) != ir::Dim(0)) return false;
-  ir::Dim dense = 1;
+  Dim dense = 1;
   for (std::size_t d = analysis.rank(); d-- > 0;) {
     if (analysis.extent(d) == ir::Dim(1)) continue;
     const bool inner = (analysis.inner_dims() & dim_bit(d)) != 0;
     if (exprs.dim(access.strides[d]) != (inner ? dense : ir::Dim(0))) return false;
-    dense = dense * analysis.extent(d);
+    dense *= analysis.extent(d);
   }
-  return analysis.size_of_dims(analysis.inner_dims()) == ir::Dim(length);
+  return analysis.row_length() == ir::Dim(length);
 }
 
 }  // namespace
 
-RowsFunction prologue_function(const KernelRequest& request, ExprTable& exprs, int threads) {
+PrologueRows prologue_function(const KernelRequest& request, ExprTable& exprs, int threads) {
   const GemmPrologue& rows = *request.product->rows;
   KernelRequest own{&rows.program, fmt::format("{}_rows{}", request.name, threads), {}, {}};
   for (std::size_t b = 0; b + 1 < rows.program.buffers.size(); ++b)
@@ -63,14 +63,13 @@ RowsFunction prologue_function(const KernelRequest& request, ExprTable& exprs, i
   const Schedule schedule = prologue_schedule(analysis, rows.most, threads);
   Arguments args(analysis);
   const ThreadMapping mapping = map_row(analysis, schedule, args);
-  CodeText body(1);
-  BodyWriter(analysis, args, mapping, body).write();
-  RowsFunction function;
+  const std::string body = write_body(analysis, mapping, args);
+  PrologueRows function;
   function.name = own.name;
   function.blocks = mapping.blocks;
   for (const auto& arg : args.kernel_args())
     if (arg.kind() != plan::fb::ArgKind::Buffer) function.sizes.push_back(arg.index());
-  const std::int64_t length = analysis.size_of_dims(analysis.inner_dims()).value();
+  const std::int64_t length = analysis.row_length().value();
   for (const auto& access : rows.program.accesses)
     if (access->buffer < rows.weights.size() && rows.weights[access->buffer] &&
         is_shared_row(analysis, *access, length))
@@ -81,7 +80,7 @@ RowsFunction prologue_function(const KernelRequest& request, ExprTable& exprs, i
   parameters.push_back("u32 block");
   function.text =
       fmt::format("\n// schedule: {}\nSINTER_DEVICE void\n{} {{\n{}}}\n", schedule.to_string(),
-                  signature_text(function.name, parameters), body.text());
+                  signature_text(function.name, parameters), body);
   return function;
 }
 

@@ -1,11 +1,7 @@
 // How threads walk a tile's elements: the thread mapping of the epilogue.
-#include "codegen/families/gemm/gemm_mapping.h"
 #include "codegen/families/gemm/gemm_text.h"
 
 namespace sinter::codegen {
-
-using ir::Dim;
-using plan::fb::InstrKind;
 
 void GemmText::rows_from(const std::string& row_of_matrix, std::vector<std::string>& lines) {
   const Dim count = analysis_.size_of_dims(mapping_.thread_dims);
@@ -33,10 +29,10 @@ bool GemmText::is_product(std::size_t i) const {
 }
 
 void GemmText::map_rows() {
-  auto& lines = mapping_.pass_lines;
+  auto& lines = mapping_.passes.lines;
   const int at_once = s_.rows_at_once(), passes = s_.passes();
   if (passes > 1)
-    mapping_.pass_header = fmt::format("for (int pass = 0; pass < {}; ++pass)", passes);
+    mapping_.passes.header = fmt::format("for (int pass = 0; pass < {}; ++pass)", passes);
   std::string group = fmt::format("i32(threadIdx.x / {})", s_.lanes());
   std::string base;
   if (s_.split_k > 1) base = fmt::format("i32(rank % {})", s_.split_k);
@@ -65,18 +61,17 @@ void GemmText::map_rows() {
 
 void GemmText::map_columns() {
   const int vector = s_.epilogue.vector, vectors = part_tile() / vector;
-  auto& lines = mapping_.loop_lines;
-  if (mapping_.unrolled())
-    mapping_.loop_header = fmt::format("for (int k = 0; k < {}; ++k)", s_.epilogue.unroll);
-  lines.push_back(mapping_.unrolled() ? fmt::format("const u32 slot = lane + k * {};", s_.lanes())
-                                      : "const u32 slot = lane;");
+  VectorLoop& loop = mapping_.loop;
+  auto& lines = loop.lines;
+  lines.push_back(loop.unrolled() ? fmt::format("const u32 slot = lane + k * {};", s_.lanes())
+                                  : "const u32 slot = lane;");
   lines.push_back(fmt::format("const u32 e = u32(first_column) / {} + slot;", vector));
   if (s_.lanes() * s_.epilogue.unroll != vectors)
-    mapping_.predicate = fmt::format("slot < {}", vectors);
+    loop.predicate = fmt::format("slot < {}", vectors);
   if (!divides(part_columns(), part_tile() * s_.cluster_n)) {
     const Dim count = count_vectors(analysis_, s_.epilogue, mapping_.loop_dims);
-    mapping_.predicate +=
-        fmt::format("{}e < u32({})", mapping_.predicate.empty() ? "" : " && ", args_.dim(count));
+    loop.predicate +=
+        fmt::format("{}e < u32({})", loop.predicate.empty() ? "" : " && ", args_.dim(count));
   }
   split_columns(lines);
   read_product();
@@ -90,11 +85,11 @@ void GemmText::read_product() {
     const auto& access = analysis_.access(analysis_.instr(i).access);
     const std::string slot = fmt::format("slot * {}", s_.epilogue.vector);
     if (product_.parts == 1) {
-      mapping_.products.push_back({i, "sums", fmt::format("shared, at, {}, rank", slot)});
+      mapping_.gemm.products.push_back({i, "sums", fmt::format("shared, at, {}, rank", slot)});
       continue;
     }
     const auto part = exprs.constant(access.offset) / part_columns().value();
-    mapping_.products.push_back(
+    mapping_.gemm.products.push_back(
         {i, fmt::format("sums{}", part),
          fmt::format("shared, at, {} + {}, rank", part * part_tile(), slot)});
   }
@@ -102,16 +97,17 @@ void GemmText::read_product() {
 
 void GemmText::map_reductions() {
   if (analysis_.stages() == 0) return;
+  RowReduction& reduction = mapping_.reduction;
   if (s_.cluster_n == 1) {
-    if (s_.lanes() > 1) mapping_.reduce = "reduce_lanes";
-    mapping_.reduce_sizes = fmt::format(", {}", s_.lanes());
+    if (s_.lanes() > 1) reduction.reduce = "reduce_lanes";
+    reduction.reduce_sizes = fmt::format(", {}", s_.lanes());
     return;
   }
-  mapping_.reduce = "reduce_tile_row";
-  mapping_.reduce_sizes = fmt::format(", {}, {}, {}", s_.lanes(), s_.cluster_n, s_.split_k);
-  mapping_.reduce_tail = ", rank";
-  mapping_.scratch = static_cast<std::size_t>(s_.rows_at_once());
-  mapping_.scratch_offset =
+  reduction.reduce = "reduce_tile_row";
+  reduction.reduce_sizes = fmt::format(", {}, {}, {}", s_.lanes(), s_.cluster_n, s_.split_k);
+  reduction.reduce_tail = ", rank";
+  reduction.scratch = static_cast<std::size_t>(s_.rows_at_once());
+  reduction.scratch_offset =
       static_cast<std::uint32_t>(s_.shared_bytes(problem_) + kScratchAlignment - 1) /
       kScratchAlignment * kScratchAlignment;
 }

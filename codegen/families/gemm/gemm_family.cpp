@@ -1,16 +1,13 @@
 // Matrix products and convolutions with what is in front of them and behind them.
 #include <algorithm>
 
-#include <fmt/format.h>
-
 #include "codegen/families/family.h"
-#include "codegen/families/gemm/emit_gemm.h"
 #include "codegen/families/gemm/gemm_schedule.h"
 #include "codegen/families/gemm/gemm_step.h"
 #include "codegen/families/gemm/gemm_tactics.h"
 #include "codegen/families/gemm/library_lowering.h"
-#include "codegen/families/gemm/weights/emit_unpack.h"
 #include "codegen/families/gemm/weights/packed_buffers.h"
+#include "codegen/families/gemm/weights/unpacked_weights.h"
 #include "codegen/families/loops/loops_kernel.h"
 
 namespace sinter::codegen {
@@ -115,8 +112,7 @@ class RegionTactics {
     return {
         [this](auto kernel, std::string& refusal) { return accept(std::move(kernel), refusal); },
         [this](const GemmProgram& kernel) { return gemm_limits(kernel, plan_.exprs); },
-        std::any_of(devices.begin(), devices.end(),
-                    [](const DeviceModel* device) { return device->has_wgmma; }),
+        std::ranges::any_of(devices, [](const DeviceModel* device) { return device->has_wgmma; }),
         [this](const GemmProgram& kernel) { return packed_.takes_elements(kernel); },
         [this](const GemmProgram& packed) {
           std::string ignored;
@@ -148,7 +144,7 @@ class RegionTactics {
   }
 
   /// The step reads packed weights in place of the graph's.
-  void read_packed(const GemmTactic& way, plan::fb::StepT& step) const {
+  void read_packed(const GemmTactic& way, StepT& step) const {
     if (way.kernel && way.kernel->weights)
       PackedBuffers::replace(
           step.reads, product_.weights(),
@@ -163,7 +159,7 @@ class RegionTactics {
     const auto add = [&](const char* suffix, std::shared_ptr<const KernelProgram> program) {
       result.parts.push_back({region_.name + suffix, std::move(program), {}});
     };
-    const auto loops = [&](plan::fb::LoopProgramT program) {
+    const auto loops = [&](LoopProgramT program) {
       return loops_kernel(std::move(program), plan_.options);
     };
     if (way.prologue_first) add("_prologue", loops(*product_.rows()));
@@ -199,7 +195,7 @@ class GemmFamily final : public KernelFamily {
     return target.gemm_kernels ? "" : "this target's products are a library's";
   }
 
-  std::set<std::uint64_t> packed_weights(std::span<const ir::Graph* const> graphs,
+  std::set<std::uint64_t> packed_weights(std::span<const Graph* const> graphs,
                                          const CompileOptions& options) const override {
     if (!options.target->traits().gemm_kernels) return {};
     return options.packed_weights ? *options.packed_weights : weights_of_few_rows(graphs);

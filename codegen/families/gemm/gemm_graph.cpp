@@ -6,14 +6,10 @@
 #include <sinter/error.h>
 
 #include "codegen/program/describe.h"
+#include "codegen/program/region_space.h"
 
 namespace sinter::codegen {
 namespace {
-
-using ir::Graph;
-using ir::GraphBuilder;
-using ir::Node;
-using ir::ValueId;
 
 /// Copies what a body's values are made of into another graph, as far as it is needed.
 class Importer {
@@ -43,13 +39,12 @@ class Importer {
 };
 
 bool is_kind(const Node& node, std::string_view family) {
-  return node.op->kind == ir::OpKind::kFused && node.body &&
-         node.attrs.get_string("kind") == family;
+  return node.op->kind == OpKind::kFused && node.body && node.attrs.get_string("kind") == family;
 }
 
 /// One value for each channel of `type`.
 ValueId along_channels(GraphBuilder& builder, ValueId bias, const Node& conv,
-                       const ir::TensorType& type) {
+                       const TensorType& type) {
   if (conv.attrs.get_int("channels_last") == 1) return bias;
   ir::Shape shape(type.shape.size() - 1, ir::Dim(1));
   shape[0] = type.shape[1];
@@ -73,7 +68,7 @@ GemmBody gemm_body(const Graph& body) {
     if (!result.matmul && (conv || is_kind(node, "matmul"))) {
       result.matmul = &node;
       result.is_conv = conv;
-    } else if (node.op->kind == ir::OpKind::kFused && node.body && result.matmul && !result.rest) {
+    } else if (node.op->kind == OpKind::kFused && node.body && result.matmul && !result.rest) {
       result.rest = &node;
     } else if (is_kind(node, "reduction") && !result.matmul && !result.rows) {
       result.rows = &node;

@@ -5,12 +5,10 @@
 #include <fmt/format.h>
 #include <sinter/error.h>
 
+#include "codegen/families/loops/held_values.h"
 #include "codegen/families/loops/schedule_parts.h"
 
 namespace sinter::codegen {
-
-using ir::Dim;
-
 namespace {
 
 std::int64_t typical(const ProgramAnalysis& analysis, const Dim& dim) {
@@ -30,7 +28,7 @@ EpilogueCost epilogue_cost(const ProgramAnalysis& analysis, const GemmProgram& p
   cost.instructions = count_operations(analysis);
   for (std::size_t i = 0; i < analysis.instr_count(); ++i) {
     const auto& instr = analysis.instr(i);
-    if (instr.kind != plan::fb::InstrKind::Load || !analysis.value(i).live) continue;
+    if (instr.kind != InstrKind::Load || !analysis.value(i).live) continue;
     const std::uint32_t buffer = analysis.access(instr.access).buffer;
     if (buffer == product.product) continue;
     if (is_shared_by_rows(analysis, i))

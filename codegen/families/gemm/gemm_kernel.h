@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <cstdio>
 #include <initializer_list>
 #include <memory>
 #include <optional>
@@ -53,7 +54,7 @@ struct GemmSchedule {
   bool programmatic_launch = false;  // b is copied before the step in front has ended
   std::shared_ptr<const GemmTile> tile;
   Schedule epilogue;  // its threads: vector, unroll, lanes
-  std::vector<plan::fb::Condition> conditions;
+  std::vector<Condition> conditions;
 
   int threads() const;           // of a block
   int epilogue_threads() const;  // those that have a tile's epilogue
@@ -118,8 +119,8 @@ struct GemmKernel {
   const char* name;
   /// Whether it is for such products at all.
   bool (*is_for)(const GemmProgram& product);
-  /// Whether it takes one that it is for, at some sizes; else `reason` says why not.
-  bool (*takes)(const GemmProblem& problem, std::string& reason);
+  /// Why it takes one that it is for at no sizes; empty if it does at some.
+  std::string (*refuse)(const GemmProblem& problem);
   /// Schedules worth trying, without what the epilogue and the device decide.
   std::vector<GemmSchedule> (*schedules)(const GemmProblem& problem);
   /// The schedule that a text describes, up to "cluster_n"; nothing if it is not this kernel's.
@@ -129,6 +130,13 @@ struct GemmKernel {
 
 /// Throws Error(kUsage) unless all are sizes of a schedule.
 void require_sizes(std::initializer_list<int> values, const std::string& schedule);
+/// Reads a schedule of the form `format` (scanf's); false if it has another. Sizes as above.
+template <typename... Sizes>
+bool read_sizes(const std::string& schedule, const char* format, Sizes*... sizes) {
+  if (std::sscanf(schedule.c_str(), format, sizes...) != sizeof...(sizes)) return false;
+  require_sizes({*sizes...}, schedule);
+  return true;
+}
 
 /// Of the device's multiprocessors, how many clusters of so many blocks fill on any GPU of the
 /// kind: where blocks of more than two leave some over, the last clusters wait for all others.

@@ -6,33 +6,27 @@
 #include <sinter/error.h>
 
 #include "codegen/families/gemm/library_lowering.h"
-#include "codegen/program/describe.h"
 #include "codegen/program/loop_lowering.h"
+#include "codegen/program/region_space.h"
 
 namespace sinter::codegen {
 namespace {
 
-using ir::Dim;
-using ir::Graph;
-using ir::Node;
-using ir::ValueId;
-using plan::fb::InstrKind;
-
 /// True if the program reads the product nowhere but at the element that its loops are at, or at
 /// those that have its place in each of `parts` equal parts of the columns.
-bool reads_own_elements(const plan::fb::LoopProgramT& program, std::uint32_t product, int parts,
+bool reads_own_elements(const LoopProgramT& program, std::uint32_t product, int parts,
                         const ExprTable& exprs) {
   const std::size_t rank = program.extents.size();
   std::vector<Dim> dense(rank);
   Dim stride = 1;
   for (std::size_t d = rank; d-- > 0;) {
-    if (d + program.inner_dims + 1 == rank) stride = stride * Dim(parts);
+    if (d + program.inner_dims + 1 == rank) stride *= Dim(parts);
     dense[d] = stride;
-    stride = stride * exprs.dim(program.extents[d]);
+    stride *= exprs.dim(program.extents[d]);
   }
   Dim columns = 1;
   for (std::size_t d = rank - program.inner_dims; d < rank; ++d)
-    columns = columns * exprs.dim(program.extents[d]);
+    columns *= exprs.dim(program.extents[d]);
   std::vector<bool> found(static_cast<std::size_t>(parts), false);
   for (const auto& access : program.accesses) {
     if (access->buffer != product) continue;
@@ -46,7 +40,7 @@ bool reads_own_elements(const plan::fb::LoopProgramT& program, std::uint32_t pro
       if (exprs.dim(program.extents[d]) != Dim(1) && exprs.dim(access->strides[d]) != dense[d])
         return false;
   }
-  return std::find(found.begin(), found.end(), true) != found.end();
+  return std::ranges::find(found, true) != found.end();
 }
 
 std::string print_operand(const GemmOperand& operand) {
@@ -112,9 +106,8 @@ std::vector<std::uint32_t> read_weights(const plan::fb::QuantizationT& quantizat
 /// the right operand. Groups are a batch. Returns a reason if a kernel cannot take it.
 std::string read_windows(const Graph& conv_body, const Node& conv, GemmProgram& result) {
   if (conv.attrs.get_int("channels_last") != 1) return "the channels are not the last dimension";
-  const ir::Shape &x = conv_body.type(conv.inputs[0]).shape,
-                  &w = conv_body.type(conv.inputs[1]).shape,
-                  &y = conv_body.type(conv.outputs[0]).shape;
+  const Shape &x = conv_body.type(conv.inputs[0]).shape, &w = conv_body.type(conv.inputs[1]).shape,
+              &y = conv_body.type(conv.outputs[0]).shape;
   const std::int64_t group = conv.attrs.get_int("group");
   const Dim one = 1;
   ConvWindows windows;
@@ -128,9 +121,9 @@ std::string read_windows(const Graph& conv_body, const Node& conv, GemmProgram& 
   windows.pads = conv.attrs.get_ints("pads_begin");
   windows.elements = ir::element_count(x);
   result.k = w.back();
-  for (const std::int64_t taps : windows.kernel) result.k = result.k * Dim(taps);
+  for (const std::int64_t taps : windows.kernel) result.k *= Dim(taps);
   result.m = y[0];
-  for (const Dim& out : windows.out) result.m = result.m * out;
+  for (const Dim& out : windows.out) result.m *= out;
   result.n = *ir::divide_exactly(w[0], Dim(group));
   result.a = {Dim(0), windows.pitch, {}};
   result.b = {Dim(0), result.k, {}};
@@ -158,8 +151,7 @@ std::string print_windows(const ConvWindows& windows) {
 
 /// Lowers what follows a product of shape `space`, whose results have as many elements, or half of
 /// them: made of both halves of the columns. False if it reads the product in another way.
-bool lower_after(const Graph& after, std::span<const std::uint32_t> inputs,
-                 std::span<const std::uint32_t> outputs, ir::Shape space, ExprTable& exprs,
+bool lower_after(const Graph& after, Buffers inputs, Buffers outputs, Shape space, ExprTable& exprs,
                  GemmProgram& result) {
   const Dim count = ir::element_count(after.type(after.outputs()[0]).shape);
   const auto half = ir::divide_exactly(space.back(), Dim(2));
@@ -171,18 +163,17 @@ bool lower_after(const Graph& after, std::span<const std::uint32_t> inputs,
   inner.back() = true;
   result.program = lower_region_over(after, inputs, outputs, exprs, space, inner);
   const auto& buffers = result.program.buffers;
-  result.product = static_cast<std::uint32_t>(
-      std::find(buffers.begin(), buffers.end(), kAccumulatorBuffer) - buffers.begin());
+  result.product =
+      static_cast<std::uint32_t>(std::ranges::find(buffers, kAccumulatorBuffer) - buffers.begin());
   return reads_own_elements(result.program, result.product, result.parts, exprs);
 }
 
 /// Changes the strides of the one store to kPrologueBuffer from those of dense rows of `k`
 /// elements. False if it does not store whole rows, in order.
-bool set_row_stride(plan::fb::LoopProgramT& program, const Dim& k, std::int64_t stride,
-                    ExprTable& exprs) {
+bool set_row_stride(LoopProgramT& program, const Dim& k, std::int64_t stride, ExprTable& exprs) {
   const std::size_t rank = program.extents.size(), outer = rank - program.inner_dims;
   Dim columns = 1;
-  for (std::size_t d = outer; d < rank; ++d) columns = columns * exprs.dim(program.extents[d]);
+  for (std::size_t d = outer; d < rank; ++d) columns *= exprs.dim(program.extents[d]);
   if (columns != k) return false;
   bool found = false;
   for (const auto& access : program.accesses) {
@@ -196,15 +187,14 @@ bool set_row_stride(plan::fb::LoopProgramT& program, const Dim& k, std::int64_t 
       const Dim extent = exprs.dim(program.extents[d]);  // intern() moves them
       if (extent != Dim(1) && exprs.dim(access->strides[d]) != dense) return false;
       if (d < outer) access->strides[d] = exprs.intern(*ir::divide_exactly(dense, k) * Dim(stride));
-      dense = dense * extent;
+      dense *= extent;
     }
   }
   return found;
 }
 
 /// Has blocks make the left operand's rows. Returns a reason if they cannot.
-std::string add_rows(const Node& node, std::span<const std::uint32_t> reads, ExprTable& exprs,
-                     GemmProgram& result) {
+std::string add_rows(const Node& node, Buffers reads, ExprTable& exprs, GemmProgram& result) {
   const Dim one = 1;
   if (!result.batch.empty() || result.a.offset != Dim(0) ||
       (result.m != one && result.a.stride != result.k) || !result.k.is_constant())
@@ -220,8 +210,7 @@ std::string add_rows(const Node& node, std::span<const std::uint32_t> reads, Exp
     return "the left operand's rows are not made one by one";
   auto& own = rows.program.buffers;
   // The last buffer is what is stored.
-  const auto at =
-      static_cast<std::uint32_t>(std::find(own.begin(), own.end(), kPrologueBuffer) - own.begin());
+  const auto at = static_cast<std::uint32_t>(std::ranges::find(own, kPrologueBuffer) - own.begin());
   const auto last = static_cast<std::uint32_t>(own.size() - 1);
   std::swap(own[at], own[last]);
   for (const auto& access : rows.program.accesses)
@@ -236,7 +225,7 @@ std::string add_rows(const Node& node, std::span<const std::uint32_t> reads, Exp
 }  // namespace
 
 std::string print_gemm(const GemmProgram& product, const ExprTable& exprs) {
-  const auto print_local = [&](plan::fb::LoopProgramT local) {
+  const auto print_local = [&](LoopProgramT local) {
     for (std::uint32_t b = 0; b < local.buffers.size(); ++b) local.buffers[b] = b;
     return print_loop_program(local, exprs);
   };
@@ -262,14 +251,12 @@ std::string print_gemm(const GemmProgram& product, const ExprTable& exprs) {
 }
 
 std::optional<GemmProgram> lower_gemm(const Graph& body, bool with_epilogue,
-                                      std::optional<std::uint32_t> prologue_rows,
-                                      std::span<const std::uint32_t> inputs,
-                                      std::span<const std::uint32_t> outputs, ExprTable& exprs,
-                                      std::string& refusal) {
+                                      std::optional<std::uint32_t> prologue_rows, Buffers inputs,
+                                      Buffers outputs, ExprTable& exprs, std::string& refusal) {
   const GemmBody nodes = gemm_body(body);
   const Graph& part = *nodes.matmul->body;
   const Node& node = gemm_node(part);
-  const ir::TensorType& type = part.type(node.outputs[0]);
+  const TensorType& type = part.type(node.outputs[0]);
   GemmProgram result;
   result.type = type.dtype;
   if (type.dtype != DType::kFloat16 && type.dtype != DType::kBFloat16) {
@@ -279,25 +266,23 @@ std::optional<GemmProgram> lower_gemm(const Graph& body, bool with_epilogue,
   const auto buffer_of = [&](ValueId input) {
     if (nodes.rows && root_of(body, input) == nodes.rows->outputs[0])
       return prologue_rows.value_or(kPrologueBuffer);
-    const auto at = std::find(body.inputs().begin(), body.inputs().end(), input);
-    if (at == body.inputs().end())
-      throw Error(ErrorCode::kInternal, "a product's operand is no input of its region");
-    return inputs[static_cast<std::size_t>(at - body.inputs().begin())];
+    const auto at = body.input_number(input);
+    if (!at) throw Error(ErrorCode::kInternal, "a product's operand is no input of its region");
+    return inputs[*at];
   };
   try {
     std::vector<std::uint32_t> reads;
     for (const ValueId input : nodes.matmul->inputs) reads.push_back(buffer_of(input));
     std::uint32_t a = 0, b = 0;
     std::vector<std::uint32_t> groups;  // scales and zero points
-    ir::Shape space = type.shape;
+    Shape space = type.shape;
     if (nodes.is_conv) {
       refusal = read_windows(part, node, result);
       const auto operand = [&](std::size_t i) {
-        const auto& own = part.inputs();
-        const auto at = std::find(own.begin(), own.end(), node.inputs[i]);
-        if (at == own.end())
+        const auto at = part.input_number(node.inputs[i]);
+        if (!at)
           throw Error(ErrorCode::kInternal, "a convolution's operand is no input of its region");
-        return reads[static_cast<std::size_t>(at - own.begin())];
+        return reads[*at];
       };
       a = operand(0);
       b = operand(1);

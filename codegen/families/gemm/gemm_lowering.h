@@ -3,14 +3,11 @@
 
 #include <cstdint>
 #include <optional>
-#include <span>
 #include <string>
 #include <vector>
 
-#include "codegen/families/gemm/gemm_graph.h"
 #include "codegen/plan/expr_table.h"
-#include "ir/graph.h"
-#include "runtime/plan/plan_data.h"
+#include "codegen/program/describe.h"
 
 namespace sinter::codegen {
 
@@ -18,8 +15,8 @@ namespace sinter::codegen {
 /// offset + row * stride + k + sum batch_strides * batch index, in elements; or for a right operand
 /// whose rows are k at offset + k * stride + column + ...
 struct GemmOperand {
-  ir::Dim offset, stride;
-  std::vector<ir::Dim> batch_strides;
+  Dim offset, stride;
+  std::vector<Dim> batch_strides;
 };
 
 /// The left operand of a convolution: the windows of a channels-last tensor of `positions`. Row
@@ -27,11 +24,11 @@ struct GemmOperand {
 ///   sum (out * stride + tap * dilation - pad) * (the positions behind) * pitch + channel
 /// of the image, and zero where some position lies outside.
 struct ConvWindows {
-  ir::Dim channels;  // that a window reads of each position
-  ir::Dim pitch;     // elements from one position to the next
-  ir::Shape in, out;
+  Dim channels;  // that a window reads of each position
+  Dim pitch;     // elements from one position to the next
+  Shape in, out;
   std::vector<std::int64_t> kernel, strides, dilations, pads;
-  ir::Dim elements;  // of the whole tensor
+  Dim elements;  // of the whole tensor
 };
 
 /// Weights as the right operand that codegen/families/gemm/weights/weight_pack.h packs for a
@@ -51,7 +48,7 @@ struct GemmWeights {
 struct GemmPrologue {
   /// Its last buffer is no memory (kPrologueBuffer): row r, element k is stored there at r * stride
   /// + k.
-  plan::fb::LoopProgramT program;
+  LoopProgramT program;
   std::int64_t stride = 0;
   std::int64_t most = 0;      // rows
   std::uint32_t first = 0;    // position in GemmProgram::program.buffers of its other buffers
@@ -65,11 +62,11 @@ struct GemmPrologue {
 struct GemmProgram {
   /// Its last buffers are a and b, weights' scales in front, in front of these what rows are made
   /// of.
-  plan::fb::LoopProgramT program;
+  LoopProgramT program;
   std::uint32_t product = 0;     // position in program.buffers
   DType type = DType::kFloat16;  // of a, b and the product's value in the graph
-  ir::Dim m, n, k;
-  std::vector<ir::Dim> batch;
+  Dim m, n, k;
+  std::vector<Dim> batch;
   GemmOperand a, b;
   std::optional<ConvWindows> windows;  // how a is read instead of by its stride
   std::optional<GemmPrologue> rows;    // what makes a, which is then no memory
@@ -80,8 +77,8 @@ struct GemmProgram {
   bool rows_are_k = true;              // b[k][n] with n contiguous; else b[n][k]
   bool by_warpgroups = false;          // by warpgroups (sm_90 alone), else by warps
   bool b_is_weight = false;  // no step writes b: it may be read before the step in front has ended
-  ir::Dim row_step;
-  std::vector<ir::Dim> batch_rows;
+  Dim row_step;
+  std::vector<Dim> batch_rows;
 
   std::uint32_t a_buffer() const { return static_cast<std::uint32_t>(program.buffers.size() - 2); }
   std::uint32_t b_buffer() const { return static_cast<std::uint32_t>(program.buffers.size() - 1); }
@@ -108,10 +105,8 @@ inline constexpr std::int64_t kRowDepth = 1024;
 /// (`with_epilogue` false: `outputs` is then the one buffer of the matmul's result).
 /// `prologue_rows`: the buffer of the left operand's rows where another kernel makes them; else
 /// this one does. Nothing, with the reason in `refusal`, where no such kernel can be made.
-std::optional<GemmProgram> lower_gemm(const ir::Graph& body, bool with_epilogue,
-                                      std::optional<std::uint32_t> prologue_rows,
-                                      std::span<const std::uint32_t> inputs,
-                                      std::span<const std::uint32_t> outputs, ExprTable& exprs,
-                                      std::string& refusal);
+std::optional<GemmProgram> lower_gemm(const Graph& body, bool with_epilogue,
+                                      std::optional<std::uint32_t> prologue_rows, Buffers inputs,
+                                      Buffers outputs, ExprTable& exprs, std::string& refusal);
 
 }  // namespace sinter::codegen

@@ -1,17 +1,12 @@
 // A block (or the blocks of a cluster) multiplies a tile, its sums wait in shared memory, and the
 // program's body runs over them like over rows of memory.
-#include "codegen/families/gemm/gemm_mapping.h"
 
 #include <sstream>
 
 #include "codegen/emit/kernel_text.h"
 #include "codegen/emit/prefetch.h"
-#include "codegen/families/gemm/gemm_text.h"
 
 namespace sinter::codegen {
-
-using ir::Dim;
-using plan::fb::InstrKind;
 
 GemmText::GemmText(const ProgramAnalysis& analysis, const GemmSchedule& schedule, Arguments& args)
     : analysis_(analysis),
@@ -20,18 +15,15 @@ GemmText::GemmText(const ProgramAnalysis& analysis, const GemmSchedule& schedule
       product_(*analysis.request().product),
       problem_(gemm_problem(analysis, product_)) {}
 
-ThreadMapping GemmText::make() {
-  mapping_.schedule = &s_.epilogue;
-  mapping_.thread_dims = analysis_.outer_dims();
-  mapping_.loop_dims = analysis_.inner_dims();
-  mapping_.indices.resize(analysis_.rank());
+GemmMapping GemmText::make() {
+  mapping_ = start_mapping(analysis_, s_.epilogue, analysis_.outer_dims(), analysis_.inner_dims());
   const auto& ranges = analysis_.exprs().ranges();
   tiles_m_ = ir::ceil_div(product_.m, s_.m, ranges);
   tiles_n_ = ir::ceil_div(part_columns(), part_tile() * s_.cluster_n, ranges);
   declare_tile();
   s_.tile->write(*this);
   mapping_.block = {static_cast<std::uint32_t>(s_.threads()), 1, 1};
-  return std::move(mapping_);
+  return {std::move(mapping_), std::move(rows_), std::move(maps_)};
 }
 
 void GemmTile::write(GemmText& text) const { text.write_one_tile(); }
@@ -52,11 +44,7 @@ void GemmText::write_one_tile() {
   map_reductions();
 }
 
-Dim GemmText::tiles() const {
-  Dim tiles = tiles_m_ * tiles_n_;
-  for (const Dim& batch : product_.batch) tiles = tiles * batch;
-  return tiles;
-}
+Dim GemmText::tiles() const { return tiles_m_ * tiles_n_ * ir::element_count(product_.batch); }
 
 /// Which tile the block has.
 void GemmText::place_block() {
@@ -128,8 +116,8 @@ void GemmText::write_mainloop() {
   if (s_.programmatic_launch) begin_programmatic();
   if (s_.programmatic_launch && !product_.b_is_weight) line("grid_dependency_wait();");
   if (product_.rows) {
-    mapping_.rows = prologue_function(analysis_.request(), analysis_.exprs(), s_.threads());
-    for (const auto& [buffer, bytes] : mapping_.rows->weights)
+    rows_ = prologue_function(analysis_.request(), analysis_.exprs(), s_.threads());
+    for (const auto& [buffer, bytes] : rows_->weights)
       if (s_.programmatic_launch)
         line(fmt::format("fetch_lines<{}>({}, {});", s_.threads(),
                          args_.buffer(product_.rows->first + buffer), bytes));
@@ -157,15 +145,15 @@ void GemmText::write_prologue() {
   for (std::size_t b = 0; b + 1 < rows.program.buffers.size(); ++b)
     arguments.push_back(args_.buffer(rows.first + b));
   arguments.push_back("rows");
-  for (const std::uint32_t size : mapping_.rows->sizes) arguments.push_back(args_.expression(size));
+  for (const std::uint32_t size : rows_->sizes) arguments.push_back(args_.expression(size));
   arguments.push_back("block");
-  const std::string blocks = args_.dim(mapping_.rows->blocks);
+  const std::string blocks = args_.dim(rows_->blocks);
   line(fmt::format("Tile::make_prologue(shared, {}, [&]({}* rows) {{", size(product_.k),
                    storage_name(product_.type)));
   line(fmt::format("  for (u32 block = 0; block < u32({}); ++block) {{", blocks));
-  if (mapping_.rows->blocks != Dim(1))
+  if (rows_->blocks != Dim(1))
     line("    if (block > 0) __syncthreads();  // what rows are reduced through is used again");
-  line(fmt::format("    {};", signature_text(mapping_.rows->name, arguments)));
+  line(fmt::format("    {};", signature_text(rows_->name, arguments)));
   line("  }");
   line("});");
 }
@@ -175,8 +163,8 @@ void GemmText::write_behind_wait() {
   for (std::string& text : args_.after_grid_wait()) line(std::move(text));
 }
 
-ThreadMapping map_gemm(const ProgramAnalysis& analysis, const GemmSchedule& schedule,
-                       Arguments& args) {
+GemmMapping map_gemm(const ProgramAnalysis& analysis, const GemmSchedule& schedule,
+                     Arguments& args) {
   return GemmText(analysis, schedule, args).make();
 }
 
@@ -189,7 +177,7 @@ std::uint32_t gemm_shared_bytes(const ProgramAnalysis& analysis, const GemmSched
   for (std::size_t i = 0; i < analysis.instr_count(); ++i)
     reductions += analysis.value(i).live && analysis.instr(i).kind == InstrKind::Reduce;
   return bytes + reductions * static_cast<std::uint32_t>(schedule.rows_at_once()) *
-                     ThreadMapping::kScratchValue;
+                     RowReduction::kScratchValue;
 }
 
 }  // namespace sinter::codegen

@@ -3,9 +3,6 @@
 #include "codegen/families/gemm/weights/weight_pack.h"
 
 namespace sinter::codegen {
-
-using ir::Dim;
-
 namespace {
 
 constexpr int kBoxColumns = 64;  // of a copy by the copy engine
@@ -117,7 +114,7 @@ void GemmText::map(const char* name, std::uint32_t buffer, const GemmOperand& op
     map.strides.push_back(exprs.intern(shared ? operand.stride : operand.batch_strides[b]));
     map.box.push_back(1);
   }
-  mapping_.maps.push_back({name, std::move(map)});
+  maps_.push_back({name, std::move(map)});
 }
 
 }  // namespace sinter::codegen

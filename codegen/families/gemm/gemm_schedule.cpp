@@ -8,15 +8,10 @@
 
 #include "codegen/emit/schedule_neighbours.h"
 #include "codegen/families/gemm/gemm_kernels.h"
-#include "codegen/families/gemm/mixed_input/mixed_input_schedule.h"
 #include "codegen/families/gemm/small_m/small_m_schedule.h"
-#include "codegen/families/gemm/warp_tile/warp_tile_schedule.h"
 #include "codegen/families/loops/schedule_parts.h"
 
 namespace sinter::codegen {
-
-using ir::Dim;
-
 namespace {
 
 // Beyond so many operations on an H200 the library's own pipelines (wgmma) are ahead of mma.sync by
@@ -29,7 +24,7 @@ constexpr std::int64_t kRows[] = {64, 512, 4096}, kMostNormRows = 512;
 
 /// The longest copies along rows of an operand, and what sizes must fulfil for that.
 int copy_vector(const ProgramAnalysis& analysis, const GemmOperand& operand, const Dim& length,
-                std::vector<plan::fb::Condition>& conditions) {
+                std::vector<Condition>& conditions) {
   std::vector<Dim> sizes = {operand.offset, operand.stride, length};
   sizes.insert(sizes.end(), operand.batch_strides.begin(), operand.batch_strides.end());
   int vector = 8;
@@ -43,8 +38,8 @@ int copy_vector(const ProgramAnalysis& analysis, const GemmOperand& operand, con
 }
 
 /// Leaves out what follows from another condition: seq * 12 % 8 == 0 from seq % 8 == 0.
-void drop_implied(const ExprTable& exprs, std::vector<plan::fb::Condition>& conditions) {
-  std::vector<plan::fb::Condition> kept;
+void drop_implied(const ExprTable& exprs, std::vector<Condition>& conditions) {
+  std::vector<Condition> kept;
   for (std::size_t i = 0; i < conditions.size(); ++i) {
     const auto follows_from = [&](std::size_t j) {
       const auto &c = conditions[i], &other = conditions[j];
@@ -140,10 +135,10 @@ std::span<const std::int64_t> row_steps(const GemmProblem& problem) {
 
 }  // namespace
 
-std::vector<plan::fb::Condition> gemm_limits(const GemmProgram& product, ExprTable& exprs,
-                                             const DeviceModel& device) {
+std::vector<Condition> gemm_limits(const GemmProgram& product, ExprTable& exprs,
+                                   const DeviceModel& device) {
   if (kMixedInputKernel.is_for(product)) {
-    std::vector<plan::fb::Condition> conditions;
+    std::vector<Condition> conditions;
     const auto least = ir::lower_bound(product.m, exprs.ranges());
     const auto most = ir::upper_bound(product.m, exprs.ranges());
     if (!least || *least < kLeastMixedInputRows)
@@ -154,12 +149,11 @@ std::vector<plan::fb::Condition> gemm_limits(const GemmProgram& product, ExprTab
   }
   if (product.weights) return {};  // the library has no such product
   if (product.by_warpgroups) return {};
-  Dim flops = Dim(2) * product.m * product.n * product.k;
-  for (const Dim& batch : product.batch) flops = flops * batch;
+  const Dim flops = Dim(2) * product.m * product.n * product.k * ir::element_count(product.batch);
   const auto limit =
       static_cast<std::int64_t>(kMostFlops * device.tensor_flops / reference_device().tensor_flops);
   if (flops.is_constant() && flops.value() <= limit) return {};
-  return {plan::fb::Condition(exprs.intern(flops), 1, limit)};
+  return {Condition(exprs.intern(flops), 1, limit)};
 }
 
 bool can_schedule_gemm(const ProgramAnalysis& analysis, const GemmProgram& product,
@@ -172,12 +166,10 @@ bool can_schedule_gemm(const ProgramAnalysis& analysis, const GemmProgram& produ
   std::string refusal;
   bool is_taken = false;
   for (const GemmKernel* kernel : gemm_kernels()) {
-    std::string why;
     if (!kernel->is_for(product)) continue;
-    if (kernel->takes(problem, why))
-      is_taken = true;
-    else if (refusal.empty())
-      refusal = why;
+    const std::string why = kernel->refuse(problem);
+    is_taken = is_taken || why.empty();
+    if (refusal.empty()) refusal = why;
   }
   if (!is_taken) {
     reason = refusal;
@@ -252,8 +244,7 @@ std::vector<GemmSchedule> all_gemm_schedules(const ProgramAnalysis& analysis,
                                 ? product.m.value()
                                 : std::min(problem.most_m.value_or(kTypicalRows), kTypicalRows);
   const auto time = [&](const GemmSchedule& s) { return s.tile->estimate(problem, s, rows); };
-  std::stable_sort(all.begin(), all.end(),
-                   [&](const auto& a, const auto& b) { return time(a) < time(b); });
+  std::ranges::stable_sort(all, [&](const auto& a, const auto& b) { return time(a) < time(b); });
   return all;
 }
 

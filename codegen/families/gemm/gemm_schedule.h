@@ -1,17 +1,19 @@
-// Which kernels of the family a product gets, and on which tiles.
+// Which kernels of the family a product gets, on which tiles, and their text.
 #pragma once
 
 #include <string>
 #include <vector>
 
+#include "codegen/emit/kernel_request.h"
 #include "codegen/families/gemm/gemm_kernel.h"
+#include "codegen/families/gemm/gemm_lowering.h"
 
 namespace sinter::codegen {
 
 /// Which sizes a product kernel is for: an upper bound on the work, above which the library is
 /// better without trying.
-std::vector<plan::fb::Condition> gemm_limits(const GemmProgram& product, ExprTable& exprs,
-                                             const DeviceModel& device = reference_device());
+std::vector<Condition> gemm_limits(const GemmProgram& product, ExprTable& exprs,
+                                   const DeviceModel& device = reference_device());
 
 /// True if some kernel takes the program; else `reason` says why not.
 bool can_schedule_gemm(const ProgramAnalysis& analysis, const GemmProgram& product,
@@ -37,5 +39,15 @@ std::vector<GemmSchedule> all_gemm_schedules(const ProgramAnalysis& analysis,
 std::vector<GemmSchedule> gemm_candidates(const ProgramAnalysis& analysis,
                                           const GemmProgram& product, const GemmSchedule& rule,
                                           bool clusters);
+
+/// Makes the request one for `product`, which must outlive it, and its program.
+void set_gemm(KernelRequest& request, const GemmProgram& product);
+
+/// Chooses schedules for a request with a product and writes the kernel. Deterministic. Throws
+/// Error(kUnsupported) naming the request if no schedule takes it.
+EmittedKernel emit_gemm(const KernelRequest& request, ExprTable& exprs);
+
+/// Whether a kernel can be made for a request with a product; else `reason` says why not.
+bool can_emit_gemm(const KernelRequest& request, ExprTable& exprs, std::string& reason);
 
 }  // namespace sinter::codegen

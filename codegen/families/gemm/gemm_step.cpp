@@ -5,15 +5,10 @@
 #include <fmt/format.h>
 #include <sinter/error.h>
 
-#include "codegen/families/gemm/conv/conv_loops.h"
 #include "codegen/families/gemm/library_lowering.h"
 #include "codegen/program/loop_lowering.h"
 
 namespace sinter::codegen {
-
-using ir::Graph;
-using ir::Node;
-using ir::ValueId;
 
 GemmStep::GemmStep(const Node& node, std::vector<std::uint32_t> inputs,
                    std::vector<std::uint32_t> outputs, PlanBuffers& buffers, ExprTable& exprs,
@@ -66,13 +61,13 @@ GemmStep::GemmStep(const Node& node, std::vector<std::uint32_t> inputs,
 }
 
 std::uint32_t GemmStep::input_buffer(ValueId value) const {
-  const auto at = std::find(body_->inputs().begin(), body_->inputs().end(), value);
+  const auto at = std::ranges::find(body_->inputs(), value);
   if (at == body_->inputs().end())
     throw Error(ErrorCode::kInternal, "a part of a product's region reads no input of it");
   return inputs_[static_cast<std::size_t>(at - body_->inputs().begin())];
 }
 
-void GemmStep::lower_conv_library(std::span<const std::uint32_t> reads, bool tf32) {
+void GemmStep::lower_conv_library(Buffers reads, bool tf32) {
   const std::uint32_t writes[] = {between_};
   const DType type = body_->type(nodes_.matmul->outputs[0]).dtype;
   if (!is_float(type)) {
@@ -115,8 +110,8 @@ void GemmStep::set_library(plan::fb::WorkUnion& work, const UnpackProgram* unpac
 }
 
 bool GemmStep::reduces() const {
-  return rest_ && std::any_of(rest_->instrs.begin(), rest_->instrs.end(), [](const auto& instr) {
-           return instr->kind == plan::fb::InstrKind::Reduce;
+  return rest_ && std::ranges::any_of(rest_->instrs, [](const auto& instr) {
+           return instr->kind == InstrKind::Reduce;
          });
 }
 
@@ -127,7 +122,7 @@ std::optional<GemmProgram> GemmStep::kernel(bool with_epilogue, bool with_prolog
                     with_epilogue ? outputs_ : between, exprs_, refusal);
 }
 
-std::optional<plan::fb::LoopProgramT> GemmStep::loops(bool with_epilogue) const {
+std::optional<LoopProgramT> GemmStep::loops(bool with_epilogue) const {
   const std::vector<std::uint32_t> between = {between_};
   if (!with_epilogue) return lower_conv_loops(*body_, false, inputs_, between, exprs_);
   if (reduces()) return std::nullopt;
@@ -146,13 +141,13 @@ StepCost GemmStep::work() const {
           ? std::visit([&](const auto& step) { return cost_of(step, exprs_, size); }, library_)
           : cost_of(*loops(false), exprs_, size);
   if (rows_) {
-    const ir::Dim passed = buffers_.size(*prologue_rows_).bytes;
+    const Dim passed = buffers_.size(*prologue_rows_).bytes;
     work += cost_of(*rows_, exprs_, size);
     work.bytes_read = work.bytes_read - passed;
     work.bytes_written = work.bytes_written - passed;
   }
   if (!rest_) return work;
-  const ir::Dim passed = buffers_.size(between_).bytes;
+  const Dim passed = buffers_.size(between_).bytes;
   work += cost_of(*rest_, exprs_, size);
   work.bytes_read = work.bytes_read - passed;
   if (is_scratch_) work.bytes_written = work.bytes_written - passed;

@@ -4,11 +4,11 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
-#include <span>
 #include <string>
 #include <variant>
 #include <vector>
 
+#include "codegen/families/gemm/gemm_graph.h"
 #include "codegen/families/gemm/gemm_lowering.h"
 #include "codegen/families/gemm/weights/unpacked_weights.h"
 #include "codegen/plan/cost.h"
@@ -17,7 +17,7 @@
 namespace sinter::codegen {
 
 /// True if the product of a region of kind "matmul" has quantized weights.
-bool multiplies_quantized(const ir::Node& node);
+bool multiplies_quantized(const Node& node);
 
 /// A product or a convolution and what follows it, maybe with what makes its left operand's rows,
 /// over buffers: the library's call, the others as programs of their own, all as one kernel.
@@ -25,8 +25,8 @@ class GemmStep {
  public:
   /// `node`: of kind "gemm" or "conv". `inputs` and `outputs`: buffers of the node's. Makes a
   /// scratch buffer for the product's result unless that is an output.
-  GemmStep(const ir::Node& node, std::vector<std::uint32_t> inputs,
-           std::vector<std::uint32_t> outputs, PlanBuffers& buffers, ExprTable& exprs, bool tf32);
+  GemmStep(const Node& node, std::vector<std::uint32_t> inputs, std::vector<std::uint32_t> outputs,
+           PlanBuffers& buffers, ExprTable& exprs, bool tf32);
 
   /// The buffer that the matmul's result lies in if another part reads it.
   std::uint32_t between() const { return between_; }
@@ -34,7 +34,7 @@ class GemmStep {
   bool is_conv() const { return nodes_.is_conv; }
   /// What makes the left operand's rows, if that is a part of the step, and the scratch buffer that
   /// they then lie in.
-  const std::optional<plan::fb::LoopProgramT>& rows() const { return rows_; }
+  const std::optional<LoopProgramT>& rows() const { return rows_; }
   std::optional<std::uint32_t> prologue_rows() const { return prologue_rows_; }
   bool is_quantized() const;
   /// The buffers of a product's weights, their scales and zero points if there are any.
@@ -44,22 +44,22 @@ class GemmStep {
   /// Makes `work` the library's product; `unpacking`: of weights that are unpacked first.
   void set_library(plan::fb::WorkUnion& work, const UnpackProgram* unpacking = nullptr) const;
   /// What follows the library's product; nothing if it does all.
-  const std::optional<plan::fb::LoopProgramT>& rest() const { return rest_; }
+  const std::optional<LoopProgramT>& rest() const { return rest_; }
   /// True if what follows reduces rows.
   bool reduces() const;
   /// One kernel for all, or without what follows the matmul, or without what makes its rows.
   std::optional<GemmProgram> kernel(bool with_epilogue, bool with_prologue,
                                     std::string& refusal) const;
   /// A convolution as loops, with all or alone; nothing if all is more than one kernel can do.
-  std::optional<plan::fb::LoopProgramT> loops(bool with_epilogue) const;
+  std::optional<LoopProgramT> loops(bool with_epilogue) const;
   /// Traffic without what passes within the step.
   StepCost work() const;
 
  private:
-  std::uint32_t input_buffer(ir::ValueId value) const;
-  void lower_conv_library(std::span<const std::uint32_t> reads, bool tf32);
+  std::uint32_t input_buffer(ValueId value) const;
+  void lower_conv_library(Buffers reads, bool tf32);
 
-  std::shared_ptr<const ir::Graph> body_;
+  std::shared_ptr<const Graph> body_;
   GemmBody nodes_;
   std::vector<std::uint32_t> inputs_, outputs_;
   PlanBuffers& buffers_;
@@ -68,7 +68,7 @@ class GemmStep {
   bool is_scratch_ = false;
   std::variant<plan::fb::MatmulStepT, plan::fb::ConvStepT> library_;
   std::string library_refusal_;
-  std::optional<plan::fb::LoopProgramT> rows_, rest_;
+  std::optional<LoopProgramT> rows_, rest_;
   std::optional<std::uint32_t> prologue_rows_;
 };
 

@@ -15,9 +15,9 @@ namespace sinter::codegen {
 /// rows before it and what follows it after it unless the kernel does that too.
 struct GemmTactic {
   std::string name;
-  std::vector<plan::fb::Condition> conditions;
+  std::vector<Condition> conditions;
   std::optional<GemmProgram> kernel;
-  std::optional<plan::fb::LoopProgramT> loops;
+  std::optional<LoopProgramT> loops;
   bool then_epilogue = false, prologue_first = false;
   std::optional<UnpackProgram> unpacking = {};  // what makes its weights floats first
 
@@ -30,7 +30,7 @@ struct GemmKernelQueries {
   std::function<std::optional<GemmProgram>(std::optional<GemmProgram>, std::string& refusal)>
       accept;
   /// Sizes up to which a kernel may beat the library.
-  std::function<std::vector<plan::fb::Condition>(const GemmProgram&)> limits;
+  std::function<std::vector<Condition>(const GemmProgram&)> limits;
   bool have_warpgroups = false;  // some GPU of the plan's multiplies by warpgroups
   /// Whether the product's right operand, of 16 bits, may be packed.
   std::function<bool(const GemmProgram&)> takes_elements;

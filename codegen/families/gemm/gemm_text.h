@@ -6,10 +6,28 @@
 
 #include <fmt/format.h>
 
+#include "codegen/emit/assemble.h"
 #include "codegen/families/gemm/gemm_kernel.h"
 #include "codegen/families/loops/body/thread_mapping.h"
 
 namespace sinter::codegen {
+
+/// A function that a block calls before it does anything else, number `block` of `blocks` times: it
+/// makes the rows of the product's left operand.
+struct PrologueRows {
+  std::string name, text;
+  ir::Dim blocks;
+  std::vector<std::uint32_t> sizes;  // expressions: its parameters between the buffers and `block`
+  std::vector<std::pair<std::uint32_t, std::int64_t>> weights;  // its buffers that may be fetched
+                                                                // at once, and their bytes
+};
+
+/// What a GEMM kernel's text is made of.
+struct GemmMapping {
+  ThreadMapping epilogue;
+  std::optional<PrologueRows> rows;
+  std::vector<MapParameter> maps;  // parameters behind the kernel's arguments
+};
 
 /// Makes the layout of one variant. Lines go in front of the epilogue's statements, which the
 /// layout's loops surround. Parameters of the kernel are numbered as their text is asked for.
@@ -17,7 +35,7 @@ class GemmText {
  public:
   GemmText(const ProgramAnalysis& analysis, const GemmSchedule& schedule, Arguments& args);
 
-  ThreadMapping make();
+  GemmMapping make();
 
   const ProgramAnalysis& analysis() const { return analysis_; }
   const GemmProblem& problem() const { return problem_; }
@@ -25,19 +43,19 @@ class GemmText {
   const GemmProgram& product() const { return product_; }
   ThreadMapping& mapping() { return mapping_; }
   /// The text of a size, as u32 or i64 if it is not constant.
-  std::string dim(const ir::Dim& size) { return args_.dim(size); }
+  std::string dim(const Dim& size) { return args_.dim(size); }
 
   void line(std::string text) { mapping_.prologue.push_back(std::move(text)); }
   /// "i32(..)" of a size.
-  std::string size(const ir::Dim& size) { return fmt::format("i32({})", args_.dim(size)); }
-  static bool divides(const ir::Dim& size, int by) {
+  std::string size(const Dim& size) { return fmt::format("i32({})", args_.dim(size)); }
+  static bool divides(const Dim& size, int by) {
     return size.is_constant() && size.value() % by == 0;
   }
 
   // The tile scheduler.
 
   /// Tiles of all batches; those of a cluster count once.
-  ir::Dim tiles() const;
+  Dim tiles() const;
   /// Where tile number `rest` is: its batch, `first_row` and `first_column`.
   std::vector<std::string> place(std::string rest);
 
@@ -78,12 +96,12 @@ class GemmText {
 
  private:
   /// Columns of one of the product's parts, and what a tile has of it.
-  ir::Dim part_columns() const { return *ir::divide_exactly(product_.n, ir::Dim(product_.parts)); }
+  Dim part_columns() const { return *ir::divide_exactly(product_.n, ir::Dim(product_.parts)); }
   int part_tile() const { return s_.n / product_.parts; }
   std::string start(std::uint32_t buffer, const GemmOperand& operand, const std::string& along,
                     bool strided);
   void map(const char* name, std::uint32_t buffer, const GemmOperand& operand,
-           const std::vector<ir::Dim>& extents, const std::vector<int>& box);
+           const std::vector<Dim>& extents, const std::vector<int>& box);
 
   void declare_tile();
   void place_block();
@@ -100,7 +118,21 @@ class GemmText {
   const GemmProgram& product_;
   const GemmProblem problem_;
   ThreadMapping mapping_;
+  std::optional<PrologueRows> rows_;
+  std::vector<MapParameter> maps_;
   ir::Dim tiles_m_, tiles_n_;
 };
+
+/// A block multiplies its tile; then its threads, `lanes` to a row, walk the tile's elements.
+GemmMapping map_gemm(const ProgramAnalysis& analysis, const GemmSchedule& schedule,
+                     Arguments& args);
+
+/// The prologue: what makes the rows of the request's product in a block of `threads`.
+PrologueRows prologue_function(const KernelRequest& request, ExprTable& exprs, int threads);
+
+/// Alignment of what reductions need in dynamic shared memory, behind the tile's.
+inline constexpr std::uint32_t kScratchAlignment = 16;
+/// Dynamic shared memory of the kernel: the tile's and the reductions'.
+std::uint32_t gemm_shared_bytes(const ProgramAnalysis& analysis, const GemmSchedule& schedule);
 
 }  // namespace sinter::codegen

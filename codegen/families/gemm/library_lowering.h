@@ -1,11 +1,9 @@
-// Fused regions of families "matmul" and "conv" as library steps.
+// Fused regions of kinds "matmul" and "conv" as library steps; convolutions as loop programs, for
+// every type, grouping and rank.
 #pragma once
 
-#include <cstdint>
-#include <span>
-
 #include "codegen/plan/expr_table.h"
-#include "ir/graph.h"
+#include "codegen/program/describe.h"
 #include "runtime/plan/plan_data.h"
 
 namespace sinter::codegen {
@@ -14,12 +12,18 @@ namespace sinter::codegen {
 /// and zero points are inputs of the region), then any of: a scalar factor, a bias along n, a
 /// residual, an activation, output views. Batch dimensions that both sides walk alike are merged,
 /// and rows with batch where the right side has none.
-plan::fb::MatmulStepT lower_matmul(const ir::Graph& body, std::span<const std::uint32_t> inputs,
-                                   std::span<const std::uint32_t> outputs, ExprTable& exprs,
-                                   bool tf32);
+plan::fb::MatmulStepT lower_matmul(const Graph& body, Buffers inputs, Buffers outputs,
+                                   ExprTable& exprs, bool tf32);
 /// Lowers a body of kind "conv": Conv, then any of: a residual of its shape, an activation whose
 /// parameters are constants of one element. Throws Error(kUnsupported) for anything else.
-plan::fb::ConvStepT lower_conv(const ir::Graph& body, std::span<const std::uint32_t> inputs,
-                               std::span<const std::uint32_t> outputs, ExprTable& exprs, bool tf32);
+plan::fb::ConvStepT lower_conv(const Graph& body, Buffers inputs, Buffers outputs, ExprTable& exprs,
+                               bool tf32);
+
+/// Lowers a region of kind "gemm" around a convolution: for each element of the result the sum
+/// over window and channels, then what follows it in `body` (`with_epilogue`), or in the
+/// convolution's own region alone. Throws Error(kUnsupported) if what follows needs a kernel of its
+/// own.
+LoopProgramT lower_conv_loops(const Graph& body, bool with_epilogue, Buffers inputs,
+                              Buffers outputs, ExprTable& exprs);
 
 }  // namespace sinter::codegen

@@ -7,15 +7,11 @@
 #include "codegen/families/gemm/library_lowering.h"
 #include "codegen/program/describe.h"
 #include "codegen/program/index_space.h"
+#include "ir/affine.h"
 
 namespace sinter::codegen {
 namespace {
 
-using ir::Dim;
-using ir::Graph;
-using ir::Node;
-using ir::OpKind;
-using ir::ValueId;
 using plan::fb::Activation;
 
 constexpr const char* kSumSymbol = "$k";
@@ -41,12 +37,11 @@ struct Epilogue {
 
 class MatmulLowering {
  public:
-  MatmulLowering(const Graph& body, std::span<const std::uint32_t> inputs, std::uint32_t output,
-                 ExprTable& exprs)
+  MatmulLowering(const Graph& body, Buffers inputs, std::uint32_t output, ExprTable& exprs)
       : body_(body), inputs_(inputs), output_(output), exprs_(exprs), product_(find_product()) {}
 
   plan::fb::MatmulStepT lower(bool tf32) {
-    const ir::Shape& shape = body_.type(product_.outputs[0]).shape;
+    const Shape& shape = body_.type(product_.outputs[0]).shape;
     LoopSpace space(shape, std::vector<bool>(shape.size(), false), exprs_.ranges());
     // A result that is stored head by head is linear once its columns are split into heads.
     constexpr int kMostSplits = 16;
@@ -80,17 +75,12 @@ class MatmulLowering {
 
   plan::fb::MatmulStepT lower_over(const LoopSpace& space, bool may_split, bool tf32) {
     const ValueId a = product_.inputs[0], b = product_.inputs[1];
-    const ir::Shape& a_shape = body_.type(a).shape;
-    const ir::Shape& shape = body_.type(product_.outputs[0]).shape;
+    const Shape& a_shape = body_.type(a).shape;
+    const Shape& shape = body_.type(product_.outputs[0]).shape;
     const Dim k = a_shape.back();
     ranges_ = space.ranges();
-    ir::Range sum_range;
-    sum_range.min = 0;
-    sum_range.symbolic_max = std::make_shared<const Dim>(k - Dim(1));
-    ranges_.insert_or_assign(kSumSymbol, sum_range);
-    symbols_.clear();
-    for (std::size_t d = 0; d < space.loops().size(); ++d)
-      symbols_.push_back(ir::index_symbol(static_cast<int>(d)));
+    ranges_.insert_or_assign(kSumSymbol, ir::index_range(k, ranges_));
+    symbols_ = ir::index_symbol_names(space.loops().size());
     symbols_.emplace_back(kSumSymbol);
     space_ = &space;
     may_split_ = may_split;
@@ -104,7 +94,7 @@ class MatmulLowering {
                                            : right_source(b, sum_index, space.index()[rank - 1]);
     const Epilogue epilogue = read_epilogue();
     const ValueId out = body_.outputs()[0];
-    const ir::TensorType& out_type = body_.type(out);
+    const TensorType& out_type = body_.type(out);
     const AddressParts result =
         linear(linearize(epilogue.output_index, out_type.shape), "the result");
 
@@ -207,7 +197,7 @@ class MatmulLowering {
   }
 
   /// Index of an operand's batch dimensions, aligned to the product's from the right.
-  std::vector<Dim> batch_index(const ir::Shape& shape) const {
+  std::vector<Dim> batch_index(const Shape& shape) const {
     const std::size_t rank = space_->shape().size();
     std::vector<Dim> index;
     for (std::size_t d = 0; d + 2 < shape.size(); ++d)
@@ -223,7 +213,7 @@ class MatmulLowering {
     const ir::TracedSource& source = traced.sources[0];
     const std::uint32_t buffer = buffer_of(source.source, what);
     std::vector<Dim> position = source.index;
-    const ir::Shape& shape = body_.type(source.source).shape;
+    const Shape& shape = body_.type(source.source).shape;
     for (std::size_t d = 0; d < shape.size(); ++d)
       if (shape[d] == Dim(1)) position[d] = Dim(0);
     return {source.source, buffer, linear(linearize(position, shape), what)};
@@ -231,13 +221,10 @@ class MatmulLowering {
 
   /// Where an input of the region lies.
   std::uint32_t buffer_of(ValueId value, const char* what) const {
-    const auto at = std::find(body_.inputs().begin(), body_.inputs().end(), value);
-    if (at == body_.inputs().end()) {
-      const Node* node = body_.producer(value);
-      refuse(fmt::format("{} is {}, not a view of an input of the region", what,
-                         node ? "made by " + describe(*node) : "a constant"));
-    }
-    return inputs_[static_cast<std::size_t>(at - body_.inputs().begin())];
+    if (const auto at = body_.input_number(value)) return inputs_[*at];
+    const Node* node = body_.producer(value);
+    refuse(fmt::format("{} is {}, not a view of an input of the region", what,
+                       node ? "made by " + describe(*node) : "a constant"));
   }
 
   AddressParts linear(const Dim& address, const char* what) {
@@ -270,8 +257,8 @@ class MatmulLowering {
 
   void apply(const Node& node, ValueId current, Epilogue& result) const {
     const std::string& op = node.op->name;
-    const ir::Shape& from = body_.type(current).shape;
-    const ir::Shape& to = body_.type(node.outputs[0]).shape;
+    const Shape& from = body_.type(current).shape;
+    const Shape& to = body_.type(node.outputs[0]).shape;
     std::vector<Dim>& index = result.output_index;
     if (op == "Transpose") {
       std::vector<Dim> next;
@@ -306,7 +293,7 @@ class MatmulLowering {
       add(node, other, result);
       return;
     }
-    const ir::Tensor* factor = body_.value(other).constant.get();
+    const Tensor* factor = body_.value(other).constant.get();
     if (!factor || factor->element_count() != 1)
       refuse(describe(node) + ": only a constant scalar factor can follow the product");
     if (result.bias.valid() || result.residual.valid())
@@ -315,8 +302,8 @@ class MatmulLowering {
   }
 
   void add(const Node& node, ValueId other, Epilogue& result) const {
-    const ir::Shape& to = body_.type(node.outputs[0]).shape;
-    const ir::Shape& shape = body_.type(other).shape;
+    const Shape& to = body_.type(node.outputs[0]).shape;
+    const Shape& shape = body_.type(other).shape;
     std::vector<Dim> index(result.output_index.end() - static_cast<std::ptrdiff_t>(shape.size()),
                            result.output_index.end());
     for (std::size_t d = 0; d < shape.size(); ++d)
@@ -344,8 +331,8 @@ class MatmulLowering {
   bool is_column_index(std::span<const Dim> index) const {
     for (const Dim& dim : index) {
       for (const std::string& name : index_symbols_of(dim)) {
-        const auto loop = static_cast<std::size_t>(
-            std::find(symbols_.begin(), symbols_.end(), name) - symbols_.begin());
+        const auto loop =
+            static_cast<std::size_t>(std::ranges::find(symbols_, name) - symbols_.begin());
         if (space_->dimension_of(loop) + 1 != space_->shape().size()) return false;
       }
     }
@@ -437,12 +424,12 @@ class MatmulLowering {
   }
 
   const Graph& body_;
-  std::span<const std::uint32_t> inputs_;
+  Buffers inputs_;
   std::uint32_t output_;
   ExprTable& exprs_;
   const Node& product_;
   const LoopSpace* space_ = nullptr;
-  ir::Ranges ranges_;
+  Ranges ranges_;
   std::vector<std::string> symbols_;  // the loops', then the sum's
   bool may_split_ = true;
   std::optional<SplitRequest> wanted_split_;
@@ -450,9 +437,8 @@ class MatmulLowering {
 
 }  // namespace
 
-plan::fb::MatmulStepT lower_matmul(const Graph& body, std::span<const std::uint32_t> inputs,
-                                   std::span<const std::uint32_t> outputs, ExprTable& exprs,
-                                   bool tf32) {
+plan::fb::MatmulStepT lower_matmul(const Graph& body, Buffers inputs, Buffers outputs,
+                                   ExprTable& exprs, bool tf32) {
   if (inputs.size() != body.inputs().size() || outputs.size() != 1)
     throw Error(ErrorCode::kInternal, "buffers do not match the body of a matmul region");
   return MatmulLowering(body, inputs, outputs[0], exprs).lower(tf32);

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <map>
-#include <numeric>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -11,10 +10,8 @@
 #include "codegen/emit/kernel_text.h"
 #include "codegen/emit/prefetch.h"
 #include "codegen/families/loops/body/body_writer.h"
-#include "codegen/families/loops/body/thread_mapping.h"
+#include "codegen/families/loops/held_values.h"
 #include "codegen/families/loops/loop_schedules.h"
-#include "codegen/families/loops/schedule_parts.h"
-#include "codegen/families/loops/shared_schedule.h"
 
 namespace sinter::codegen {
 
@@ -148,21 +145,18 @@ class HorizontalText {
     Kind result;
     std::vector<std::string> bodies, fetches;
     for (const Schedule& schedule : schedules) {
-      const ThreadMapping mapping =
-          loop_schedule(schedule.family).mapping(analysis, schedule, args);
-      CodeText body(1);
-      BodyWriter(analysis, args, mapping, body).write();
-      bodies.push_back(body.text());
+      const ThreadMapping mapping = loop_schedule(schedule).mapping(analysis, schedule, args);
+      bodies.push_back(write_body(analysis, mapping, args));
       fetches.push_back(request_.programmatic_launch
                             ? prefetches(analysis, args, mapping.blocks, schedule.threads())
                             : "");
-      const bool rows = schedule.family == Family::kRow;
+      const bool rows = schedule.is<RowParameters>();
       result.conditions.push_back(schedule.conditions);
       result.functions.push_back(
           {result.functions.empty() ? request.name
                                     : fmt::format("{}_v{}", request.name, result.functions.size()),
            "", mapping.blocks,
-           rows ? analysis.size_of_dims(analysis.inner_dims()) * ir::Dim(schedule.threads_y)
+           rows ? analysis.row_length() * ir::Dim(schedule.threads_y)
                 : ir::Dim(schedule.threads() * schedule.vector * schedule.unroll),
            held_words(analysis, schedule)});
     }

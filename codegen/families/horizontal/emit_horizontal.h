@@ -1,9 +1,6 @@
 // Many small regions in one launch.
 #pragma once
 
-#include <string>
-#include <vector>
-
 #include "codegen/emit/kernel_request.h"
 #include "codegen/families/horizontal/horizontal_lowering.h"
 

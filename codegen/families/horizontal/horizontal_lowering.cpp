@@ -6,7 +6,6 @@
 #include <set>
 
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 #include <sinter/error.h>
 
 #include "codegen/plan/cost.h"

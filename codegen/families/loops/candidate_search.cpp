@@ -2,23 +2,34 @@
 
 #include <algorithm>
 
+#include <sinter/error.h>
+
 #include "codegen/families/loops/schedule_parts.h"
 
 namespace sinter::codegen {
 
-std::vector<Schedule> CandidateSearch::vectors() const {
-  std::vector<Schedule> all;
+std::vector<VectorPlan> CandidateSearch::vectors(bool tails) const {
+  std::vector<VectorPlan> all;
   for (int length = rule.vector; length >= 1; length /= 2) {
-    const VectorPlan plan = length > 1 ? plan_vectors(analysis, rule.vector_dim, length, rule.tail)
-                                       : no_vectors(analysis);
+    VectorPlan plan =
+        length > 1 ? plan_vectors(analysis, rule.vector_dim, length, tails) : no_vectors(analysis);
     if (plan.vector == length && implies_all(rule.conditions, plan.conditions))
-      all.push_back(with_vectors(plan, rule.family));
+      all.push_back(std::move(plan));
   }
   return all;
 }
 
+void CandidateSearch::add_completed(CompleteSchedule* complete, const Schedule& requested,
+                                    double distance) {
+  try {
+    found.add(complete(analysis, requested, ""), distance);
+  } catch (const Error& error) {
+    if (error.code() != ErrorCode::kUsage) throw;
+  }
+}
+
 std::optional<std::int64_t> CandidateSearch::longest_row() const {
-  const ir::Dim length = analysis.size_of_dims(analysis.inner_dims());
+  const ir::Dim length = analysis.row_length();
   std::optional<std::int64_t> most = upper(analysis, length);
   const std::uint32_t expression = analysis.exprs().intern(length);
   for (const auto& condition : rule.conditions)

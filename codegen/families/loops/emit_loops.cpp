@@ -1,10 +1,7 @@
 #include "codegen/families/loops/emit_loops.h"
 
-#include <algorithm>
-
 #include <fmt/format.h>
 #include <fmt/ranges.h>
-#include <sinter/error.h>
 
 #include "codegen/emit/assemble.h"
 #include "codegen/emit/prefetch.h"
@@ -16,7 +13,7 @@ namespace sinter::codegen {
 namespace {
 
 VariantText variant_of(const ProgramAnalysis& analysis, const Schedule& schedule, Arguments& args) {
-  const ThreadMapping mapping = loop_schedule(schedule.family).mapping(analysis, schedule, args);
+  const ThreadMapping mapping = loop_schedule(schedule).mapping(analysis, schedule, args);
   VariantText variant;
   variant.conditions = schedule.conditions;
   variant.schedule = schedule.to_string();
@@ -24,8 +21,8 @@ VariantText variant_of(const ProgramAnalysis& analysis, const Schedule& schedule
   variant.blocks = mapping.blocks;
   variant.block = mapping.block;
   variant.threads = schedule.threads();
-  variant.blocks_at_once = schedule.blocks;
-  variant.cluster = schedule.cluster;
+  variant.blocks_at_once = schedule.row().blocks;
+  variant.cluster = schedule.row().cluster;
   variant.shared_bytes = row_shared_bytes(analysis, mapping);
   variant.programmatic_launch = analysis.request().programmatic_launch;
   if (variant.programmatic_launch)
@@ -37,7 +34,7 @@ VariantText variant_of(const ProgramAnalysis& analysis, const Schedule& schedule
 
 /// Guarded loads are those of a vector, if of one element.
 bool uses_vectors(const Schedule& schedule, const VariantText& variant) {
-  return schedule.vector > 1 || schedule.family == Family::kWindow ||
+  return schedule.vector > 1 || schedule.is<WindowParameters>() ||
          variant.body.find("load_if<") != std::string::npos;
 }
 
@@ -53,21 +50,21 @@ EmittedKernel emit_loops(const KernelRequest& request, ExprTable& exprs) {
       [&](const Schedule& rule) {
         return schedule_candidates(analysis, rule, request.requested.clusters);
       },
-      [](const Schedule& schedule) { return schedule.cluster; });
+      [](const Schedule& schedule) { return schedule.row().cluster; });
   std::vector<VariantText> variants;
-  bool clusters = false, vectors = false, turns = false;
+  bool clusters = false, vectors = false, transposes = false;
   for (const Schedule& schedule : schedules) {
     variants.push_back(variant_of(analysis, schedule, args));
     variants.back().chosen_by = chosen_by[variants.size() - 1];
-    clusters = clusters || schedule.cluster > 1;
+    clusters = clusters || schedule.row().cluster > 1;
     vectors = vectors || uses_vectors(schedule, variants.back());
-    turns = turns || schedule.family == Family::kTranspose;
+    transposes = transposes || schedule.is<TileTranspose>();
   }
   std::vector<std::string> headers;
   if (request.programmatic_launch || clusters) headers.emplace_back("cluster.cuh");
   headers.push_back(body_header(analysis));
   if (vectors) headers.emplace_back("vector.cuh");
-  if (turns) headers.emplace_back("transpose.cuh");
+  if (transposes) headers.emplace_back("transpose.cuh");
   assemble(request, exprs, args, variants, headers, "", kernel);
   return kernel;
 }

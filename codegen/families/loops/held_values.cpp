@@ -14,8 +14,9 @@ namespace {
 /// The last pass that uses each value; computing a value again uses what it is made of.
 std::vector<int> last_passes(const ProgramAnalysis& analysis, bool lean, bool again) {
   std::vector<int> last(analysis.instr_count(), 0);
-  for (std::size_t u = analysis.instr_count(); u-- > 0;) {
-    if (!analysis.value(u).live) continue;
+  const std::vector<std::size_t>& live = analysis.live();
+  for (auto at = live.rbegin(); at != live.rend(); ++at) {
+    const std::size_t u = *at;
     const auto& user = analysis.instr(u);
     int pass = analysis.value(u).stage - (user.kind == InstrKind::Reduce ? 1 : 0);
     if (lean && user.kind == InstrKind::Op && is_cheap_again(analysis, u, again))
@@ -28,18 +29,16 @@ std::vector<int> last_passes(const ProgramAnalysis& analysis, bool lean, bool ag
 }  // namespace
 
 bool keeps_for_later(const ProgramAnalysis& analysis, std::size_t value) {
-  const ValueInfo& info = analysis.value(value);
-  for (std::size_t i = value + 1; i < analysis.instr_count(); ++i) {
+  return std::ranges::any_of(analysis.live(), [&](std::size_t i) {
     const auto& user = analysis.instr(i);
-    if (!analysis.value(i).live || user.kind == InstrKind::Reduce) continue;
-    if (analysis.value(i).stage > info.stage &&
-        std::find(user.args.begin(), user.args.end(), value) != user.args.end())
-      return true;
-    if (!plan::is_memory(user.kind)) continue;
-    for (const auto& gather : analysis.access(user.access).gathers)
-      if (gather.value() == value && analysis.value(i).stage > info.stage) return true;
-  }
-  return false;
+    if (i <= value || user.kind == InstrKind::Reduce ||
+        analysis.value(i).stage <= analysis.value(value).stage)
+      return false;
+    if (std::ranges::find(user.args, value) != user.args.end()) return true;
+    return plan::is_memory(user.kind) &&
+           std::ranges::any_of(analysis.access(user.access).gathers,
+                               [&](const auto& gather) { return gather.value() == value; });
+  });
 }
 
 double words_per_element(const ProgramAnalysis& analysis, bool lean, bool again) {
@@ -52,17 +51,15 @@ double words_per_element(const ProgramAnalysis& analysis, bool lean, bool again)
     for (int pass = from; pass <= to; ++pass) held[static_cast<std::size_t>(pass)] += words;
   };
   double all = 0;
-  for (std::size_t i = 0; i < analysis.instr_count(); ++i) {
+  for (const std::size_t i : analysis.live()) {
     const auto& instr = analysis.instr(i);
     const ValueInfo& info = analysis.value(i);
-    if (!info.live || (info.dims & elements) == 0) continue;
+    if ((info.dims & elements) == 0) continue;
     double words = 0;
     if (instr.kind == InstrKind::Load) {
       const bool is_shared = reduces && (info.dims & analysis.outer_dims()) == 0;
       if (lean && is_shared) continue;
-      words =
-          static_cast<double>(size_of(analysis.buffer_type(analysis.access(instr.access).buffer))) /
-          4;
+      words = static_cast<double>(analysis.memory_bytes(i)) / 4;
       hold(0, last[i], words);
     } else if (instr.kind == InstrKind::Op && keeps_for_later(analysis, i) &&
                !(lean && is_cheap_again(analysis, i, again))) {
@@ -80,20 +77,17 @@ bool is_shared_by_rows(const ProgramAnalysis& analysis, std::size_t load) {
 }
 
 bool is_late(const ProgramAnalysis& analysis, const Schedule& schedule, std::size_t load) {
-  return schedule.lean && is_shared_by_rows(analysis, load);
+  return schedule.reduction().lean && is_shared_by_rows(analysis, load);
 }
 
 bool is_cheap_again(const ProgramAnalysis& analysis, std::size_t value, bool again) {
   constexpr int kMostOperations = 3;
   const int stage = analysis.value(value).stage;
   const auto is_used_later = [&](std::size_t load) {
-    for (std::size_t i = load + 1; i < analysis.instr_count(); ++i) {
+    return std::ranges::any_of(analysis.live(), [&](std::size_t i) {
       const auto& args = analysis.instr(i).args;
-      if (analysis.value(i).live && analysis.value(i).stage > stage &&
-          std::find(args.begin(), args.end(), load) != args.end())
-        return true;
-    }
-    return false;
+      return analysis.value(i).stage > stage && std::ranges::find(args, load) != args.end();
+    });
   };
   std::vector<std::size_t> rest = {value}, loads;
   for (int operations = 0; !rest.empty();) {
@@ -114,8 +108,7 @@ bool is_cheap_again(const ProgramAnalysis& analysis, std::size_t value, bool aga
     }
   }
   std::size_t bytes = 0;
-  for (const std::size_t load : loads)
-    bytes += size_of(analysis.buffer_type(analysis.access(analysis.instr(load).access).buffer));
+  for (const std::size_t load : loads) bytes += analysis.memory_bytes(load);
   return bytes <= 2;
 }
 
@@ -124,11 +117,10 @@ bool can_stage(const ProgramAnalysis& analysis, const Schedule& schedule, std::s
       24 * 1024;  // of one array: two blocks' worth in the static 48 KiB
   const auto& instr = analysis.instr(load);
   if (instr.kind != InstrKind::Load || schedule.looped() || schedule.vector == 1 ||
-      schedule.cluster > 1 || !schedule.vector_access[instr.access])
+      schedule.row().cluster > 1 || !schedule.vector_access[instr.access])
     return false;
   const auto& access = analysis.access(instr.access);
-  const std::size_t bytes =
-      size_of(analysis.buffer_type(access.buffer)) * static_cast<std::size_t>(schedule.vector);
+  const std::size_t bytes = analysis.memory_bytes(load) * static_cast<std::size_t>(schedule.vector);
   // Rows of their own: what all rows share comes from the cache in no time.
   return access.guards.empty() && access.gathers.empty() && bytes >= 4 &&
          (analysis.access_dims(instr.access) & analysis.outer_dims()) != 0 &&
@@ -136,8 +128,10 @@ bool can_stage(const ProgramAnalysis& analysis, const Schedule& schedule, std::s
 }
 
 double held_words(const ProgramAnalysis& analysis, const Schedule& schedule) {
-  const int vectors = schedule.looped() ? schedule.ahead : schedule.unroll;
-  return words_per_element(analysis, schedule.lean) * schedule.vector * vectors * schedule.tile;
+  const ReductionParameters& reduction = schedule.reduction();
+  const auto* window = std::get_if<WindowParameters>(&schedule.kind);
+  return words_per_element(analysis, reduction.lean) * schedule.vector *
+         (schedule.looped() ? reduction.ahead : schedule.unroll) * (window ? window->tile : 1);
 }
 
 }  // namespace sinter::codegen

@@ -1,8 +1,6 @@
-// The interface behind which each schedule of loops has what is its own.
+// The interface behind which each kind of schedule has what is its own.
 #pragma once
 
-#include <string>
-#include <string_view>
 #include <vector>
 
 #include "codegen/families/loops/body/thread_mapping.h"
@@ -11,11 +9,13 @@
 
 namespace sinter::codegen {
 
+/// How threads walk the loops.
+using MapThreads = ThreadMapping(const ProgramAnalysis& analysis, const Schedule& schedule,
+                                 Arguments& args);
+
 /// One way to spread loops over threads, in a folder of its own.
 struct LoopSchedule {
-  Family family;
-  const char* name;  // the first word of its texts
-  bool reduces;      // it is for programs that reduce rows, else for those that do not
+  bool reduces;  // it is for programs that reduce rows, else for those that do not
 
   /// Whether it takes the program.
   bool (*takes)(const ProgramAnalysis& analysis);
@@ -24,19 +24,13 @@ struct LoopSchedule {
   std::vector<Schedule> (*choose)(const ProgramAnalysis& analysis);
   /// Adds schedules worth timing beside one of the rules'.
   void (*search)(CandidateSearch& search);
-  /// How threads walk the loops.
-  ThreadMapping (*mapping)(const ProgramAnalysis& analysis, const Schedule& schedule,
-                           Arguments& args);
-
-  /// The words of a text behind those that all schedules have: " cluster=2 lean".
-  std::string (*write)(const Schedule& schedule);
-  /// Sets what a word "key", "key=first" or "key=firstxsecond" says; false if it is none of its
-  /// own.
-  bool (*read)(Schedule& requested, std::string_view key, int first, int second);
-  /// The schedule that `requested`, read from `text`, describes. Throws Error(kUsage) if it is none
-  /// for the program.
-  Schedule (*complete)(const ProgramAnalysis& analysis, const Schedule& requested,
-                       const std::string& text);
+  MapThreads* mapping;
+  CompleteSchedule* complete;
 };
+
+extern const LoopSchedule kPointwiseSchedule, kRowSchedule, kColumnSchedule, kScanSchedule,
+    kWindowSchedule, kTransposeSchedule;
+
+MapThreads map_pointwise, map_row, map_column, map_scan, map_window, map_transpose;
 
 }  // namespace sinter::codegen

@@ -1,19 +1,18 @@
-// The schedules of loops, and the choice among them.
+// The choice among the schedules of loops.
 #pragma once
 
-#include <span>
 #include <vector>
 
 #include "codegen/families/loops/loop_schedule.h"
 
 namespace sinter::codegen {
 
-std::span<const LoopSchedule* const> loop_schedules();
-const LoopSchedule& loop_schedule(Family family);
+const LoopSchedule& loop_schedule(const Schedule& schedule);
 
-/// The one that the request asks for; else picks the family: pointwise without reductions; columns
+/// The one that the request asks for; else picks the kind: pointwise without reductions; columns
 /// where neighbouring rows, not neighbouring elements of a row, lie next to each other in memory;
-/// else rows. Throws Error(kUnsupported) if none takes the program.
+/// else rows. Throws Error(kUnsupported) if none takes the program, Error(kUsage) if the request's
+/// text is no schedule, or none for the program.
 std::vector<Schedule> choose_schedules(const ProgramAnalysis& analysis);
 
 /// Schedules that take all sizes that `rule`, one of choose_schedules, takes, and under the same
@@ -22,5 +21,9 @@ std::vector<Schedule> choose_schedules(const ProgramAnalysis& analysis);
 /// Bounded, without repetition, always the same.
 std::vector<Schedule> schedule_candidates(const ProgramAnalysis& analysis, const Schedule& rule,
                                           bool clusters);
+
+/// For a kernel whose blocks of `threads` do the work of several programs: this one's. Throws
+/// Error(kUnsupported) for scans and scatters.
+std::vector<Schedule> choose_shared(const ProgramAnalysis& analysis, int threads);
 
 }  // namespace sinter::codegen

@@ -1,11 +1,9 @@
 // Regions that are loops: pointwise chains, reductions of rows, scatters and scans.
 #include <algorithm>
 
-#include <fmt/format.h>
-
 #include "codegen/families/loops/emit_loops.h"
-#include "codegen/families/loops/loop_schedules.h"
 #include "codegen/families/loops/loops_kernel.h"
+#include "codegen/families/loops/schedule.h"
 #include "codegen/program/describe.h"
 #include "codegen/program/loop_lowering.h"
 
@@ -81,11 +79,7 @@ class LoopsFamily final : public KernelFamily {
     return steps;
   }
 
-  std::vector<std::string_view> schedules() const override {
-    std::vector<std::string_view> names;
-    for (const LoopSchedule* schedule : loop_schedules()) names.emplace_back(schedule->name);
-    return names;
-  }
+  std::vector<std::string_view> schedules() const override { return schedule_names(); }
 };
 
 }  // namespace

@@ -2,8 +2,10 @@
 
 #include <algorithm>
 
+#include <fmt/format.h>
+#include <sinter/error.h>
+
 #include "codegen/emit/approximations.h"
-#include "runtime/plan/loop_values.h"
 
 namespace sinter::codegen {
 
@@ -11,25 +13,21 @@ using plan::fb::InstrKind;
 
 int unit_strides(const ProgramAnalysis& analysis, int dim) {
   if (dim < 0) return 0;
-  int count = 0;
-  for (std::size_t i = 0; i < analysis.instr_count(); ++i) {
-    const auto& instr = analysis.instr(i);
-    if (!analysis.value(i).live || !plan::is_memory(instr.kind)) continue;
-    const DimSet dims = analysis.access_dims(instr.access);
-    if ((dims & analysis.inner_dims()) == 0 || (dims & analysis.outer_dims()) == 0) continue;
-    const std::uint32_t stride =
-        analysis.access(instr.access).strides[static_cast<std::size_t>(dim)];
-    count += analysis.exprs().dim(stride) == ir::Dim(1);
-  }
-  return count;
+  const auto runs_along = [&](std::size_t i) {
+    const std::uint32_t access = analysis.instr(i).access;
+    const DimSet dims = analysis.access_dims(access);
+    return (dims & analysis.inner_dims()) != 0 && (dims & analysis.outer_dims()) != 0 &&
+           analysis.stride(access, dim) == ir::Dim(1);
+  };
+  return static_cast<int>(std::ranges::count_if(analysis.live_accesses(), runs_along));
 }
 
 int count_operations(const ProgramAnalysis& analysis) {
   constexpr int kLong = 20;
   const Approximations math(analysis);
   int operations = 0;
-  for (std::size_t i = 0; i < analysis.instr_count(); ++i) {
-    if (analysis.instr(i).kind != InstrKind::Op || !math.is_live(i)) continue;
+  for (const std::size_t i : analysis.live(InstrKind::Op)) {
+    if (!math.is_live(i)) continue;
     const auto op = static_cast<ScalarOp>(analysis.instr(i).op);
     operations += math.function(i) != nullptr ? math.length(i) : is_long_operation(op) ? kLong : 1;
   }
@@ -76,6 +74,31 @@ bool is_long_operation(ScalarOp op) {
     case ScalarOp::kCos: return true;
     default: return false;
   }
+}
+
+void refuse_schedule(const ProgramAnalysis& analysis, const std::string& text,
+                     const std::string& why) {
+  throw Error(ErrorCode::kUsage,
+              fmt::format("schedule '{}' for kernel '{}': {}", text, analysis.request().name, why));
+}
+
+Schedule complete_schedule(const ProgramAnalysis& analysis, const Schedule& requested, DimSet dims,
+                           const std::string& text) {
+  const int dim = requested.vector > 1 ? analysis.last_dim(dims) : -1;
+  Schedule schedule = with_vectors(plan_vectors(analysis, dim, requested.vector), requested.kind,
+                                   requested.unroll, requested.threads_x, requested.threads_y);
+  if (schedule.vector != requested.vector || !schedule.conditions.empty())
+    refuse_schedule(analysis, text, fmt::format("its vectors are {} long", schedule.vector));
+  if (schedule.threads() > 1024)
+    refuse_schedule(analysis, text, "a block has at most 1024 threads");
+  return schedule;
+}
+
+void require_held(const ProgramAnalysis& analysis, const Schedule& schedule, std::int64_t held,
+                  const std::string& text) {
+  const ir::Dim length = analysis.row_length();
+  if (!schedule.looped() && !(length.is_constant() && length.value() <= held))
+    refuse_schedule(analysis, text, fmt::format("it holds {} elements of a row", held));
 }
 
 }  // namespace sinter::codegen

@@ -3,10 +3,10 @@
 
 #include <cstdint>
 #include <optional>
+#include <string>
 
 #include <sinter/scalar_op.h>
 
-#include "codegen/families/loops/held_values.h"
 #include "codegen/families/loops/schedule.h"
 #include "codegen/families/loops/vector_plan.h"
 
@@ -34,5 +34,17 @@ int unit_strides(const ProgramAnalysis& analysis, int dim);
 /// Adds `dim <= max` to the conditions.
 void limit(Schedule& schedule, const ProgramAnalysis& analysis, const ir::Dim& dim,
            std::int64_t max);
+
+// What is asked for as text.
+
+/// Throws Error(kUsage).
+[[noreturn]] void refuse_schedule(const ProgramAnalysis& analysis, const std::string& text,
+                                  const std::string& why);
+/// What `requested` says, with its vectors along the last of `dims`, if they fit.
+Schedule complete_schedule(const ProgramAnalysis& analysis, const Schedule& requested, DimSet dims,
+                           const std::string& text);
+/// Refuses a schedule that loops over nothing and whose threads hold fewer than a row's elements.
+void require_held(const ProgramAnalysis& analysis, const Schedule& schedule, std::int64_t held,
+                  const std::string& text);
 
 }  // namespace sinter::codegen

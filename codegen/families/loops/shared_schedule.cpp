@@ -1,15 +1,13 @@
-// Each takes the block's threads as they are.
-#include "codegen/families/loops/shared_schedule.h"
-
+// Schedules of a kernel that several programs share. Each takes the block's threads as they are.
 #include <algorithm>
 
 #include <fmt/format.h>
 #include <sinter/error.h>
 
-#include "codegen/families/loops/pointwise/pointwise_schedule.h"
+#include "codegen/families/loops/held_values.h"
+#include "codegen/families/loops/loop_schedules.h"
 #include "codegen/families/loops/row/row_schedule.h"
 #include "codegen/families/loops/schedule_parts.h"
-#include "codegen/families/loops/window/window_schedule.h"
 
 namespace sinter::codegen {
 
@@ -25,35 +23,33 @@ bool lies_in_columns(const ProgramAnalysis& analysis) {
   const int along_rows = unit_strides(analysis, analysis.last_dim(analysis.outer_dims()));
   const int along_elements = unit_strides(analysis, analysis.last_dim(analysis.inner_dims()));
   if (along_rows != along_elements) return along_rows > along_elements;
-  const ir::Dim length = analysis.size_of_dims(analysis.inner_dims());
+  const ir::Dim length = analysis.row_length();
   return along_rows > 0 && length.is_constant() && length.value() <= kShortWindow;
 }
 
 /// A thread a row, all of whose elements it loads at once; nothing if they are too many.
 std::optional<Schedule> thread_rows(const ProgramAnalysis& analysis, int threads) {
-  const ir::Dim length = analysis.size_of_dims(analysis.inner_dims());
+  const ir::Dim length = analysis.row_length();
   if (!length.is_constant() || length.value() < 1 ||
       static_cast<double>(length.value()) * words_per_element(analysis) > kColumnWords)
     return std::nullopt;
-  Schedule schedule = with_vectors(no_vectors(analysis), Family::kRow);
-  schedule.threads_x = 1;
-  schedule.threads_y = threads;
-  schedule.unroll = static_cast<int>(length.value());
-  return schedule;
+  return with_vectors(no_vectors(analysis), RowParameters{}, static_cast<int>(length.value()), 1,
+                      threads);
 }
 
 /// A row schedule over blocks of `threads`; nothing if that takes too many registers.
 std::optional<Schedule> with_threads(const ProgramAnalysis& analysis, Schedule schedule,
                                      int threads) {
-  if (schedule.cluster > 1) return std::nullopt;
-  schedule.blocks = 0;
-  schedule.staged = false;  // shared memory would be that of all functions together
+  auto& row = schedule.as<RowParameters>();
+  if (row.cluster > 1) return std::nullopt;
+  row.blocks = 0;
+  row.staged = false;  // shared memory would be that of all functions together
   if (schedule.threads_x <= 32) {
     schedule.threads_y = threads / schedule.threads_x;
     return schedule;
   }
   if (!schedule.looped()) {
-    const ir::Dim length = analysis.size_of_dims(analysis.inner_dims());
+    const ir::Dim length = analysis.row_length();
     schedule.unroll =
         std::max(1, ceil_div(length.value() / schedule.vector, std::int64_t{threads}));
   }
@@ -64,8 +60,8 @@ std::optional<Schedule> with_threads(const ProgramAnalysis& analysis, Schedule s
 
 std::vector<Schedule> choose_rows(const ProgramAnalysis& analysis, int threads) {
   std::vector<Schedule> schedules;
-  if (analysis.size_of_dims(analysis.inner_dims()).is_constant())
-    for (const Schedule& alone : choose_row(analysis)) {
+  if (analysis.row_length().is_constant())
+    for (const Schedule& alone : kRowSchedule.choose(analysis)) {
       std::optional<Schedule> schedule = with_threads(analysis, alone, threads);
       if (!schedule) break;
       schedules.push_back(std::move(*schedule));
@@ -77,14 +73,14 @@ std::vector<Schedule> choose_rows(const ProgramAnalysis& analysis, int threads) 
 
 /// Parts whose sizes vectors do not divide take the rest of theirs element by element.
 std::vector<Schedule> choose_elements(const ProgramAnalysis& analysis) {
-  std::vector<Schedule> schedules = choose_pointwise(analysis);
+  std::vector<Schedule> schedules = kPointwiseSchedule.choose(analysis);
   const int dim = analysis.last_dim(analysis.outer_dims());
-  if (dim < 0 || analysis.outer_dims() != dim_bit(static_cast<std::size_t>(dim))) return schedules;
+  if (dim < 0 || analysis.outer_dims() != dim_bit(dim)) return schedules;
   const VectorPlan vectors = plan_vectors(analysis, dim, 8, true);
   if (!vectors.tail || vectors.vector == 1) return schedules;
-  schedules = {with_vectors(vectors, Family::kPointwise)};
+  schedules = {with_vectors(vectors, PointwiseParameters{vectors.tail})};
   if (!vectors.conditions.empty())
-    schedules.push_back(with_vectors(no_vectors(analysis), Family::kPointwise));
+    schedules.push_back(with_vectors(no_vectors(analysis), PointwiseParameters{}));
   return schedules;
 }
 
@@ -100,8 +96,8 @@ std::vector<Schedule> choose_shared(const ProgramAnalysis& analysis, int threads
   std::vector<Schedule> schedules;
   if (by_element) {
     schedules = choose_elements(analysis);
-  } else if (takes_window(analysis)) {
-    schedules = choose_window(analysis);
+  } else if (kWindowSchedule.takes(analysis)) {
+    schedules = kWindowSchedule.choose(analysis);
   } else {
     if (const auto rows = thread_rows(analysis, threads)) return {*rows};
     return {choose_shared_row(analysis, threads)};

@@ -16,13 +16,13 @@ namespace {
 class VectorCheck {
  public:
   VectorCheck(const ProgramAnalysis& analysis, int dim, int vector)
-      : analysis_(analysis), dim_(dim_bit(static_cast<std::size_t>(dim))), d_(dim), v_(vector) {}
+      : analysis_(analysis), dim_(dim_bit(dim)), d_(dim), v_(vector) {}
 
   /// Sizes that must be multiples of the vector are added to `required`.
   bool access(std::size_t a, std::vector<ir::Dim>& required) const {
     const auto& access = analysis_.access(a);
     const ExprTable& exprs = analysis_.exprs();
-    if (exprs.dim(access.strides[static_cast<std::size_t>(d_)]) != ir::Dim(1)) return false;
+    if (analysis_.stride(a, d_) != ir::Dim(1)) return false;
     std::vector<ir::Dim> sizes = {exprs.dim(access.offset)};
     for (std::size_t d = 0; d < analysis_.rank(); ++d)
       if (static_cast<int>(d) != d_ && analysis_.extent(d) != ir::Dim(1))
@@ -87,18 +87,15 @@ void add_condition(const ir::Dim& size, std::vector<ir::Dim>& required) {
 
 /// 16 bytes of the widest type; of narrower ones at least 4 elements where that still is a vector.
 /// Of rows side by side, what each of their elements moves counts, not what a row does once.
-int longest_vector(const ProgramAnalysis& analysis, DimSet dim, const std::vector<bool>* among) {
+int longest_vector(const ProgramAnalysis& analysis, DimSet dim,
+                   const std::vector<std::size_t>& moved) {
   std::size_t widest = 0, narrowest = 16;
-  const bool rows = (analysis.outer_dims() & dim) != 0 && analysis.inner_dims() != 0;
-  for (std::size_t i = 0; i < analysis.instr_count(); ++i) {
-    const auto& instr = analysis.instr(i);
-    if (!analysis.value(i).live || !plan::is_memory(instr.kind) ||
-        (among != nullptr && !(*among)[i]) || (analysis.access_dims(instr.access) & dim) == 0 ||
-        (rows && (analysis.access_dims(instr.access) & analysis.inner_dims()) == 0))
-      continue;
-    const std::size_t bytes = size_of(analysis.buffer_type(analysis.access(instr.access).buffer));
-    widest = std::max(widest, bytes);
-    narrowest = std::min(narrowest, bytes);
+  const DimSet inner = analysis.inner_dims();
+  const bool rows = (analysis.outer_dims() & dim) != 0 && inner != 0;
+  for (const std::size_t i : moved) {
+    if (rows && (analysis.access_dims(analysis.instr(i).access) & inner) == 0) continue;
+    widest = std::max(widest, analysis.memory_bytes(i));
+    narrowest = std::min(narrowest, analysis.memory_bytes(i));
   }
   if (widest == 0) return 1;
   const std::size_t elements = std::max(16 / widest, std::min<std::size_t>(4, 16 / narrowest));
@@ -112,23 +109,25 @@ VectorPlan plan_vectors(const ProgramAnalysis& analysis, int dim, int most, bool
   VectorPlan scalar;
   scalar.vector_access.assign(analysis.program().accesses.size(), false);
   if (dim < 0) return scalar;
-  const DimSet bit = dim_bit(static_cast<std::size_t>(dim));
-  for (int v = std::min(longest_vector(analysis, bit, among), most); v >= 2; v /= 2) {
+  const DimSet bit = dim_bit(dim);
+  std::vector<std::size_t> moved;  // accesses that vary along `dim`
+  for (const std::size_t i : analysis.live_accesses())
+    if ((among == nullptr || (*among)[i]) &&
+        (analysis.access_dims(analysis.instr(i).access) & bit) != 0)
+      moved.push_back(i);
+  for (int v = std::min(longest_vector(analysis, bit, moved), most); v >= 2; v /= 2) {
     const VectorCheck check(analysis, dim, v);
     VectorPlan plan = scalar;
     plan.vector = v;
     plan.dim = dim;
     std::vector<ir::Dim> required;
-    const ir::Dim& extent = analysis.extent(static_cast<std::size_t>(dim));
+    const ir::Dim& extent = analysis.extent(dim);
     plan.tail = tails && !ir::is_multiple_of(extent, v);
     if (!plan.tail && !check.multiple(extent, required)) continue;
     int whole = 0, single = 0;
     bool stores_whole = true;
-    for (std::size_t i = 0; i < analysis.instr_count(); ++i) {
+    for (const std::size_t i : moved) {
       const auto& instr = analysis.instr(i);
-      if (!analysis.value(i).live || !plan::is_memory(instr.kind) ||
-          (among != nullptr && !(*among)[i]) || (analysis.access_dims(instr.access) & bit) == 0)
-        continue;
       std::vector<ir::Dim> sizes;
       // Vectors are stored by plain stores only.
       if (instr.kind != InstrKind::Scatter && check.access(instr.access, sizes)) {
@@ -158,7 +157,7 @@ bool find_uniform(const ProgramAnalysis& analysis, int dim, int vector, std::vec
   const std::size_t count = analysis.instr_count();
   std::vector<bool> aligned(count, false), sums(count, false);
   uniform.assign(count, false);
-  const DimSet bit = dim_bit(static_cast<std::size_t>(dim));
+  const DimSet bit = dim_bit(dim);
   const auto fixed = [&](std::uint32_t v) {
     const auto& instr = analysis.instr(v);
     if (instr.kind == InstrKind::Constant) return instr.constant_int % vector == 0;
@@ -224,15 +223,16 @@ std::vector<bool> uniform_in_vectors(const ProgramAnalysis& analysis, int dim, i
 
 VectorPlan no_vectors(const ProgramAnalysis& analysis) { return plan_vectors(analysis, -1); }
 
-Schedule with_vectors(const VectorPlan& plan, Family family) {
-  Schedule schedule;
-  schedule.family = family;
-  schedule.vector = plan.vector;
-  schedule.vector_dim = plan.vector > 1 ? plan.dim : -1;
-  schedule.vector_access = plan.vector_access;
-  schedule.conditions = plan.conditions;
-  schedule.tail = plan.tail;
-  return schedule;
+Schedule with_vectors(const VectorPlan& plan, ScheduleKind kind, int unroll, int threads_x,
+                      int threads_y) {
+  return {.kind = std::move(kind),
+          .vector = plan.vector,
+          .unroll = unroll,
+          .threads_x = threads_x,
+          .threads_y = threads_y,
+          .vector_dim = plan.vector > 1 ? plan.dim : -1,
+          .vector_access = plan.vector_access,
+          .conditions = plan.conditions};
 }
 
 }  // namespace sinter::codegen

@@ -30,7 +30,8 @@ std::vector<bool> uniform_in_vectors(const ProgramAnalysis& analysis, int dim, i
 /// Every access element by element.
 VectorPlan no_vectors(const ProgramAnalysis& analysis);
 
-/// A schedule with those vectors and nothing else set.
-Schedule with_vectors(const VectorPlan& plan, Family family);
+/// A schedule with those vectors.
+Schedule with_vectors(const VectorPlan& plan, ScheduleKind kind, int unroll = 1,
+                      int threads_x = 256, int threads_y = 1);
 
 }  // namespace sinter::codegen

@@ -11,8 +11,6 @@
 namespace sinter::codegen {
 namespace {
 
-using ir::Dim;
-
 constexpr int kMostPiece = 2048;       // elements; entries of 16 bytes leave room for another block
 constexpr int kMostSortThreads = 512;  // of a piece: a thread compares two pairs at a time
 constexpr int kSortBlockThreads = 128;  // of blocks that hold several short rows
@@ -29,11 +27,11 @@ class SortParameters {
 
   void buffer(const std::string& text, std::uint32_t buffer) {
     texts_.push_back(text);
-    args_.emplace_back(plan::fb::ArgKind::Buffer, buffer);
+    args_.emplace_back(ArgKind::Buffer, buffer);
   }
   void size(const std::string& name, const Dim& dim) {
     texts_.push_back("i64 " + name);
-    args_.emplace_back(plan::fb::ArgKind::Int64, exprs_.intern(dim));
+    args_.emplace_back(ArgKind::Int64, exprs_.intern(dim));
   }
   /// A literal, or a parameter `name`.
   std::string dim(const std::string& name, const Dim& dim) {
@@ -43,12 +41,12 @@ class SortParameters {
   }
 
   const std::vector<std::string>& texts() const { return texts_; }
-  std::vector<plan::fb::KernelArg> take() { return std::move(args_); }
+  std::vector<KernelArg> take() { return std::move(args_); }
 
  private:
   ExprTable& exprs_;
   std::vector<std::string> texts_;
-  std::vector<plan::fb::KernelArg> args_;
+  std::vector<KernelArg> args_;
 };
 
 class SortEmitter {
@@ -91,10 +89,10 @@ class SortEmitter {
                        threads, signature_text(name, args.texts()), body);
   }
 
-  plan::fb::KernelStepT step(const std::string& function, const Dim& blocks, int threads,
-                             SortParameters& args) {
-    plan::fb::KernelStepT result;
-    auto variant = std::make_unique<plan::fb::KernelVariantT>();
+  KernelStepT step(const std::string& function, const Dim& blocks, int threads,
+                   SortParameters& args) {
+    KernelStepT result;
+    auto variant = std::make_unique<KernelVariantT>();
     const auto most = ir::upper_bound(p_.length, exprs_.ranges());
     if (!most || *most > kLongest)
       variant->conditions.emplace_back(exprs_.intern(p_.length), 1, kLongest);
@@ -107,7 +105,7 @@ class SortEmitter {
     return result;
   }
 
-  plan::fb::KernelStepT pieces(std::string& text) {
+  KernelStepT pieces(std::string& text) {
     const int threads = schedule_.threads * schedule_.pieces;
     SortParameters args(exprs_);
     args.buffer(fmt::format("const {}* __restrict__ x", storage_name(p_.dtype)), p_.input);
@@ -123,7 +121,7 @@ class SortEmitter {
   }
 
   /// The `pass`-th merge, whose text is that of all.
-  plan::fb::KernelStepT merge(int pass, std::string* text) {
+  KernelStepT merge(int pass, std::string* text) {
     const std::string function_name = name_ + "_merge";
     const std::int64_t run = std::int64_t{schedule_.piece} << pass;
     SortParameters args(exprs_);
@@ -138,7 +136,7 @@ class SortEmitter {
         problem_text(args) + fmt::format("  merge_runs<{}_shape>(p, from, to, y, run);\n", name_);
     if (text != nullptr) *text += function(function_name, kMergeThreads, args, body);
     // Nothing where the row was in order before.
-    const ir::Ranges& ranges = exprs_.ranges();
+    const Ranges& ranges = exprs_.ranges();
     const Dim pairs = ir::ceil_div(p_.length, Dim(2 * run), ranges);
     const Dim merged = ir::min(p_.count, Dim(2 * run), ranges);
     const Dim tiles = ir::ceil_div(merged, Dim(kMergeTile), ranges);
@@ -175,10 +173,10 @@ SortSchedule choose_sort(const SortProblem& problem, const ExprTable& exprs) {
   return schedule;
 }
 
-ir::Dim sort_scratch_bytes(const SortProblem& problem, const SortSchedule& schedule,
-                           const ExprTable& exprs) {
+Dim sort_scratch_bytes(const SortProblem& problem, const SortSchedule& schedule,
+                       const ExprTable& exprs) {
   if (schedule.passes == 0) return 0;
-  const ir::Ranges& ranges = exprs.ranges();
+  const Ranges& ranges = exprs.ranges();
   return problem.outer * problem.inner * ir::ceil_div(problem.length, schedule.piece, ranges) *
          ir::min(problem.count, Dim(schedule.piece), ranges) * Dim(entry_bytes(problem.dtype));
 }

@@ -16,7 +16,7 @@ class SortKernel final : public KernelProgram {
 
   std::string signature(const ExprTable&) const override {
     std::string text = fmt::format("sort {}", problem_.descending);
-    for (const ir::Dim& dim : {problem_.outer, problem_.length, problem_.inner, problem_.count})
+    for (const Dim& dim : {problem_.outer, problem_.length, problem_.inner, problem_.count})
       text += " " + dim.to_string();
     return text;
   }
@@ -57,12 +57,11 @@ class SortFamily final : public KernelFamily {
  private:
   /// One launch if no row is longer than what a block sorts, else merges behind it.
   static Tactic kernels(const std::string& name, const SortProblem& problem, PlanContext& plan,
-                        plan::fb::StepT& step) {
+                        StepT& step) {
     const SortSchedule schedule = choose_sort(problem, plan.exprs);
     std::vector<std::uint32_t> scratch;
     if (schedule.passes > 0) {
-      const ir::TensorType bytes{DType::kUInt8,
-                                 {sort_scratch_bytes(problem, schedule, plan.exprs)}};
+      const TensorType bytes{DType::kUInt8, {sort_scratch_bytes(problem, schedule, plan.exprs)}};
       for (int b = 0; b < std::min(schedule.passes, 2); ++b)
         scratch.push_back(plan.buffers.scratch(bytes));
       step.writes.insert(step.writes.end(), scratch.begin(), scratch.end());

@@ -1,23 +1,18 @@
-#include "codegen/families/sort/sort_lowering.h"
-
 #include <bit>
 
 #include <sinter/error.h>
 
-#include "codegen/program/describe.h"
+#include "codegen/families/sort/emit_sort.h"
 
 namespace sinter::codegen {
 
-using ir::Dim;
-
-SortProblem lower_sort(const ir::Graph& body, std::span<const std::uint32_t> inputs,
-                       std::span<const std::uint32_t> outputs) {
-  const ir::Node* sort = outputs.size() == 1 ? body.producer(body.outputs()[0]) : nullptr;
+SortProblem lower_sort(const Graph& body, Buffers inputs, Buffers outputs) {
+  const Node* sort = outputs.size() == 1 ? body.producer(body.outputs()[0]) : nullptr;
   if (sort == nullptr || sort->op->name != "ArgSort" || inputs.size() != 1 ||
       sort->inputs[0] != body.inputs()[0])
     throw Error(ErrorCode::kUnsupported,
                 "a region of kind 'sort' must be one ArgSort of a value in memory");
-  const ir::TensorType& type = body.type(sort->inputs[0]);
+  const TensorType& type = body.type(sort->inputs[0]);
   const auto axis = static_cast<std::size_t>(sort->attrs.get_int("axis"));
   SortProblem problem;
   problem.input = inputs[0];
@@ -26,7 +21,7 @@ SortProblem lower_sort(const ir::Graph& body, std::span<const std::uint32_t> inp
   problem.outer = problem.inner = 1;
   for (std::size_t d = 0; d < type.shape.size(); ++d) {
     Dim& count = d < axis ? problem.outer : problem.inner;
-    if (d != axis) count = count * type.shape[d];
+    if (d != axis) count *= type.shape[d];
   }
   problem.length = type.shape[axis];
   problem.count = sort->attrs.get_dims("count").at(0);

@@ -1,7 +1,6 @@
 #include "codegen/targets/cuda/cuda_target.h"
 
-#include "codegen/targets/cuda/devices.h"
-#include "codegen/targets/cuda/nvrtc.h"
+#include "codegen/targets/cuda/compile_cuda.h"
 
 namespace sinter::codegen {
 namespace {

@@ -1,9 +1,9 @@
-#include "codegen/targets/cuda/devices.h"
-
 #include <charconv>
 
 #include <fmt/format.h>
 #include <sinter/error.h>
+
+#include "codegen/targets/cuda/cuda_target.h"
 
 namespace sinter::codegen {
 namespace {

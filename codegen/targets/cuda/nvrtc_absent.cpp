@@ -1,7 +1,7 @@
 // A build without the headers of a CUDA toolkit: kernels' text is written, but nothing compiles it.
 #include <sinter/error.h>
 
-#include "codegen/targets/cuda/nvrtc.h"
+#include "codegen/targets/cuda/compile_cuda.h"
 #include "codegen/targets/cuda/nvrtc_info.h"
 
 namespace sinter::codegen {

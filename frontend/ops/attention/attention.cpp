@@ -1,8 +1,6 @@
 // Attention, RotaryEmbedding and FlexAttention.
 #include <limits>
 
-#include <fmt/format.h>
-
 #include "frontend/model/initializers.h"
 #include "frontend/ops/attention/attention_core.h"
 #include "frontend/ops/table/checks.h"
@@ -11,10 +9,6 @@
 
 namespace sinter::frontend {
 namespace {
-
-using ir::Dim;
-using ir::Shape;
-using ir::ValueId;
 
 std::optional<DType> softmax_precision(NodeContext& node) {
   if (!node.has_attr("softmax_precision")) return std::nullopt;
@@ -46,8 +40,7 @@ struct Window {
 std::optional<std::int64_t> window_size(NodeContext& node, const char* name) {
   const std::int64_t size = node.attr_int(name, -1);
   constexpr std::int64_t kMost = std::int64_t{1} << 40;  // keys: far from overflow
-  if (size < -1)
-    node.invalid(fmt::format("attribute '{}' is {}; it must be -1 or more", name, size));
+  if (size < -1) node.invalid("attribute '{}' is {}; it must be -1 or more", name, size);
   return size < 0 ? std::nullopt : std::optional(std::min(size, kMost));
 }
 
@@ -95,10 +88,7 @@ void add_window(NodeContext& node, const Window& window, const Dim& queries, con
 }
 
 void attention(NodeContext& node) {
-  AttentionForm form;
-  form.q = node.input(0, "Q");
-  form.k = node.input(1, "K");
-  form.v = node.input(2, "V");
+  AttentionForm form{node.input(0, "Q"), node.input(1, "K"), node.input(2, "V")};
   const bool is_flat = node.rank(form.q) == 3;
   if (is_flat) {
     const std::int64_t kv_heads = node.attr_int("kv_num_heads");
@@ -116,16 +106,14 @@ void attention(NodeContext& node) {
     form.v = append_to_cache(node, node.input(5, "past_value"), form.v);
   }
   if (node.rank(form.k) != 4)
-    node.invalid("K must have three or four dimensions, but is " +
-                 ir::to_string(node.type(form.k)));
+    node.invalid("K must have three or four dimensions, but is {}", node.type(form.k));
   const Dim keys = node.shape(form.k)[2];
   form.scale = node.has_attr("scale") ? node.attr_float("scale") : default_scale(node, form.q);
   form.softcap = node.attr_float("softcap", 0);
   form.softmax_type = softmax_precision(node);
   if (node.has_input(3)) form.masks.push_back(padded_mask(node, node.input(3, "attn_mask"), keys));
   if (node.rank(form.q) != 4)
-    node.invalid("Q must have three or four dimensions, but is " +
-                 ir::to_string(node.type(form.q)));
+    node.invalid("Q must have three or four dimensions, but is {}", node.type(form.q));
   add_window(node, read_window(node, past), node.shape(form.q)[2], keys, form);
   // A row that is only causal sees its first key.
   form.zeros_if_hidden = !form.masks.empty() || form.window > 0;
@@ -135,17 +123,14 @@ void attention(NodeContext& node) {
   node.output(2, form.v);
   const std::int64_t mode = node.attr_int("qk_matmul_output_mode", 0);
   if (mode < 0 || mode > 3)
-    node.invalid(fmt::format("attribute 'qk_matmul_output_mode' is {}, not 0 to 3", mode));
+    node.invalid("attribute 'qk_matmul_output_mode' is {}, not 0 to 3", mode);
   const ValueId shown[] = {stages.product, stages.capped, stages.masked, stages.weights};
   if (node.output_is_used(3)) node.output(3, node.cast(shown[mode], node.dtype(form.q)));
 }
 
 /// Attention with graphs of the model's own between its steps.
 void flex_attention(NodeContext& node) {
-  AttentionForm form;
-  form.q = node.input(0, "Q");
-  form.k = node.input(1, "K");
-  form.v = node.input(2, "V");
+  AttentionForm form{node.input(0, "Q"), node.input(1, "K"), node.input(2, "V")};
   form.scale = node.has_attr("scale") ? node.attr_float("scale") : default_scale(node, form.q);
   const DType dtype = node.dtype(form.q);
   form.softmax_type = softmax_precision(node).value_or(compute_type(dtype));
@@ -155,8 +140,7 @@ void flex_attention(NodeContext& node) {
       const auto results = node.subgraph(name, {{value}}, std::string("/") + name);
       if (!results) return value;  // it has been refused: what is made of it is dropped
       if (results->size() != 1 || node.type(results->front()) != node.type(value))
-        node.invalid(fmt::format("its graph '{}' must have one output of type {}", name,
-                                 ir::to_string(node.type(value))));
+        node.invalid("its graph '{}' must have one output of type {}", name, node.type(value));
       return results->front();
     };
   };
@@ -174,7 +158,7 @@ void rotary_embedding(NodeContext& node) {
   const std::int64_t heads = node.attr_int("num_heads", 0);
   if (is_flat) x = split_heads(node, x, heads);
   if (node.rank(x) != 4)
-    node.invalid("X must have three or four dimensions, but is " + ir::to_string(node.type(x)));
+    node.invalid("X must have three or four dimensions, but is {}", node.type(x));
   check_shape(node, sin, "sin_cache", node.shape(cos));
   if (node.has_input(3)) {
     const ValueId positions = node.input(3, "position_ids");
@@ -187,13 +171,14 @@ void rotary_embedding(NodeContext& node) {
   const Dim pairs = node.shape(cos).empty() ? Dim(0) : node.shape(cos).back();
   const Dim wanted = turned != 0 ? Dim(turned) : node.shape(x)[3];
   if (Dim(2) * pairs != wanted)
-    node.invalid(fmt::format("cos_cache is {}, which does not hold {} / 2 angles",
-                             ir::to_string(node.type(cos)), wanted.to_string()));
+    node.invalid("cos_cache is {}, which does not hold {} / 2 angles", node.type(cos), wanted);
   const ValueId result = rotate(node, x, cos, sin, node.attr_int("interleaved", 0) != 0);
   node.output(is_flat ? merge_heads(node, result) : result);
 }
 
-constexpr OpRow kAttentionOps[] = {
+}  // namespace
+
+const OpRows kAttentionOps = {
     {"Attention", 23, attention,
      "is_causal kv_num_heads left_window_size:25- q_num_heads qk_matmul_output_mode "
      "right_window_size:25- scale softcap softmax_precision"},
@@ -201,9 +186,5 @@ constexpr OpRow kAttentionOps[] = {
      "ai.onnx.preview"},
     {"RotaryEmbedding", 23, rotary_embedding, "interleaved num_heads rotary_embedding_dim"},
 };
-
-}  // namespace
-
-std::span<const OpRow> attention_ops() { return kAttentionOps; }
 
 }  // namespace sinter::frontend

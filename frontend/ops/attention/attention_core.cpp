@@ -1,26 +1,17 @@
 #include "frontend/ops/attention/attention_core.h"
 
 #include <cmath>
-#include <limits>
-
-#include <fmt/format.h>
 
 #include "frontend/ops/control/unroll.h"
 #include "frontend/ops/term.h"
 
 namespace sinter::frontend {
 
-using ir::Dim;
-using ir::Shape;
-using ir::ValueId;
-
 ValueId by_head(NodeContext& node, ValueId x, std::int64_t heads) {
   const Shape shape = node.shape(x);
   const auto size =
       heads > 0 && shape.size() == 3 ? ir::divide_exactly(shape[2], Dim(heads)) : std::nullopt;
-  if (!size)
-    node.invalid(fmt::format("{} is not [batch, length, {} heads * size]",
-                             ir::to_string(node.type(x)), heads));
+  if (!size) node.invalid("{} is not [batch, length, {} heads * size]", node.type(x), heads);
   return node.reshape(x, {shape[0], shape[1], Dim(heads), *size});
 }
 
@@ -45,9 +36,7 @@ ValueId grouped_mask(NodeContext& node, ValueId mask, const Dim& group) {
   const Dim inner = is_shared ? Dim(1) : group;
   if (!is_shared) {
     const auto groups = ir::divide_exactly(heads, group);
-    if (!groups)
-      node.invalid(fmt::format("mask {} does not have the heads of the queries",
-                               ir::to_string(node.type(mask))));
+    if (!groups) node.invalid("mask {} does not have the heads of the queries", node.type(mask));
     heads = *groups;
   }
   shape.insert(shape.end() - 2, inner);
@@ -76,6 +65,13 @@ ValueId causal_mask(NodeContext& node, const Dim& offset, const Dim& rows, const
   return node.add("And", {seen, near});
 }
 
+/// Indices of [batch, heads, rows, size], where dimension 2 has those of `rows` [batch, count].
+std::vector<Term> row_indices(NodeContext& node, const Shape& shape, const Term& rows) {
+  const Shape given = rows.shape();
+  return {iota(node, shape[0], 0, 4), iota(node, shape[1], 1, 4),
+          rows.reshape({given[0], 1, given[1], 1}), iota(node, shape[3], 3, 4)};
+}
+
 }  // namespace
 
 AttentionStages attend(NodeContext& node, const AttentionForm& form) {
@@ -85,10 +81,9 @@ AttentionStages attend(NodeContext& node, const AttentionForm& form) {
                          ? ir::divide_exactly(q_shape[1], k_shape[1])
                          : std::nullopt;
   if (!group || k_shape[1] != v_shape[1] || k_shape[2] != v_shape[2] || q_shape[3] != k_shape[3])
-    node.invalid(fmt::format(
+    node.invalid(
         "query {}, key {} and value {} do not fit together as [batch, heads, length, size]",
-        ir::to_string(node.type(form.q)), ir::to_string(node.type(form.k)),
-        ir::to_string(node.type(form.v))));
+        node.type(form.q), node.type(form.k), node.type(form.v));
   const DType dtype = node.dtype(form.q);
   const Dim rows = q_shape[2], columns = k_shape[2];
   const bool is_grouped = *group != Dim(1);
@@ -105,8 +100,7 @@ AttentionStages attend(NodeContext& node, const AttentionForm& form) {
   const auto changed = [&](ValueId value, const std::function<ValueId(ValueId)>& change) {
     return change ? node.reshape(change(ungrouped(value)), node.shape(value)) : value;
   };
-  const std::vector<std::int64_t> swapped =
-      is_grouped ? std::vector<std::int64_t>{0, 1, 2, 4, 3} : std::vector<std::int64_t>{0, 1, 3, 2};
+  const Ints swapped = is_grouped ? Ints{0, 1, 2, 4, 3} : Ints{0, 1, 3, 2};
   AttentionStages stages;
   ValueId scores = node.add("MatMul", {q, node.transpose(k, swapped)});
   if (form.scale != 1) scores = node.add("Mul", {scores, node.constant(dtype, form.scale)});
@@ -158,10 +152,9 @@ ValueId rotate(NodeContext& node, ValueId x, ValueId cos, ValueId sin, bool inte
   const Dim rest = shape.back() - turned;
   if (node.shape(sin) != angles || angles.size() != 3 || shape.size() != 4 ||
       (rest.is_constant() && rest.value() < 0))
-    node.invalid(fmt::format(
-        "cosines {} and sines {} do not fit {}: they must be [batch, length, "
-        "half of the size]",
-        ir::to_string(node.type(cos)), ir::to_string(node.type(sin)), ir::to_string(node.type(x))));
+    node.invalid(
+        "cosines {} and sines {} do not fit {}: they must be [batch, length, half of the size]",
+        node.type(cos), node.type(sin), node.type(x));
   const Shape over_heads{angles[0], Dim(1), angles[1], pairs};
   cos = node.reshape(node.cast(cos, node.dtype(x)), over_heads);
   sin = node.reshape(node.cast(sin, node.dtype(x)), over_heads);
@@ -191,13 +184,13 @@ ValueId rotate(NodeContext& node, ValueId x, ValueId cos, ValueId sin, bool inte
 
 double default_scale(NodeContext& node, ValueId q) {
   if (node.rank(q) != 4)
-    node.invalid("Q must have three or four dimensions, but is " + ir::to_string(node.type(q)));
+    node.invalid("Q must have three or four dimensions, but is {}", node.type(q));
   const Dim size = node.shape(q).back();
   if (!size.is_constant())
     node.unsupported(
-        fmt::format("the size of its heads is the symbolic dimension {}: fix that "
-                    "dimension (--dim), or give attribute 'scale'",
-                    size.to_string()));
+        "the size of its heads is the symbolic dimension {}: fix that dimension "
+        "(--dim), or give attribute 'scale'",
+        size);
   return 1 / std::sqrt(static_cast<double>(size.value()));
 }
 
@@ -208,8 +201,7 @@ double read_scale(NodeContext& node, ValueId q) {
 
 ValueId rows_at(NodeContext& node, ValueId table, ValueId positions) {
   if (node.rank(table) != 2)
-    node.invalid("the table of angles must be [positions, pairs], but is " +
-                 ir::to_string(node.type(table)));
+    node.invalid("the table of angles must be [positions, pairs], but is {}", node.type(table));
   return node.add("Gather", {table, positions}, {{"axis", std::int64_t{0}}});
 }
 
@@ -231,17 +223,6 @@ ValueId lengthened(NodeContext& node, ValueId cache, const Dim& length) {
                    {"ends", std::vector<Dim>{Dim(0), Dim(0), more, Dim(0)}},
                    {"fill", 0.0}});
 }
-
-namespace {
-
-/// Indices of [batch, heads, rows, size], where dimension 2 has those of `rows` [batch, count].
-std::vector<Term> row_indices(NodeContext& node, const Shape& shape, const Term& rows) {
-  const Shape given = rows.shape();
-  return {iota(node, shape[0], 0, 4), iota(node, shape[1], 1, 4),
-          rows.reshape({given[0], 1, given[1], 1}), iota(node, shape[3], 3, 4)};
-}
-
-}  // namespace
 
 ValueId put_rows(NodeContext& node, ValueId cache, ValueId rows, ValueId first) {
   const Shape shape = node.shape(rows);

@@ -1,16 +1,10 @@
 #include "frontend/ops/attention/attention_masks.h"
 
-#include <fmt/format.h>
-
 #include "frontend/ops/control/unroll.h"
 #include "frontend/ops/table/checks.h"
 #include "frontend/ops/term.h"
 
 namespace sinter::frontend {
-
-using ir::Dim;
-using ir::Shape;
-using ir::ValueId;
 
 namespace {
 
@@ -38,10 +32,10 @@ void check_starts(NodeContext& node, ValueId mask, const ScoreSizes& sizes) {
     const auto query = static_cast<std::int64_t>(known->at(batch + i)),
                key = static_cast<std::int64_t>(known->at(2 * batch + 1 + i));
     if (query != i * sizes.queries.value() || key != i * sizes.keys.value())
-      node.unsupported(fmt::format(
+      node.unsupported(
           "its mask says that sample {} begins at query {} and key {}, so that samples are packed: "
           "export with a mask of lengths",
-          i, query, key));
+          i, query, key);
   }
 }
 
@@ -65,8 +59,7 @@ ValueId of_all_positions(NodeContext& node, ValueId mask, std::string_view what,
   if (shape[2].is_constant()) {
     node.limit(sizes.keys, shape[2].value());
     if (sizes.keys.is_constant() && sizes.keys.value() > shape[2].value())
-      node.invalid(fmt::format("{} is {}, but there are {} keys", what,
-                               ir::to_string(node.type(mask)), sizes.keys.to_string()));
+      node.invalid("{} is {}, but there are {} keys", what, node.type(mask), sizes.keys);
   }
   return part(node, part(node, mask, 2, sizes.past, sizes.queries), 3, 0, sizes.keys);
 }

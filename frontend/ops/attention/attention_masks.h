@@ -9,7 +9,7 @@ namespace sinter::frontend {
 
 /// Sizes of the scores that a mask is for.
 struct ScoreSizes {
-  ir::Dim batch, heads, queries, past, keys;  // keys: with those of the past
+  Dim batch, heads, queries, past, keys;  // keys: with those of the past
 };
 
 /// Mask `mask` (int32), which `what` names, as what is added to scores of `dtype`: attribute
@@ -21,10 +21,10 @@ struct ScoreSizes {
 ///   [batch, keys]                  0: hidden
 ///   [batch, queries, keys]         0: hidden
 ///   [batch, 1, longest, longest]   0: hidden, for all positions that there may ever be
-ir::ValueId padding_mask(NodeContext& node, ir::ValueId mask, std::string_view what,
-                         const ScoreSizes& sizes, DType dtype);
+ValueId padding_mask(NodeContext& node, ValueId mask, std::string_view what,
+                     const ScoreSizes& sizes, DType dtype);
 
 /// Input `i`, attention_bias, checked: [batch or 1, heads or 1, queries, keys].
-ir::ValueId attention_bias(NodeContext& node, std::size_t i, const ScoreSizes& sizes);
+ValueId attention_bias(NodeContext& node, std::size_t i, const ScoreSizes& sizes);
 
 }  // namespace sinter::frontend

@@ -10,13 +10,10 @@
 namespace sinter::frontend {
 namespace {
 
-using ir::Dim;
-using ir::ValueId;
-
 /// What a condition is at compile time, if it is known.
 std::optional<bool> known_condition(NodeContext& node, ValueId condition) {
   if (node.dtype(condition) != DType::kBool)
-    node.invalid("its condition must be bool, but is " + ir::to_string(node.type(condition)));
+    node.invalid("its condition must be bool, but is {}", node.type(condition));
   const auto contents = node.folder().contents(condition);
   if (contents && contents->size() == 1 && contents->front().is_constant())
     return contents->front().value() != 0;
@@ -66,14 +63,13 @@ std::optional<std::size_t> only_difference(const ir::TensorType& a, const ir::Te
 /// `a` where `is_a` is one, else `b`, of another size along `axis`: angles for short texts and for
 /// long ones are tables of different lengths. It is a view of both.
 ValueId select_part(NodeContext& node, const Dim& is_a, ValueId a, ValueId b, std::size_t axis) {
-  const ir::Shape of_a = node.shape(a), of_b = node.shape(b);
+  const Shape of_a = node.shape(a), of_b = node.shape(b);
   std::vector<Dim> starts(of_a.size(), Dim(0));
   starts[axis] = of_a[axis] * (Dim(1) - is_a);
-  ir::Shape own = of_a;
+  Shape own = of_a;
   own[axis] = of_b[axis] + (of_a[axis] - of_b[axis]) * is_a;
-  return node.add(
-      "Slice", {node.concat({a, b}, static_cast<std::int64_t>(axis))},
-      {{"starts", starts}, {"steps", std::vector<std::int64_t>(own.size(), 1)}, {"shape", own}});
+  return node.add("Slice", {node.concat({a, b}, static_cast<std::int64_t>(axis))},
+                  {{"starts", starts}, {"steps", Ints(own.size(), 1)}, {"shape", own}});
 }
 
 void if_then_else(NodeContext& node) {
@@ -88,8 +84,7 @@ void if_then_else(NodeContext& node) {
   const auto else_values = node.subgraph("else_branch", {}, "/else");
   if (!then_values || !else_values) return;
   if (then_values->size() != else_values->size())
-    node.invalid(fmt::format("its branches have {} and {} outputs", then_values->size(),
-                             else_values->size()));
+    node.invalid("its branches have {} and {} outputs", then_values->size(), else_values->size());
   const ValueId flag = node.reshape(condition, {});
   for (std::size_t i = 0; i < then_values->size(); ++i) {
     if (!node.output_is_used(i)) continue;
@@ -101,10 +96,10 @@ void if_then_else(NodeContext& node) {
     }
     if (node.type(a) != node.type(b)) {
       std::string why = fmt::format(
-          "its condition depends on the data of the model's inputs, and its branches "
-          "make {} and {} for output {}: both are computed and one is selected, so they "
-          "must agree; make the condition a constant, or the shapes equal",
-          ir::to_string(node.type(a)), ir::to_string(node.type(b)), i);
+          "its condition depends on the data of the model's inputs, and its branches make {} and "
+          "{} for output {}: both are computed and one is selected, so they must agree; make the "
+          "condition a constant, or the shapes equal",
+          node.type(a), node.type(b), i);
       if (const auto flag = flag_behind(node, condition)) throw FlagNeeded(*flag, std::move(why));
       node.folder().need(condition);
       node.unsupported(why);
@@ -147,8 +142,8 @@ struct LoopResult {
 std::size_t check_loop_body(NodeContext& node, std::size_t carried) {
   const std::size_t outputs = node.subgraph_output_count("body");
   if (outputs < 1 + carried)
-    node.invalid(fmt::format("its body has {} outputs; with {} carried values it needs at least {}",
-                             outputs, carried, 1 + carried));
+    node.invalid("its body has {} outputs; with {} carried values it needs at least {}", outputs,
+                 carried, 1 + carried);
   return outputs - 1 - carried;
 }
 
@@ -261,20 +256,19 @@ void loop(NodeContext& node) {
   for (std::size_t k = 0; k < scanned; ++k) node.output(carried.size() + k, result->scanned[k]);
 }
 
-std::vector<std::int64_t> per_scan(NodeContext& node, const char* name, std::size_t count) {
-  auto values = node.attr_ints(name).value_or(std::vector<std::int64_t>(count, 0));
+Ints per_scan(NodeContext& node, const char* name, std::size_t count) {
+  auto values = node.attr_ints(name).value_or(Ints(count, 0));
   if (values.size() != count)
-    node.invalid(
-        fmt::format("attribute '{}' has {} values; it must have {}", name, values.size(), count));
+    node.invalid("attribute '{}' has {} values; it must have {}", name, values.size(), count);
   return values;
 }
 
 /// Of each of `count`: whether it is read or written from the end.
-std::vector<std::int64_t> read_directions(NodeContext& node, const char* name, std::size_t count) {
+Ints read_directions(NodeContext& node, const char* name, std::size_t count) {
   auto values = per_scan(node, name, count);
   for (const std::int64_t value : values)
     if (value != 0 && value != 1)
-      node.invalid(fmt::format("attribute '{}' holds {}; a direction is 0 or 1", name, value));
+      node.invalid("attribute '{}' holds {}; a direction is 0 or 1", name, value);
   return values;
 }
 
@@ -282,19 +276,19 @@ std::vector<std::int64_t> read_directions(NodeContext& node, const char* name, s
 /// which they are read, and which of them from the end.
 struct ScanInputs {
   std::vector<ValueId> states, sequences;
-  std::vector<std::int64_t> axes, directions;
+  Ints axes, directions;
 };
 
 ScanInputs read_scan(NodeContext& node, std::vector<ValueId> inputs, const char* directions) {
   const std::int64_t count = node.attr_int("num_scan_inputs");
-  const auto total = static_cast<std::int64_t>(inputs.size());
+  const auto total = std::ssize(inputs);
   if (count < 1 || count > total)
-    node.invalid(fmt::format("num_scan_inputs is {}, but it has {} inputs", count, total));
+    node.invalid("num_scan_inputs is {}, but it has {} inputs", count, total);
   const auto first = inputs.begin() + (total - count);
   ScanInputs scan{{inputs.begin(), first}, {first, inputs.end()}, {}, {}};
   if (node.subgraph_output_count("body") < scan.states.size())
-    node.invalid(fmt::format("its body has {} outputs; with {} states it needs as many at least",
-                             node.subgraph_output_count("body"), scan.states.size()));
+    node.invalid("its body has {} outputs; with {} states it needs as many at least",
+                 node.subgraph_output_count("body"), scan.states.size());
   scan.directions = read_directions(node, directions, scan.sequences.size());
   return scan;
 }
@@ -305,8 +299,7 @@ Dim scan_length(NodeContext& node, const ScanInputs& scan) {
   for (std::size_t k = 0; k < scan.sequences.size(); ++k) {
     const Dim extent = node.shape(scan.sequences[k])[static_cast<std::size_t>(scan.axes[k])];
     if (length && *length != extent)
-      node.invalid(fmt::format("its scan inputs have lengths {} and {}", length->to_string(),
-                               extent.to_string()));
+      node.invalid("its scan inputs have lengths {} and {}", length->to_string(), extent);
     length = extent;
   }
   return *length;
@@ -359,24 +352,22 @@ void scan(NodeContext& node) {
 void scan_of_batches(NodeContext& node) {
   if (node.has_input(0))
     node.unsupported(
-        "its sequences have lengths of their own (sequence_lens); export with opset 9 "
-        "or later");
+        "its sequences have lengths of their own (sequence_lens); export with opset 9 or later");
   std::vector<ValueId> all;
   for (std::size_t i = 1; i < node.input_count(); ++i) all.push_back(node.input(i, "input"));
   if (all.empty() || node.rank(all[0]) == 0) node.invalid("it has nothing to scan");
   const Dim batch = node.shape(all[0])[0];
   if (!batch.is_constant() || batch.value() < 1 || batch.value() > kMaxIterations)
     node.unsupported(
-        fmt::format("its batch is {}; the scan of each sample is unrolled at compile "
-                    "time, so it must be known and at most {}",
-                    batch.to_string(), kMaxIterations));
+        "its batch is {}; the scan of each sample is unrolled at compile time, so it "
+        "must be known and at most {}",
+        batch, kMaxIterations);
   std::vector<std::vector<ValueId>> outputs;  // of every sample
   for (std::int64_t b = 0; b < batch.value(); ++b) {
     std::vector<ValueId> sample;
     for (const ValueId value : all) {
       if (node.rank(value) == 0 || node.shape(value)[0] != batch)
-        node.invalid(fmt::format("input {} has no batch dimension of {}",
-                                 ir::to_string(node.type(value)), batch.to_string()));
+        node.invalid("input {} has no batch dimension of {}", node.type(value), batch);
       sample.push_back(element(node, value, 0, b));
     }
     ScanInputs inputs = read_scan(node, sample, "directions");
@@ -396,7 +387,9 @@ void scan_of_batches(NodeContext& node) {
   }
 }
 
-constexpr OpRow kControlFlowOps[] = {
+}  // namespace
+
+const OpRows kControlFlowOps = {
     {"If", 1, if_then_else, "else_branch then_branch"},
     {"Loop", 1, loop, "body"},
     {"Scan", 8, scan_of_batches, "body directions num_scan_inputs"},
@@ -404,9 +397,5 @@ constexpr OpRow kControlFlowOps[] = {
      "body num_scan_inputs scan_input_axes scan_input_directions scan_output_axes "
      "scan_output_directions"},
 };
-
-}  // namespace
-
-std::span<const OpRow> control_flow_ops() { return kControlFlowOps; }
 
 }  // namespace sinter::frontend

@@ -14,10 +14,6 @@
 namespace sinter::frontend {
 namespace {
 
-using ir::Dim;
-using ir::Shape;
-using ir::ValueId;
-
 /// An activation by its ONNX name, with its parameters.
 struct Activation {
   std::string name;
@@ -49,8 +45,8 @@ std::vector<Activation> read_activations(NodeContext& node, std::vector<std::str
     names.insert(names.end(), fallback.begin(), fallback.end());
   if (auto given = node.attr_strings("activations")) {
     if (given->size() != names.size())
-      node.invalid(fmt::format("attribute 'activations' is [{}]; it must have {} names",
-                               fmt::join(*given, ", "), names.size()));
+      node.invalid("attribute 'activations' is [{}]; it must have {} names",
+                   fmt::join(*given, ", "), names.size());
     names = std::move(*given);
   }
   const auto alphas = node.attr_floats("activation_alpha").value_or(std::vector<double>());
@@ -62,8 +58,7 @@ std::vector<Activation> read_activations(NodeContext& node, std::vector<std::str
         std::begin(kActivations), std::end(kActivations),
         // "tanh" and "TanH" are in models as well.
         [&](const ActivationRow& candidate) { return same_name(candidate.name, name); });
-    if (row == std::end(kActivations))
-      node.unsupported(fmt::format("activation '{}' is not known", name));
+    if (row == std::end(kActivations)) node.unsupported("activation '{}' is not known", name);
     Activation activation{std::string(row->name), row->alpha, row->beta};
     if (row->parameters >= 1 && next_alpha < alphas.size()) activation.alpha = alphas[next_alpha++];
     if (row->parameters >= 2 && next_beta < betas.size()) activation.beta = betas[next_beta++];
@@ -135,8 +130,7 @@ struct Direction {
 void expect_shape(NodeContext& node, std::size_t i, const char* what, const Shape& shape) {
   const ir::TensorType type = node.type(node.input(i, what));
   ir::require_equal(type.shape, shape, [&] {
-    return fmt::format("input {} ({}) is {}; it must be {}", i, what, ir::to_string(type),
-                       ir::to_string(shape));
+    return fmt::format("input {} ({}) is {}; it must be {}", i, what, type, shape);
   });
 }
 
@@ -148,9 +142,8 @@ Layer read_layer(NodeContext& node, std::int64_t gates, bool quantized = false) 
   ValueId x = node.input(0, "X");
   const ValueId w = node.input(1, "W"), r = node.input(2, "R");
   if (node.rank(x) != 3 || node.rank(w) != 3 || node.rank(r) != 3)
-    node.invalid(fmt::format("X, W and R must have three dimensions, but are {}, {} and {}",
-                             ir::to_string(node.type(x)), ir::to_string(node.type(w)),
-                             ir::to_string(node.type(r))));
+    node.invalid("X, W and R must have three dimensions, but are {}, {} and {}", node.type(x),
+                 node.type(w), node.type(r));
   const std::string direction = node.attr_string("direction", "forward");
   if (direction != "forward" && direction != "reverse" && direction != "bidirectional")
     node.invalid("attribute 'direction' has the unknown value '" + direction + "'");
@@ -163,8 +156,8 @@ Layer read_layer(NodeContext& node, std::int64_t gates, bool quantized = false) 
   layer.batch = shape[1];
   layer.hidden = node.shape(r)[quantized ? 1 : 2];
   if (node.has_attr("hidden_size") && Dim(node.attr_int("hidden_size")) != layer.hidden)
-    node.invalid(fmt::format("attribute 'hidden_size' is {}, but R is {}",
-                             node.attr_int("hidden_size"), ir::to_string(node.type(r))));
+    node.invalid("attribute 'hidden_size' is {}, but R is {}", node.attr_int("hidden_size"),
+                 node.type(r));
   const Dim rows = Dim(gates) * layer.hidden, count(static_cast<std::int64_t>(layer.directions));
   expect_shape(node, 1, "W",
                quantized ? Shape{count, shape[2], rows} : Shape{count, rows, shape[2]});
@@ -172,13 +165,12 @@ Layer read_layer(NodeContext& node, std::int64_t gates, bool quantized = false) 
                quantized ? Shape{count, layer.hidden, rows} : Shape{count, rows, layer.hidden});
   for (const ValueId weights : {w, r})
     if (quantized && (!is_integer(node.dtype(weights)) || size_of(node.dtype(weights)) != 1))
-      node.invalid("W and R must be of type int8 or uint8, but one is " +
-                   ir::to_string(node.type(weights)));
+      node.invalid("W and R must be of type int8 or uint8, but one is {}", node.type(weights));
   if (node.has_input(3)) expect_shape(node, 3, "B", {count, Dim(2) * rows});
   layer.steps = shape[0];
   if (node.has_attr("clip")) {
     const double clip = node.attr_float("clip");
-    if (!(clip >= 0)) node.invalid(fmt::format("attribute 'clip' is {}", clip));
+    if (!(clip >= 0)) node.invalid("attribute 'clip' is {}", clip);
     // Every other runtime takes it so, and exporters write it.
     if (clip == 0)
       node.warn("attribute 'clip' is 0, which is taken as no clipping");
@@ -438,7 +430,9 @@ void lstm(NodeContext& node) { import_lstm(node, false); }
 /// All steps of the input are quantized together, and the state of all samples in each step.
 void dynamic_quantize_lstm(NodeContext& node) { import_lstm(node, true); }
 
-constexpr OpRow kRecurrentOps[] = {
+}  // namespace
+
+const OpRows kRecurrentOps = {
     {"RNN", 1, rnn,
      "activation_alpha activation_beta activations clip direction hidden_size layout:14- "
      "output_sequence:-6"},
@@ -452,9 +446,5 @@ constexpr OpRow kRecurrentOps[] = {
      "activation_alpha activation_beta activations clip direction hidden_size input_forget",
      "com.microsoft"},
 };
-
-}  // namespace
-
-std::span<const OpRow> recurrent_ops() { return kRecurrentOps; }
 
 }  // namespace sinter::frontend

@@ -1,8 +1,6 @@
 // LinearAttention and CausalConvWithState: layers that carry a state from run to run.
 #include <cmath>
 
-#include <fmt/format.h>
-
 #include "frontend/ops/attention/attention_core.h"
 #include "frontend/ops/control/unroll.h"
 #include "frontend/ops/control/while_body.h"
@@ -12,10 +10,6 @@
 namespace sinter::frontend {
 namespace {
 
-using ir::Dim;
-using ir::Shape;
-using ir::ValueId;
-
 /// A convolution of each channel by itself that looks at the past only; the state is the last
 /// k - 1 positions.
 void causal_conv_with_state(NodeContext& node) {
@@ -23,10 +17,8 @@ void causal_conv_with_state(NodeContext& node) {
   const Shape shape = node.shape(x);
   if (node.rank(x) != 3 || node.rank(weights) != 3 || node.shape(weights)[0] != shape[1] ||
       node.shape(weights)[1] != Dim(1) || !shape[1].is_constant())
-    node.invalid(
-        fmt::format("input {} and weight {} must be [batch, channels, length] and "
-                    "[channels, 1, k]",
-                    ir::to_string(node.type(x)), ir::to_string(node.type(weights))));
+    node.invalid("input {} and weight {} must be [batch, channels, length] and [channels, 1, k]",
+                 node.type(x), node.type(weights));
   Windows w;
   w.kernel = kernel_of_weights(node, weights);
   w.strides = w.dilations = {1};
@@ -38,8 +30,7 @@ void causal_conv_with_state(NodeContext& node) {
     const ValueId past = node.has_input(3) ? node.input(3, "past_state")
                                            : node.expand(node.constant(node.dtype(x), 0), state);
     if (node.shape(past) != state)
-      node.invalid(fmt::format("past_state is {}; it must be {}", ir::to_string(node.type(past)),
-                               ir::to_string(state)));
+      node.invalid("past_state is {}; it must be {}", node.type(past), state);
     padded = append_to_cache(node, past, x);
   }
   const ValueId bias = node.has_input(2) ? node.input(2, "bias") : ValueId{};
@@ -63,7 +54,7 @@ void linear_attention(NodeContext& node) {
   if (!is_gated && !is_delta && rule != "linear")
     node.invalid("attribute 'update_rule' has the unknown value '" + rule + "'");
   if (heads < 1 || q_heads < 1 || q_heads % heads != 0)
-    node.invalid(fmt::format("{} heads of queries cannot share {} of keys", q_heads, heads));
+    node.invalid("{} heads of queries cannot share {} of keys", q_heads, heads);
   constexpr DType kWide = DType::kFloat32;
   const auto wide = [&](std::size_t i, const char* what, std::int64_t count) {
     return by_head(node, node.cast(node.input(i, what), kWide), count);
@@ -80,8 +71,7 @@ void linear_attention(NodeContext& node) {
   ValueId state = node.has_input(3) ? node.cast(node.input(3, "past_state"), kWide)
                                     : node.expand(node.constant(kWide, 0), state_shape);
   if (node.shape(state) != state_shape)
-    node.invalid(fmt::format("past_state is {}; it must be {}", ir::to_string(node.type(state)),
-                             ir::to_string(state_shape)));
+    node.invalid("past_state is {}; it must be {}", node.type(state), state_shape);
   ValueId decay, beta;
   if (is_gated) decay = node.add("Exp", {wide(4, "decay", heads)});
   if (is_delta) {
@@ -127,14 +117,12 @@ void linear_attention(NodeContext& node) {
                            node.has_input(3) ? node.dtype(node.input(3, "past_state")) : dtype));
 }
 
-constexpr OpRow kStateSpaceOps[] = {
+}  // namespace
+
+const OpRows kStateSpaceOps = {
     {"CausalConvWithState", 27, causal_conv_with_state, "activation"},
     {"LinearAttention", 27, linear_attention,
      "chunk_size kv_num_heads q_num_heads scale update_rule"},
 };
-
-}  // namespace
-
-std::span<const OpRow> state_space_ops() { return kStateSpaceOps; }
 
 }  // namespace sinter::frontend

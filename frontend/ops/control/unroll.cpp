@@ -1,19 +1,12 @@
 #include "frontend/ops/control/unroll.h"
 
-#include <fmt/format.h>
-
 namespace sinter::frontend {
-
-using ir::Dim;
-using ir::Shape;
-using ir::ValueId;
 
 namespace {
 
 void require_axis(NodeContext& node, ValueId value, std::int64_t axis) {
   if (axis >= node.rank(value))
-    node.invalid(
-        fmt::format("{} must have more than {} dimensions", ir::to_string(node.type(value)), axis));
+    node.invalid("{} must have more than {} dimensions", node.type(value), axis);
 }
 
 }  // namespace
@@ -28,9 +21,7 @@ ValueId part(NodeContext& node, ValueId value, std::int64_t axis, const Dim& beg
   starts[at] = begin;
   shape[at] = count;
   return node.add("Slice", {value},
-                  {{"starts", starts},
-                   {"steps", std::vector<std::int64_t>(shape.size(), 1)},
-                   {"shape", shape}});
+                  {{"starts", starts}, {"steps", Ints(shape.size(), 1)}, {"shape", shape}});
 }
 
 ValueId element(NodeContext& node, ValueId value, std::int64_t axis, std::int64_t at) {
@@ -51,9 +42,8 @@ ValueId stack(NodeContext& node, std::vector<ValueId> values, const ir::TensorTy
   for (ValueId& value : values) {
     if (node.type(value) != type)
       node.unsupported(
-          fmt::format("a stacked value is {} in one iteration and {} in another; it "
-                      "must have one shape",
-                      ir::to_string(type), ir::to_string(node.type(value))));
+          "a stacked value is {} in one iteration and {} in another; it must have one shape", type,
+          node.type(value));
     value = node.reshape(value, one);
   }
   return node.concat(std::move(values), axis);

@@ -13,13 +13,13 @@ namespace sinter::frontend {
 inline constexpr std::int64_t kMaxIterations = 1024;
 
 /// Element `at` of `value` along `axis`, without that dimension.
-ir::ValueId element(NodeContext& node, ir::ValueId value, std::int64_t axis, std::int64_t at);
+ValueId element(NodeContext& node, ValueId value, std::int64_t axis, std::int64_t at);
 /// Elements [begin, begin + count) of `value` along `axis`.
-ir::ValueId part(NodeContext& node, ir::ValueId value, std::int64_t axis, const ir::Dim& begin,
-                 const ir::Dim& count);
+ValueId part(NodeContext& node, ValueId value, std::int64_t axis, const Dim& begin,
+             const Dim& count);
 /// `values`, all of `type`, along a new dimension `axis`; an empty tensor if there are none.
 /// Throws Error(kUnsupported) if a value has another type.
-ir::ValueId stack(NodeContext& node, std::vector<ir::ValueId> values, const ir::TensorType& type,
-                  std::int64_t axis);
+ValueId stack(NodeContext& node, std::vector<ValueId> values, const ir::TensorType& type,
+              std::int64_t axis);
 
 }  // namespace sinter::frontend

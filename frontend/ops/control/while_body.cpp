@@ -10,9 +10,7 @@
 
 namespace sinter::frontend {
 
-using ir::Dim;
 using ir::Node;
-using ir::ValueId;
 
 namespace {
 
@@ -122,14 +120,14 @@ ValueId WhileBody::element(ValueId sequence, std::int64_t axis, const Dim& trips
 }
 
 void WhileBody::collect(ValueId value, const Dim& trips, bool backwards) {
-  const ir::Shape shape = node_.shape(value);
-  ir::Shape all = shape;
+  const Shape shape = node_.shape(value);
+  Shape all = shape;
   all.insert(all.begin(), trips);
   const ValueId initial = node_.expand(node_.constant(node_.dtype(value), 0), all);
   const ValueId before = node_.builder().placeholder(node_.type(initial));
   std::vector<ValueId> operands{before, value, number_of(trips, backwards)};
   for (std::size_t d = 0; d < shape.size(); ++d) {
-    ir::Shape along(shape.size() - d, Dim(1));
+    Shape along(shape.size() - d, Dim(1));
     along.front() = shape[d];
     operands.push_back(node_.reshape(node_.folder().iota(shape[d], DType::kInt64), along));
   }
@@ -142,14 +140,14 @@ std::vector<ValueId> WhileBody::finish(const End& end, std::span<const ValueId> 
     states[i].after = after[i];
     const ir::TensorType before = node_.type(states[i].initial), now = node_.type(after[i]);
     if (before.dtype != now.dtype)
-      node_.invalid(fmt::format("carried value {} is {}, but {} after an iteration", i,
-                                ir::to_string(before), ir::to_string(now)));
+      node_.invalid("carried value {} is {}, but {} after an iteration", i, ir::to_string(before),
+                    ir::to_string(now));
     if (before != now)
       node_.unsupported(
-          fmt::format("carried value {} is {}, but {} after an iteration: a loop whose number of "
-                      "iterations is not a constant carries values of one shape; pad it to its "
-                      "longest",
-                      i, ir::to_string(before), ir::to_string(now)));
+          "carried value {} is {}, but {} after an iteration: a loop whose number of "
+          "iterations is not a constant carries values of one shape; pad it to its "
+          "longest",
+          i, ir::to_string(before), ir::to_string(now));
   }
   states.insert(states.end(), collected_.begin(), collected_.end());
   const bool checked = end.first.valid();

@@ -1,9 +1,6 @@
 // Rotary embeddings of com.microsoft. Source: ContribOperators.md of
 // ONNX Runtime 1.2x.
-#include <algorithm>
 #include <cmath>
-
-#include <fmt/format.h>
 
 #include "frontend/ops/attention/attention_core.h"
 #include "frontend/ops/control/unroll.h"
@@ -13,13 +10,9 @@
 namespace sinter::frontend {
 namespace {
 
-using ir::Dim;
-using ir::Shape;
-using ir::ValueId;
-
 void refuse_attr(NodeContext& node, const char* name, std::int64_t plain) {
   if (const std::int64_t value = node.attr_int(name, plain); value != plain)
-    node.unsupported(fmt::format("attribute '{}' is {}; export with {}", name, value, plain));
+    node.unsupported("attribute '{}' is {}; export with {}", name, value, plain);
 }
 
 /// The heads of x [batch, length, heads * size] by the attributes, or by what the angles turn.
@@ -30,8 +23,7 @@ std::int64_t heads_to_rotate(NodeContext& node, ValueId x, std::int64_t turned, 
         "attribute 'rotary_embedding_dim' needs 'num_heads' with inputs of three dimensions");
   const auto count = ir::divide_exactly(node.shape(x)[2], Dim(2) * pairs);
   if (!count || !count->is_constant())
-    node.invalid(fmt::format("{} is not made of heads of size {}", ir::to_string(node.type(x)),
-                             (Dim(2) * pairs).to_string()));
+    node.invalid("{} is not made of heads of size {}", node.type(x), Dim(2) * pairs);
   return count->value();
 }
 
@@ -47,8 +39,7 @@ ValueId rotary_positions(NodeContext& node, ValueId x, const Dim& rows) {
   }
   check_shape(node, positions, "position_ids", {Dim(1)});
   if (rows.is_constant() && length.is_constant() && length.value() > rows.value())
-    node.invalid(fmt::format("cos_cache has {} positions, but there are {} tokens",
-                             rows.to_string(), length.to_string()));
+    node.invalid("cos_cache has {} positions, but there are {} tokens", rows, length);
   return node.add("Add", {positions, positions_from(node, 0, length)});
 }
 
@@ -60,31 +51,28 @@ void microsoft_rotary_embedding(NodeContext& node) {
   const bool is_flat = node.rank(x) == 3;
   const std::int64_t turned = node.attr_int("rotary_embedding_dim", 0);
   if (node.rank(cos) != 2)
-    node.invalid("cos_cache must be [positions, angles], but is " + ir::to_string(node.type(cos)));
+    node.invalid("cos_cache must be [positions, angles], but is {}", node.type(cos));
   const Dim rows = node.shape(cos)[0], pairs = node.shape(cos)[1];
   check_shape(node, sin, "sin_cache", node.shape(cos));
   if (is_flat) x = split_heads(node, x, heads_to_rotate(node, x, turned, pairs));
   if (node.rank(x) != 4)
-    node.invalid("input must have three or four dimensions, but is " + ir::to_string(node.type(x)));
+    node.invalid("input must have three or four dimensions, but is {}", node.type(x));
   const Dim size = turned != 0 ? Dim(turned) : node.shape(x)[3];
   if ((Dim(2) * pairs - size).is_constant() && Dim(2) * pairs != size)
-    node.invalid(fmt::format("cos_cache is {}, which does not hold {} / 2 angles",
-                             ir::to_string(node.type(cos)), size.to_string()));
+    node.invalid("cos_cache is {}, which does not hold {} / 2 angles", node.type(cos), size);
   const ValueId positions = rotary_positions(node, x, rows);
   ValueId result = rotate(node, x, rows_at(node, cos, positions), rows_at(node, sin, positions),
                           node.attr_int("interleaved", 0) != 0);
   if (const double scale = node.attr_float("scale", 1); scale != 1)
-    node.unsupported(fmt::format("attribute 'scale' is {}; export with 1", scale));
+    node.unsupported("attribute 'scale' is {}; export with 1", scale);
   node.output(is_flat ? merge_heads(node, result) : result);
 }
 
-constexpr OpRow kMicrosoftAttentionOps[] = {
+}  // namespace
+
+const OpRows kMicrosoftAttentionOps = {
     {"RotaryEmbedding", 1, microsoft_rotary_embedding,
      "interleaved is_packed_batching num_heads rotary_embedding_dim scale", kMicrosoft},
 };
-
-}  // namespace
-
-std::span<const OpRow> microsoft_attention_ops() { return kMicrosoftAttentionOps; }
 
 }  // namespace sinter::frontend

@@ -1,6 +1,4 @@
 // Convolutions and pooling of com.microsoft: with activations, and with channels last.
-#include <fmt/format.h>
-
 #include "frontend/ops/fused_activation.h"
 #include "frontend/ops/table/checks.h"
 #include "frontend/ops/table/op_table.h"
@@ -8,8 +6,6 @@
 
 namespace sinter::frontend {
 namespace {
-
-using ir::ValueId;
 
 /// `y`, and what the node has behind its convolution: + Z, and an activation.
 ValueId with_rest(NodeContext& node, ValueId y) {
@@ -45,16 +41,14 @@ void nhwc_max_pool(NodeContext& node) {
 constexpr char kFusedConv[] =
     "activation activation_params auto_pad dilations group kernel_shape pads strides";
 
-constexpr OpRow kConvolutionRows[] = {
+}  // namespace
+
+const OpRows kMicrosoftConvolutionOps = {
     {"FusedConv", 1, fused_conv, kFusedConv, kMicrosoft},
     {"NhwcFusedConv", 1, nhwc_fused_conv, kFusedConv, kMicrosoft},
     {"NhwcConv", 1, nhwc_conv, "auto_pad dilations group kernel_shape pads strides", kMicrosoft},
     {"NhwcMaxPool", 1, nhwc_max_pool, "auto_pad ceil_mode dilations kernel_shape pads strides",
      kMicrosoft, Types::kNumbers},
 };
-
-}  // namespace
-
-std::span<const OpRow> microsoft_convolution_ops() { return kConvolutionRows; }
 
 }  // namespace sinter::frontend

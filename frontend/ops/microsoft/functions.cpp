@@ -2,8 +2,6 @@
 // activations and products. They are taken apart again.
 #include <algorithm>
 
-#include <fmt/format.h>
-
 #include "frontend/ops/control/unroll.h"
 #include "frontend/ops/fused_activation.h"
 #include "frontend/ops/products.h"
@@ -12,8 +10,6 @@
 
 namespace sinter::frontend {
 namespace {
-
-using ir::ValueId;
 
 // ---- Activations
 
@@ -38,9 +34,7 @@ void bias_split_gelu(NodeContext& node) {
   const ValueId x = biased(node, node.x(), 1);
   const std::int64_t last = node.rank(x) - 1;
   const auto half = ir::divide_exactly(node.shape(x).back(), 2);
-  if (!half)
-    node.invalid(fmt::format("its last dimension is split into halves, but input is {}",
-                             ir::to_string(node.type(x))));
+  if (!half) node.invalid("its last dimension is split into halves, but input is {}", node.type(x));
   node.output(node.add("Mul", {part(node, x, last, 0, *half),
                                node.add("Gelu", {part(node, x, last, *half, *half)})}));
 }
@@ -65,7 +59,7 @@ void quick_gelu(NodeContext& node) {
 ValueId turned(NodeContext& node, ValueId x, bool batch, bool matrix) {
   const auto rank = static_cast<std::size_t>(node.rank(x));
   if (rank < 2) return x;
-  std::vector<std::int64_t> perm(rank);
+  Ints perm(rank);
   for (std::size_t d = 0; d < rank; ++d) perm[d] = static_cast<std::int64_t>(d);
   if (batch) std::rotate(perm.begin(), perm.begin() + 1, perm.end() - 1);
   if (matrix) std::swap(perm[rank - 1], perm[rank - 2]);
@@ -113,7 +107,9 @@ void gemm_fast_gelu(NodeContext& node) {
   node.output(node.add("GeluTanh", {product}));
 }
 
-constexpr OpRow kMicrosoftOps[] = {
+}  // namespace
+
+const OpRows kMicrosoftOps = {
     {"BiasGelu", 1, bias_gelu, "", kMicrosoft},
     {"BiasSplitGelu", 1, bias_split_gelu, "", kMicrosoft},
     {"BiasAdd", 1, bias_add, "", kMicrosoft},
@@ -131,9 +127,5 @@ constexpr OpRow kMicrosoftOps[] = {
      "activation activation_alpha activation_beta activation_gamma alpha beta transA transB",
      kMicrosoft, Types::kNumbers},
 };
-
-}  // namespace
-
-std::span<const OpRow> microsoft_ops() { return kMicrosoftOps; }
 
 }  // namespace sinter::frontend

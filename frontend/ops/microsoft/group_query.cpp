@@ -13,10 +13,6 @@
 namespace sinter::frontend {
 namespace {
 
-using ir::Dim;
-using ir::Shape;
-using ir::ValueId;
-
 enum Input : std::size_t {
   kQuery,
   kKey,
@@ -40,7 +36,7 @@ void refuse_what_is_not_supported(NodeContext& node) {
     node.unsupported("attribute 'kv_cache_bit_width' is set; export with a cache of floats");
   for (const char* name : {"k_quant_type", "v_quant_type"})
     if (node.attr_string(name, "NONE") != "NONE")
-      node.unsupported(fmt::format("attribute '{}' is set; export with a cache of floats", name));
+      node.unsupported("attribute '{}' is set; export with a cache of floats", name);
   if (node.has_input(kQuerySeqlens))
     node.unsupported(
         "its queries are padded chunks (query_seqlens); run chunks without padding, and export "
@@ -82,14 +78,12 @@ ValueId past_input(NodeContext& node, Input i, const char* name, ValueId rows) {
   const ValueId past = node.input(i, name);
   const Shape shape = node.shape(past), wanted = node.shape(rows);
   if (shape.size() != 4)
-    node.invalid(fmt::format("{} must be [batch, heads, length, size], but is {}", name,
-                             ir::to_string(node.type(past))));
+    node.invalid("{} must be [batch, heads, length, size], but is {}", name, node.type(past));
   for (const std::size_t d : {0, 1, 3})
     if (!(shape[d] == wanted[d]))
-      throw ir::DimMismatch(
-          shape[d], wanted[d],
-          fmt::format("{} is {}, which does not fit new rows of {}", name,
-                      ir::to_string(node.type(past)), ir::to_string(node.type(rows))));
+      throw ir::DimMismatch(shape[d], wanted[d],
+                            fmt::format("{} is {}, which does not fit new rows of {}", name,
+                                        node.type(past), node.type(rows)));
   return past;
 }
 
@@ -189,8 +183,8 @@ void attend_to_window(NodeContext& node, AttentionForm& form, const Lengths& len
                 past_value = past_input(node, kPastValue, "past_value", form.v);
   const Dim capacity = node.shape(past_key)[2], keys = capacity + rows[2];
   if (capacity.is_constant() && capacity.value() < form.window)
-    node.invalid(fmt::format("past_key is {}, which does not hold a window of {}",
-                             ir::to_string(node.type(past_key)), form.window));
+    node.invalid("past_key is {}, which does not hold a window of {}", node.type(past_key),
+                 form.window);
   node.at_least(capacity, form.window);
   const Term held = resident(lengths.before, capacity, form.window),
              kept = resident(lengths.after, capacity, form.window);
@@ -266,16 +260,14 @@ void group_query_attention(NodeContext& node) {
   if (shown == 2) node.output(3, stages.weights);
 }
 
-constexpr OpRow kGroupQueryOps[] = {
+}  // namespace
+
+const OpRows kMicrosoftGroupQueryOps = {
     {"GroupQueryAttention", 1, group_query_attention,
      "causal do_rotary k_quant_type kv_cache_bit_width kv_num_heads local_window_size num_heads "
      "qk_norm_epsilon qk_output rotary_interleaved scale sliding_window_cache smooth_softmax "
      "softcap v_quant_type",
      kMicrosoft},
 };
-
-}  // namespace
-
-std::span<const OpRow> microsoft_group_query_ops() { return kGroupQueryOps; }
 
 }  // namespace sinter::frontend

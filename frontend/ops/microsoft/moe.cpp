@@ -4,8 +4,6 @@
 #include <algorithm>
 #include <cmath>
 
-#include <fmt/format.h>
-
 #include "frontend/ops/control/unroll.h"
 #include "frontend/ops/quantization/block_quantized.h"
 #include "frontend/ops/table/checks.h"
@@ -14,10 +12,7 @@
 namespace sinter::frontend {
 namespace {
 
-using ir::Dim;
-using ir::Shape;
 using ir::Tensor;
-using ir::ValueId;
 
 constexpr std::int64_t kMostExperts = 1024;
 
@@ -30,20 +25,17 @@ struct Mixture {
 Mixture read_mixture(NodeContext& node) {
   const ValueId x = node.input(0, "input"), router = node.input(1, "router_probs");
   if (node.rank(x) != 2 && node.rank(x) != 3)
-    node.invalid("input must be [tokens, size] or [batch, length, size], but is " +
-                 ir::to_string(node.type(x)));
+    node.invalid("input must be [tokens, size] or [batch, length, size], but is {}", node.type(x));
   const Shape shape = node.shape(x);
   const Dim count = ir::element_count(Shape(shape.begin(), shape.end() - 1));
   if (node.rank(router) != 2)
-    node.invalid("router_probs must be [tokens, experts], but is " +
-                 ir::to_string(node.type(router)));
+    node.invalid("router_probs must be [tokens, experts], but is {}", node.type(router));
   const Dim experts = node.shape(router)[1];
   check_shape(node, router, "router_probs", {count, experts});
   if (!shape.back().is_constant() || !experts.is_constant() || experts.value() > kMostExperts)
     node.unsupported(
-        fmt::format("tokens of size {} and {} experts; both must be known, and the "
-                    "experts at most {}",
-                    shape.back().to_string(), experts.to_string(), kMostExperts));
+        "tokens of size {} and {} experts; both must be known, and the experts at most {}",
+        shape.back(), experts, kMostExperts);
   return {node.reshape(x, {count, shape.back()}), count, shape.back().value(), experts.value()};
 }
 
@@ -52,7 +44,7 @@ Mixture read_mixture(NodeContext& node) {
 Term routing_weights(NodeContext& node, const Mixture& m, ValueId mixing) {
   const std::int64_t k = node.attr_int("k", 1);
   if (k < 1 || k > m.experts)
-    node.invalid(fmt::format("attribute 'k' is {}, but there are {} experts", k, m.experts));
+    node.invalid("attribute 'k' is {}, but there are {} experts", k, m.experts);
   if (node.attr_int("use_sparse_mixer", 0) != 0)
     node.unsupported("attribute 'use_sparse_mixer' is set; export without it");
   const Term logits = Term(node, node.input(1, "router_probs")).cast(DType::kFloat32);
@@ -93,12 +85,12 @@ std::pair<Term, Term> halves(NodeContext& node, const Term& h, bool interleaved)
   Shape split = h.shape();
   const auto half = ir::divide_exactly(split.back(), 2);
   if (!half)
-    node.invalid(fmt::format("fc1_experts_weights give {} numbers for a token, which are no pairs",
-                             split.back().to_string()));
+    node.invalid("fc1_experts_weights give {} numbers for a token, which are no pairs",
+                 split.back());
   split.back() = interleaved ? *half : Dim(2);
   split.push_back(interleaved ? Dim(2) : *half);
   const ValueId pairs = h.reshape(split).value();
-  const auto axis = static_cast<std::int64_t>(split.size()) - (interleaved ? 1 : 2);
+  const auto axis = std::ssize(split) - (interleaved ? 1 : 2);
   return {Term(node, element(node, pairs, axis, 0)), Term(node, element(node, pairs, axis, 1))};
 }
 
@@ -106,13 +98,11 @@ std::pair<Term, Term> halves(NodeContext& node, const Term& h, bool interleaved)
 Term activated(NodeContext& node, const Term& h, const std::optional<Term>& other) {
   const std::string name = node.attr_string("activation_type", "relu");
   const std::int64_t fusion = node.attr_int("swiglu_fusion", 0);
-  if (fusion < 0 || fusion > 2)
-    node.invalid(fmt::format("attribute 'swiglu_fusion' is {}, not 0 to 2", fusion));
+  if (fusion < 0 || fusion > 2) node.invalid("attribute 'swiglu_fusion' is {}, not 0 to 2", fusion);
   if (name == "swiglu" || name == "geglu") {
     if ((fusion == 0) != other.has_value())
-      node.invalid(
-          fmt::format("activation {} with swiglu_fusion={} {} fc3_experts_weights", name, fusion,
-                      fusion == 0 ? "needs" : "has both of its parts in fc1 and takes no"));
+      node.invalid("activation {} with swiglu_fusion={} {} fc3_experts_weights", name, fusion,
+                   fusion == 0 ? "needs" : "has both of its parts in fc1 and takes no");
     const auto [gate, linear] = fusion == 0 ? std::pair(h, *other) : halves(node, h, fusion == 1);
     if (name == "geglu") return gate.apply("GeluTanh") * linear;
     return swiglu(gate, linear,
@@ -145,8 +135,8 @@ Term all_experts(NodeContext& node, const Mixture& m, const Term& h, const Produ
   const ValueId weights = node.input(product.weights, product.name);
   const Dim size = h.shape().back();
   if (node.rank(weights) != 3)
-    node.invalid(fmt::format("{} must be [experts, outputs, inputs], but is {}", product.name,
-                             ir::to_string(node.type(weights))));
+    node.invalid("{} must be [experts, outputs, inputs], but is {}", product.name,
+                 node.type(weights));
   const Dim outputs = node.shape(weights)[1];
   check_shape(node, weights, product.name, {Dim(m.experts), outputs, size});
   Term y = h.with("MatMul", Term(node, node.transpose(weights, {0, 2, 1})));
@@ -185,8 +175,8 @@ struct QuantizedWeights {
 const Tensor& constant_input(NodeContext& node, std::size_t i, const char* what) {
   const Tensor* tensor = node.builder().constant_of(node.input(i, what));
   if (tensor == nullptr)
-    node.unsupported(fmt::format(
-        "input {} ({}) is not a constant; quantized weights are packed at compile time", i, what));
+    node.unsupported(
+        "input {} ({}) is not a constant; quantized weights are packed at compile time", i, what);
   return *tensor;
 }
 
@@ -202,13 +192,11 @@ class QuantizedExpert {
     check_bits(node, product.bits);
     check_dtype(node, node.input(product.weights, product.name), product.name, {DType::kUInt8});
     if (values_.shape().size() != 3 || !inputs.is_constant())
-      node.invalid(fmt::format("{} is {}; it must be [experts, outputs, bytes]", product.name,
-                               ir::to_string(values_.type())));
+      node.invalid("{} is {}; it must be [experts, outputs, bytes]", product.name, values_.type());
     w_ = {values_.shape()[1], inputs.value(), product.bits,
           product.block == 0 ? inputs.value() : product.block, 1};
     if (w_.columns % w_.block != 0 || w_.block * w_.bits % 8 != 0)
-      node.invalid(fmt::format("blocks of {} do not divide {} inputs into whole bytes", w_.block,
-                               w_.columns));
+      node.invalid("blocks of {} do not divide {} inputs into whole bytes", w_.block, w_.columns);
     w_.blocks = w_.columns / w_.block;
     check_shape(node, node.input(product.weights, product.name), product.name,
                 {Dim(m.experts), Dim(w_.rows), Dim(w_.pitch())});
@@ -267,15 +255,14 @@ class QuantizedExpert {
 
 void refuse_other_formats(NodeContext& node) {
   if (const std::string type = node.attr_string("quant_type", "int"); type != "int")
-    node.unsupported(fmt::format("quant_type '{}'; supported is 'int'", type));
+    node.unsupported("quant_type '{}'; supported is 'int'", type);
   if (node.attr_int("weights_prepacked", 0) > 0)
     node.unsupported("its weights are packed for one GPU kernel; export with weights_prepacked=0");
   for (std::size_t i = 15; i < node.input_count(); ++i)
     if (node.has_input(i))
       node.unsupported(
-          fmt::format("its input {} is of weights or activations of 8-bit floats; "
-                      "export with quant_type 'int'",
-                      i));
+          "its input {} is of weights or activations of 8-bit floats; export with quant_type 'int'",
+          i);
 }
 
 void quantized_mixture_of_experts(NodeContext& node) {
@@ -312,22 +299,19 @@ void quantized_mixture_of_experts(NodeContext& node) {
   give(node, *sum);
 }
 
-constexpr OpRow kMixtureOps[] = {
+}  // namespace
+
+const OpRows kMicrosoftMoeOps = {
     {"MoE", 1, mixture_of_experts,
      "activation_alpha activation_beta activation_type k normalize_routing_weights swiglu_fusion "
      "swiglu_limit use_sparse_mixer",
      kMicrosoft},
     {"QMoE", 1, quantized_mixture_of_experts,
      "accuracy_level activation_alpha activation_beta activation_type block_size "
-     "expert_weight_bits "
-     "fc1_expert_weight_bits fc2_expert_weight_bits fc3_expert_weight_bits k "
+     "expert_weight_bits fc1_expert_weight_bits fc2_expert_weight_bits fc3_expert_weight_bits k "
      "normalize_routing_weights quant_type swiglu_fusion swiglu_limit use_sparse_mixer "
      "weights_prepacked",
      kMicrosoft},
 };
-
-}  // namespace
-
-std::span<const OpRow> microsoft_moe_ops() { return kMixtureOps; }
 
 }  // namespace sinter::frontend

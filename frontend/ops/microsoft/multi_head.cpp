@@ -15,10 +15,6 @@
 namespace sinter::frontend {
 namespace {
 
-using ir::Dim;
-using ir::Shape;
-using ir::ValueId;
-
 constexpr std::size_t kNone = ~std::size_t{0};
 
 /// Where an operator has its optional inputs.
@@ -77,9 +73,8 @@ void rotate_by_position(NodeContext& node, AttentionForm& form, const Dim& past)
     node.unsupported("it rotates heads of symbolic size: fix that dimension (--dim)");
   const std::int64_t turned = given != 0 ? given : shape[3].value();
   if (turned < 2 || turned % 2 != 0 || (shape[3].is_constant() && turned > shape[3].value()))
-    node.invalid(
-        fmt::format("attribute 'rotary_embedding_dim' is {}, which does not fit heads of {}", given,
-                    shape[3].to_string()));
+    node.invalid("attribute 'rotary_embedding_dim' is {}, which does not fit heads of {}", given,
+                 shape[3]);
   std::vector<double> speeds;
   for (std::int64_t i = 0; i < turned / 2; ++i)
     speeds.push_back(
@@ -105,9 +100,8 @@ std::vector<Dim> hidden_sizes(NodeContext& node, const Dim& width, ValueId weigh
   else if (const auto third = ir::divide_exactly(width, 3))
     sizes.assign(3, *third);
   if (sizes.size() != 3 || sizes[0] + sizes[1] + sizes[2] != width || sizes[0] != sizes[1])
-    node.invalid(fmt::format(
-        "weights {} do not hold queries, keys and values{}", ir::to_string(node.type(weights)),
-        given ? fmt::format(" of qkv_hidden_sizes [{}]", fmt::join(*given, ", ")) : ""));
+    node.invalid("weights {} do not hold queries, keys and values{}", node.type(weights),
+                 given ? fmt::format(" of qkv_hidden_sizes [{}]", fmt::join(*given, ", ")) : "");
   return sizes;
 }
 
@@ -139,10 +133,8 @@ void attend_to_self(NodeContext& node, ValueId projected, ValueId weights, const
 
 void check_projection(NodeContext& node, ValueId x, ValueId weights) {
   if (node.rank(x) != 3 || node.rank(weights) != 2)
-    node.invalid(
-        fmt::format("input must be [batch, length, size] and weights a matrix, but are {} "
-                    "and {}",
-                    ir::to_string(node.type(x)), ir::to_string(node.type(weights))));
+    node.invalid("input must be [batch, length, size] and weights a matrix, but are {} and {}",
+                 node.type(x), node.type(weights));
 }
 
 void packed_attention(NodeContext& node) {
@@ -224,10 +216,10 @@ Projections read_projections(NodeContext& node) {
   }
   const ValueId value = node.input(2, "value");
   if (node.rank(key) != node.rank(value) || (node.rank(key) != 3 && node.rank(key) != 4))
-    node.invalid(fmt::format(
-        "key {} and value {} must both be [batch, length, size], or a cache [batch, heads, "
-        "length, size]",
-        ir::to_string(node.type(key)), ir::to_string(node.type(value))));
+    node.invalid(
+        "key {} and value {} must both be [batch, length, size], or a cache [batch, "
+        "heads, length, size]",
+        node.type(key), node.type(value));
   found.is_cache = node.rank(key) == 4;
   found.k = found.is_cache ? key : split_heads(node, key, heads);
   found.v = found.is_cache ? value : split_heads(node, value, heads);
@@ -270,10 +262,7 @@ Dim append_to_past(NodeContext& node, const Inputs& inputs, Projections& to) {
 void attend_to(NodeContext& node, Projections from, const Inputs& inputs) {
   if (node.has_input(inputs.bias)) add_bias(node, node.input(inputs.bias, "bias"), from);
   const Dim past = append_to_past(node, inputs, from);
-  AttentionForm form;
-  form.q = from.q;
-  form.k = from.k;
-  form.v = from.v;
+  AttentionForm form{from.q, from.k, from.v};
   const AttentionStages stages = finish(node, form, inputs, past);
   node.output(0, merge_heads(node, stages.y));
   node.output(1, form.k);
@@ -284,10 +273,10 @@ void attend_to(NodeContext& node, Projections from, const Inputs& inputs) {
 void refuse_beams(NodeContext& node, std::initializer_list<std::size_t> inputs) {
   for (const std::size_t i : inputs)
     if (node.has_input(i))
-      node.unsupported(fmt::format(
-          "its input {} is of a cache that is a shared buffer (past_sequence_length, beam_width or "
-          "cache_indirection): export without buffer sharing",
-          i));
+      node.unsupported(
+          "its input {} is of a cache that is a shared buffer (past_sequence_length, "
+          "beam_width or cache_indirection): export without buffer sharing",
+          i);
 }
 
 void multi_head_attention(NodeContext& node) {
@@ -311,18 +300,19 @@ void decoder_attention(NodeContext& node) {
     };
     found = {one(0), one(*third), one(Dim(2) * *third)};
   } else {
-    node.invalid(fmt::format("without a key its query must be [batch, 1, 3 * size], but is {}",
-                             ir::to_string(node.type(query))));
+    node.invalid("without a key its query must be [batch, 1, 3 * size], but is {}",
+                 node.type(query));
   }
   if (node.shape(found.q)[2] != Dim(1))
-    node.invalid(
-        fmt::format("query is {}; it must be of one token", ir::to_string(node.type(query))));
+    node.invalid("query is {}; it must be of one token", node.type(query));
   if (node.output_is_used(3) && node.attr_int("output_qk", 0) == 0)
     node.invalid("its output 3 (qk) is used, but attribute 'output_qk' is 0");
   attend_to(node, found, {10, 3, 4, 5, 6});
 }
 
-constexpr OpRow kMultiHeadOps[] = {
+}  // namespace
+
+const OpRows kMicrosoftMultiHeadOps = {
     {"Attention", 1, packed_attention,
      "do_rotary mask_filter_value num_heads past_present_share_buffer qkv_hidden_sizes "
      "rotary_embedding_dim scale unidirectional",
@@ -335,9 +325,5 @@ constexpr OpRow kMultiHeadOps[] = {
      "do_rotary mask_filter_value num_heads past_present_share_buffer scale unidirectional",
      kMicrosoft, Types::kIntegers},
 };
-
-}  // namespace
-
-std::span<const OpRow> microsoft_multi_head_ops() { return kMultiHeadOps; }
 
 }  // namespace sinter::frontend

@@ -2,8 +2,6 @@
 // behind them. They are taken apart again.
 #include "frontend/ops/normalisation.h"
 
-#include <fmt/format.h>
-
 #include "frontend/ops/control/unroll.h"
 #include "frontend/ops/quantization/quantized.h"
 #include "frontend/ops/table/checks.h"
@@ -12,10 +10,6 @@
 
 namespace sinter::frontend {
 namespace {
-
-using ir::Dim;
-using ir::Shape;
-using ir::ValueId;
 
 double read_epsilon(NodeContext& node) { return node.attr_float("epsilon", 1e-12f); }
 
@@ -39,8 +33,8 @@ ValueId skip_sum(NodeContext& node, std::size_t bias) {
   const ValueId x = node.input(0, "input"), skip = node.input(1, "skip");
   ValueId sum = node.add("Add", {x, skip});
   if (node.shape(sum) != node.shape(x))
-    node.invalid(fmt::format("skip is {}, which does not broadcast to the input's {}",
-                             ir::to_string(node.type(skip)), ir::to_string(node.type(x))));
+    node.invalid("skip is {}, which does not broadcast to the input's {}", node.type(skip),
+                 node.type(x));
   if (node.has_input(bias)) sum = node.add("Add", {sum, over_last(node, bias, "bias", x)});
   node.output(3, sum);
   return sum;
@@ -109,14 +103,14 @@ void output_lengths(NodeContext& node, const Dim& batch, const Dim& length) {
   check_shape(node, mask, "mask", {batch, length});
   const ValueId is_one = node.add("Equal", {mask, node.constant(node.dtype(mask), 1)});
   node.output(1, node.add("ReduceSum", {node.cast(is_one, DType::kInt32)},
-                          {{"axes", std::vector<std::int64_t>{1}}, {"keepdims", std::int64_t{0}}}));
+                          {{"axes", Ints{1}}, {"keepdims", std::int64_t{0}}}));
 }
 
 /// The sum of word, position and segment embeddings, normalised.
 void embed(NodeContext& node, const Embeddings& from, bool has_positions) {
   const ValueId ids = node.input(0, "input_ids");
   if (node.rank(ids) != 2)
-    node.invalid("input_ids must be [batch, length], but is " + ir::to_string(node.type(ids)));
+    node.invalid("input_ids must be [batch, length], but is {}", node.type(ids));
   const Dim batch = node.shape(ids)[0], length = node.shape(ids)[1];
   ValueId sum = node.add("Add", {rows_of(node, from.word, ids),
                                  position_rows(node, from.position, batch, length, has_positions)});
@@ -159,8 +153,7 @@ void quantized_embed_layer_normalization(NodeContext& node) {
 
 bool has_channels_last(NodeContext& node) {
   const std::int64_t last = node.attr_int("channels_last", 1);
-  if (last != 0 && last != 1)
-    node.invalid(fmt::format("attribute 'channels_last' is {}, not 0 or 1", last));
+  if (last != 0 && last != 1) node.invalid("attribute 'channels_last' is {}, not 0 or 1", last);
   return last == 1;
 }
 
@@ -172,7 +165,7 @@ ValueId group_norm(NodeContext& node, ValueId x) {
   const ValueId y = node.add("Add", {scaled, per_channel(node, 2, "beta", x)});
   const std::int64_t activation = node.attr_int("activation");
   if (activation != 0 && activation != 1)
-    node.invalid(fmt::format("attribute 'activation' is {}, not 0 (none) or 1 (SiLU)", activation));
+    node.invalid("attribute 'activation' is {}, not 0 (none) or 1 (SiLU)", activation);
   return activation == 1 ? node.add("Silu", {y}) : y;
 }
 
@@ -215,7 +208,9 @@ void skip_group_norm(NodeContext& node) {
   node.output(1, last ? channels_last(node, sum) : sum);
 }
 
-constexpr OpRow kNormalisationRows[] = {
+}  // namespace
+
+const OpRows kMicrosoftNormalisationOps = {
     {"SkipLayerNormalization", 1, skip_layer_normalization, "epsilon", kMicrosoft},
     {"SkipSimplifiedLayerNormalization", 1, skip_simplified_layer_normalization, "epsilon",
      kMicrosoft},
@@ -226,9 +221,5 @@ constexpr OpRow kNormalisationRows[] = {
     {"GroupNorm", 1, microsoft_group_norm, "activation channels_last epsilon groups", kMicrosoft},
     {"SkipGroupNorm", 1, skip_group_norm, "activation channels_last epsilon groups", kMicrosoft},
 };
-
-}  // namespace
-
-std::span<const OpRow> microsoft_normalisation_ops() { return kNormalisationRows; }
 
 }  // namespace sinter::frontend

@@ -1,8 +1,6 @@
 // Biases of attention by the distance of tokens, of com.microsoft.
 #include <cmath>
 
-#include <fmt/format.h>
-
 #include "frontend/ops/attention/attention_core.h"
 #include "frontend/ops/control/unroll.h"
 #include "frontend/ops/table/checks.h"
@@ -11,10 +9,6 @@
 
 namespace sinter::frontend {
 namespace {
-
-using ir::Dim;
-using ir::Shape;
-using ir::ValueId;
 
 /// The bucket of each distance (key - query): of T5, each small distance has its own, and of larger
 /// ones they grow with the logarithm up to `max_distance`.
@@ -44,11 +38,11 @@ void relative_position_bias(NodeContext& node) {
   const std::int64_t max_distance = node.attr_int("max_distance");
   const Shape shape = node.shape(table);
   if (shape.size() != 2 || !shape[0].is_constant() || shape[0].value() < (both_ways ? 4 : 2))
-    node.invalid("bias_table must be [buckets, heads], but is " + ir::to_string(node.type(table)));
+    node.invalid("bias_table must be [buckets, heads], but is {}", node.type(table));
   const std::int64_t count = shape[0].value();
   if (max_distance <= count / (both_ways ? 4 : 2))
-    node.invalid(fmt::format("attribute 'max_distance' is {}, which {} buckets reach without it",
-                             max_distance, count));
+    node.invalid("attribute 'max_distance' is {}, which {} buckets reach without it", max_distance,
+                 count);
   const Term distance = iota(node, keys, 1, 2) - iota(node, queries, 0, 2);
   // The table's numbers lie by columns: those of a head are neighbours.
   const ValueId by_heads = node.reshape(table, {shape[1], shape[0]});
@@ -67,16 +61,14 @@ void gated_relative_position_bias(NodeContext& node) {
                 bias = node.input(4, "bias"), eco_a = node.input(5, "eco_a");
   const std::int64_t heads = node.attr_int("num_heads");
   if (node.rank(query) != 3)
-    node.invalid("query_layer must be [batch, length, size], but is " +
-                 ir::to_string(node.type(query)));
+    node.invalid("query_layer must be [batch, length, size], but is {}", node.type(query));
   check_shape(node, query_bias, "query_bias", {node.shape(query)[2]});
   const Term q(node, split_heads(node, node.add("Add", {query, query_bias}), heads));
   const Shape shape = q.shape();
   const auto half =
       node.rank(weight) == 2 ? ir::divide_exactly(node.shape(weight)[1], 2) : std::optional<Dim>();
   if (!half)
-    node.invalid("weight must be [size of a head, an even number], but is " +
-                 ir::to_string(node.type(weight)));
+    node.invalid("weight must be [size of a head, an even number], but is {}", node.type(weight));
   check_shape(node, weight, "weight", {shape[3], Dim(2) * *half});
   check_shape(node, bias, "bias", {Dim(2) * *half});
   check_shape(node, eco_a, "eco_a", {Dim(1), Dim(heads), Dim(1), Dim(1)});
@@ -90,14 +82,12 @@ void gated_relative_position_bias(NodeContext& node) {
   node.output((gate * Term(node, rel_pos)).value());
 }
 
-constexpr OpRow kPositionBiasOps[] = {
+}  // namespace
+
+const OpRows kMicrosoftPositionBiasOps = {
     {"RelativePositionBias", 1, relative_position_bias, "is_bidirectional max_distance",
      kMicrosoft},
     {"GatedRelativePositionBias", 1, gated_relative_position_bias, "num_heads", kMicrosoft},
 };
-
-}  // namespace
-
-std::span<const OpRow> microsoft_position_bias_ops() { return kPositionBiasOps; }
 
 }  // namespace sinter::frontend

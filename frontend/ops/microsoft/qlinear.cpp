@@ -1,10 +1,6 @@
 // Operators of com.microsoft on quantized tensors, as ONNX Runtime's quantizer writes them: each
 // input has a scale and a zero point behind it, the result is rounded to those of its own
 // (docs/ContribOperators.md of ONNX Runtime).
-#include <algorithm>
-
-#include <fmt/format.h>
-
 #include "frontend/ops/products.h"
 #include "frontend/ops/quantization/quantized.h"
 #include "frontend/ops/table/op_table.h"
@@ -13,15 +9,10 @@
 namespace sinter::frontend {
 namespace {
 
-using ir::Dim;
-using ir::Shape;
-using ir::ValueId;
-
 Term scale_of(NodeContext& node, std::size_t i) {
   const Term scale = one_number(node, i, "scale");
   if (!is_float(scale.dtype()))
-    node.invalid(fmt::format("input {} (scale) is {}; scales are floats", i,
-                             ir::to_string(node.type(node.input(i, "scale")))));
+    node.invalid("input {} (scale) is {}; scales are floats", i, node.type(node.input(i, "scale")));
   return scale.cast(DType::kFloat32);
 }
 
@@ -29,8 +20,8 @@ Term scale_of(NodeContext& node, std::size_t i) {
 Term exact_difference(NodeContext& node, std::size_t i, std::size_t zero, const char* what) {
   const ValueId values = node.input(i, what);
   if (node.dtype(values) != DType::kUInt8 && node.dtype(values) != DType::kInt8)
-    node.unsupported(fmt::format("input {} ({}) is {}; supported are int8 and uint8", i, what,
-                                 ir::to_string(node.type(values))));
+    node.unsupported("input {} ({}) is {}; supported are int8 and uint8", i, what,
+                     node.type(values));
   return difference(node, values, optional_input(node, zero));
 }
 
@@ -46,8 +37,8 @@ void output_quantized(NodeContext& node, const Term& y, std::size_t i, DType typ
   if (!node.has_input(i + 1)) return node.output(quantized(y, scale, y.number(0), type).value());
   const Term zero = one_number(node, i + 1, "zero point");
   if (zero.dtype() != DType::kUInt8 && zero.dtype() != DType::kInt8)
-    node.invalid(fmt::format("its result's zero point is {}; supported are int8 and uint8",
-                             to_string(zero.dtype())));
+    node.invalid("its result's zero point is {}; supported are int8 and uint8",
+                 to_string(zero.dtype()));
   node.output(quantized(y, scale, zero.cast(DType::kFloat32), zero.dtype()).value());
 }
 
@@ -110,7 +101,7 @@ void qlinear_average_pool(NodeContext& node) {
 void qlinear_global_average_pool(NodeContext& node) {
   qlinear_unary(node, [&](const Term& x) {
     return by_channels(node, x, [&](const Term& first) {
-      std::vector<std::int64_t> axes;
+      Ints axes;
       for (std::int64_t axis = 2; axis < node.rank(first.value()); ++axis) axes.push_back(axis);
       return Term(node, node.add("ReduceMean", {first.value()},
                                  {{"axes", axes}, {"keepdims", std::int64_t{1}}}));
@@ -128,7 +119,7 @@ void qlinear_where(NodeContext& node) {
 void qlinear_concat(NodeContext& node) {
   const std::size_t count = node.input_count();
   if (count < 5 || count % 3 != 2)
-    node.invalid(fmt::format("it has {} inputs; there are two, and three for each part", count));
+    node.invalid("it has {} inputs; there are two, and three for each part", count);
   std::vector<ValueId> parts;
   for (std::size_t i = 2; i < count; i += 3) parts.push_back(dequantized(node, i, "part").value());
   const std::int64_t axis = node.normalise_axis(node.attr_int("axis"), node.rank(parts[0]));
@@ -142,9 +133,8 @@ void qlinear_gemm(NodeContext& node) {
   if (node.has_input(2)) (void)one_number(node, 2, "a_zero_point");
   const auto turned = [&](const Term& matrix, const char* attribute) {
     if (node.rank(matrix.value()) != 2)
-      node.invalid("A and B must be matrices, but are " +
-                   ir::to_string(node.type(node.input(0, "A"))) + " and " +
-                   ir::to_string(node.type(node.input(3, "B"))));
+      node.invalid("A and B must be matrices, but are {} and {}", node.type(node.input(0, "A")),
+                   node.type(node.input(3, "B")));
     return node.attr_int(attribute, 0) == 0 ? matrix
                                             : Term(node, node.transpose(matrix.value(), {1, 0}));
   };
@@ -166,7 +156,9 @@ void qlinear_gemm(NodeContext& node) {
   output_quantized(node, real, 7, node.dtype(node.input(0, "A")));
 }
 
-constexpr OpRow kQLinearRows[] = {
+}  // namespace
+
+const OpRows kMicrosoftQlinearOps = {
     {"QLinearAdd", 1, qlinear_elementwise<kAddOp>, "", kMicrosoft},
     {"QLinearMul", 1, qlinear_elementwise<kMulOp>, "", kMicrosoft},
     {"QLinearSigmoid", 1, qlinear_sigmoid, "", kMicrosoft},
@@ -179,9 +171,5 @@ constexpr OpRow kQLinearRows[] = {
     {"QLinearConcat", 1, qlinear_concat, "axis", kMicrosoft},
     {"QGemm", 1, qlinear_gemm, "alpha transA transB", kMicrosoft},
 };
-
-}  // namespace
-
-std::span<const OpRow> microsoft_qlinear_ops() { return kQLinearRows; }
 
 }  // namespace sinter::frontend

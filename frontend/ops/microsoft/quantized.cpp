@@ -2,8 +2,6 @@
 #include <algorithm>
 #include <numeric>
 
-#include <fmt/format.h>
-
 #include "frontend/ops/control/unroll.h"
 #include "frontend/ops/products.h"
 #include "frontend/ops/quantization/block_quantized.h"
@@ -13,10 +11,7 @@
 namespace sinter::frontend {
 namespace {
 
-using ir::Dim;
-using ir::Shape;
 using ir::Tensor;
-using ir::ValueId;
 
 constexpr std::int64_t kMostSize = 1 << 24;
 
@@ -24,11 +19,11 @@ const Tensor& constant_input(NodeContext& node, std::size_t i, const char* what,
                              std::int64_t elements) {
   const Tensor* tensor = node.builder().constant_of(node.input(i, what));
   if (tensor == nullptr)
-    node.unsupported(fmt::format(
-        "input {} ({}) is not a constant; quantized weights are packed at compile time", i, what));
+    node.unsupported(
+        "input {} ({}) is not a constant; quantized weights are packed at compile time", i, what);
   if (tensor->element_count() != elements)
-    node.invalid(fmt::format("input {} ({}) is {}; it must have {} elements", i, what,
-                             ir::to_string(tensor->type()), elements));
+    node.invalid("input {} ({}) is {}; it must have {} elements", i, what, tensor->type(),
+                 elements);
   return *tensor;
 }
 
@@ -48,8 +43,7 @@ Tensor zero_points(NodeContext& node, const BlockedWeights& w) {
   const std::int64_t pitch = is_packed ? (w.blocks * w.bits + 7) / 8 : w.blocks;
   const Tensor& zeros = constant_input(node, 3, "zero_points", w.rows * pitch);
   if (!is_packed && !is_float(zeros.dtype()))
-    node.unsupported("zero_points are " + ir::to_string(zeros.type()) +
-                     "; supported are packed uint8 and floats");
+    node.unsupported("zero_points are {}; supported are packed uint8 and floats", zeros.type());
   std::vector<double> values;
   for (std::int64_t row = 0; row < w.rows; ++row)
     for (std::int64_t b = 0; b < w.blocks; ++b)
@@ -64,24 +58,24 @@ Tensor zero_points(NodeContext& node, const BlockedWeights& w) {
 
 /// Input g_idx says to which group of scales each column belongs. Returns the columns in the order
 /// of their groups, which has to fill blocks; nothing if they lie so.
-std::vector<std::int64_t> columns_by_group(NodeContext& node, const BlockedWeights& w) {
+Ints columns_by_group(NodeContext& node, const BlockedWeights& w) {
   const Tensor& groups = constant_input(node, 4, "g_idx", w.columns);
   const auto group_of = [&](std::int64_t column) {
     return static_cast<std::int64_t>(groups.at(column));
   };
-  std::vector<std::int64_t> order(static_cast<std::size_t>(w.columns));
+  Ints order(static_cast<std::size_t>(w.columns));
   std::iota(order.begin(), order.end(), 0);
-  std::stable_sort(order.begin(), order.end(), [&](std::int64_t left, std::int64_t right) {
+  std::ranges::stable_sort(order, [&](std::int64_t left, std::int64_t right) {
     return group_of(left) < group_of(right);
   });
   for (std::int64_t i = 0; i < w.columns; ++i)
     if (const std::int64_t column = order[static_cast<std::size_t>(i)];
         group_of(column) != i / w.block)
       node.unsupported(
-          fmt::format("input g_idx puts column {} into group {}, which does not have {} columns as "
-                      "its block: export with groups of one size",
-                      column, group_of(column), w.block));
-  if (std::is_sorted(order.begin(), order.end())) order.clear();
+          "input g_idx puts column {} into group {}, which does not have {} columns as "
+          "its block: export with groups of one size",
+          column, group_of(column), w.block);
+  if (std::ranges::is_sorted(order)) order.clear();
   return order;
 }
 
@@ -90,13 +84,13 @@ BlockedWeights read_weights(NodeContext& node) {
                    node.attr_int("block_size", 32), 0};
   if (const std::int64_t packing = node.attr_int("weight_prepacked", 0); packing != 0)
     node.unsupported(
-        fmt::format("its weights are packed for one GPU kernel (weight_prepacked={}); export with "
-                    "weight_prepacked=0",
-                    packing));
+        "its weights are packed for one GPU kernel (weight_prepacked={}); export with "
+        "weight_prepacked=0",
+        packing);
   if (w.rows < 1 || w.columns < 1 || w.rows > kMostSize || w.columns > kMostSize || w.block < 1 ||
       w.block > kMostSize || w.block % 8 != 0)
-    node.invalid(fmt::format("N {}, K {} and block_size {} are not sizes of a matrix", w.rows,
-                             w.columns, w.block));
+    node.invalid("N {}, K {} and block_size {} are not sizes of a matrix", w.rows, w.columns,
+                 w.block);
   check_bits(node, w.bits);
   w.blocks = (w.columns + w.block - 1) / w.block;
   return w;
@@ -136,7 +130,7 @@ Term dequantized_weights(NodeContext& node, const BlockedWeights& w) {
 /// A times the transpose of weights of few bits: QuantMatMul where they are constants, else what
 /// they stand for is computed in each run.
 ValueId times_weights(NodeContext& node, ValueId a, const BlockedWeights& w) {
-  std::vector<std::int64_t> order;
+  Ints order;
   if (node.has_input(4)) order = columns_by_group(node, w);
   const auto is_constant = [&](std::size_t i) {
     return !node.has_input(i) || node.builder().constant_of(node.input(i, "")) != nullptr;
@@ -195,10 +189,9 @@ void matmul_bnb4(NodeContext& node) {
   const std::int64_t n = node.attr_int("N"), k = node.attr_int("K"),
                      block = node.attr_int("block_size"), type = node.attr_int("quant_type");
   if (n < 1 || k < 1 || n > kMostSize || k > kMostSize || block < 1 || block > kMostSize)
-    node.invalid(
-        fmt::format("N {}, K {} and block_size {} are not sizes of a matrix", n, k, block));
+    node.invalid("N {}, K {} and block_size {} are not sizes of a matrix", n, k, block);
   if (type != 0 && type != 1)
-    node.invalid(fmt::format("attribute 'quant_type' is {}, not 0 (FP4) or 1 (NF4)", type));
+    node.invalid("attribute 'quant_type' is {}, not 0 (FP4) or 1 (NF4)", type);
   const std::int64_t count = n * k, blocks = (count + block - 1) / block, bytes = (count + 1) / 2;
   const ValueId a = node.input(0, "A"), packed = node.input(1, "B"),
                 absmax = node.input(2, "absmax");
@@ -231,17 +224,14 @@ void gather_block_quantized(NodeContext& node) {
                      quantized = node.normalise_axis(node.attr_int("quantize_axis", 1), rank);
   const DType type = node.dtype(data);
   if (type != DType::kUInt8 && type != DType::kInt8)
-    node.unsupported("data is " + ir::to_string(node.type(data)) +
-                     "; supported are int4, uint4 and uint8");
-  if (block < 1 || block > kMostSize)
-    node.invalid(fmt::format("block_size {} is no size of a block", block));
+    node.unsupported("data is {}; supported are int4, uint4 and uint8", node.type(data));
+  if (block < 1 || block > kMostSize) node.invalid("block_size {} is no size of a block", block);
   if (gathered == quantized)
     node.unsupported("it gathers along the axis of its blocks: gather along another one");
   // Of int4 and uint4 the importer holds a byte each already; bytes hold what `bits` says.
   const bool is_packed = !node.is_four_bit(0);
   if (is_packed && type == DType::kInt8)
-    node.unsupported("data is " + ir::to_string(node.type(data)) +
-                     "; supported are int4, uint4 and uint8");
+    node.unsupported("data is {}; supported are int4, uint4 and uint8", node.type(data));
   const std::int64_t bits = is_packed ? node.attr_int("bits", 4) : 8;
   check_bits(node, bits);
   if (bits != 8 && (quantized != rank - 1 || gathered == rank - 1))
@@ -253,9 +243,8 @@ void gather_block_quantized(NodeContext& node) {
   if (!count.is_constant()) node.unsupported("data is not a constant");
   blocks[static_cast<std::size_t>(quantized)] = Dim((count.value() + block - 1) / block);
   if (node.shape(scales) != blocks)
-    node.invalid(fmt::format("scales are {}; blocks of {} of {} need {}",
-                             ir::to_string(node.type(scales)), block, ir::to_string(whole),
-                             ir::to_string(blocks)));
+    node.invalid("scales are {}; blocks of {} of {} need {}", node.type(scales), block, whole,
+                 blocks);
   const auto rows = [&](ValueId value) {
     return Term(node, node.add("Gather", {value, indices}, {{"axis", gathered}}));
   };
@@ -275,16 +264,14 @@ void gather_block_quantized(NodeContext& node) {
   node.output((difference.cast(DType::kFloat32) * steps).cast(node.dtype(scales)).value());
 }
 
-constexpr OpRow kMicrosoftQuantizedOps[] = {
+}  // namespace
+
+const OpRows kMicrosoftQuantizedOps = {
     {"MatMulNBits", 1, matmul_nbits, "K N accuracy_level bits block_size weight_prepacked",
      kMicrosoft},
     {"MatMulBnb4", 1, matmul_bnb4, "K N block_size quant_type training_mode transB", kMicrosoft},
     {"GatherBlockQuantized", 1, gather_block_quantized, "bits block_size gather_axis quantize_axis",
      kMicrosoft, Types::kFloats, FourBits::kReads},
 };
-
-}  // namespace
-
-std::span<const OpRow> microsoft_quantized_ops() { return kMicrosoftQuantizedOps; }
 
 }  // namespace sinter::frontend

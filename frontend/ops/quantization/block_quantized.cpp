@@ -1,15 +1,10 @@
 #include "frontend/ops/quantization/block_quantized.h"
 
-#include <fmt/format.h>
-
 #include "ir/quantized.h"
 
 namespace sinter::frontend {
 
-using ir::Dim;
-using ir::Shape;
 using ir::Tensor;
-using ir::ValueId;
 
 int packed_number(std::span<const std::byte> row, std::int64_t i, std::int64_t bits) {
   const std::int64_t bit = i * bits;
@@ -60,13 +55,13 @@ Term unpacked_bits(NodeContext& node, const Term& x, std::int64_t bits, const Di
   if (merged == wanted) return all;
   return {node, node.add("Slice", {all.value()},
                          {{"starts", std::vector<Dim>(wanted.size(), Dim(0))},
-                          {"steps", std::vector<std::int64_t>(wanted.size(), 1)},
+                          {"steps", Ints(wanted.size(), 1)},
                           {"shape", wanted}})};
 }
 
 void check_bits(const NodeContext& node, std::int64_t bits) {
   if (bits != 2 && bits != 4 && bits != 8)
-    node.unsupported(fmt::format("numbers of {} bits; supported are 2, 4 and 8", bits));
+    node.unsupported("numbers of {} bits; supported are 2, 4 and 8", bits);
 }
 
 }  // namespace sinter::frontend

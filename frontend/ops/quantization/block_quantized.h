@@ -27,12 +27,12 @@ ir::Tensor quant_matmul_values(std::span<const std::byte> packed, const BlockedW
 
 /// x [.., m, columns] times the transpose of weights that QuantMatMul can have: `values` of the
 /// function above, scales and zero points (less the middle) [rows, blocks].
-ir::ValueId quant_matmul(NodeContext& node, ir::ValueId x, const BlockedWeights& w,
-                         const ir::Tensor& values, const ir::Tensor& scales,
-                         const std::optional<ir::Tensor>& zero_points);
+ValueId quant_matmul(NodeContext& node, ValueId x, const BlockedWeights& w,
+                     const ir::Tensor& values, const ir::Tensor& scales,
+                     const std::optional<ir::Tensor>& zero_points);
 
 /// The numbers of `x` [.., n], bytes of 8 / `bits` each, as [.., count]; of 8 bits `x` itself.
-Term unpacked_bits(NodeContext& node, const Term& x, std::int64_t bits, const ir::Dim& count);
+Term unpacked_bits(NodeContext& node, const Term& x, std::int64_t bits, const Dim& count);
 
 /// Throws Error(kUnsupported) unless `bits` is 2, 4 or 8.
 void check_bits(const NodeContext& node, std::int64_t bits);

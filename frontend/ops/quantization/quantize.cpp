@@ -1,7 +1,5 @@
 // Quantization, and products and convolutions of quantized values. Formulas are those of the ONNX
 // operator specification: quantized values are round(x / scale) + zero point, saturated.
-#include <fmt/format.h>
-
 #include "frontend/model/initializers.h"
 #include "frontend/ops/products.h"
 #include "frontend/ops/quantization/quantized.h"
@@ -12,10 +10,6 @@
 namespace sinter::frontend {
 namespace {
 
-using ir::Dim;
-using ir::Shape;
-using ir::ValueId;
-
 /// How the elements of a tensor share scales and zero points.
 struct Grouping {
   std::int64_t axis = 0;
@@ -24,7 +18,7 @@ struct Grouping {
 
 Grouping read_grouping(NodeContext& node, ValueId x, ValueId scale) {
   if (node.input_count() > 3)
-    node.invalid(fmt::format("it has {} inputs; there are three at most", node.input_count()));
+    node.invalid("it has {} inputs; there are three at most", node.input_count());
   Grouping grouping;
   const std::int64_t axis = node.attr_int("axis", 1);
   grouping.block_size = node.attr_int("block_size", 0);
@@ -48,14 +42,12 @@ ValueId spread(NodeContext& node, ValueId parameter, const Shape& shape, const G
     };
     if (own.size() == shape.size()) {
       for (std::size_t d = 0; d < own.size(); ++d)
-        if (misfit(d))
-          node.invalid(fmt::format("scales and zero points of shape {} do not fit {}",
-                                   ir::to_string(own), ir::to_string(shape)));
+        if (misfit(d)) node.invalid("scales and zero points of shape {} do not fit {}", own, shape);
       return parameter;
     }
     if (own.size() != 1 || own[0] != shape[axis])
-      node.invalid(fmt::format("scales and zero points of shape {} do not fit dimension {} of {}",
-                               ir::to_string(own), axis, ir::to_string(shape)));
+      node.invalid("scales and zero points of shape {} do not fit dimension {} of {}", own, axis,
+                   shape);
     Shape along(shape.size(), Dim(1));
     along[axis] = own[0];
     return node.reshape(parameter, along);
@@ -68,14 +60,13 @@ ValueId spread(NodeContext& node, ValueId parameter, const Shape& shape, const G
 void check_parameters(NodeContext& node, ValueId scale, bool has_int32) {
   const auto shown = [&](ValueId value) { return ir::to_string(node.type(value)); };
   if (!is_float(node.dtype(scale)) || node.dtype(scale) == DType::kFloat64)
-    node.invalid(fmt::format("its scale is {}; scales are f32, f16 or bf16", shown(scale)));
+    node.invalid("its scale is {}; scales are f32, f16 or bf16", shown(scale));
   if (!node.has_input(2)) return;
   const ValueId zero = node.input(2, "zero_point");
   const DType type = node.dtype(zero);
   const bool is_narrow =
       is_integer(type) && (size_of(type) <= 2 || (has_int32 && type == DType::kInt32));
-  if (!is_narrow)
-    node.invalid(fmt::format("its zero point is {}; it must be of 8 or 16 bits", shown(zero)));
+  if (!is_narrow) node.invalid("its zero point is {}; it must be of 8 or 16 bits", shown(zero));
   const bool is_one = ir::element_count(node.shape(zero)) == Dim(1) &&
                       ir::element_count(node.shape(scale)) == Dim(1);
   if (!is_one) check_shape(node, zero, "its zero point", node.shape(scale));
@@ -101,8 +92,8 @@ void quantize_linear(NodeContext& node) {
   if (stated != 0 && node.has_input(2) &&
       (is_four_bit(stated) != is_narrow ||
        (!is_narrow && require_dtype(stated, "the result") != to)))
-    node.invalid(fmt::format("attribute 'output_dtype' is {}, but its zero point is {}",
-                             onnx_type_name(stated), ir::to_string(node.type(node.input(2, "")))));
+    node.invalid("attribute 'output_dtype' is {}, but its zero point is {}", onnx_type_name(stated),
+                 node.type(node.input(2, "")));
   const Grouping grouping = read_grouping(node, x, scale);
   const Shape shape = node.shape(x);
   const Term zero =
@@ -127,8 +118,7 @@ void dequantize_linear(NodeContext& node) {
   check_dtype(node, x, "its input",
               {DType::kInt8, DType::kUInt8, DType::kInt16, DType::kUInt16, DType::kInt32});
   if (!is_float(to) || to == DType::kFloat64)
-    node.invalid(
-        fmt::format("attribute 'output_dtype' is {}; it must be f32, f16 or bf16", to_string(to)));
+    node.invalid("attribute 'output_dtype' is {}; it must be f32, f16 or bf16", to_string(to));
   if (node.has_input(2) && node.is_four_bit(2) != node.is_four_bit(0))
     node.invalid("the input and its zero points differ in type");
   const Grouping grouping = read_grouping(node, x, scale);
@@ -145,7 +135,7 @@ struct Quantized {
 
 /// To uint8, so that the whole range of `x` and zero have a value.
 Quantized quantize_dynamically(NodeContext& node, const Term& x) {
-  std::vector<std::int64_t> axes;
+  Ints axes;
   for (std::int64_t axis = 0; axis < node.rank(x.value()); ++axis) axes.push_back(axis);
   const auto extreme = [&](const char* reduction, const char* with_zero) {
     const Term value = axes.empty()
@@ -265,8 +255,7 @@ void qlinear_conv(NodeContext& node) {
   const ValueId x = is_last ? channels_first(node, given) : given;
   const ValueId w_scale = node.input(4, "w_scale"),
                 bias = node.has_input(8) ? node.input(8, "B") : ValueId{};
-  if (node.rank(w) < 3)
-    node.invalid("w must be [M, C / group, kernel..], but is " + ir::to_string(node.type(w)));
+  if (node.rank(w) < 3) node.invalid("w must be [M, C / group, kernel..], but is {}", node.type(w));
   if (ir::element_count(node.shape(w_scale)) != Dim(1))
     check_shape(node, w_scale, "w_scale", {node.shape(w)[0]});
   if (bias.valid()) check_dtype(node, bias, "B", {DType::kInt32});
@@ -288,17 +277,16 @@ ValueId spread_blocks(NodeContext& node, ValueId parameter, const Shape& shape, 
   const Shape own = node.shape(parameter);
   const auto axis = static_cast<std::size_t>(along);
   if (own.size() != shape.size())
-    node.invalid(fmt::format("blocks need scales of the input's rank, but they are {} for {}",
-                             ir::to_string(own), ir::to_string(shape)));
+    node.invalid("blocks need scales of the input's rank, but they are {} for {}", own, shape);
   Shape needed = shape;
   const Dim count = shape[axis];
   needed[axis] = count.is_constant() ? Dim((count.value() - 1) / block + 1) : own[axis];
   for (std::size_t d = 0; d < own.size(); ++d)
     if (own[d] != needed[d] && own[d].is_constant() && needed[d].is_constant())
-      node.invalid(fmt::format(
+      node.invalid(
           "scales and zero points of shape {} do not fit blocks of {} along "
           "dimension {} of {}: these need {}",
-          ir::to_string(own), block, along, ir::to_string(shape), ir::to_string(needed)));
+          own, block, along, shape, needed);
   Shape split = own, repeated = own, merged = own;
   split.insert(split.begin() + along + 1, Dim(1));
   repeated.insert(repeated.begin() + along + 1, Dim(block));
@@ -308,7 +296,7 @@ ValueId spread_blocks(NodeContext& node, ValueId parameter, const Shape& shape, 
   merged[axis] = shape[axis];  // the last block may be cut short
   return node.add("Slice", {all},
                   {{"starts", std::vector<Dim>(shape.size(), Dim(0))},
-                   {"steps", std::vector<std::int64_t>(shape.size(), 1)},
+                   {"steps", Ints(shape.size(), 1)},
                    {"shape", merged}});
 }
 
@@ -322,9 +310,7 @@ ValueId multiply_dynamic(NodeContext& node, ValueId x, ValueId weights, ValueId 
   return (product.cast(DType::kFloat32) * by).value();
 }
 
-namespace {
-
-constexpr OpRow kQuantizeOps[] = {
+const OpRows kQuantizeOps = {
     {"QuantizeLinear", 10, quantize_linear,
      "axis:13- block_size:21- output_dtype:21- precision:23- saturate:19-", "", Types::kFloats,
      FourBits::kReads},
@@ -339,7 +325,7 @@ constexpr OpRow kQuantizeOps[] = {
      Types::kIntegers},
 };
 
-constexpr OpRow kQuantizeMicrosoftRows[] = {
+const OpRows kMicrosoftIntegerOps = {
     {"QuantizeLinear", 1, quantize_linear, "axis", kMicrosoft, Types::kFloats, FourBits::kReads},
     {"DequantizeLinear", 1, dequantize_linear, "axis", kMicrosoft, Types::kIntegers,
      FourBits::kReads},
@@ -349,10 +335,5 @@ constexpr OpRow kQuantizeMicrosoftRows[] = {
     {"MatMulIntegerToFloat", 1, matmul_integer_to_float, "", kMicrosoft, Types::kIntegers},
     {"DynamicQuantizeMatMul", 1, dynamic_quantize_matmul, "", kMicrosoft},
 };
-
-}  // namespace
-
-std::span<const OpRow> quantize_ops() { return kQuantizeOps; }
-std::span<const OpRow> microsoft_integer_ops() { return kQuantizeMicrosoftRows; }
 
 }  // namespace sinter::frontend

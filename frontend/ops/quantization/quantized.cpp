@@ -1,22 +1,15 @@
 #include "frontend/ops/quantization/quantized.h"
 
-#include <fmt/format.h>
-
 #include "frontend/ops/products.h"
 
 namespace sinter::frontend {
-
-using ir::Dim;
-using ir::Shape;
-using ir::ValueId;
 
 Term as_float(NodeContext& node, ValueId value) { return Term(node, value).cast(DType::kFloat32); }
 
 Term one_number(NodeContext& node, std::size_t i, const char* what) {
   const ValueId value = node.input(i, what);
   if (ir::element_count(node.shape(value)) != Dim(1))
-    node.invalid(fmt::format("input {} ({}) is {}; it must be one number", i, what,
-                             ir::to_string(node.type(value))));
+    node.invalid("input {} ({}) is {}; it must be one number", i, what, node.type(value));
   return Term(node, value).reshape({});
 }
 
@@ -26,8 +19,7 @@ std::optional<ValueId> optional_input(NodeContext& node, std::size_t i) {
 
 void require_integer(NodeContext& node, DType dtype, const char* what) {
   if (!is_integer(dtype))
-    node.unsupported(
-        fmt::format("{} of type {}; only integers are supported", what, to_string(dtype)));
+    node.unsupported("{} of type {}; only integers are supported", what, to_string(dtype));
 }
 
 Term difference(NodeContext& node, ValueId value, std::optional<ValueId> zero) {

@@ -7,15 +7,15 @@
 
 namespace sinter::frontend {
 
-Term as_float(NodeContext& node, ir::ValueId value);
+Term as_float(NodeContext& node, ValueId value);
 /// Input `i`, which `what` names and which holds one number, as a scalar.
 Term one_number(NodeContext& node, std::size_t i, const char* what);
-std::optional<ir::ValueId> optional_input(NodeContext& node, std::size_t i);
+std::optional<ValueId> optional_input(NodeContext& node, std::size_t i);
 /// Throws Error(kUnsupported) unless `dtype` is an integer.
 void require_integer(NodeContext& node, DType dtype, const char* what);
 
 /// value - zero point, exact, of int32.
-Term difference(NodeContext& node, ir::ValueId value, std::optional<ir::ValueId> zero);
+Term difference(NodeContext& node, ValueId value, std::optional<ValueId> zero);
 
 /// round(x / scale) + zero point, of float32 that broadcast.
 Term rounded(const Term& x, const Term& scale, const Term& zero);
@@ -24,10 +24,10 @@ Term quantized(const Term& x, const Term& scale, const Term& zero, DType to);
 
 /// A parameter of the left (right) matrix of a product: one value, one for each row (column), or of
 /// the matrix's own rank.
-ir::ValueId matrix_parameter(NodeContext& node, ir::ValueId parameter, bool left);
+ValueId matrix_parameter(NodeContext& node, ValueId parameter, bool left);
 
 /// (a - zero point) (b - zero point), of int32.
-Term integer_product(NodeContext& node, ir::ValueId a, std::optional<ir::ValueId> a_zero,
-                     ir::ValueId b, std::optional<ir::ValueId> b_zero);
+Term integer_product(NodeContext& node, ValueId a, std::optional<ValueId> a_zero, ValueId b,
+                     std::optional<ValueId> b_zero);
 
 }  // namespace sinter::frontend

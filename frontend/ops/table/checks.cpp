@@ -8,27 +8,21 @@
 
 namespace sinter::frontend {
 
-using ir::Dim;
-using ir::Shape;
-using ir::ValueId;
-
 void check_dtype(const NodeContext& node, ValueId value, std::string_view what,
                  std::initializer_list<DType> dtypes) {
   const DType found = node.dtype(value);
-  if (std::find(dtypes.begin(), dtypes.end(), found) != dtypes.end()) return;
+  if (std::ranges::find(dtypes, found) != dtypes.end()) return;
   std::string names;
   for (const DType dtype : dtypes)
     names += (names.empty() ? "" : " or ") + std::string(to_string(dtype));
-  node.invalid(fmt::format("{} is {}; its elements must be {}", what,
-                           ir::to_string(node.type(value)), names));
+  node.invalid("{} is {}; its elements must be {}", what, node.type(value), names);
 }
 
 void check_broadcasts(const NodeContext& node, ValueId value, std::string_view what,
                       const Shape& wanted, const std::vector<bool>& may_be_one) {
   const Shape shape = node.shape(value);
   const auto text = [&] {
-    return fmt::format("{} is {}; it must be {}", what, ir::to_string(node.type(value)),
-                       ir::to_string(wanted));
+    return fmt::format("{} is {}; it must be {}", what, node.type(value), wanted);
   };
   if (shape.size() != wanted.size()) node.invalid(text());
   for (std::size_t d = 0; d < shape.size(); ++d) {
@@ -49,8 +43,8 @@ void check_shape(const NodeContext& node, ValueId value, std::string_view what,
 bool has_both(const NodeContext& node, std::size_t a, std::string_view a_name, std::size_t b,
               std::string_view b_name) {
   if (node.has_input(a) != node.has_input(b))
-    node.invalid(fmt::format("{} and {} must be given together, but {} is left out", a_name, b_name,
-                             node.has_input(a) ? b_name : a_name));
+    node.invalid("{} and {} must be given together, but {} is left out", a_name, b_name,
+                 node.has_input(a) ? b_name : a_name);
   return node.has_input(a);
 }
 

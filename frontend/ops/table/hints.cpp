@@ -1,6 +1,7 @@
-#include "frontend/ops/table/hints.h"
-
+// What to do about an operator that import does not know.
 #include <fmt/format.h>
+
+#include "frontend/ops/table/op_table.h"
 
 namespace sinter::frontend {
 namespace {
@@ -12,14 +13,13 @@ struct Row {
 // Operators that cannot be compiled as they are, and what a model can say instead.
 constexpr Row kHintRows[] = {
     {"NonZero",
-     "its output's shape depends on data: keep a mask of fixed shape, and multiply or "
-     "select (Where) by it"},
+     "its output's shape depends on data: keep a mask of fixed shape, and multiply or select "
+     "(Where) by it"},
     {"Unique",
-     "its output's shape depends on data: take it out of the model and run it before or "
-     "after"},
+     "its output's shape depends on data: take it out of the model and run it before or after"},
     {"Compress",
-     "its output's shape depends on data: keep a mask of fixed shape, or gather with "
-     "indices of fixed number (TopK)"},
+     "its output's shape depends on data: keep a mask of fixed shape, or gather with indices of "
+     "fixed number (TopK)"},
     {"RandomNormal", "pass random numbers in as an input"},
     {"RandomNormalLike", "pass random numbers in as an input"},
     {"RandomUniform", "pass random numbers in as an input"},
@@ -60,14 +60,13 @@ std::string hint(std::string_view domain, std::string_view name) {
            "ORT_ENABLE_EXTENDED, not ORT_ENABLE_ALL";
   if (!domain.empty())
     return fmt::format(
-        "give it a body as a function of the model (domain '{}'), or export with "
-        "operators of ai.onnx",
+        "give it a body as a function of the model (domain '{}'), or export with operators of "
+        "ai.onnx",
         domain);
   if (std::string advice = advice_of(domain, name); !advice.empty()) return advice;
   for (const std::string_view prefix : kSequences)
     if (name.substr(0, prefix.size()) == prefix)
-      return "sequences, optionals and strings have no tensor form; export the model with "
-             "tensors "
+      return "sequences, optionals and strings have no tensor form; export the model with tensors "
              "only, and keep such steps outside of it";
   return "export with operators that 'sinter ops' lists, or cut the model before it "
          "(onnx.utils.extract_model)";

@@ -9,42 +9,42 @@ namespace sinter::frontend {
 namespace {
 
 constexpr OpFamily kFamilies[] = {
-    {"elementwise", pointwise_ops, Types::kNumbers},
-    {"activations", activation_ops, Types::kFloats},
-    {"experimental, removed", experimental_ops, Types::kFloats},
-    {"reductions", reduce_ops, Types::kNumbers},
-    {"shape manipulation", shape_ops, Types::kAny},
-    {"slicing", slice_ops, Types::kAny},
-    {"gather and scatter", index_ops, Types::kAny},
-    {"sorting and top-k", ranking_ops, Types::kNumbers},
-    {"detection", suppression_ops, Types::kFloats},
-    {"interpolation", resize_ops, Types::kNumbers},
-    {"grid sampling", sampling_ops, Types::kFloats},
-    {"region-of-interest pooling", roi_align_ops, Types::kFloats},
-    {"generators", generator_ops, Types::kAny},
-    {"normalization", normalization_ops, Types::kFloats},
-    {"matrix products", matmul_ops, Types::kNumbers},
-    {"einsum", einsum_ops, Types::kNumbers},
-    {"quantization", quantize_ops, Types::kFloats},
-    {"signal processing", signal_ops, Types::kFloats},
-    {"convolutions", convolution_ops, Types::kFloats},
-    {"deformed convolutions", deform_conv_ops, Types::kFloats},
-    {"pooling", pooling_ops, Types::kFloats},
-    {"recurrent layers", recurrent_ops, Types::kFloats},
-    {"attention", attention_ops, Types::kFloats},
-    {"state-space models", state_space_ops, Types::kFloats},
-    {"control flow", control_flow_ops, Types::kAny},
-    {"com.microsoft", microsoft_ops, Types::kFloats},
-    {"com.microsoft normalization", microsoft_normalisation_ops, Types::kFloats},
-    {"com.microsoft convolutions", microsoft_convolution_ops, Types::kFloats},
-    {"com.microsoft attention", microsoft_attention_ops, Types::kFloats},
-    {"com.microsoft grouped-query attention", microsoft_group_query_ops, Types::kFloats},
-    {"com.microsoft multi-head attention", microsoft_multi_head_ops, Types::kFloats},
-    {"com.microsoft position bias", microsoft_position_bias_ops, Types::kFloats},
-    {"com.microsoft mixture of experts", microsoft_moe_ops, Types::kFloats},
-    {"com.microsoft quantization", microsoft_quantized_ops, Types::kFloats},
-    {"com.microsoft integer arithmetic", microsoft_integer_ops, Types::kFloats},
-    {"com.microsoft QLinear", microsoft_qlinear_ops, Types::kIntegers},
+    {"elementwise", &kPointwiseOps, Types::kNumbers},
+    {"activations", &kActivationOps, Types::kFloats},
+    {"experimental, removed", &kExperimentalOps, Types::kFloats},
+    {"reductions", &kReduceOps, Types::kNumbers},
+    {"shape manipulation", &kShapeOps, Types::kAny},
+    {"slicing", &kSliceOps, Types::kAny},
+    {"gather and scatter", &kIndexOps, Types::kAny},
+    {"sorting and top-k", &kRankingOps, Types::kNumbers},
+    {"detection", &kSuppressionOps, Types::kFloats},
+    {"interpolation", &kResizeOps, Types::kNumbers},
+    {"grid sampling", &kSamplingOps, Types::kFloats},
+    {"region-of-interest pooling", &kRoiAlignOps, Types::kFloats},
+    {"generators", &kGeneratorOps, Types::kAny},
+    {"normalization", &kNormalizationOps, Types::kFloats},
+    {"matrix products", &kMatmulOps, Types::kNumbers},
+    {"einsum", &kEinsumOps, Types::kNumbers},
+    {"quantization", &kQuantizeOps, Types::kFloats},
+    {"signal processing", &kSignalOps, Types::kFloats},
+    {"convolutions", &kConvolutionOps, Types::kFloats},
+    {"deformed convolutions", &kDeformConvOps, Types::kFloats},
+    {"pooling", &kPoolingOps, Types::kFloats},
+    {"recurrent layers", &kRecurrentOps, Types::kFloats},
+    {"attention", &kAttentionOps, Types::kFloats},
+    {"state-space models", &kStateSpaceOps, Types::kFloats},
+    {"control flow", &kControlFlowOps, Types::kAny},
+    {"com.microsoft", &kMicrosoftOps, Types::kFloats},
+    {"com.microsoft normalization", &kMicrosoftNormalisationOps, Types::kFloats},
+    {"com.microsoft convolutions", &kMicrosoftConvolutionOps, Types::kFloats},
+    {"com.microsoft attention", &kMicrosoftAttentionOps, Types::kFloats},
+    {"com.microsoft grouped-query attention", &kMicrosoftGroupQueryOps, Types::kFloats},
+    {"com.microsoft multi-head attention", &kMicrosoftMultiHeadOps, Types::kFloats},
+    {"com.microsoft position bias", &kMicrosoftPositionBiasOps, Types::kFloats},
+    {"com.microsoft mixture of experts", &kMicrosoftMoeOps, Types::kFloats},
+    {"com.microsoft quantization", &kMicrosoftQuantizedOps, Types::kFloats},
+    {"com.microsoft integer arithmetic", &kMicrosoftIntegerOps, Types::kFloats},
+    {"com.microsoft QLinear", &kMicrosoftQlinearOps, Types::kIntegers},
 };
 
 }  // namespace
@@ -106,11 +106,11 @@ const std::vector<OpRow>& all_op_rows() {
   static const std::vector<OpRow> rows = [] {
     std::vector<OpRow> all;
     for (const OpFamily& family : kFamilies)
-      for (OpRow row : family.rows()) {
+      for (OpRow row : *family.rows) {
         if (row.types == Types::kOfFamily) row.types = family.types;
         all.push_back(row);
       }
-    std::sort(all.begin(), all.end(), [](const OpRow& a, const OpRow& b) {
+    std::ranges::sort(all, [](const OpRow& a, const OpRow& b) {
       return std::tie(a.domain, a.name, a.since_version) <
              std::tie(b.domain, b.name, b.since_version);
     });
@@ -127,8 +127,8 @@ const OpRow* find_op_row(std::string_view domain, std::string_view name, std::in
 }
 
 bool is_known_op(std::string_view domain, std::string_view name) {
-  return std::any_of(all_op_rows().begin(), all_op_rows().end(),
-                     [&](const OpRow& row) { return row.domain == domain && row.name == name; });
+  return std::ranges::any_of(
+      all_op_rows(), [&](const OpRow& row) { return row.domain == domain && row.name == name; });
 }
 
 }  // namespace sinter::frontend

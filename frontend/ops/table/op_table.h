@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <initializer_list>
 #include <span>
 #include <string>
 #include <string_view>
@@ -48,6 +49,7 @@ struct OpRow {
   /// domains, which have had one version, `since_version`.
   std::int64_t until = 0;
 };
+using OpRows = std::initializer_list<OpRow>;
 std::int64_t holds_until(const OpRow& row);
 
 struct OpAttribute {
@@ -58,46 +60,18 @@ struct OpAttribute {
 std::vector<OpAttribute> attributes_of(const OpRow& row);
 
 /// One family of operators for each file in this folder.
-std::span<const OpRow> pointwise_ops();
-std::span<const OpRow> activation_ops();
-std::span<const OpRow> experimental_ops();
-std::span<const OpRow> reduce_ops();
-std::span<const OpRow> shape_ops();
-std::span<const OpRow> slice_ops();
-std::span<const OpRow> generator_ops();
-std::span<const OpRow> normalization_ops();
-std::span<const OpRow> matmul_ops();
-std::span<const OpRow> einsum_ops();
-std::span<const OpRow> quantize_ops();
-std::span<const OpRow> signal_ops();
-std::span<const OpRow> convolution_ops();
-std::span<const OpRow> deform_conv_ops();
-std::span<const OpRow> pooling_ops();
-std::span<const OpRow> control_flow_ops();
-std::span<const OpRow> recurrent_ops();
-std::span<const OpRow> attention_ops();
-std::span<const OpRow> state_space_ops();
-std::span<const OpRow> microsoft_ops();
-std::span<const OpRow> microsoft_normalisation_ops();
-std::span<const OpRow> microsoft_convolution_ops();
-std::span<const OpRow> microsoft_attention_ops();
-std::span<const OpRow> microsoft_group_query_ops();
-std::span<const OpRow> microsoft_multi_head_ops();
-std::span<const OpRow> microsoft_position_bias_ops();
-std::span<const OpRow> microsoft_moe_ops();
-std::span<const OpRow> microsoft_quantized_ops();
-std::span<const OpRow> microsoft_integer_ops();
-std::span<const OpRow> microsoft_qlinear_ops();
-std::span<const OpRow> index_ops();
-std::span<const OpRow> ranking_ops();
-std::span<const OpRow> suppression_ops();
-std::span<const OpRow> resize_ops();
-std::span<const OpRow> sampling_ops();
-std::span<const OpRow> roi_align_ops();
+extern const OpRows kPointwiseOps, kActivationOps, kExperimentalOps, kReduceOps, kShapeOps,
+    kSliceOps, kGeneratorOps, kNormalizationOps, kMatmulOps, kEinsumOps, kQuantizeOps, kSignalOps,
+    kConvolutionOps, kDeformConvOps, kPoolingOps, kControlFlowOps, kRecurrentOps, kAttentionOps,
+    kStateSpaceOps, kMicrosoftOps, kMicrosoftNormalisationOps, kMicrosoftConvolutionOps,
+    kMicrosoftAttentionOps, kMicrosoftGroupQueryOps, kMicrosoftMultiHeadOps,
+    kMicrosoftPositionBiasOps, kMicrosoftMoeOps, kMicrosoftQuantizedOps, kMicrosoftIntegerOps,
+    kMicrosoftQlinearOps, kIndexOps, kRankingOps, kSuppressionOps, kResizeOps, kSamplingOps,
+    kRoiAlignOps;
 
 struct OpFamily {
   std::string_view title;
-  std::span<const OpRow> (*rows)() = nullptr;
+  const OpRows* rows = nullptr;
   Types types = Types::kFloats;  // of rows that say nothing else
 };
 std::span<const OpFamily> op_families();
@@ -108,5 +82,11 @@ const std::vector<OpRow>& all_op_rows();
 const OpRow* find_op_row(std::string_view domain, std::string_view name, std::int64_t opset);
 /// True if the operator is known in some version of `domain`.
 bool is_known_op(std::string_view domain, std::string_view name);
+
+/// What to say behind "the operator is not known".
+std::string hint(std::string_view domain, std::string_view name);
+/// What a model can say instead of an operator whose result depends on data or chance; empty for
+/// others.
+std::string advice_of(std::string_view domain, std::string_view name);
 
 }  // namespace sinter::frontend

@@ -5,13 +5,12 @@
 #include <map>
 #include <optional>
 
-#include <fmt/format.h>
 #include <fmt/ranges.h>
 #include <onnx.pb.h>
-#include <sinter/error.h>
 
 #include "frontend/model/attributes.h"
 #include "frontend/ops/table/input_names.h"
+#include "runtime/format_error.h"
 
 namespace sinter::frontend {
 namespace {
@@ -44,7 +43,7 @@ std::vector<KnownAttribute> known_attributes(const OpRow& row, std::int64_t vers
       if (other.since_version < row.since_version)
         each.last = std::min<std::int64_t>(each.last, row.since_version - 1);
       const auto is_same = [&](const KnownAttribute& k) { return k.name == each.name; };
-      if (std::none_of(known.begin(), known.end(), is_same)) add(each);
+      if (std::ranges::none_of(known, is_same)) add(each);
     }
   }
   return known;
@@ -72,7 +71,7 @@ void check_input_count(const onnx::NodeProto& node, const OpRow& row, std::int64
 /// Inputs that share an element type, by its name.
 using Sharing = std::map<std::string_view, std::vector<std::size_t>>;
 
-Sharing sharing_inputs(const std::vector<OpInput>& known, std::span<const ir::ValueId> inputs) {
+Sharing sharing_inputs(const std::vector<OpInput>& known, std::span<const ValueId> inputs) {
   Sharing sharing;
   for (std::size_t i = 0; i < inputs.size() && !known.empty(); ++i) {
     const OpInput& input = known[std::min(i, known.size() - 1)];
@@ -93,8 +92,7 @@ std::optional<ir::Tensor> as_type(const ir::Tensor& constant, DType dtype) {
 }
 
 /// The one float type of those inputs at `places` that are no constants, or nothing.
-std::optional<DType> computed_type(const ir::GraphBuilder& builder,
-                                   std::span<const ir::ValueId> inputs,
+std::optional<DType> computed_type(const ir::GraphBuilder& builder, std::span<const ValueId> inputs,
                                    const std::vector<std::size_t>& places) {
   std::optional<DType> found;
   for (const std::size_t i : places) {
@@ -126,10 +124,10 @@ void RowChecks::check(const onnx::NodeProto& node, const OpRow& row, std::int64_
 }
 
 void RowChecks::unify_types(const OpRow& row, std::int64_t version, ir::GraphBuilder& builder,
-                            std::span<ir::ValueId> inputs,
+                            std::span<ValueId> inputs,
                             const std::function<void(const std::string&)>& warn) {
   std::optional<DType> one;
-  const bool differ = std::any_of(inputs.begin(), inputs.end(), [&](ir::ValueId input) {
+  const bool differ = std::ranges::any_of(inputs, [&](ValueId input) {
     if (!input.valid()) return false;
     const DType own = builder.type(input).dtype;
     return std::exchange(one, own).value_or(own) != own;
@@ -138,7 +136,7 @@ void RowChecks::unify_types(const OpRow& row, std::int64_t version, ir::GraphBui
   const std::vector<OpInput>& known_inputs = *known(row, version).inputs;
   const auto shown = [&](std::size_t i) {
     return fmt::format("{} ('{}') {}", i, known_inputs[std::min(i, known_inputs.size() - 1)].name,
-                       ir::to_string(builder.type(inputs[i])));
+                       builder.type(inputs[i]));
   };
   for (const auto& [type, places] : sharing_inputs(known_inputs, inputs)) {
     const auto wanted = computed_type(builder, inputs, places);
@@ -149,12 +147,11 @@ void RowChecks::unify_types(const OpRow& row, std::int64_t version, ir::GraphBui
       std::optional<ir::Tensor> taken;
       if (wanted && is_float(own)) taken = as_type(*builder.constant_of(inputs[i]), *wanted);
       if (!taken) {
-        const auto other = std::find_if(places.begin(), places.end(), [&](std::size_t j) {
-          return builder.type(inputs[j]).dtype != own;
-        });
-        throw Error(ErrorCode::kInvalidModel,
-                    fmt::format("its inputs {} and {} must have one element type: cast one of them",
-                                shown(std::min(i, *other)), shown(std::max(i, *other))));
+        const auto other = std::ranges::find_if(
+            places, [&](std::size_t j) { return builder.type(inputs[j]).dtype != own; });
+        throw invalid_model_error(
+            "its inputs {} and {} must have one element type: cast one of them",
+            shown(std::min(i, *other)), shown(std::max(i, *other)));
       }
       warn(fmt::format("input {} is a constant, and is taken as {}, the type of what it goes with",
                        shown(i), to_string(*wanted)));

@@ -28,8 +28,7 @@ class RowChecks {
   /// several. A constant of floats beside computed values of another float type, as converters of
   /// precision leave behind, takes theirs if all its numbers can, and `warn` is told.
   void unify_types(const OpRow& row, std::int64_t version, ir::GraphBuilder& builder,
-                   std::span<ir::ValueId> inputs,
-                   const std::function<void(const std::string&)>& warn);
+                   std::span<ValueId> inputs, const std::function<void(const std::string&)>& warn);
 
  private:
   struct Known {

@@ -9,10 +9,6 @@
 namespace sinter::frontend {
 namespace {
 
-using ir::Dim;
-using ir::Shape;
-using ir::ValueId;
-
 /// The two neighbours of position `x` along a dimension of `extent` elements; what lies outside is
 /// zero.
 std::vector<Tap> neighbours(NodeContext& node, const Term& x, const Dim& extent) {
@@ -33,8 +29,8 @@ void deform_conv(NodeContext& node) {
   const Shape shape = node.shape(x), weight_shape = node.shape(weights);
   const std::size_t spatial = shape.size() - 2;
   if (weight_shape.size() != shape.size())
-    node.invalid(fmt::format("input {} and weights {} must have the same number of dimensions",
-                             ir::to_string(node.type(x)), ir::to_string(node.type(weights))));
+    node.invalid("input {} and weights {} must have the same number of dimensions", node.type(x),
+                 node.type(weights));
   const Windows w = read_windows(node, x, kernel_of_weights(node, weights));
   const std::int64_t group = node.attr_int("group", 1);
   const std::int64_t offset_group = node.attr_int("offset_group", 1);
@@ -42,8 +38,7 @@ void deform_conv(NodeContext& node) {
       offset_group > 0 ? ir::divide_exactly(shape[1], offset_group) : std::nullopt;
   const auto ungrouped = [&] {
     return fmt::format("group {} and offset_group {} do not divide the channels of {} and {}",
-                       group, offset_group, ir::to_string(node.type(x)),
-                       ir::to_string(node.type(weights)));
+                       group, offset_group, node.type(x), node.type(weights));
   };
   if (group < 1 || !ir::is_multiple_of(weight_shape[0], group)) node.invalid(ungrouped());
   ir::require_equal(shape[1], weight_shape[1] * Dim(group), ungrouped);
@@ -66,8 +61,8 @@ void deform_conv(NodeContext& node) {
   };
   const Dim coordinates(static_cast<std::int64_t>(spatial));
   ir::require_equal(offset_shape, per_window(Dim(offset_group) * taps * coordinates), [&] {
-    return fmt::format("offset is {}, but there are {} windows of {}",
-                       ir::to_string(node.type(offset)), ir::to_string(out), ir::to_string(kernel));
+    return fmt::format("offset is {}, but there are {} windows of {}", node.type(offset), out,
+                       kernel);
   });
 
   // Dimensions: 0 batch, 1 offset group, 2 channel, then those of the kernel and of the windows.
@@ -98,9 +93,7 @@ void deform_conv(NodeContext& node) {
   if (node.has_input(4)) {
     const ValueId mask = node.input(4, "mask");
     if (node.shape(mask) != per_window(Dim(offset_group) * taps))
-      node.invalid(fmt::format("mask is {}, but there are {} windows of {}",
-                               ir::to_string(node.type(mask)), ir::to_string(out),
-                               ir::to_string(kernel)));
+      node.invalid("mask is {}, but there are {} windows of {}", node.type(mask), out, kernel);
     sampled = sampled * Term(node, mask).reshape(positions).cast(type);
   }
   const Dim rows = *ir::divide_exactly(weight_shape[0], group), depth = weight_shape[1] * taps;
@@ -115,11 +108,9 @@ void deform_conv(NodeContext& node) {
   node.output(y.value());
 }
 
-constexpr OpRow kDeformConvOps[] = {
-    {"DeformConv", 19, deform_conv, "dilations group kernel_shape offset_group pads strides"}};
-
 }  // namespace
 
-std::span<const OpRow> deform_conv_ops() { return kDeformConvOps; }
+const OpRows kDeformConvOps = {
+    {"DeformConv", 19, deform_conv, "dilations group kernel_shape offset_group pads strides"}};
 
 }  // namespace sinter::frontend

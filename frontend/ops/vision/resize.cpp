@@ -3,17 +3,12 @@
 #include <cmath>
 #include <numeric>
 
-#include <fmt/format.h>
-
 #include "frontend/ops/table/op_table.h"
 #include "frontend/ops/vision/resizer.h"
 
 namespace sinter::frontend {
 namespace {
 
-using ir::Dim;
-using ir::Shape;
-using ir::ValueId;
 using Mode = ResizeMode;
 using Axis = ResizeAxis;
 
@@ -21,30 +16,29 @@ using Axis = ResizeAxis;
 std::int64_t whole_size(NodeContext& node, double elements) {
   constexpr double kMost = 0x1p48;  // far from overflow, and from what any memory holds
   if (!(elements >= 0 && elements <= kMost))
-    node.unsupported(fmt::format("a dimension of {} elements", elements));
+    node.unsupported("a dimension of {} elements", elements);
   return static_cast<std::int64_t>(elements);
 }
 
 /// floor(dim * scale), with the scale as the nearest simple fraction where the size is a symbol.
 Dim scaled_size(NodeContext& node, const Dim& dim, double scale) {
   if (!(scale > 0 && std::isfinite(scale)))
-    node.invalid(fmt::format("scale {} is not a positive number", scale));
+    node.invalid("scale {} is not a positive number", scale);
   if (dim.is_constant())  // in float32, as scales are
     return whole_size(node,
                       std::floor(static_cast<float>(dim.value()) * static_cast<float>(scale)));
   constexpr int kLargest = 1024;
   if (scale > kLargest)
-    node.unsupported(
-        fmt::format("a scale of {} of the symbolic dimension {}: give the dimension as a number",
-                    scale, dim.to_string()));
+    node.unsupported("a scale of {} of the symbolic dimension {}: give the dimension as a number",
+                     scale, dim);
   for (int q = 1; q <= kLargest; ++q) {
     const double p = std::round(scale * q);
     if (p > 0 && std::abs(p / q - scale) <= scale * 1e-7)
       return ir::floor_div(dim * Dim(static_cast<std::int64_t>(p)), q, node.builder().ranges());
   }
-  node.unsupported(fmt::format(
-      "dimension {} times {} is no simple fraction of it: give the dimension as a number",
-      dim.to_string(), scale));
+  node.unsupported(
+      "dimension {} times {} is no simple fraction of it: give the dimension as a number", dim,
+      scale);
 }
 
 std::vector<double> constants(NodeContext& node, std::size_t i, std::string_view what) {
@@ -52,9 +46,9 @@ std::vector<double> constants(NodeContext& node, std::size_t i, std::string_view
   const auto tensor = node.folder().constant(value);
   if (tensor) return tensor->to_doubles();
   node.folder().need(value);
-  node.unsupported(fmt::format(
+  node.unsupported(
       "its {} (input {}) depend on the data of the model's inputs; they must be constants", what,
-      i));
+      i);
 }
 
 std::vector<Axis> all_axes(const Shape& shape) {
@@ -64,8 +58,7 @@ std::vector<Axis> all_axes(const Shape& shape) {
 }
 
 void check_count(NodeContext& node, std::string_view what, std::size_t found, std::size_t wanted) {
-  if (found != wanted)
-    node.invalid(fmt::format("{} {} are given for {} dimensions", found, what, wanted));
+  if (found != wanted) node.invalid("{} {} are given for {} dimensions", found, what, wanted);
 }
 
 void finish(NodeContext& node, std::vector<Axis> axes, Resizing how) {
@@ -77,7 +70,7 @@ void finish(NodeContext& node, std::vector<Axis> axes, Resizing how) {
 }
 
 void apply_scales(NodeContext& node, std::vector<Axis>& axes, const std::vector<double>& scales,
-                  const std::vector<std::int64_t>& which) {
+                  const Ints& which) {
   check_count(node, "scales", scales.size(), which.size());
   for (std::size_t i = 0; i < which.size(); ++i) {
     Axis& axis = axes[static_cast<std::size_t>(which[i])];
@@ -97,7 +90,7 @@ Mode read_mode(NodeContext& node) {
 /// Upsample, and Resize before it had a choice of coordinates.
 void resize_asymmetric(NodeContext& node) {
   std::vector<Axis> axes = all_axes(node.shape(node.input(0, "X")));
-  std::vector<std::int64_t> which(axes.size());
+  Ints which(axes.size());
   std::iota(which.begin(), which.end(), 0);
   const bool by_attribute = node.op_type() == "Upsample" && node.opset() < 9;
   auto scales = by_attribute ? node.attr_floats("scales").value_or(std::vector<double>{})
@@ -111,15 +104,13 @@ void resize_asymmetric(NodeContext& node) {
 }
 
 /// One scale for all of `which`, so that the result fits into, or covers, the sizes wanted.
-void keep_aspect_ratio(NodeContext& node, std::vector<Axis>& axes,
-                       const std::vector<std::int64_t>& which, bool larger) {
+void keep_aspect_ratio(NodeContext& node, std::vector<Axis>& axes, const Ints& which, bool larger) {
   std::optional<double> scale;
   for (const std::int64_t d : which) {
     const Axis& axis = axes[static_cast<std::size_t>(d)];
     if (!axis.from.is_constant() || !axis.to.is_constant())
-      node.unsupported(
-          fmt::format("keep_aspect_ratio_policy needs known sizes, but dimension {} is {} -> {}", d,
-                      axis.from.to_string(), axis.to.to_string()));
+      node.unsupported("keep_aspect_ratio_policy needs known sizes, but dimension {} is {} -> {}",
+                       d, axis.from, axis.to);
     const double own =
         static_cast<double>(axis.to.value()) / static_cast<double>(axis.from.value());
     scale = !scale ? own : larger ? std::max(*scale, own) : std::min(*scale, own);
@@ -134,13 +125,12 @@ void keep_aspect_ratio(NodeContext& node, std::vector<Axis>& axes,
 void resize(NodeContext& node) {
   const Shape shape = node.shape(node.input(0, "X"));
   std::vector<Axis> axes = all_axes(shape);
-  std::vector<std::int64_t> which(axes.size());
+  Ints which(axes.size());
   std::iota(which.begin(), which.end(), 0);
   if (const auto given = node.opset() >= 18 ? node.attr_ints("axes") : std::nullopt) {
     which = *given;
-    for (std::int64_t& axis : which)
-      axis = node.normalise_axis(axis, static_cast<std::int64_t>(shape.size()));
-    node.normalise_axes(which, static_cast<std::int64_t>(shape.size()));  // refuses repeated ones
+    for (std::int64_t& axis : which) axis = node.normalise_axis(axis, std::ssize(shape));
+    node.normalise_axes(which, std::ssize(shape));  // refuses repeated ones
   }
   Resizing how;
   how.mode = read_mode(node);
@@ -199,16 +189,14 @@ void resize(NodeContext& node) {
   finish(node, std::move(axes), std::move(how));
 }
 
-constexpr OpRow kResizeOps[] = {
+}  // namespace
+
+const OpRows kResizeOps = {
     {"Upsample", 7, resize_asymmetric, "mode scales:-8"},
     {"Resize", 10, resize_asymmetric, "mode"},
     {"Resize", 11, resize,
      "antialias:18- axes:18- coordinate_transformation_mode cubic_coeff_a exclude_outside "
      "extrapolation_value keep_aspect_ratio_policy:18- mode nearest_mode"},
 };
-
-}  // namespace
-
-std::span<const OpRow> resize_ops() { return kResizeOps; }
 
 }  // namespace sinter::frontend

@@ -11,9 +11,6 @@
 namespace sinter::frontend {
 namespace {
 
-using ir::Dim;
-using ir::Shape;
-using ir::ValueId;
 using Mode = ResizeMode;
 using Axis = ResizeAxis;
 
@@ -134,7 +131,7 @@ class Resizer {
     const Term scale = axis.scale ? i.number(*axis.scale) : to / from;
     if (!has_table(axis)) return original<Term>(how_, axis, i, from, to, scale);
     const std::vector<double> known = known_positions(how_, axis);
-    std::vector<std::int64_t> shape(rank, 1);
+    Ints shape(rank, 1);
     shape[d] = axis.to.value();
     return {node_,
             node_.builder().constant(ir::Tensor::from_doubles(DType::kFloat64, shape, known))};
@@ -158,7 +155,7 @@ class Resizer {
     if (has_table(axis)) {
       const std::int64_t from = axis.from.value(), to = axis.to.value();
       if (from < 1 || to < 1) return false;
-      std::vector<std::int64_t> index;
+      Ints index;
       for (const double p : known_positions(how_, axis))
         index.push_back(nearest_element(round_as(how_.nearest, p), from));
       const auto follows = [&](auto&& rule) {
@@ -174,7 +171,7 @@ class Resizer {
       if (step == 0 || !follows([&](std::int64_t i) { return index[0] + i * step; })) return false;
       const Shape shape = x_.shape();
       std::vector<Dim> starts(shape.size(), Dim(0));
-      std::vector<std::int64_t> steps(shape.size(), 1);
+      Ints steps(shape.size(), 1);
       Shape sliced = shape;
       starts[d] = index[0];
       steps[d] = step;
@@ -211,7 +208,7 @@ class Resizer {
     const Shape shape = x_.shape();
     std::vector<std::vector<Tap>> taps;
     for (std::size_t d = 0; d < shape.size(); ++d) {
-      if (std::find(chosen.begin(), chosen.end(), d) == chosen.end())
+      if (std::ranges::find(chosen, d) == chosen.end())
         taps.push_back({{iota(node_, shape[d], d, shape.size()), {}, {}}});
       else
         taps.push_back(taps_of(axes[d], d));
@@ -257,7 +254,7 @@ class Resizer {
   /// x times `weights` [from, to] along dimension `d`.
   void multiply(std::size_t d, const Term& weights) {
     const std::size_t rank = x_.shape().size();
-    std::vector<std::int64_t> perm(rank);
+    Ints perm(rank);
     std::iota(perm.begin(), perm.end(), 0);
     std::swap(perm[d], perm[rank - 1]);
     const Shape sizes = weights.shape();
@@ -275,8 +272,7 @@ class Resizer {
       const double scale = std::min(*axis.scale, 1.0);
       constexpr double kMost = 4096;
       if (!(static_cast<double>(support) / scale <= kMost))
-        node_.unsupported(
-            fmt::format("antialias of a scale of {} along a symbolic dimension", scale));
+        node_.unsupported("antialias of a scale of {} along a symbolic dimension", scale);
       return Dim(static_cast<std::int64_t>(std::ceil(static_cast<double>(support) / scale)) + 1);
     }
     if (axis.to == Dim(0)) return Dim(support + 1);  // there is no element to filter
@@ -316,13 +312,11 @@ class Resizer {
     const std::int64_t each = 8 + static_cast<std::int64_t>(size_of(x_.dtype()));
     if (to > kMaxTable || from > INT64_MAX / each / std::max<std::int64_t>(to, 1))
       node_.unsupported(
-          fmt::format("antialias along dimension {}, which is {} -> {}: its filter is "
-                      "a matrix of these sizes",
-                      d, from, to));
-    node_.take_memory(from * to * each,
-                      fmt::format("the antialias filter of dimension {}, a matrix "
-                                  "of {} x {}",
-                                  d, from, to));
+          "antialias along dimension {}, which is {} -> {}: its filter is a matrix of these sizes",
+          d, from, to);
+    node_.take_memory(
+        from * to * each,
+        fmt::format("the antialias filter of dimension {}, a matrix of {} x {}", d, from, to));
     std::vector<double> matrix(static_cast<std::size_t>(from * to), 0);
     const double scale =
         std::min(axis.scale.value_or(static_cast<double>(to) / static_cast<double>(from)), 1.0);
@@ -330,8 +324,7 @@ class Resizer {
     // A filter that is far wider than the input would weigh its first and last element alone.
     const double widest = 4 * static_cast<double>(from) + 4;
     if (support / scale > widest)
-      node_.unsupported(
-          fmt::format("antialias of a scale of {} along dimension {} of {}", scale, d, from));
+      node_.unsupported("antialias of a scale of {} along dimension {} of {}", scale, d, from);
     const auto first = static_cast<std::int64_t>(std::floor(-support / scale)) + 1;
     const std::int64_t count = 2 - 2 * first;
     const std::vector<double> all = known_positions(how_, axis);

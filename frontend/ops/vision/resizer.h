@@ -12,7 +12,7 @@ namespace sinter::frontend {
 enum class ResizeMode { kNearest, kLinear, kCubic };
 
 struct ResizeAxis {
-  ir::Dim from, to;
+  Dim from, to;
   // Scale as ONNX uses it: what was given, or to / from.
   std::optional<double> scale;
   double roi_begin = 0, roi_end = 1;

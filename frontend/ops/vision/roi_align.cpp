@@ -1,14 +1,9 @@
 // RoiAlign: regions of an image, resampled to a grid of bins.
-#include <fmt/format.h>
-
 #include "frontend/ops/table/op_table.h"
 #include "frontend/ops/vision/interpolate.h"
 
 namespace sinter::frontend {
 namespace {
-
-using ir::Dim;
-using ir::Shape;
 
 /// Where regions begin and how large their bins are, along y and x: [regions] in elements.
 struct Regions {
@@ -72,7 +67,7 @@ Term average_of_regions(NodeContext& node, const Term& x, const Term& batch, con
       sample_weights(node, all, 0, shape[2]).reshape({regions, all.pooled[0], 1, shape[2]});
   const Term by_row = (rows * own).reshape({regions * all.pooled[0], images * shape[2]});
   const Term columns = sample_weights(node, all, 1, shape[3]);
-  const auto turned = [&](const Term& term, std::vector<std::int64_t> perm) {
+  const auto turned = [&](const Term& term, Ints perm) {
     return Term(node, node.transpose(term.value(), std::move(perm)));
   };
   const Term wide = x.cast(DType::kFloat32);
@@ -91,9 +86,8 @@ void roi_align(NodeContext& node) {
   const Shape from = x.shape();
   if (from.size() != 4 || rois.shape().size() != 2 || rois.shape()[1] != Dim(4) ||
       !is_float(x.dtype()) || !is_integer(batch.dtype()))
-    node.invalid(fmt::format(
-        "input {}, rois {} and batch_indices {} do not fit", ir::to_string(node.type(x.value())),
-        ir::to_string(node.type(rois.value())), ir::to_string(node.type(batch.value()))));
+    node.invalid("input {}, rois {} and batch_indices {} do not fit", node.type(x.value()),
+                 node.type(rois.value()), node.type(batch.value()));
   const std::string mode = node.attr_string("mode", "avg");
   if (mode != "avg" && mode != "max")
     node.invalid("attribute 'mode' must be avg or max, but is '" + mode + "'");
@@ -143,17 +137,15 @@ void roi_align(NodeContext& node) {
   }
   value = select(*outside, value->number(0), *value);
   node.output(node.add(mode == "avg" ? "ReduceMean" : "ReduceMax", {value->value()},
-                       {{"axes", std::vector<std::int64_t>{4, 5}}, {"keepdims", std::int64_t{0}}}));
+                       {{"axes", Ints{4, 5}}, {"keepdims", std::int64_t{0}}}));
 }
 
-constexpr OpRow kRoiAlignOps[] = {
+}  // namespace
+
+const OpRows kRoiAlignOps = {
     {"RoiAlign", 10, roi_align,
      "coordinate_transformation_mode:16- mode output_height output_width sampling_ratio "
      "spatial_scale"},
 };
-
-}  // namespace
-
-std::span<const OpRow> roi_align_ops() { return kRoiAlignOps; }
 
 }  // namespace sinter::frontend

@@ -1,15 +1,9 @@
 // Images sampled at positions that are data: GridSample, AffineGrid, RoiAlign.
-#include <fmt/format.h>
-
 #include "frontend/ops/table/op_table.h"
 #include "frontend/ops/vision/interpolate.h"
 
 namespace sinter::frontend {
 namespace {
-
-using ir::Dim;
-using ir::Shape;
-using ir::ValueId;
 
 enum class Padding { kZeros, kBorder, kReflection };
 
@@ -62,9 +56,8 @@ void grid_sample(NodeContext& node) {
   const std::size_t rank = from.size();
   if (rank < 3 || at.size() != rank || !is_float(grid.dtype()) || at[0] != from[0] ||
       at.back() != Dim(static_cast<std::int64_t>(rank) - 2))
-    node.invalid(fmt::format("grid {} does not hold positions in input {}",
-                             ir::to_string(node.type(grid.value())),
-                             ir::to_string(node.type(x.value()))));
+    node.invalid("grid {} does not hold positions in input {}", node.type(grid.value()),
+                 node.type(x.value()));
   std::string mode = node.attr_string("mode", node.opset() < 20 ? "bilinear" : "linear");
   if (mode == "bilinear") mode = "linear";
   if (mode == "bicubic") mode = "cubic";
@@ -78,7 +71,7 @@ void grid_sample(NodeContext& node) {
     node.invalid("attribute 'padding_mode' must be zeros, border or reflection, but is '" + name +
                  "'");
   if (mode == "cubic" && rank != 4)
-    node.unsupported(fmt::format("mode cubic in {} dimensions; 2 are supported", rank - 2));
+    node.unsupported("mode cubic in {} dimensions; 2 are supported", rank - 2);
   const bool align_corners = node.attr_int("align_corners", 0) != 0;
 
   const DType type = is_float(x.dtype()) ? x.dtype() : DType::kFloat32;
@@ -106,8 +99,7 @@ void affine_grid(NodeContext& node) {
   if (size.size() < 4 || size.size() > 5 ||
       theta.shape() !=
           Shape{size[0], Dim(static_cast<std::int64_t>(n)), Dim(static_cast<std::int64_t>(n) + 1)})
-    node.invalid(fmt::format("theta {} does not map an image of {}",
-                             ir::to_string(node.type(theta.value())), ir::to_string(size)));
+    node.invalid("theta {} does not map an image of {}", node.type(theta.value()), size);
   const bool align_corners = node.attr_int("align_corners", 0) != 0;
   const std::size_t rank = n + 2;  // batch, spatial dimensions, coordinates
   const auto column = [&](std::size_t i) {
@@ -128,13 +120,11 @@ void affine_grid(NodeContext& node) {
   node.output((*sum + column(n)).value());
 }
 
-constexpr OpRow kSamplingOps[] = {
+}  // namespace
+
+const OpRows kSamplingOps = {
     {"GridSample", 16, grid_sample, "align_corners mode padding_mode"},
     {"AffineGrid", 20, affine_grid, "align_corners"},
 };
-
-}  // namespace
-
-std::span<const OpRow> sampling_ops() { return kSamplingOps; }
 
 }  // namespace sinter::frontend

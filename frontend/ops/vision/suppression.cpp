@@ -1,5 +1,4 @@
 // NonMaxSuppression with as many rows as it may select.
-#include <limits>
 
 #include <fmt/format.h>
 
@@ -10,10 +9,6 @@
 
 namespace sinter::frontend {
 namespace {
-
-using ir::Dim;
-using ir::Shape;
-using ir::ValueId;
 
 /// Corners of boxes, [batches, 1, boxes], or [batches, classes, 1] of one box for each class.
 struct Boxes {
@@ -65,7 +60,7 @@ void non_max_suppression(NodeContext& node) {
   const auto unfit = [&] {
     return fmt::format(
         "boxes {} and scores {} must be [batches, boxes, 4] and [batches, classes, boxes]",
-        ir::to_string(boxes.shape()), ir::to_string(shape));
+        boxes.shape(), shape);
   };
   if (boxes.shape().size() != 3 || shape.size() != 3) node.invalid(unfit());
   ir::require_equal(boxes.shape(), {shape[0], shape[2], Dim(4)}, unfit);
@@ -73,10 +68,8 @@ void non_max_suppression(NodeContext& node) {
     node.unsupported(
         "its output's shape depends on data: compile with --nms-pad, which gives it "
         "max_output_boxes_per_class rows for each class of each batch, -1 where fewer are "
-        "selected; "
-        "or export the model without it and suppress after the run, or take a fixed number of "
-        "boxes "
-        "with TopK");
+        "selected; or export the model without it and suppress after the run, or take a fixed "
+        "number of boxes with TopK");
   const auto number = [&](std::size_t i, const char* what) {
     return node.has_input(i) ? node.scalar(i, what) : 0.0;
   };
@@ -84,9 +77,9 @@ void non_max_suppression(NodeContext& node) {
   const double most_overlap = number(3, "iou_threshold");
   if (!(wanted >= 0 && wanted <= static_cast<double>(kMaxIterations)))
     node.unsupported(
-        fmt::format("max_output_boxes_per_class is {}; every box is a step of the "
-                    "compiled model, and 0 to {} are supported",
-                    wanted, kMaxIterations));
+        "max_output_boxes_per_class is {}; every box is a step of the compiled model, "
+        "and 0 to {} are supported",
+        wanted, kMaxIterations);
   auto steps = static_cast<std::int64_t>(wanted);
   if (shape[2].is_constant()) steps = std::min(steps, shape[2].value());
   const Dim rows = shape[0] * shape[1] * Dim(steps);
@@ -129,11 +122,8 @@ void non_max_suppression(NodeContext& node) {
   node.output(result.value());
 }
 
-constexpr OpRow kSuppressionOps[] = {
-    {"NonMaxSuppression", 10, non_max_suppression, "center_point_box"}};
-
 }  // namespace
 
-std::span<const OpRow> suppression_ops() { return kSuppressionOps; }
+const OpRows kSuppressionOps = {{"NonMaxSuppression", 10, non_max_suppression, "center_point_box"}};
 
 }  // namespace sinter::frontend

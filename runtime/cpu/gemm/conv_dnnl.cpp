@@ -1,15 +1,12 @@
 // Convolutions through oneDNN.
 #include <algorithm>
 #include <map>
-#include <optional>
 #include <vector>
-
-#include <fmt/format.h>
-#include <sinter/error.h>
 
 #include "runtime/cpu/gemm/dnnl_support.h"
 #include "runtime/cpu/gemm/gemm_dnnl.h"
 #include "runtime/cpu/gemm/matmul_dnnl.h"
+#include "runtime/format_error.h"
 
 namespace sinter::runtime::cpu {
 namespace {
@@ -37,7 +34,7 @@ struct Problem {
   /// Each output is a product of one position's channels.
   bool is_product() const {
     const auto all = [](const dims& values, std::int64_t value) {
-      return std::all_of(values.begin(), values.end(), [&](auto v) { return v == value; });
+      return std::ranges::all_of(values, [&](auto v) { return v == value; });
     };
     return group == 1 && all({weight.begin() + 2, weight.end()}, 1) && all(strides, 1) &&
            all(begin, 0) && all(end, 0);
@@ -176,17 +173,6 @@ std::vector<Piece> divide(const Problem& p) {
     }
   return pieces;
 }
-
-}  // namespace
-
-struct ConvDnnl::Impl {
-  // One after the other: reorders into channels last, which oneDNN is fastest at, the convolution,
-  // reorders back.
-  std::vector<PrimitiveParts> steps;
-  std::vector<dnnl::memory> own;  // operands of a plan in another layout, channels last
-};
-
-namespace {
 
 /// Makes the parts of one convolution.
 class ConvDivider {
@@ -354,19 +340,24 @@ Product product_of(const Problem& p, const ConvStepT& step, const std::byte* wei
 
 }  // namespace
 
+struct ConvDnnl::Impl {
+  // One after the other: reorders into channels last, which oneDNN is fastest at, the convolution,
+  // reorders back.
+  std::vector<PrimitiveParts> steps;
+  std::vector<dnnl::memory> own;  // operands of a plan in another layout, channels last
+};
+
 ConvDnnl::ConvDnnl(const plan::PlanData& plan, const ConvStepT& step, const BoundShape& shape,
                    PackedWeights& weights, int threads)
     : impl_(std::make_unique<Impl>()) {
   const auto& buffers = plan.meta.buffers;
   if (static_cast<DType>(buffers[step.input]->dtype) != DType::kFloat32)
-    throw Error(
-        ErrorCode::kUnsupported,
-        fmt::format(
-            "a convolution of {} on the CPU: compile with --precision=model from a float32 model",
-            to_string(static_cast<DType>(buffers[step.input]->dtype))));
+    throw unsupported_error(
+        "a convolution of {} on the CPU: compile with --precision=model from a float32 model",
+        to_string(static_cast<DType>(buffers[step.input]->dtype)));
   const Problem p = problem_of(step, shape);
   // Without a size oneDNN makes nothing, and there is nothing to do.
-  if (std::count(p.output.begin(), p.output.end(), 0) > 0) return;
+  if (std::ranges::count(p.output, 0) > 0) return;
   const auto& weight_buffer = *buffers[step.weight];
   const std::byte* weight_data =
       weight_buffer.kind == BufferKind::Weight

@@ -3,9 +3,9 @@
 #include <algorithm>
 #include <atomic>
 
-#include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include "runtime/format_error.h"
 #include "runtime/threads/openmp.h"
 
 namespace sinter::runtime::cpu {
@@ -35,12 +35,11 @@ const dnnl::engine& dnnl_engine() {
   static const dnnl::engine& engine = *[] {
     const unsigned own_threads = dnnl_version()->cpu_runtime;
     if (own_threads != DNNL_RUNTIME_SEQ && own_threads != DNNL_RUNTIME_OMP)
-      throw Error(ErrorCode::kUnsupported,
-                  "oneDNN was built for another runtime of threads than OpenMP (or none), which "
-                  "would start threads of its own: build it with ONEDNN_CPU_RUNTIME=SEQ or OMP");
+      throw unsupported_error(
+          "oneDNN was built for another runtime of threads than OpenMP (or none), which "
+          "would start threads of its own: build it with ONEDNN_CPU_RUNTIME=SEQ or OMP");
     if (own_threads == DNNL_RUNTIME_OMP && !threads::has_openmp())
-      throw Error(
-          ErrorCode::kUnsupported,
+      throw unsupported_error(
           "oneDNN was built for OpenMP, but omp_set_num_threads is not found, without which it "
           "would start threads of its own: link its OpenMP runtime as a shared library");
     return new dnnl::engine(dnnl::engine::kind::cpu, 0);

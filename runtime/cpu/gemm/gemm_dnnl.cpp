@@ -213,7 +213,7 @@ class Divider {
     dnnl::matmul::primitive_desc chosen;
     if (p_.b_weight) {
       // Parts of as many columns share their weights, if oneDNN allows.
-      const auto same = std::find_if(kinds_.begin(), kinds_.end(), [&](const auto& other) {
+      const auto same = std::ranges::find_if(kinds_, [&](const auto& other) {
         return other.second.primitive && other.second.b_plain == kind.b_plain;
       });
       if (same != kinds_.end()) chosen = describe(same->second.b, true);

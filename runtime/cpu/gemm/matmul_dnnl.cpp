@@ -45,7 +45,7 @@ MatmulDnnl::MatmulDnnl(const plan::PlanData& plan, const MatmulStepT& step, cons
   for (const auto size : step.batch) product.batch.push_back(values[size]);
   product.m = values[step.m], product.n = values[step.n], product.k = values[step.k];
   const bool empty = product.m == 0 || product.n == 0 || product.k == 0 ||
-                     std::count(product.batch.begin(), product.batch.end(), 0) > 0;
+                     std::ranges::count(product.batch, 0) > 0;
   constexpr std::size_t kMaxBatchDims = 4;
   if (!is_f32(*step.a) || !is_f32(*step.b) || !is_f32(*step.d) || empty ||
       product.batch.size() > kMaxBatchDims) {

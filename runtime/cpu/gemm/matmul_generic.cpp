@@ -4,10 +4,8 @@
 #include <type_traits>
 #include <vector>
 
-#include <fmt/format.h>
-#include <sinter/error.h>
-
 #include "runtime/cpu/ops/element.h"
+#include "runtime/format_error.h"
 
 namespace sinter::runtime::cpu {
 namespace {
@@ -83,9 +81,8 @@ MatmulGeneric::MatmulGeneric(const plan::PlanData&, const plan::fb::MatmulStepT&
   const bool plain = alpha_ == 1 && activation_ == plan::fb::Activation::None;
   if (is_float(a_.dtype) != is_float(b_.dtype) || is_float(a_.dtype) != is_float(d_.dtype) ||
       (!is_float(a_.dtype) && !plain))
-    throw Error(ErrorCode::kUnsupported,
-                fmt::format("a matrix product of {} and {} into {}", to_string(a_.dtype),
-                            to_string(b_.dtype), to_string(d_.dtype)));
+    throw unsupported_error("a matrix product of {} and {} into {}", to_string(a_.dtype),
+                            to_string(b_.dtype), to_string(d_.dtype));
 }
 
 template <typename Accumulator>
@@ -95,7 +92,7 @@ void MatmulGeneric::run(std::span<std::byte* const> buffers, Scratch<Accumulator
   std::vector<std::int64_t>& index = index_;
   index.resize(batch_.size());
   for (std::int64_t batch = 0; batch < batches_; ++batch) {
-    for (std::int64_t rest = batch, i = static_cast<std::int64_t>(batch_.size()); i-- > 0;
+    for (std::int64_t rest = batch, i = std::ssize(batch_); i-- > 0;
          rest /= batch_[static_cast<std::size_t>(i)])
       index[static_cast<std::size_t>(i)] = rest % batch_[static_cast<std::size_t>(i)];
     gather(a_.dtype, buffers[a_.buffer] + a_.start(index), m_, k_, a_.row_stride, a_.col_stride, a);
@@ -104,7 +101,7 @@ void MatmulGeneric::run(std::span<std::byte* const> buffers, Scratch<Accumulator
     const std::byte* c =
         has_residual_ ? buffers[residual_.buffer] + residual_.start(index) : nullptr;
     for (std::int64_t r = 0; r < m_; ++r) {
-      std::fill(row.begin(), row.end(), Accumulator{0});
+      std::ranges::fill(row, Accumulator{0});
       for (std::int64_t i = 0; i < k_; ++i) {
         const Accumulator factor = a[static_cast<std::size_t>(r * k_ + i)];
         const Accumulator* source = b.data() + i * n_;

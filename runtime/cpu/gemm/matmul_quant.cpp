@@ -1,7 +1,6 @@
 #include "runtime/cpu/gemm/matmul_quant.h"
 
 #include <algorithm>
-#include <cstring>
 
 #include "runtime/cpu/gemm/dnnl_support.h"
 #include "runtime/cpu/ops/element.h"
@@ -130,8 +129,8 @@ void MatmulQuant::pack(const plan::PlanData& plan, const plan::fb::MatmulStepT& 
     return copied(
         weights, buffer, "panels of float32", rows * groups * sizeof(float), [&](std::byte* to) {
           std::vector<float> floats(static_cast<std::size_t>(n_) * groups);
-          load_floats(type_of(buffer), bytes_of(buffer).data(), 1,
-                      static_cast<std::int64_t>(floats.size()), floats.data());
+          load_floats(type_of(buffer), bytes_of(buffer).data(), 1, std::ssize(floats),
+                      floats.data());
           write_group_panels(floats.data(), n_, weights_.groups, reinterpret_cast<float*>(to));
         });
   };

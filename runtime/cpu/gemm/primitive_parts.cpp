@@ -82,8 +82,7 @@ void PrimitiveParts::add(BoundPrimitive part) {
 
 void PrimitiveParts::execute(std::span<std::byte* const> buffers,
                              std::span<std::byte* const> workspaces) {
-  threads::run_parts(static_cast<std::int64_t>(parts_.size()),
-                     std::min(threads_, static_cast<int>(workspaces.size())),
+  threads::run_parts(std::ssize(parts_), std::min(threads_, static_cast<int>(workspaces.size())),
                      [&](threads::Member& member) {
                        std::byte* scratch = workspaces[static_cast<std::size_t>(member.me())];
                        while (const auto part = member.next())

@@ -94,31 +94,20 @@ ChainKernels binary(ChainSide side) {
 
 ChainKernels find_kernels(ScalarOp op, ChainSide side, bool small) {
   switch (op) {
-    case ScalarOp::kAdd: return binary<AddOp>(side);
-    case ScalarOp::kSub: return binary<SubOp>(side);
-    case ScalarOp::kMul: return binary<MulOp>(side);
+#define SINTER_CASE(name) \
+  case ScalarOp::k##name: return unary<name##Op>();
+    SINTER_UNARY_OPS(SINTER_CASE)
+#undef SINTER_CASE
+#define SINTER_CASE(name) \
+  case ScalarOp::k##name: return binary<name##Op>(side);
+    SINTER_BINARY_OPS(SINTER_CASE)
+#undef SINTER_CASE
     case ScalarOp::kDiv: {
       ChainKernels kernels = binary<DivOp>(side);
       kernels.divides = side == ChainSide::kLeft;
       return kernels;
     }
     case ScalarOp::kQuotient: return binary<DivOp>(side);
-    case ScalarOp::kMin: return binary<MinOp>(side);
-    case ScalarOp::kMax: return binary<MaxOp>(side);
-    case ScalarOp::kNeg: return unary<NegOp>();
-    case ScalarOp::kAbs: return unary<AbsOp>();
-    case ScalarOp::kSign: return unary<SignOp>();
-    case ScalarOp::kFloor: return unary<FloorOp>();
-    case ScalarOp::kCeil: return unary<CeilOp>();
-    case ScalarOp::kRound: return unary<RoundOp>();
-    case ScalarOp::kSqrt: return unary<SqrtOp>();
-    case ScalarOp::kRsqrt: return unary<RsqrtOp>();
-    case ScalarOp::kReciprocal: return unary<ReciprocalOp>();
-    case ScalarOp::kExp: return unary<ExpOp>();
-    case ScalarOp::kLog: return unary<LogOp>();
-    case ScalarOp::kLog1p: return unary<Log1pOp>();
-    case ScalarOp::kErf: return unary<ErfOp>();
-    case ScalarOp::kTanh: return unary<TanhOp>();
     case ScalarOp::kSin: return small ? unary<SmallSinOp>() : unary<SinOp>();
     case ScalarOp::kCos: return small ? unary<SmallCosOp>() : unary<CosOp>();
     default: return {};

@@ -80,33 +80,16 @@ void store_double(DType dtype, std::byte* p, double value) {
 }
 
 std::int64_t load_int(DType dtype, const std::byte* p) {
-  switch (dtype) {
-    case DType::kBool: return read<std::uint8_t>(p) != 0 ? 1 : 0;
-    case DType::kInt8: return read<std::int8_t>(p);
-    case DType::kInt16: return read<std::int16_t>(p);
-    case DType::kInt32: return read<std::int32_t>(p);
-    case DType::kInt64: return read<std::int64_t>(p);
-    case DType::kUInt8: return read<std::uint8_t>(p);
-    case DType::kUInt16: return read<std::uint16_t>(p);
-    case DType::kUInt32: return read<std::uint32_t>(p);
-    case DType::kUInt64: return static_cast<std::int64_t>(read<std::uint64_t>(p));
-    default: return from_double<std::int64_t>(load_double(dtype, p));
-  }
+  if (dtype == DType::kBool) return read<std::uint8_t>(p) != 0 ? 1 : 0;
+  if (is_float(dtype)) return from_double<std::int64_t>(load_double(dtype, p));
+  return with_number_type(
+      dtype, [&](auto type) { return static_cast<std::int64_t>(read<decltype(type)>(p)); });
 }
 
 void store_int(DType dtype, std::byte* p, std::int64_t value) {
-  switch (dtype) {
-    case DType::kBool: write(p, static_cast<std::uint8_t>(value != 0)); return;
-    case DType::kInt8:
-    case DType::kUInt8: write(p, static_cast<std::uint8_t>(value)); return;
-    case DType::kInt16:
-    case DType::kUInt16: write(p, static_cast<std::uint16_t>(value)); return;
-    case DType::kInt32:
-    case DType::kUInt32: write(p, static_cast<std::uint32_t>(value)); return;
-    case DType::kInt64:
-    case DType::kUInt64: write(p, value); return;
-    default: store_double(dtype, p, static_cast<double>(value)); return;
-  }
+  if (dtype == DType::kBool) return write(p, static_cast<std::uint8_t>(value != 0));
+  if (is_float(dtype)) return store_double(dtype, p, static_cast<double>(value));
+  with_number_type(dtype, [&](auto type) { write(p, static_cast<decltype(type)>(value)); });
 }
 
 bool are_plain_bools(std::span<const std::byte> bools) {

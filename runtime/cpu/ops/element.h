@@ -51,22 +51,30 @@ void load_floats(DType dtype, const std::byte* from, std::int64_t step, std::int
 void store_floats(DType dtype, const float* from, std::byte* to, std::int64_t step,
                   std::int64_t count);
 
+/// Calls visit with a value of the C++ type of `type`; nothing for bool and storage types.
+template <typename Visit>
+auto with_number_type(DType type, Visit&& visit) -> decltype(visit(float())) {
+  switch (type) {
+    case DType::kInt8: return visit(std::int8_t());
+    case DType::kInt16: return visit(std::int16_t());
+    case DType::kInt32: return visit(std::int32_t());
+    case DType::kInt64: return visit(std::int64_t());
+    case DType::kUInt8: return visit(std::uint8_t());
+    case DType::kUInt16: return visit(std::uint16_t());
+    case DType::kUInt32: return visit(std::uint32_t());
+    case DType::kUInt64: return visit(std::uint64_t());
+    case DType::kFloat32: return visit(float());
+    case DType::kFloat64: return visit(double());
+    default: return decltype(visit(float()))();
+  }
+}
+
 /// Calls visit with a pointer of the C++ type of compute type `type`; bool only replaces.
 template <typename Visit>
 void with_compute_type(DType type, Visit&& visit) {
-  switch (type) {
-    case DType::kInt8: return visit(static_cast<std::int8_t*>(nullptr));
-    case DType::kInt16: return visit(static_cast<std::int16_t*>(nullptr));
-    case DType::kInt32: return visit(static_cast<std::int32_t*>(nullptr));
-    case DType::kInt64: return visit(static_cast<std::int64_t*>(nullptr));
-    case DType::kBool:
-    case DType::kUInt8: return visit(static_cast<std::uint8_t*>(nullptr));
-    case DType::kUInt16: return visit(static_cast<std::uint16_t*>(nullptr));
-    case DType::kUInt32: return visit(static_cast<std::uint32_t*>(nullptr));
-    case DType::kUInt64: return visit(static_cast<std::uint64_t*>(nullptr));
-    case DType::kFloat64: return visit(static_cast<double*>(nullptr));
-    default: return visit(static_cast<float*>(nullptr));
-  }
+  if (type == DType::kBool) type = DType::kUInt8;
+  if (type == DType::kFloat16 || type == DType::kBFloat16) type = DType::kFloat32;
+  with_number_type(type, [&](auto value) { visit(static_cast<decltype(value)*>(nullptr)); });
 }
 
 /// As reductions combine: integers wrap, NaN wins.

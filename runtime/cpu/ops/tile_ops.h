@@ -10,6 +10,9 @@ namespace sinter::runtime::cpu {
 /// The kernel of `op` on operands of type `operand` (of a select: of its branches), with results of
 /// type `result`; both compute types. Null if `op` is not defined on them.
 OpKernel find_op_kernel(ScalarOp op, DType operand, DType result);
+/// The same on float32 alone, by the CPU's own vector instructions, chosen at run time; null for
+/// what has plain loops instead.
+OpKernel find_vector_kernel(ScalarOp op, DType operand, DType result);
 
 /// Casts of `operand` to float32, rounded to odd: see round_to_odd.
 OpKernel find_odd_cast(DType operand);
@@ -19,6 +22,7 @@ OpKernel find_small_kernel(ScalarOp op, DType operand);
 
 /// `type` is a compute type other than bool.
 ReduceKernels find_reduce_kernels(Combine combine, DType type);
+ReduceKernels find_vector_reduce(Combine combine);  // of float32
 
 /// float16 or bfloat16 to float32 and back, to nearest even.
 void widen(DType from, const void* source, float* target, std::int64_t count);

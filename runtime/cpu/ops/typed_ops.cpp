@@ -1,5 +1,4 @@
-#include "runtime/cpu/ops/typed_ops.h"
-
+// Kernels for every type, in plain loops.
 #include <algorithm>
 #include <bit>
 #include <cmath>
@@ -7,6 +6,7 @@
 #include <type_traits>
 
 #include "runtime/cpu/ops/element.h"
+#include "runtime/cpu/ops/tile_ops.h"
 
 namespace sinter::runtime::cpu {
 namespace {
@@ -249,20 +249,9 @@ float cast_to_odd(From value) {
 
 template <typename From>
 OpKernel find_cast(DType to) {
-  switch (to) {
-    case DType::kBool: return cast_kernel<From, Byte>;
-    case DType::kInt8: return cast_kernel<From, std::int8_t>;
-    case DType::kInt16: return cast_kernel<From, std::int16_t>;
-    case DType::kInt32: return cast_kernel<From, std::int32_t>;
-    case DType::kInt64: return cast_kernel<From, std::int64_t>;
-    case DType::kUInt8: return cast_kernel<From, std::uint8_t>;
-    case DType::kUInt16: return cast_kernel<From, std::uint16_t>;
-    case DType::kUInt32: return cast_kernel<From, std::uint32_t>;
-    case DType::kUInt64: return cast_kernel<From, std::uint64_t>;
-    case DType::kFloat32: return cast_kernel<From, float>;
-    case DType::kFloat64: return cast_kernel<From, double>;
-    default: return nullptr;
-  }
+  if (to == DType::kBool) return cast_kernel<From, Byte>;
+  return with_number_type(
+      to, [](auto value) -> OpKernel { return cast_kernel<From, decltype(value)>; });
 }
 
 template <typename T>
@@ -282,71 +271,41 @@ OpKernel find_copy(std::size_t size) {
 
 // ---- tables
 
+/// What `kernel` gives for whichever of kOps is `op`; null if none is.
+template <ScalarOp... kOps>
+OpKernel pick(ScalarOp op, const auto& kernel) {
+  OpKernel found = nullptr;
+  (void)((op == kOps && (found = kernel.template operator()<kOps>())) || ...);
+  return found;
+}
+
 template <typename T>
 OpKernel find_numeric(ScalarOp op) {
   using enum ScalarOp;
-  switch (op) {
-    case kAdd: return arithmetic_kernel<T, kAdd>;
-    case kSub: return arithmetic_kernel<T, kSub>;
-    case kMul: return arithmetic_kernel<T, kMul>;
-    case kDiv: return arithmetic_kernel<T, kDiv>;
-    case kMod: return arithmetic_kernel<T, kMod>;
-    case kFmod: return arithmetic_kernel<T, kFmod>;
-    case kPow: return arithmetic_kernel<T, kPow>;
-    case kMin: return arithmetic_kernel<T, kMin>;
-    case kMax: return arithmetic_kernel<T, kMax>;
-    case kNeg: return function_kernel<T, kNeg>;
-    case kAbs: return function_kernel<T, kAbs>;
-    case kSign: return function_kernel<T, kSign>;
-    case kFloor: return function_kernel<T, kFloor>;
-    case kCeil: return function_kernel<T, kCeil>;
-    case kRound: return function_kernel<T, kRound>;
-    case kEqual: return test_kernel<T, kEqual>;
-    case kNotEqual: return test_kernel<T, kNotEqual>;
-    case kLess: return test_kernel<T, kLess>;
-    case kLessEqual: return test_kernel<T, kLessEqual>;
-    case kGreater: return test_kernel<T, kGreater>;
-    case kGreaterEqual: return test_kernel<T, kGreaterEqual>;
-    case kSelect: return select_kernel<T>;
-    default: break;
-  }
+  const auto arithmetic = []<ScalarOp kOp>() -> OpKernel { return arithmetic_kernel<T, kOp>; };
+  const auto function = []<ScalarOp kOp>() -> OpKernel { return function_kernel<T, kOp>; };
+  const auto test = []<ScalarOp kOp>() -> OpKernel { return test_kernel<T, kOp>; };
+  OpKernel found = pick<kAdd, kSub, kMul, kDiv, kMod, kFmod, kPow, kMin, kMax>(op, arithmetic);
+  if (!found) found = pick<kNeg, kAbs, kSign, kFloor, kCeil, kRound>(op, function);
+  if (!found) found = pick<kEqual, kNotEqual, kLess, kLessEqual, kGreater, kGreaterEqual>(op, test);
+  if (op == kSelect) return select_kernel<T>;
+  if (found) return found;
   if constexpr (std::is_floating_point_v<T>) {
-    switch (op) {
-      case kSqrt: return function_kernel<T, kSqrt>;
-      case kRsqrt: return function_kernel<T, kRsqrt>;
-      case kReciprocal: return function_kernel<T, kReciprocal>;
-      case kExp: return function_kernel<T, kExp>;
-      case kLog: return function_kernel<T, kLog>;
-      case kErf: return function_kernel<T, kErf>;
-      case kTanh: return function_kernel<T, kTanh>;
-      case kSin: return function_kernel<T, kSin>;
-      case kCos: return function_kernel<T, kCos>;
-      case kQuotient: return arithmetic_kernel<T, kQuotient>;
-      case kAtan: return function_kernel<T, kAtan>;
-      case kExpm1: return function_kernel<T, kExpm1>;
-      case kLog1p: return function_kernel<T, kLog1p>;
-      case kIsNan:
-        return [](const OpArgs& t) {
-          map1<T, std::uint8_t>(t, [](T a) -> std::uint8_t { return std::isnan(a); });
-        };
-      case kIsInf:
-        return [](const OpArgs& t) {
-          map1<T, std::uint8_t>(t, [](T a) -> std::uint8_t { return std::isinf(a); });
-        };
-      default: break;
-    }
+    if (op == kQuotient) return arithmetic_kernel<T, kQuotient>;
+    if (op == kIsNan)
+      return [](const OpArgs& t) {
+        map1<T, std::uint8_t>(t, [](T a) -> std::uint8_t { return std::isnan(a); });
+      };
+    if (op == kIsInf)
+      return [](const OpArgs& t) {
+        map1<T, std::uint8_t>(t, [](T a) -> std::uint8_t { return std::isinf(a); });
+      };
+    return pick<kSqrt, kRsqrt, kReciprocal, kExp, kLog, kErf, kTanh, kSin, kCos, kAtan, kExpm1,
+                kLog1p>(op, function);
   } else {
-    switch (op) {
-      case kBitAnd: return arithmetic_kernel<T, kBitAnd>;
-      case kBitOr: return arithmetic_kernel<T, kBitOr>;
-      case kBitXor: return arithmetic_kernel<T, kBitXor>;
-      case kBitNot: return function_kernel<T, kBitNot>;
-      case kShiftLeft: return arithmetic_kernel<T, kShiftLeft>;
-      case kShiftRight: return arithmetic_kernel<T, kShiftRight>;
-      default: break;
-    }
+    if (op == kBitNot) return function_kernel<T, kBitNot>;
+    return pick<kBitAnd, kBitOr, kBitXor, kShiftLeft, kShiftRight>(op, arithmetic);
   }
-  return nullptr;
 }
 
 template <ScalarOp Op>
@@ -373,24 +332,6 @@ OpKernel find_bool(ScalarOp op) {
       };
     case kSelect: return select_kernel<std::uint8_t>;
     default: return nullptr;
-  }
-}
-
-/// Calls visit with a value of the C++ type of `type`; nothing for bool and storage types.
-template <typename Visit>
-auto with_number_type(DType type, Visit&& visit) -> decltype(visit(float())) {
-  switch (type) {
-    case DType::kInt8: return visit(std::int8_t());
-    case DType::kInt16: return visit(std::int16_t());
-    case DType::kInt32: return visit(std::int32_t());
-    case DType::kInt64: return visit(std::int64_t());
-    case DType::kUInt8: return visit(std::uint8_t());
-    case DType::kUInt16: return visit(std::uint16_t());
-    case DType::kUInt32: return visit(std::uint32_t());
-    case DType::kUInt64: return visit(std::uint64_t());
-    case DType::kFloat32: return visit(float());
-    case DType::kFloat64: return visit(double());
-    default: return {};
   }
 }
 
@@ -440,7 +381,8 @@ ReduceKernels reduce_kernels() {
 
 }  // namespace
 
-OpKernel find_typed_kernel(ScalarOp op, DType operand, DType result) {
+OpKernel find_op_kernel(ScalarOp op, DType operand, DType result) {
+  if (const OpKernel kernel = find_vector_kernel(op, operand, result)) return kernel;
   if (op == ScalarOp::kBitCast)
     return result == DType::kBool ? cast_kernel<std::uint8_t, Byte> : find_copy(size_of(result));
   if (op == ScalarOp::kCast) {
@@ -459,7 +401,8 @@ OpKernel find_odd_cast(DType operand) {
   });
 }
 
-ReduceKernels find_typed_reduce(Combine combine, DType type) {
+ReduceKernels find_reduce_kernels(Combine combine, DType type) {
+  if (type == DType::kFloat32) return find_vector_reduce(combine);
   return with_number_type(type, [&](auto value) -> ReduceKernels {
     using T = decltype(value);
     switch (combine) {

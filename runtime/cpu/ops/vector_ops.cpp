@@ -1,9 +1,8 @@
-#include "runtime/cpu/ops/vector_ops.h"
-
 #include <algorithm>
 #include <cmath>
 #include <cstring>
 
+#include "runtime/cpu/ops/tile_ops.h"
 #include "runtime/cpu/ops/vector_targets.h"
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "runtime/cpu/ops/vector_ops.cpp"
@@ -172,27 +171,16 @@ OpKernel find_op(ScalarOp op, bool to_bool) {
     }
   }
   switch (op) {
-    case ScalarOp::kAdd: return binary<AddOp>;
-    case ScalarOp::kSub: return binary<SubOp>;
-    case ScalarOp::kMul: return binary<MulOp>;
+#define SINTER_CASE(name) \
+  case ScalarOp::k##name: return unary<name##Op>;
+    SINTER_UNARY_OPS(SINTER_CASE)
+#undef SINTER_CASE
+#define SINTER_CASE(name) \
+  case ScalarOp::k##name: return binary<name##Op>;
+    SINTER_BINARY_OPS(SINTER_CASE)
+#undef SINTER_CASE
     case ScalarOp::kDiv: return divide;
     case ScalarOp::kQuotient: return binary<DivOp>;
-    case ScalarOp::kMin: return binary<MinOp>;
-    case ScalarOp::kMax: return binary<MaxOp>;
-    case ScalarOp::kNeg: return unary<NegOp>;
-    case ScalarOp::kAbs: return unary<AbsOp>;
-    case ScalarOp::kSign: return unary<SignOp>;
-    case ScalarOp::kFloor: return unary<FloorOp>;
-    case ScalarOp::kCeil: return unary<CeilOp>;
-    case ScalarOp::kRound: return unary<RoundOp>;
-    case ScalarOp::kSqrt: return unary<SqrtOp>;
-    case ScalarOp::kRsqrt: return unary<RsqrtOp>;
-    case ScalarOp::kReciprocal: return unary<ReciprocalOp>;
-    case ScalarOp::kExp: return unary<ExpOp>;
-    case ScalarOp::kLog: return unary<LogOp>;
-    case ScalarOp::kLog1p: return unary<Log1pOp>;
-    case ScalarOp::kErf: return unary<ErfOp>;
-    case ScalarOp::kTanh: return unary<TanhOp>;
     case ScalarOp::kSin: return unary<SinOp>;
     case ScalarOp::kCos: return unary<CosOp>;
     case ScalarOp::kSelect: return select;

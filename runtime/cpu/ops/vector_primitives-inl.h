@@ -71,6 +71,11 @@ SINTER_UNARY(SmallCosOp, cos_small_f32(d, a))
 #undef SINTER_UNARY
 #undef SINTER_BINARY
 
+// X(name) for each primitive ScalarOp::kname that is nameOp and no more.
+#define SINTER_EXACT_OPS(X) X(Neg) X(Abs) X(Sign) X(Floor) X(Ceil) X(Round) X(Sqrt) X(Rsqrt)
+#define SINTER_UNARY_OPS(X) SINTER_EXACT_OPS(X) X(Reciprocal) X(Exp) X(Log) X(Log1p) X(Erf) X(Tanh)
+#define SINTER_BINARY_OPS(X) X(Add) X(Sub) X(Mul) X(Min) X(Max)
+
 /// The last elements of a row, fewer than a vector: through a buffer, since neither side of a row
 /// may be touched beyond its end.
 HWY_INLINE V load_tail(D d, const float* from, std::size_t count) {

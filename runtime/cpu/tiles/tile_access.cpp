@@ -2,13 +2,10 @@
 
 #include <algorithm>
 #include <array>
-#include <cstring>
-
-#include <fmt/format.h>
-#include <sinter/error.h>
 
 #include "runtime/cpu/ops/vector_moves.h"
 #include "runtime/cpu/tiles/tile_runs.h"
+#include "runtime/format_error.h"
 
 namespace sinter::runtime::cpu {
 namespace {
@@ -141,8 +138,9 @@ TileAccess::TileAccess(const BoundLoops& loops, const BoundAccess& access, const
   x_ = strides(axes.x);
   for (const std::size_t axis : axes.z) z_steps_.push_back(access.address.coefficients[axis]);
   linear_guards_ = !access.guards.empty() && access.nonlinear.empty() &&
-                   std::all_of(access.guards.begin(), access.guards.end(),
-                               [](const BoundGuard& guard) { return guard.linear.has_value(); });
+                   std::ranges::all_of(access.guards, [](const BoundGuard& guard) {
+                     return guard.linear.has_value();
+                   });
   if (!linear_guards_) return;
   for (const BoundGuard& guard : access.guards) {
     GuardSteps steps{guard.linear->constant, guard.extent, {}, {}, {}};
@@ -160,15 +158,15 @@ std::int64_t TileAccess::fixed_offset(const Tile& tile) const {
 }
 
 void TileAccess::refuse_address(std::int64_t address) const {
-  throw Error(ErrorCode::kInvalidPlan,
-              fmt::format("element {} of buffer {} is addressed, which has {}: recompile the model",
-                          address, access_.buffer, access_.count));
+  throw invalid_plan_error(
+      "element {} of buffer {} is addressed, which has {}: recompile the model", address,
+      access_.buffer, access_.count);
 }
 
 bool TileAccess::gathers_by_element(Domain domain, GatherValues gathered) const {
-  return domain.columns &&
-         std::any_of(access_.gathers.begin(), access_.gathers.end(),
-                     [&](const BoundGather& g) { return gathered.views[g.value].per_column; });
+  return domain.columns && std::ranges::any_of(access_.gathers, [&](const BoundGather& g) {
+           return gathered.views[g.value].per_column;
+         });
 }
 
 /// True where columns go in runs that are too short to be worth a call each.

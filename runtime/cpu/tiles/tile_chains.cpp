@@ -36,7 +36,7 @@ bool TileCompiler::is_past_cache(std::uint32_t access) const {
   };
   // Where rows are reduced first there is too much to compute for memory to be waited for.
   if (s.across || !out_.reductions_.empty() || !out_.accesses_[access].is_stream(s.x_count) ||
-      std::count_if(out_.accesses_.begin(), out_.accesses_.end(), touches) != 1)
+      std::ranges::count_if(out_.accesses_, touches) != 1)
     return false;
   const auto size = static_cast<std::int64_t>(size_of(store.storage));
   return s.y_count * s.x_count >= kLeastPastCache / size;
@@ -57,7 +57,7 @@ void TileCompiler::join_chains() {
     for (const TileInstr& instr : stage.body) {
       if (instr.kind == TileInstr::Kind::kResume) continue;
       std::vector<std::uint32_t> operands = operands_of(instr);
-      std::sort(operands.begin(), operands.end());
+      std::ranges::sort(operands);
       operands.erase(std::unique(operands.begin(), operands.end()), operands.end());
       for (const std::uint32_t operand : operands) ++readers[operand];
     }
@@ -66,7 +66,7 @@ void TileCompiler::join_chains() {
     for (const Stage& stage : out_.stages_) count(stage);
   for (Stage& stage : out_.stages_) {
     if (!keep_between_stages_) {
-      std::fill(readers.begin(), readers.end(), 0);
+      std::ranges::fill(readers, 0);
       count(stage);
     }
     join_chains(stage, readers);

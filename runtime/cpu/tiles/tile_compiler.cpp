@@ -2,10 +2,8 @@
 
 #include <algorithm>
 
-#include <fmt/format.h>
-#include <sinter/error.h>
-
 #include "runtime/cpu/tiles/tile_runs.h"
+#include "runtime/format_error.h"
 #include "runtime/plan/loop_values.h"
 
 namespace sinter::runtime::cpu {
@@ -260,8 +258,7 @@ TileInstr TileCompiler::translate(std::size_t i) const {
   result.value_class = class_[i];
   result.type = out_.types_[i];
   if (instr.args.size() > std::size(result.args))
-    throw Error(ErrorCode::kInternal,
-                fmt::format("instruction {} has {} operands", i, instr.args.size()));
+    throw internal_error("instruction {} has {} operands", i, instr.args.size());
   for (const std::uint32_t arg : instr.args) result.args[result.arg_count++] = arg;
   switch (instr.kind) {
     case InstrKind::Load:
@@ -281,7 +278,7 @@ TileInstr TileCompiler::translate(std::size_t i) const {
       result.kind = TileInstr::Kind::kIndex;
       result.axis = loops_.axis_of[instr.dim];
       if (result.axis < 0)  // it is 0 everywhere, and its class says so
-        throw Error(ErrorCode::kInternal, fmt::format("instruction {} is no index", i));
+        throw internal_error("instruction {} is no index", i);
       break;
     case InstrKind::Reduce: result.kind = TileInstr::Kind::kReduce; break;
     case InstrKind::Scan: result.kind = TileInstr::Kind::kScan; break;
@@ -294,9 +291,8 @@ TileInstr TileCompiler::translate(std::size_t i) const {
         result.kernel = find_odd_cast(operand);
       if (!result.kernel) result.kernel = find_op_kernel(op, operand, result.type);
       if (!result.kernel)
-        throw Error(ErrorCode::kUnsupported,
-                    fmt::format("'{}' on {} giving {} is not supported on the CPU", to_string(op),
-                                to_string(operand), to_string(result.type)));
+        throw unsupported_error("'{}' on {} giving {} is not supported on the CPU", to_string(op),
+                                to_string(operand), to_string(result.type));
     }
   }
   return result;

@@ -19,7 +19,7 @@ class TileProgram::Worker {
         workspace_(workspace),
         views_(reinterpret_cast<View*>(workspace + program.views_offset_)),
         forwarded_(reinterpret_cast<char*>(workspace + program.forwarded_offset_)) {
-    std::copy(program.uniforms_.begin(), program.uniforms_.end(), views_);
+    std::ranges::copy(program.uniforms_, views_);
     std::fill_n(forwarded_, program.uniforms_.size(), 0);
     tile_.z = z_.data();
   }
@@ -362,8 +362,8 @@ void TileProgram::run(std::span<std::byte* const> buffers,
     worker.run_along(y0, rows, x0,
                      split_columns ? std::min(s.tile_cols, s.x_count - x0) : s.x_count);
   };
-  const auto team = static_cast<int>(
-      std::min(static_cast<std::int64_t>(threads_), static_cast<std::int64_t>(workspaces.size())));
+  const auto team =
+      static_cast<int>(std::min(static_cast<std::int64_t>(threads_), std::ssize(workspaces)));
   const std::int64_t parts = std::min(items, threads::parts_of(team));
   threads::run_parts(parts, team, [&](threads::Member& member) {
     Worker worker(*this, buffers, workspaces[static_cast<std::size_t>(member.me())]);

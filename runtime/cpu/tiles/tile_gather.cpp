@@ -4,12 +4,10 @@
 #include <cmath>
 #include <type_traits>
 
-#include <fmt/format.h>
-#include <sinter/error.h>
-
 #include "runtime/cpu/ops/element.h"
 #include "runtime/cpu/tiles/tile_access.h"
 #include "runtime/cpu/tiles/tile_runs.h"
+#include "runtime/format_error.h"
 
 namespace sinter::runtime::cpu {
 namespace {
@@ -39,8 +37,7 @@ void load_elements(DType storage, const std::byte* buffer, std::span<const std::
   if (compute_type(storage) != storage) {
     std::uint16_t piece[kPiece];
     load_at<std::uint16_t>(buffer, offsets, reinterpret_cast<std::byte*>(piece));
-    load_run(storage, reinterpret_cast<const std::byte*>(piece), 1, target,
-             static_cast<std::int64_t>(offsets.size()));
+    load_run(storage, reinterpret_cast<const std::byte*>(piece), 1, target, std::ssize(offsets));
     return;
   }
   switch (size_of(storage)) {
@@ -54,9 +51,8 @@ void load_elements(DType storage, const std::byte* buffer, std::span<const std::
 }  // namespace
 
 void TileAccess::refuse_index(std::int64_t index, std::int64_t extent) {
-  throw Error(ErrorCode::kUsage,
-              fmt::format("index {} is out of range: the gathered dimension has {} elements", index,
-                          extent));
+  throw usage_error("index {} is out of range: the gathered dimension has {} elements", index,
+                    extent);
 }
 
 std::int64_t TileAccess::gathered_offset(GatherValues gathered, std::int64_t row,
@@ -135,11 +131,10 @@ void TileAccess::load_gathered(const std::byte* buffer, const Tile& tile, Gather
   const std::int64_t rows = domain.rows ? tile.rows : 1;
   const std::int64_t cols = domain.columns ? tile.cols : 1;
   // Often all rows take the same columns.
-  const bool alike =
-      std::all_of(access_.gathers.begin(), access_.gathers.end(), [&](const BoundGather& gather) {
-        const View& view = gathered.views[gather.value];
-        return !view.per_column || view.row_stride == 0;
-      });
+  const bool alike = std::ranges::all_of(access_.gathers, [&](const BoundGather& gather) {
+    const View& view = gathered.views[gather.value];
+    return !view.per_column || view.row_stride == 0;
+  });
   std::int64_t room[kPiece];
   for (std::int64_t c = 0; c < cols; c += kPiece) {
     const std::span offsets(room, static_cast<std::size_t>(std::min(kPiece, cols - c)));

@@ -23,8 +23,7 @@ std::int64_t floor_div(std::int64_t a, std::int64_t b) {
 }
 
 bool is_constant(const LinearIndex& linear) {
-  return std::all_of(linear.coefficients.begin(), linear.coefficients.end(),
-                     [](std::int64_t c) { return c == 0; });
+  return std::ranges::all_of(linear.coefficients, [](std::int64_t c) { return c == 0; });
 }
 
 /// Index nodes as linear forms over the program's dimensions, where they are linear.
@@ -179,7 +178,7 @@ BoundLoops bind_loops(const plan::fb::PlanT& plan, const LoopProgramT& program, 
     const bool inner = loops.has_rows() && d >= first_inner;
     if (!axes.empty() && axes.back().inner == inner && !axes.back().pinned && !pinned[d]) {
       const std::size_t outer = axes.back().last;
-      if (std::all_of(forms.begin(), forms.end(), [&](const LinearIndex* form) {
+      if (std::ranges::all_of(forms, [&](const LinearIndex* form) {
             return form->coefficients[outer] == wrap_mul(form->coefficients[d], extent);
           })) {
         axes.back().last = d;

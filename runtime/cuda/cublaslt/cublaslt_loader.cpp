@@ -1,7 +1,7 @@
 #include <dlfcn.h>
-#include <fmt/format.h>
 
 #include "runtime/cuda/cublaslt/cublaslt.h"
+#include "runtime/format_error.h"
 #include "runtime/libraries/cuda_libraries.h"
 
 namespace sinter::runtime {
@@ -13,10 +13,9 @@ constexpr const char* kCublasLtNames[] = {"libcublasLt.so.13", "libcublasLt.so.1
 std::shared_ptr<const CublasLt> load_cublaslt() {
   const libraries::OpenedLibrary opened = libraries::open_cuda_library(
       kCublasLtNames, "cublasLtCreate",
-      fmt::format(
-          "cuBLASLt was not found; this plan needs it for its matrix products. '{}' gets it; or "
-          "install the CUDA toolkit, or name its folder in SINTER_CUDA_LIBS.",
-          libraries::install_command("nvidia-cublas>=13,<14", "cuda", "--cuda")));
+      fmt::format("cuBLASLt was not found; this plan needs it for its matrix products. '{}' gets "
+                  "it; or install the CUDA toolkit, or name its folder in SINTER_CUDA_LIBS.",
+                  libraries::install_command("nvidia-cublas>=13,<14", "cuda", "--cuda")));
   return std::make_shared<const CublasLt>(
       [handle = opened.handle](const char* symbol) { return dlsym(handle, symbol); }, opened.path);
 }
@@ -34,9 +33,7 @@ void fail(const CublasLt& library, cublasStatus_t status, std::string_view call)
 CublasLt::CublasLt(const Resolver& resolve, std::string path) : path_(std::move(path)) {
   const auto find = [&](const char* symbol) {
     void* address = resolve(symbol);
-    if (!address)
-      throw Error(ErrorCode::kDevice,
-                  fmt::format("{} lacks {}: cuBLASLt 12 or newer is needed", path_, symbol));
+    if (!address) throw device_error("{} lacks {}: cuBLASLt 12 or newer is needed", path_, symbol);
     return address;
   };
 #define SINTER_FILL_ENTRY(member, symbol) \

@@ -3,11 +3,10 @@
 #include <algorithm>
 #include <cstring>
 #include <optional>
-#include <utility>
+#include <type_traits>
 
-#include <fmt/format.h>
-
-#include "runtime/cuda/tactics/cold_time.h"
+#include "runtime/cuda/tactics/flush_buffer.h"
+#include "runtime/format_error.h"
 
 namespace sinter::runtime {
 namespace {
@@ -21,10 +20,10 @@ cudaDataType_t data_type(DType type) {
     case DType::kFloat32: return CUDA_R_32F;
     case DType::kFloat64: return CUDA_R_64F;
     default:
-      throw Error(ErrorCode::kUnsupported,
-                  fmt::format("matrix products of {} are not supported on the GPU: cast the "
-                              "operands to a floating-point type",
-                              to_string(type)));
+      throw unsupported_error(
+          "matrix products of {} are not supported on the GPU: cast the operands to a "
+          "floating-point type",
+          to_string(type));
   }
 }
 
@@ -38,104 +37,57 @@ cublasLtEpilogue_t epilogue(const plan::MatmulProblem& problem) {
       return bias ? CUBLASLT_EPILOGUE_GELU_BIAS : CUBLASLT_EPILOGUE_GELU;
     default: break;
   }
-  throw Error(ErrorCode::kInternal,
-              fmt::format("activation {} was fused into a matrix product, but cuBLASLt has no such "
-                          "epilogue",
-                          static_cast<int>(problem.activation)));
+  throw internal_error(
+      "activation {} was fused into a matrix product, but cuBLASLt has no such epilogue",
+      static_cast<int>(problem.activation));
 }
 
-/// Library descriptors that are destroyed with their owner.
-class Layout {
- public:
-  Layout() = default;
-  Layout(std::shared_ptr<const CublasLtHandle> library, const plan::LibraryMatrix& matrix,
-         std::int64_t batch)
-      : Layout() {  // from here on an exception runs the destructor
-    library_ = std::move(library);
-    const CublasLt& lt = library_->library();
-    lt.layout_create(&handle_, data_type(matrix.dtype), static_cast<std::uint64_t>(matrix.rows),
-                     static_cast<std::uint64_t>(matrix.cols), matrix.leading);
-    const auto count = static_cast<std::int32_t>(batch);
-    lt.layout_set(handle_, CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT, &count, sizeof(count));
-    const std::int64_t stride = matrix.batch_stride;
-    lt.layout_set(handle_, CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET, &stride, sizeof(stride));
-  }
-  ~Layout() {
-    if (handle_) library_->library().layout_destroy.raw(handle_);
-  }
-  Layout(const Layout&) = delete;
-  Layout& operator=(Layout&& other) noexcept {
-    std::swap(library_, other.library_);
-    std::swap(handle_, other.handle_);
-    return *this;
-  }
-  cublasLtMatrixLayout_t handle() const { return handle_; }
+using SharedHandle = std::shared_ptr<const CublasLtHandle>;
+// The library's descriptors, destroyed with their last owner.
+using Layout = std::shared_ptr<std::remove_pointer_t<cublasLtMatrixLayout_t>>;
+using Descriptor = std::shared_ptr<std::remove_pointer_t<cublasLtMatmulDesc_t>>;
+using Preference = std::shared_ptr<std::remove_pointer_t<cublasLtMatmulPreference_t>>;
 
- private:
-  std::shared_ptr<const CublasLtHandle> library_;
-  cublasLtMatrixLayout_t handle_ = nullptr;
-};
+Layout make_layout(const SharedHandle& library, const plan::LibraryMatrix& matrix,
+                   std::int64_t batch) {
+  const CublasLt& lt = library->library();
+  cublasLtMatrixLayout_t made = nullptr;
+  lt.layout_create(&made, data_type(matrix.dtype), static_cast<std::uint64_t>(matrix.rows),
+                   static_cast<std::uint64_t>(matrix.cols), matrix.leading);
+  Layout layout(made, [library](auto it) { library->library().layout_destroy.raw(it); });
+  const auto count = static_cast<std::int32_t>(batch);
+  lt.layout_set(made, CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT, &count, sizeof(count));
+  const std::int64_t stride = matrix.batch_stride;
+  lt.layout_set(made, CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET, &stride, sizeof(stride));
+  return layout;
+}
 
-class Descriptor {
- public:
-  Descriptor(std::shared_ptr<const CublasLtHandle> library, const plan::MatmulProblem& problem,
-             CUdeviceptr bias)
-      : Descriptor() {
-    library_ = std::move(library);
-    const bool wide = problem.a.dtype == DType::kFloat64;
-    const bool tf32 = problem.math == fb::MathMode::Tf32 && problem.a.dtype == DType::kFloat32;
-    const cublasComputeType_t compute = wide   ? CUBLAS_COMPUTE_64F
-                                        : tf32 ? CUBLAS_COMPUTE_32F_FAST_TF32
-                                               : CUBLAS_COMPUTE_32F;
-    library_->library().desc_create(&handle_, compute, wide ? CUDA_R_64F : CUDA_R_32F);
-    set(CUBLASLT_MATMUL_DESC_TRANSA, transposed(problem.a));
-    set(CUBLASLT_MATMUL_DESC_TRANSB, transposed(problem.b));
-    set(CUBLASLT_MATMUL_DESC_EPILOGUE, epilogue(problem));
-    if (problem.has_bias) {
-      set(CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, data_type(problem.d.dtype));
-      set(CUBLASLT_MATMUL_DESC_BIAS_POINTER, reinterpret_cast<const void*>(bias));
-    }
-  }
-  ~Descriptor() {
-    if (handle_) library_->library().desc_destroy.raw(handle_);
-  }
-  Descriptor(const Descriptor&) = delete;
-  Descriptor& operator=(const Descriptor&) = delete;
-  cublasLtMatmulDesc_t handle() const { return handle_; }
+cublasOperation_t transposed(const plan::LibraryMatrix& matrix) {
+  return matrix.transposed ? CUBLAS_OP_T : CUBLAS_OP_N;
+}
 
- private:
-  Descriptor() = default;
-  static cublasOperation_t transposed(const plan::LibraryMatrix& matrix) {
-    return matrix.transposed ? CUBLAS_OP_T : CUBLAS_OP_N;
+Descriptor make_descriptor(const SharedHandle& library, const plan::MatmulProblem& problem,
+                           CUdeviceptr bias) {
+  const bool wide = problem.a.dtype == DType::kFloat64;
+  const bool tf32 = problem.math == fb::MathMode::Tf32 && problem.a.dtype == DType::kFloat32;
+  const cublasComputeType_t compute = wide   ? CUBLAS_COMPUTE_64F
+                                      : tf32 ? CUBLAS_COMPUTE_32F_FAST_TF32
+                                             : CUBLAS_COMPUTE_32F;
+  cublasLtMatmulDesc_t made = nullptr;
+  library->library().desc_create(&made, compute, wide ? CUDA_R_64F : CUDA_R_32F);
+  Descriptor descriptor(made, [library](auto it) { library->library().desc_destroy.raw(it); });
+  const auto set = [&](cublasLtMatmulDescAttributes_t attribute, const auto& value) {
+    library->library().desc_set(made, attribute, &value, sizeof(value));
+  };
+  set(CUBLASLT_MATMUL_DESC_TRANSA, transposed(problem.a));
+  set(CUBLASLT_MATMUL_DESC_TRANSB, transposed(problem.b));
+  set(CUBLASLT_MATMUL_DESC_EPILOGUE, epilogue(problem));
+  if (problem.has_bias) {
+    set(CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, data_type(problem.d.dtype));
+    set(CUBLASLT_MATMUL_DESC_BIAS_POINTER, reinterpret_cast<const void*>(bias));
   }
-  template <typename Value>
-  void set(cublasLtMatmulDescAttributes_t attribute, const Value& value) {
-    library_->library().desc_set(handle_, attribute, &value, sizeof(value));
-  }
-
-  std::shared_ptr<const CublasLtHandle> library_;
-  cublasLtMatmulDesc_t handle_ = nullptr;
-};
-
-class Preference {
- public:
-  explicit Preference(const CublasLt& library) : library_(library) {
-    library_.preference_create(&handle_);
-  }
-  ~Preference() { library_.preference_destroy.raw(handle_); }
-  Preference(const Preference&) = delete;
-  Preference& operator=(const Preference&) = delete;
-
-  template <typename Value>
-  void set(cublasLtMatmulPreferenceAttributes_t attribute, Value value) {
-    library_.preference_set(handle_, attribute, &value, sizeof(value));
-  }
-  cublasLtMatmulPreference_t handle() const { return handle_; }
-
- private:
-  const CublasLt& library_;
-  cublasLtMatmulPreference_t handle_ = nullptr;
-};
+  return descriptor;
+}
 
 // Partial sums in the compute type, added in a fixed order. In place uses atomics, whose order
 // changes from run to run; in the output type they would be rounded to 16 bits.
@@ -191,11 +143,12 @@ struct MatmulLaunch::Impl {
       : context(given),
         problem(bound),
         addresses(where),
-        descriptor(given.cublaslt, bound, where.bias) {
-    a = Layout(context.cublaslt, problem.a, problem.batch);
-    b = Layout(context.cublaslt, problem.b, problem.batch);
-    d = Layout(context.cublaslt, problem.d, problem.batch);
-    c = Layout(context.cublaslt, problem.has_residual ? problem.c : problem.d, problem.batch);
+        descriptor(make_descriptor(given.cublaslt, bound, where.bias)) {
+    const auto layout = [&](const plan::LibraryMatrix& matrix) {
+      return make_layout(context.cublaslt, matrix, problem.batch);
+    };
+    a = layout(problem.a), b = layout(problem.b), d = layout(problem.d);
+    c = problem.has_residual ? layout(problem.c) : d;
   }
 
   const CublasLt& lt() const { return context.cublaslt->library(); }
@@ -215,23 +168,21 @@ struct MatmulLaunch::Impl {
     void* result = at(d_base, offsets.d, problem.d);
     const void* residual = problem.has_residual ? at(addresses.c, offsets.c, problem.c) : result;
     return lt().matmul.raw(
-        context.cublaslt->handle(), descriptor.handle(),
+        context.cublaslt->handle(), descriptor.get(),
         wide ? static_cast<const void*>(&wide_alpha) : &alpha,
-        at(addresses.a, offsets.a, problem.a), a.handle(), at(addresses.b, offsets.b, problem.b),
-        b.handle(), wide ? static_cast<const void*>(&wide_beta) : &beta, residual, c.handle(),
-        result, d.handle(), &which, reinterpret_cast<void*>(context.workspace),
+        at(addresses.a, offsets.a, problem.a), a.get(), at(addresses.b, offsets.b, problem.b),
+        b.get(), wide ? static_cast<const void*>(&wide_beta) : &beta, residual, c.get(), result,
+        d.get(), &which, reinterpret_cast<void*>(context.workspace),
         static_cast<std::size_t>(context.workspace_bytes), reinterpret_cast<cudaStream_t>(stream));
   }
 
   Alignments alignments() const {
     using Call = plan::MatmulProblem::Call;
     const auto& calls = problem.calls;
-    Alignments result;
-    result.a = alignment(addresses.a, problem.a, calls, &Call::a);
-    result.b = alignment(addresses.b, problem.b, calls, &Call::b);
-    result.d = alignment(addresses.d, problem.d, calls, &Call::d);
-    result.c = problem.has_residual ? alignment(addresses.c, problem.c, calls, &Call::c) : result.d;
-    return result;
+    const std::uint32_t d = alignment(addresses.d, problem.d, calls, &Call::d);
+    return {alignment(addresses.a, problem.a, calls, &Call::a),
+            alignment(addresses.b, problem.b, calls, &Call::b),
+            problem.has_residual ? alignment(addresses.c, problem.c, calls, &Call::c) : d, d};
   }
 
   std::string describe() const {
@@ -242,18 +193,25 @@ struct MatmulLaunch::Impl {
   std::vector<cublasLtMatmulHeuristicResult_t> candidates(const Alignments& aligned) const {
     constexpr int kMostCandidates = 8, kThorough = 32;
     const int most = context.thorough ? kThorough : kMostCandidates;
-    Preference preference(lt());
-    preference.set(CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, context.workspace_bytes);
-    preference.set(CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, kReductionSchemes);
-    preference.set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, aligned.a);
-    preference.set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, aligned.b);
-    preference.set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, aligned.c);
-    preference.set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, aligned.d);
+    cublasLtMatmulPreference_t made = nullptr;
+    lt().preference_create(&made);
+    const Preference preference(made, [library = context.cublaslt](auto it) {
+      library->library().preference_destroy.raw(it);
+    });
+    const auto set = [&](cublasLtMatmulPreferenceAttributes_t attribute, const auto& value) {
+      lt().preference_set(made, attribute, &value, sizeof(value));
+    };
+    set(CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, context.workspace_bytes);
+    set(CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, kReductionSchemes);
+    set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, aligned.a);
+    set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, aligned.b);
+    set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, aligned.c);
+    set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, aligned.d);
     std::vector<cublasLtMatmulHeuristicResult_t> results(static_cast<std::size_t>(most));
     int count = 0;
     const cublasStatus_t status = lt().algo_get_heuristic.raw(
-        context.cublaslt->handle(), descriptor.handle(), a.handle(), b.handle(), c.handle(),
-        d.handle(), preference.handle(), most, results.data(), &count);
+        context.cublaslt->handle(), descriptor.get(), a.get(), b.get(), c.get(), d.get(),
+        preference.get(), most, results.data(), &count);
     if (status != CUBLAS_STATUS_SUCCESS && status != CUBLAS_STATUS_NOT_SUPPORTED)
       fail(lt(), status, "cublasLtMatmulAlgoGetHeuristic");
     results.resize(status == CUBLAS_STATUS_SUCCESS ? static_cast<std::size_t>(std::max(count, 0))
@@ -263,9 +221,8 @@ struct MatmulLaunch::Impl {
              result.workspaceSize > context.workspace_bytes || !is_deterministic(lt(), result.algo);
     });
     if (results.empty())
-      throw Error(ErrorCode::kUnsupported,
-                  fmt::format("no algorithm for this matrix product in {} (library says {})",
-                              describe(), lt().status_name(status)));
+      throw unsupported_error("no algorithm for this matrix product in {} (library says {})",
+                              describe(), lt().status_name(status));
     return results;
   }
 
@@ -273,8 +230,8 @@ struct MatmulLaunch::Impl {
   std::optional<std::uint64_t> workspace_of(const cublasLtMatmulAlgo_t& which) const {
     cublasLtMatmulHeuristicResult_t result{};
     const cublasStatus_t status =
-        lt().algo_check.raw(context.cublaslt->handle(), descriptor.handle(), a.handle(), b.handle(),
-                            c.handle(), d.handle(), &which, &result);
+        lt().algo_check.raw(context.cublaslt->handle(), descriptor.get(), a.get(), b.get(), c.get(),
+                            d.get(), &which, &result);
     return status == CUBLAS_STATUS_SUCCESS ? std::optional(result.workspaceSize) : std::nullopt;
   }
 
@@ -333,8 +290,7 @@ struct MatmulLaunch::Impl {
       algorithm = candidate.algo;
     }
     if (best < 0)
-      throw Error(ErrorCode::kUnsupported,
-                  fmt::format("no algorithm runs for this matrix product in {}", describe()));
+      throw unsupported_error("no algorithm runs for this matrix product in {}", describe());
     TunedAlgorithm chosen;
     chosen.blob.resize(kAlgorithmWords);
     std::memcpy(chosen.blob.data(), &algorithm, sizeof(algorithm));

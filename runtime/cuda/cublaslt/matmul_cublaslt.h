@@ -4,8 +4,6 @@
 #include <cstdint>
 #include <memory>
 
-#include "graphs/device.h"
-#include "graphs/memory.h"
 #include "runtime/cuda/cublaslt/cublaslt.h"
 #include "runtime/cuda/library_context.h"
 #include "runtime/plan/matmul_problem.h"

@@ -1,14 +1,12 @@
 #include "runtime/cuda/cudnn/conv_cudnn.h"
 
 #include <optional>
-#include <utility>
 #include <vector>
-
-#include <fmt/format.h>
 
 #include "graphs/memory.h"
 #include "runtime/cuda/cudnn/cudnn_engines.h"
-#include "runtime/cuda/tactics/cold_time.h"
+#include "runtime/cuda/tactics/flush_buffer.h"
+#include "runtime/format_error.h"
 
 namespace sinter::runtime {
 
@@ -40,8 +38,8 @@ struct ConvLaunch::Impl {
     const auto workspace = reinterpret_cast<void*>(context.workspace);
     CudnnDescriptor made(library(), CUDNN_BACKEND_VARIANT_PACK_DESCRIPTOR);
     made.set(CUDNN_ATTR_VARIANT_PACK_UNIQUE_IDS, std::span<const std::int64_t>(ids))
-        .set(CUDNN_ATTR_VARIANT_PACK_DATA_POINTERS, CUDNN_TYPE_VOID_PTR,
-             static_cast<std::int64_t>(pointers.size()), pointers.data())
+        .set(CUDNN_ATTR_VARIANT_PACK_DATA_POINTERS, CUDNN_TYPE_VOID_PTR, std::ssize(pointers),
+             pointers.data())
         .set(CUDNN_ATTR_VARIANT_PACK_WORKSPACE, CUDNN_TYPE_VOID_PTR, 1, &workspace)
         .finalize();
     return made;
@@ -61,8 +59,7 @@ struct ConvLaunch::Impl {
     constexpr std::size_t kMostReasons = 4;
     std::string reasons;
     for (std::size_t i = 0; i < why.size() && i < kMostReasons; ++i) reasons += "\n  " + why[i];
-    throw Error(ErrorCode::kUnsupported,
-                fmt::format("no engine does this convolution in {}{}", describe(), reasons));
+    throw unsupported_error("no engine does this convolution in {}{}", describe(), reasons);
   }
 
   /// Throws Error(kUnsupported) if it does not fit the problem or the workspace.
@@ -72,9 +69,8 @@ struct ConvLaunch::Impl {
                                               choice);
     });
     if (made->workspace_bytes() > context.workspace_bytes)
-      throw Error(ErrorCode::kUnsupported,
-                  fmt::format("{} needs {} bytes of workspace, there are {}", choice.text(),
-                              made->workspace_bytes(), context.workspace_bytes));
+      throw unsupported_error("{} needs {} bytes of workspace, there are {}", choice.text(),
+                              made->workspace_bytes(), context.workspace_bytes);
     return made;
   }
 
@@ -162,11 +158,7 @@ struct ConvLaunch::Impl {
       plan = made;
     }
     if (best < 0) refuse(why);
-    TunedAlgorithm chosen;
-    chosen.blob = plan->choice().blob();
-    chosen.microseconds = best;
-    chosen.note = chosen_text();
-    context.tuning->store(key, chosen);
+    context.tuning->store(key, {plan->choice().blob(), best, chosen_text()});
   }
 };
 
@@ -174,8 +166,7 @@ ConvLaunch::ConvLaunch(const LibraryContext& context, const ConvProblem& problem
                        const ConvAddresses& addresses)
     : impl_(std::make_unique<Impl>(Impl{context, problem, addresses, nullptr, std::nullopt})) {
   if (problem.sums_nothing())
-    throw Error(ErrorCode::kUnsupported,
-                fmt::format("cuDNN has no convolution over nothing: {}", problem.key()));
+    throw unsupported_error("cuDNN has no convolution over nothing: {}", problem.key());
   impl_->choose();
 }
 ConvLaunch::~ConvLaunch() = default;

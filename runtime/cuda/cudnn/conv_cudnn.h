@@ -6,7 +6,6 @@
 #include <memory>
 #include <string>
 
-#include "graphs/device.h"
 #include "runtime/cuda/cudnn/conv_problem.h"
 #include "runtime/cuda/cudnn/cudnn_info.h"
 #include "runtime/cuda/library_context.h"

@@ -32,7 +32,7 @@ std::vector<std::int64_t> per_dimension(const std::vector<std::uint64_t>& given,
 }
 
 bool has_no_elements(const ConvTensor& tensor) {
-  return std::find(tensor.sizes.begin(), tensor.sizes.end(), 0) != tensor.sizes.end();
+  return std::ranges::find(tensor.sizes, 0) != tensor.sizes.end();
 }
 
 }  // namespace

@@ -1,19 +1,16 @@
 // In the place of the sources that use cuDNN, in a build that has not found cuDNN's headers: every
 // plan then runs as on a machine without cuDNN.
-#include <utility>
-
-#include <sinter/error.h>
 
 #include "runtime/cuda/cudnn/conv_cudnn.h"
+#include "runtime/format_error.h"
 
 namespace sinter::runtime {
 namespace {
 
 [[noreturn]] void refuse() {
-  throw Error(
-      ErrorCode::kDevice,
-      "this build of Sinter cannot use cuDNN: it was built without cuDNN's headers. Install "
-      "cuDNN 9 with its headers (tools/setup --cudnn) and build again");
+  throw device_error(
+      "this build of Sinter cannot use cuDNN: it was built without cuDNN's headers. "
+      "Install cuDNN 9 with its headers (tools/setup --cudnn) and build again");
 }
 
 }  // namespace

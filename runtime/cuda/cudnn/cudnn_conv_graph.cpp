@@ -2,7 +2,7 @@
 
 #include <utility>
 
-#include <fmt/format.h>
+#include "runtime/format_error.h"
 
 namespace sinter::runtime {
 namespace {
@@ -19,10 +19,10 @@ cudnnDataType_t cudnn_type(DType type) {
     case DType::kFloat32: return CUDNN_DATA_FLOAT;
     case DType::kFloat64: return CUDNN_DATA_DOUBLE;
     default:
-      throw Error(ErrorCode::kUnsupported,
-                  fmt::format("convolutions of {} are not supported by cuDNN here: cast the "
-                              "operands to a floating-point type",
-                              to_string(type)));
+      throw unsupported_error(
+          "convolutions of {} are not supported by cuDNN here: cast the "
+          "operands to a floating-point type",
+          to_string(type));
   }
 }
 
@@ -94,8 +94,7 @@ class Builder {
     const cudnnConvolutionMode_t mode = CUDNN_CROSS_CORRELATION;
     window.set(CUDNN_ATTR_CONVOLUTION_COMP_TYPE, compute_)
         .set(CUDNN_ATTR_CONVOLUTION_CONV_MODE, CUDNN_TYPE_CONVOLUTION_MODE, 1, &mode)
-        .set(CUDNN_ATTR_CONVOLUTION_SPATIAL_DIMS,
-             static_cast<std::int64_t>(problem_.strides.size()))
+        .set(CUDNN_ATTR_CONVOLUTION_SPATIAL_DIMS, std::ssize(problem_.strides))
         .set(CUDNN_ATTR_CONVOLUTION_DILATIONS, std::span(problem_.dilations))
         .set(CUDNN_ATTR_CONVOLUTION_FILTER_STRIDES, std::span(problem_.strides))
         .set(CUDNN_ATTR_CONVOLUTION_PRE_PADDINGS, std::span(problem_.pads_begin))

@@ -41,7 +41,7 @@ class CudnnDescriptor {
     return set(name, CUDNN_TYPE_INT64, 1, &value);
   }
   CudnnDescriptor& set(cudnnBackendAttributeName_t name, std::span<const std::int64_t> values) {
-    return set(name, CUDNN_TYPE_INT64, static_cast<std::int64_t>(values.size()), values.data());
+    return set(name, CUDNN_TYPE_INT64, std::ssize(values), values.data());
   }
   CudnnDescriptor& set(cudnnBackendAttributeName_t name, double value) {
     return set(name, CUDNN_TYPE_DOUBLE, 1, &value);
@@ -61,8 +61,7 @@ class CudnnDescriptor {
   CudnnDescriptor& set(cudnnBackendAttributeName_t name, std::span<const CudnnDescriptor> values) {
     std::vector<cudnnBackendDescriptor_t> handles;
     for (const CudnnDescriptor& value : values) handles.push_back(value.handle_);
-    return set(name, CUDNN_TYPE_BACKEND_DESCRIPTOR, static_cast<std::int64_t>(handles.size()),
-               handles.data());
+    return set(name, CUDNN_TYPE_BACKEND_DESCRIPTOR, std::ssize(handles), handles.data());
   }
   CudnnDescriptor& finalize() {
     library_->finalize(handle_);
@@ -93,7 +92,7 @@ class CudnnDescriptor {
     std::int64_t count = 0;
     library_->get_attribute(handle_, name, CUDNN_TYPE_BACKEND_DESCRIPTOR, most, &count,
                             handles.data());
-    while (static_cast<std::int64_t>(values.size()) > count) values.pop_back();
+    while (std::ssize(values) > count) values.pop_back();
     return values;
   }
 

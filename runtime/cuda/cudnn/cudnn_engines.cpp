@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <utility>
 
-#include <fmt/format.h>
+#include "runtime/format_error.h"
 
 namespace sinter::runtime {
 namespace {
@@ -29,11 +29,10 @@ struct Notes {
                                                         CUDNN_TYPE_BEHAVIOR_NOTE,
                                                         CUDNN_BEHAVIOR_NOTE_TYPE_COUNT)) {}
   bool has(cudnnBackendNumericalNote_t note) const {
-    return std::find(numerical.begin(), numerical.end(), note) != numerical.end();
+    return std::ranges::find(numerical, note) != numerical.end();
   }
   bool is_compiled_now() const {
-    return std::find(behavior.begin(), behavior.end(), CUDNN_BEHAVIOR_NOTE_RUNTIME_COMPILATION) !=
-           behavior.end();
+    return std::ranges::find(behavior, CUDNN_BEHAVIOR_NOTE_RUNTIME_COMPILATION) != behavior.end();
   }
 };
 
@@ -97,7 +96,7 @@ CudnnDescriptor accepted_engine(const CudnnTarget& target, const ConvGraph& grap
                                 const ConvProblem& problem, std::int64_t number) {
   CudnnDescriptor engine = make_engine(target, graph, number);
   if (const char* refusal = numerical_refusal(Notes(engine), problem))
-    throw Error(ErrorCode::kUnsupported, fmt::format("engine {} {}", number, refusal));
+    throw unsupported_error("engine {} {}", number, refusal);
   return engine;
 }
 
@@ -120,7 +119,7 @@ void attempt(std::vector<std::string>& why, const Body& body) {
     body();
   } catch (const Error& error) {
     if (error.code() == ErrorCode::kOutOfMemory) throw;
-    if (std::find(why.begin(), why.end(), error.what()) == why.end()) why.push_back(error.what());
+    if (std::ranges::find(why, error.what()) == why.end()) why.push_back(error.what());
   }
 }
 
@@ -141,10 +140,10 @@ class Search {
   bool is_full() const { return found_.size() >= kMostCandidates; }
 
   void consider(const CudnnDescriptor& engine, const EngineChoice& choice) {
-    if (is_full() || std::find(found_.begin(), found_.end(), choice) != found_.end()) return;
+    if (is_full() || std::ranges::find(found_, choice) != found_.end()) return;
     const Notes notes(engine);
     if (const char* refusal = numerical_refusal(notes, problem_))
-      throw Error(ErrorCode::kUnsupported, fmt::format("engine {} {}", choice.engine, refusal));
+      throw unsupported_error("engine {} {}", choice.engine, refusal);
     if (notes.is_compiled_now() && ++compiled_ > kMostCompiled) return;
     found_.push_back(choice);
   }
@@ -173,8 +172,8 @@ class Search {
         graph_.descriptor().get(CUDNN_ATTR_OPERATIONGRAPH_ENGINE_GLOBAL_COUNT);
     for (std::int64_t number = 0; number < count && !is_full(); ++number) {
       // A heuristic has proposed it with settings of its own.
-      if (std::any_of(found_.begin(), found_.end(),
-                      [&](const EngineChoice& known) { return known.engine == number; }))
+      if (std::ranges::any_of(found_,
+                              [&](const EngineChoice& known) { return known.engine == number; }))
         continue;
       attempt(why_, [&] {
         const EngineChoice choice{number, {}};

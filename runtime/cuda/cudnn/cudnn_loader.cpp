@@ -2,9 +2,9 @@
 #include <utility>
 
 #include <dlfcn.h>
-#include <fmt/format.h>
 
 #include "runtime/cuda/cudnn/cudnn.h"
+#include "runtime/format_error.h"
 #include "runtime/libraries/cuda_libraries.h"
 
 namespace sinter::runtime {
@@ -46,9 +46,7 @@ void fail(const Cudnn& library, cudnnStatus_t status, std::string_view call) {
 Cudnn::Cudnn(const Resolver& resolve, std::string path) : path_(std::move(path)) {
   const auto find = [&](const char* symbol) {
     void* address = resolve(symbol);
-    if (!address)
-      throw Error(ErrorCode::kDevice,
-                  fmt::format("{} lacks {}: cuDNN 9 or newer is needed", path_, symbol));
+    if (!address) throw device_error("{} lacks {}: cuDNN 9 or newer is needed", path_, symbol);
     return address;
   };
   const std::size_t version = reinterpret_cast<std::size_t (*)()>(find("cudnnGetVersion"))();
@@ -57,9 +55,8 @@ Cudnn::Cudnn(const Resolver& resolve, std::string path) : path_(std::move(path))
                  ? fmt::format("{}.{}.{}", version / 10000, version / 100 % 100, version % 100)
                  : fmt::format("{}.{}.{}", version / 1000, version / 100 % 10, version % 100);
   if (version < kOldestVersion)
-    throw Error(ErrorCode::kDevice,
-                fmt::format("cuDNN {} from {} is too old: version 9.0 or newer is needed", version_,
-                            path_));
+    throw device_error("cuDNN {} from {} is too old: version 9.0 or newer is needed", version_,
+                       path_);
 #define SINTER_FILL_ENTRY(member, symbol) \
   member = LibraryEntry<Cudnn, decltype(&::symbol)>(this, #symbol, find(#symbol));
   SINTER_CUDNN_FUNCTIONS(SINTER_FILL_ENTRY)

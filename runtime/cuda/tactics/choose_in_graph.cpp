@@ -1,6 +1,6 @@
 // Tactics of steps, timed in the graph that they are part of.
 #include "runtime/cuda/cuda_executor.h"
-#include "runtime/cuda/tactics/cold_time.h"
+#include "runtime/cuda/tactics/flush_buffer.h"
 #include "runtime/cuda/tactics/refine_choices.h"
 
 namespace sinter::runtime {
@@ -47,11 +47,8 @@ bool CudaExecutor::choose_in_graph(const BoundShape& shape, BufferAddresses buff
     const std::size_t best = taken.at(choice.problem);
     if (best == choice.taken) continue;
     changed = true;
-    TunedAlgorithm algorithm;
-    algorithm.blob = {best};
-    algorithm.microseconds = choice.microseconds[best];
-    algorithm.note = choice.how[best] + "; faster in the whole graph";
-    tuning_->store(choice.problem, algorithm, libraries.thorough);
+    const std::string note = choice.how[best] + "; faster in the whole graph";
+    tuning_->store(choice.problem, {{best}, choice.microseconds[best], note}, libraries.thorough);
   }
   return changed;
 }

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "graphs/memory.h"
-#include "runtime/cuda/tactics/cold_time.h"
+#include "runtime/cuda/tactics/flush_buffer.h"
 
 namespace sinter::runtime {
 namespace {
@@ -73,11 +73,7 @@ std::size_t choose_tactic(const LibraryContext& context, const std::string& prob
     least = microseconds;
   }
   timed.taken = *best;
-  TunedAlgorithm chosen;
-  chosen.blob = {*best};
-  chosen.microseconds = least;
-  chosen.note = timed.how[*best];
-  context.tuning->store(problem, chosen, context.thorough);
+  context.tuning->store(problem, {{*best}, least, timed.how[*best]}, context.thorough);
   if (context.timed) context.timed->push_back(std::move(timed));
   return *best;
 }

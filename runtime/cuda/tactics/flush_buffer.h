@@ -1,10 +1,13 @@
-// Evicts the GPU's L2 cache before a cold measurement.
+// Evicts the GPU's L2 cache before a cold measurement; timing of candidates, which cuBLASLt's
+// algorithms and a step's tactics are chosen by.
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <utility>
 
+#include "graphs/device.h"
 #include "graphs/memory.h"
 #include "graphs/module.h"
 
@@ -41,5 +44,10 @@ class FlushBuffer {
   CUfunction read_all_ = nullptr, keep_all_ = nullptr, let_go_ = nullptr;
   bool is_refused_ = false;
 };
+
+/// Median time in microseconds of what `launch` puts on `stream`, caches cold, after one run that
+/// loads what is loaded at first use; nothing if `launch` returns false.
+std::optional<double> cold_time(const graphs::ContextPtr& context, CUstream stream,
+                                FlushBuffer& flush, const std::function<bool()>& launch);
 
 }  // namespace sinter::runtime

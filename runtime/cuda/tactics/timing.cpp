@@ -1,10 +1,9 @@
 // Measurements of bound runs: compute alone, and step by step.
 #include <algorithm>
 
-#include <fmt/format.h>
-
 #include "runtime/cuda/cuda_executor.h"
 #include "runtime/cuda/peak_rates.h"
+#include "runtime/format_error.h"
 
 namespace sinter::runtime {
 namespace {
@@ -13,7 +12,7 @@ using graphs::Context;
 using graphs::Event;
 
 double median(std::vector<double> values) {
-  std::sort(values.begin(), values.end());
+  std::ranges::sort(values);
   return values[values.size() / 2];
 }
 
@@ -58,7 +57,7 @@ std::pair<graphs::DeviceMemory, graphs::DeviceMemory> copy_buffers(
 }  // namespace
 
 BoundRun& CudaExecutor::last_run(const char* what) {
-  if (!last_run_) throw Error(ErrorCode::kUsage, std::string(what) + " was asked for before a run");
+  if (!last_run_) throw usage_error(std::string(what) + " was asked for before a run");
   await();
   return *last_run_;
 }

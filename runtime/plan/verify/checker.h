@@ -5,10 +5,9 @@
 #include <string>
 #include <vector>
 
-#include <fmt/format.h>
 #include <sinter/dtype.h>
-#include <sinter/error.h>
 
+#include "runtime/format_error.h"
 #include "runtime/plan/plan_data.h"
 
 namespace sinter::plan {
@@ -31,18 +30,15 @@ class Checker {
   template <typename... Args>
   [[noreturn]] void fail(fmt::format_string<Args...> format, Args&&... args) const {
     if (!dimensions.empty())
-      throw Error(
-          ErrorCode::kUsage,
-          fmt::format(
-              "the plan cannot run for {}: {}{}{}: give other dimensions, or compile the model for "
-              "these",
-              dimensions, where, where.empty() ? "" : ": ",
-              fmt::format(format, std::forward<Args>(args)...)));
-    throw Error(ErrorCode::kInvalidPlan,
-                fmt::format("invalid plan: {}{}{}; the file is damaged or was not made by Sinter's "
-                            "compiler: recompile the model",
-                            where, where.empty() ? "" : ": ",
-                            fmt::format(format, std::forward<Args>(args)...)));
+      throw usage_error(
+          "the plan cannot run for {}: {}{}{}: give other "
+          "dimensions, or compile the model for these",
+          dimensions, where, where.empty() ? "" : ": ",
+          fmt::format(format, std::forward<Args>(args)...));
+    throw invalid_plan_error(
+        "invalid plan: {}{}{}; the file is damaged or was not made by Sinter's "
+        "compiler: recompile the model",
+        where, where.empty() ? "" : ": ", fmt::format(format, std::forward<Args>(args)...));
   }
 
   void index(std::uint64_t value, std::size_t count, const char* what, const char* table) const {

@@ -44,7 +44,7 @@ class BoundChecker : public Checker {
     return value;
   }
   bool hold(const std::vector<fb::Condition>& conditions) const {
-    return std::all_of(conditions.begin(), conditions.end(), [&](const fb::Condition& condition) {
+    return std::ranges::all_of(conditions, [&](const fb::Condition& condition) {
       const std::int64_t value = values[condition.expression()];
       return value <= condition.max() &&
              value % static_cast<std::int64_t>(condition.divisor()) == 0;

@@ -170,8 +170,8 @@ void verify_loop_program(const Checker& check, const fb::LoopProgramT& program) 
   for (const auto& access : program.accesses) verify_access(check, program, *access);
   for (std::size_t i = 0; i < program.instrs.size(); ++i) verify_instr(check, program, i);
   const auto has = [&](fb::InstrKind kind) {
-    return std::any_of(program.instrs.begin(), program.instrs.end(),
-                       [&](const auto& instr) { return instr->kind == kind; });
+    return std::ranges::any_of(program.instrs,
+                               [&](const auto& instr) { return instr->kind == kind; });
   };
   const bool scans = has(fb::InstrKind::Scan), scatters = has(fb::InstrKind::Scatter);
   if (scatters && has(fb::InstrKind::Reduce)) check.fail("it both scatters and reduces");

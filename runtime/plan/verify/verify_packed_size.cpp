@@ -1,6 +1,4 @@
-#include <fmt/format.h>
-#include <sinter/error.h>
-
+#include "runtime/format_error.h"
 #include "runtime/plan/verify/verify_plan.h"
 
 namespace sinter::plan {
@@ -14,9 +12,14 @@ struct Sum {
   /// The FlatBuffers verifier aligns a vector's length, not its elements.
   static void check_alignment(const void* data, std::size_t alignment) {
     if (reinterpret_cast<std::uintptr_t>(data) % alignment != 0)
-      throw Error(ErrorCode::kInvalidPlan,
-                  "invalid plan: a table of its metadata is misaligned: the file was not made by "
-                  "Sinter's compiler: recompile the model");
+      throw invalid_plan_error(
+          "invalid plan: a table of its metadata is misaligned: the file was not made by "
+          "Sinter's compiler: recompile the model");
+  }
+
+  template <typename... Parts>
+  void all(const Parts*... parts) {
+    (add(parts), ...);
   }
 
   void add(const flatbuffers::String* text) {
@@ -43,59 +46,33 @@ struct Sum {
   void add(const fb::Symbol* symbol) { add(symbol->name()); }
   void add(const fb::Buffer*) { bytes += sizeof(std::uint32_t); }
   void add(const fb::State*) { bytes += sizeof(std::uint32_t); }
-  void add(const fb::Binding* binding) {
-    add(binding->name());
-    add(binding->shape());
-  }
+  void add(const fb::Binding* binding) { all(binding->name(), binding->shape()); }
   void add(const fb::Access* access) {
-    add(access->strides());
-    add(access->gathers());
-    add(access->nonaffine());
-    add(access->guards());
+    all(access->strides(), access->gathers(), access->nonaffine(), access->guards());
   }
   void add(const fb::Instr* instr) {
     bytes += sizeof(std::uint32_t);
     add(instr->args());
   }
   void add(const fb::LoopProgram* program) {
-    add(program->extents());
-    add(program->buffers());
-    add(program->accesses());
-    add(program->index_nodes());
-    add(program->instrs());
+    all(program->extents(), program->buffers(), program->accesses(), program->index_nodes(),
+        program->instrs());
   }
   void add(const fb::KernelVariant* variant) {
-    add(variant->conditions());
-    add(variant->function());
-    add(variant->grid());
-    add(variant->block());
-    add(variant->schedule());
-    add(variant->chosen_by());
-    add(variant->maps());
-    add(variant->architectures());
-    add(variant->args());
+    all(variant->conditions(), variant->function(), variant->grid(), variant->block(),
+        variant->schedule(), variant->chosen_by(), variant->maps(), variant->architectures(),
+        variant->args());
   }
-  void add(const fb::TensorMap* map) {
-    add(map->extents());
-    add(map->strides());
-    add(map->box());
-  }
+  void add(const fb::TensorMap* map) { all(map->extents(), map->strides(), map->box()); }
   void add(const fb::Matrix* matrix) {
     if (matrix) add(matrix->batch_strides());
   }
   void add(const fb::Step* step) {
-    add(step->name());
-    add(step->origins());
-    add(step->reads());
-    add(step->writes());
+    all(step->name(), step->origins(), step->reads(), step->writes());
     add_work(step);
   }
   void add(const fb::TacticStep* choice) { add(choice->tactics()); }
-  void add(const fb::Tactic* tactic) {
-    add(tactic->name());
-    add(tactic->conditions());
-    add(tactic->parts());
-  }
+  void add(const fb::Tactic* tactic) { all(tactic->name(), tactic->conditions(), tactic->parts()); }
   void add(const fb::Part* part) {
     bytes += sizeof(std::uint32_t);
     add_work(part);
@@ -104,53 +81,30 @@ struct Sum {
   template <typename Owner>
   void add_work(const Owner* owner) {
     if (const fb::KernelStep* kernel = owner->work_as_KernelStep()) {
-      add(kernel->variants());
-      add(kernel->args());
+      all(kernel->variants(), kernel->args());
     } else if (const fb::LoopStep* loop = owner->work_as_LoopStep()) {
       add(loop->program());
     } else if (const fb::MatmulStep* matmul = owner->work_as_MatmulStep()) {
-      add(matmul->batch());
-      add(matmul->a());
-      add(matmul->b());
-      add(matmul->d());
-      add(matmul->residual());
+      all(matmul->batch(), matmul->a(), matmul->b(), matmul->d(), matmul->residual());
       if (matmul->quantization()) bytes += sizeof(std::uint32_t);
     } else if (const fb::ConvStep* conv = owner->work_as_ConvStep()) {
-      add(conv->input_shape());
-      add(conv->weight_shape());
-      add(conv->output_shape());
-      add(conv->strides());
-      add(conv->dilations());
-      add(conv->pads_begin());
-      add(conv->pads_end());
+      all(conv->input_shape(), conv->weight_shape(), conv->output_shape(), conv->strides(),
+          conv->dilations(), conv->pads_begin(), conv->pads_end());
     } else if (const fb::AttentionStep* attention = owner->work_as_AttentionStep()) {
-      add(attention->batch());
-      for (const fb::Matrix* matrix : {attention->q(), attention->k(), attention->v(),
-                                       attention->y(), attention->mask(), attention->limits()})
-        add(matrix);
+      all(attention->batch(), attention->q(), attention->k(), attention->v(), attention->y(),
+          attention->mask(), attention->limits());
     } else if (const fb::TacticStep* choice = owner->work_as_TacticStep()) {
       add(choice);
     }
   }
-  void add(const fb::Module* module) {
-    add(module->target());
-    add(module->name());
-  }
-  void add(const fb::Entry* entry) {
-    add(entry->name());
-    add(entry->limits());
-  }
-  void add(const fb::Option* option) {
-    add(option->key());
-    add(option->value());
-  }
+  void add(const fb::Module* module) { all(module->target(), module->name()); }
+  void add(const fb::Entry* entry) { all(entry->name(), entry->limits()); }
+  void add(const fb::Option* option) { all(option->key(), option->value()); }
   void add(const fb::OutputError* error) { add(error->output()); }
   void add(const fb::Manifest* manifest) {
     if (!manifest) return;
-    add(manifest->model_name());
-    add(manifest->options());
-    add(manifest->measured());
-    add(manifest->precision_notes());
+    all(manifest->model_name(), manifest->options(), manifest->measured(),
+        manifest->precision_notes());
   }
 };
 
@@ -158,26 +112,14 @@ struct Sum {
 
 void verify_packed_size(const fb::Plan& root, std::uint64_t metadata_bytes) {
   Sum sum;
-  sum.add(root.compiler_version());
-  sum.add(root.target());
-  sum.add(root.architectures());
-  sum.add(root.symbols());
-  sum.add(root.expressions());
-  sum.add(root.buffers());
-  sum.add(root.inputs());
-  sum.add(root.outputs());
-  sum.add(root.states());
-  sum.add(root.steps());
-  sum.add(root.modules());
-  sum.add(root.manifest());
-  sum.add(root.graph_text());
-  sum.add(root.entries());
+  sum.all(root.compiler_version(), root.target(), root.architectures(), root.symbols(),
+          root.expressions(), root.buffers(), root.inputs(), root.outputs(), root.states(),
+          root.steps(), root.modules(), root.manifest(), root.graph_text(), root.entries());
   if (sum.bytes > metadata_bytes)
-    throw Error(
-        ErrorCode::kInvalidPlan,
-        fmt::format("invalid plan: its metadata has {} bytes but describes {}: the file was "
-                    "not made by Sinter's compiler: recompile the model",
-                    metadata_bytes, sum.bytes));
+    throw invalid_plan_error(
+        "invalid plan: its metadata has {} bytes but describes {}: the file "
+        "was not made by Sinter's compiler: recompile the model",
+        metadata_bytes, sum.bytes);
 }
 
 }  // namespace sinter::plan

@@ -146,11 +146,10 @@ void verify_symbols_are_bound(const Checker& check) {
     const auto input = static_cast<std::uint32_t>(symbol.value_of);
     check.index(input, check.plan.inputs.size(), "its value", "inputs");
     const fb::BindingT& binding = *check.plan.inputs[input];
-    const bool is_one =
-        std::all_of(binding.shape.begin(), binding.shape.end(), [&](std::uint32_t dim) {
-          const fb::ExprNode& node = check.plan.expressions[dim];
-          return node.op() == fb::ExprOp::Constant && node.value() == 1;
-        });
+    const bool is_one = std::ranges::all_of(binding.shape, [&](std::uint32_t dim) {
+      const fb::ExprNode& node = check.plan.expressions[dim];
+      return node.op() == fb::ExprOp::Constant && node.value() == 1;
+    });
     const auto dtype = static_cast<DType>(binding.dtype);
     if (!is_one || is_float(dtype))
       check.fail("symbol '{}' is the value of input '{}', which is not one integer", symbol.name,

@@ -1,7 +1,7 @@
 // Sources compiled for several architectures.
 #pragma once
 
-#include "codegen/targets/cuda/nvrtc.h"
+#include "codegen/targets/cuda/compile_cuda.h"
 
 namespace sinter::codegen {
 

@@ -5,7 +5,6 @@
 
 #include <fmt/format.h>
 
-#include "codegen/families/gemm/conv/conv_loops.h"
 #include "codegen/families/gemm/library_lowering.h"
 #include "codegen/program/loop_lowering.h"
 #include "compare_buffers.h"

@@ -32,8 +32,7 @@ std::vector<std::string> states_text(const std::vector<StateResult>& states) {
 
 std::vector<std::string> layers_text(const CompileResult& result, bool is_calibrated) {
   if (result.layers.empty()) return {};
-  std::vector<std::vector<std::string>> rows{
-      {"layer", "n", "k", "bits", "weight error", "output error", "before", "after", ""}};
+  Rows rows{{"layer", "n", "k", "bits", "weight error", "output error", "before", "after", ""}};
   double before = 0, after = 0;
   std::size_t kept = 0;
   for (const auto& layer : result.layers) {
@@ -52,21 +51,19 @@ std::vector<std::string> layers_text(const CompileResult& result, bool is_calibr
                     : !layer.wider.empty() ? "wider: " + layer.wider
                                            : ""});
   }
-  return {
-      format_table(rows),
-      fmt::format("{} of {} layers quantized: their weights {} -> {}, the plan {} -> {}; errors "
-                  "are relative, in the 2-norm, outputs on {}",
-                  result.layers.size() - kept, result.layers.size(), format_bytes(before),
-                  format_bytes(after), format_bytes(result.bytes_without_rounding),
-                  format_bytes(static_cast<double>(result.plan_bytes)),
-                  is_calibrated ? "the samples of --calibration" : "normal deviates")};
+  return {format_table(rows),
+          fmt::format("{} of {} layers quantized: their weights {} -> {}, the plan {} -> {}; "
+                      "errors are relative, in the 2-norm, outputs on {}",
+                      result.layers.size() - kept, result.layers.size(), format_bytes(before),
+                      format_bytes(after), format_bytes(result.bytes_without_rounding),
+                      format_bytes(static_cast<double>(result.plan_bytes)),
+                      is_calibrated ? "the samples of --calibration" : "normal deviates")};
 }
 
 std::vector<std::string> tuning_text(const TuningResult& tuning) {
   std::vector<std::string> lines;
   if (!tuning.kernels.empty()) {
-    std::vector<std::vector<std::string>> rows = {
-        {"kernel", "uses", "by rule", "us", "chosen", "us", "tried"}};
+    Rows rows = {{"kernel", "uses", "by rule", "us", "chosen", "us", "tried"}};
     for (const TunedKernelResult& kernel : tuning.kernels) {
       std::vector<std::string> row = {kernel.name, fmt::format("{}", kernel.uses)};
       if (kernel.rule_us <= 0) {
@@ -84,7 +81,7 @@ std::vector<std::string> tuning_text(const TuningResult& tuning) {
     lines.push_back(format_table(rows));
   }
   if (!tuning.libraries.empty()) {
-    std::vector<std::vector<std::string>> rows = {{"problem", "us", "chosen"}};
+    Rows rows = {{"problem", "us", "chosen"}};
     for (const TunedLibraryCall& call : tuning.libraries)
       rows.push_back({call.problem.substr(0, call.problem.find(" | ")),
                       fmt::format("{:.2f}", call.microseconds), call.chosen});
@@ -94,8 +91,7 @@ std::vector<std::string> tuning_text(const TuningResult& tuning) {
 }
 
 std::string accuracy_text(const Accuracy& accuracy, const std::string& option) {
-  std::vector<std::vector<std::string>> rows = {
-      {"output", "relative error", "largest difference", ""}};
+  Rows rows = {{"output", "relative error", "largest difference", ""}};
   for (const auto& output : accuracy.outputs)
     rows.push_back(
         {output.output, fmt::format("{:.2e}", output.relative_error),

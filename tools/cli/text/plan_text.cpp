@@ -14,7 +14,6 @@ namespace {
 
 using nlohmann::ordered_json;
 using Strings = std::vector<std::string>;
-using Rows = std::vector<Strings>;
 
 std::string string(const ordered_json& object, const char* key) {
   return ir::shown(object.at(key).get<std::string>());
@@ -72,9 +71,8 @@ Lines plan_summary_text(const ordered_json& report) {
   add_bindings(report, "output", lines);
   for (const auto& state : list(report, "states")) {
     const auto& inputs = list(report, "inputs");
-    const auto input = std::find_if(inputs.begin(), inputs.end(), [&](const auto& binding) {
-      return binding.at("name") == state.at("input");
-    });
+    const auto input = std::ranges::find_if(
+        inputs, [&](const auto& binding) { return binding.at("name") == state.at("input"); });
     lines.push_back(fmt::format("state {} -> {}: {}", string(state, "input"),
                                 string(state, "output"), string(*input, "type")));
   }

@@ -38,11 +38,10 @@ Row kernel_cells(const PartTime& part) {
 }  // namespace
 
 std::string profile_table(const ProfileReport& report) {
-  const bool has_kernels =
-      std::any_of(report.steps.begin(), report.steps.end(), [](const StepProfile& step) {
-        return std::any_of(step.time.parts.begin(), step.time.parts.end(),
-                           [](const PartTime& part) { return part.kernel.has_value(); });
-      });
+  const bool has_kernels = std::ranges::any_of(report.steps, [](const StepProfile& step) {
+    return std::ranges::any_of(step.time.parts,
+                               [](const PartTime& part) { return part.kernel.has_value(); });
+  });
   Row heading = {"step",    "us",      "share", "bytes",    "GB/s",
                  "of copy", "GFLOP/s", "bound", "of bound", "launches"};
   if (has_kernels)
@@ -88,8 +87,8 @@ std::string profile_table(const ProfileReport& report) {
 std::vector<std::string> profile_summary(const ProfileReport& report) {
   const MachineRates& rates = report.rates;
   const auto sum = [&](const char* what, Bound bound, double time) {
-    const auto count = std::count_if(report.steps.begin(), report.steps.end(),
-                                     [&](const StepProfile& step) { return step.bound == bound; });
+    const auto count = std::ranges::count_if(
+        report.steps, [&](const StepProfile& step) { return step.bound == bound; });
     return fmt::format("{} {} in {} step{}", what, format_time(time), count, count == 1 ? "" : "s");
   };
   std::vector<std::string> lines;
@@ -102,8 +101,7 @@ std::vector<std::string> profile_summary(const ProfileReport& report) {
                         format_time(report.overlap_us))
           : fmt::format("gaps {}, the run's own launch among them", format_time(report.gaps_us))));
   lines.push_back(fmt::format(
-      "whole run {}, steps one by one {}; {} launches, {} moved, {:.2f} "
-      "GFLOP",
+      "whole run {}, steps one by one {}; {} launches, {} moved, {:.2f} GFLOP",
       format_time(report.whole_us), format_time(report.steps_us), report.launches,
       format_bytes(static_cast<double>(report.bytes)), static_cast<double>(report.flops) * 1e-9));
   lines.push_back(fmt::format("times: {}", rates.timing));

@@ -9,7 +9,7 @@
 
 namespace sinter::tools {
 
-std::string format_table(std::vector<std::vector<std::string>> rows) {
+std::string format_table(Rows rows) {
   for (auto& row : rows)
     for (auto& cell : row) cell = ir::shown(cell);
   std::vector<std::size_t> widths;

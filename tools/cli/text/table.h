@@ -6,9 +6,10 @@
 
 namespace sinter::tools {
 
+using Rows = std::vector<std::vector<std::string>>;
 /// Rows of cells as aligned columns; the first row is the heading. Numbers (cells that start with a
 /// digit, a sign or a dot) align right. Cells are one line each (ir::shown).
-std::string format_table(std::vector<std::vector<std::string>> rows);
+std::string format_table(Rows rows);
 
 /// "1.5 MB", with decimal multiples.
 std::string format_bytes(double bytes);

@@ -111,8 +111,7 @@ class WhyText {
     if (why_.boundaries.size() > kMostLines)
       lines_.push_back(fmt::format("and {} more boundaries", why_.boundaries.size() - kMostLines));
     lines_.push_back(
-        fmt::format("one kernel of all of it would save {} stored and read in between, "
-                    "and {}{}",
+        fmt::format("one kernel of all of it would save {} stored and read in between, and {}{}",
                     format_bytes(why_.bytes), launches(why_.launches), repeated()));
   }
 
@@ -139,13 +138,12 @@ class WhyText {
   void no_kernel() {
     for (const NodeLife* life : {&why_.a, &why_.b}) {
       if (!life->kernels.empty()) continue;
-      lines_.push_back(
-          life->gone_in.empty()
-              ? fmt::format("{} is another shape of the same memory: no kernel computes "
-                            "it, it moves no bytes",
-                            ir::shown(life->name))
-              : fmt::format("nothing of {} is left to compute: it moves no bytes",
-                            ir::shown(life->name)));
+      lines_.push_back(life->gone_in.empty()
+                           ? fmt::format("{} is another shape of the same memory: no kernel "
+                                         "computes it, it moves no bytes",
+                                         ir::shown(life->name))
+                           : fmt::format("nothing of {} is left to compute: it moves no bytes",
+                                         ir::shown(life->name)));
     }
   }
 

@@ -2,10 +2,10 @@
 #include <memory>
 #include <optional>
 
-#include <fmt/format.h>
 #include <sinter/profile.h>
 
 #include "ir/text/shown.h"
+#include "runtime/format_error.h"
 #include "tools/cli/input_options.h"
 #include "tools/cli/machine.h"
 #include "tools/cli/text/table.h"
@@ -46,9 +46,8 @@ nlohmann::ordered_json measure(const std::string& file, const BenchArguments& op
     return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   };
   if (options.device_io && plan.target() != "cuda")
-    throw Error(ErrorCode::kUsage, fmt::format("--deviceIo needs a plan for the target cuda; {} "
-                                               "is for {}",
-                                               file, plan.target()));
+    throw usage_error("--deviceIo needs a plan for the target cuda; {} is for {}", file,
+                      plan.target());
   SessionOptions session_options = options.session;
   std::optional<DeviceCopies> copies;
   if (options.device_io) {
@@ -90,24 +89,22 @@ nlohmann::ordered_json measure(const std::string& file, const BenchArguments& op
   const auto all = statistics_of(latency), gpu = statistics_of(compute);
   const auto h2d = statistics_of(to_device), d2h = statistics_of(to_host);
   const auto account = session.memory();
-  console.print(
-      fmt::format("{} on {}, {}", file, plan.target(), ir::shown(describe_shapes(plan, inputs))));
+  console.print("{} on {}, {}", file, plan.target(), ir::shown(describe_shapes(plan, inputs)));
   console.print(format_table({{"us", "min", "mean", "median", "p90", "p95", "p99"},
                               row("host to device", h2d),
                               row(options.hot ? "compute" : "compute (cold L2)", gpu),
                               row("device to host", d2h),
                               row("latency", all)}));
+  console.print("throughput {:.1f} runs/s; load to first result {}; {} launches, {} moved",
+                throughput, format_time(first), session.launches(),
+                format_bytes(static_cast<double>(session.bytes_moved())));
   console.print(
-      fmt::format("throughput {:.1f} runs/s; load to first result {}; {} launches, {} moved",
-                  throughput, format_time(first), session.launches(),
-                  format_bytes(static_cast<double>(session.bytes_moved()))));
-  console.print(fmt::format(
       "memory: weights {}, arena {} (without reuse {}), workspace {}, inputs and outputs {}",
       format_bytes(static_cast<double>(account.weights)),
       format_bytes(static_cast<double>(account.arena)),
       format_bytes(static_cast<double>(account.arena_without_reuse)),
       format_bytes(static_cast<double>(account.workspace)),
-      format_bytes(static_cast<double>(account.io))));
+      format_bytes(static_cast<double>(account.io)));
   return {{"plan", file},
           {"target", plan.target()},
           {"device_io", options.device_io},
@@ -151,9 +148,9 @@ void add_bench(Cli& cli) {
       ->check_positive();
   verb->add_option("--duration", options->duration, "Most seconds")->capture_default_str();
   verb->add_option("--warmUp", options->warm_up, "Runs before measuring")->capture_default_str();
-  verb->add_flag("--hot", options->hot,
-                 "Leave the caches as the last run left them, instead of emptying them before each "
-                 "timed run");
+  verb->add_flag(
+      "--hot", options->hot,
+      "Leave the caches as the last run left them, instead of emptying them before each timed run");
   verb->add_option("--device", options->session.device, "CUDA device")->capture_default_str();
   verb->add_threads_option();
   verb->add_flag("--deviceIo", options->device_io,

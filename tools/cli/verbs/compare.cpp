@@ -1,5 +1,3 @@
-#include "tools/compiler/compare.h"
-
 #include <memory>
 
 #include <fmt/format.h>
@@ -30,9 +28,8 @@ void run_compare(const CompareArguments& options, const Console& console) {
   const CompareResult result = at_boundary(
       request.options().monitor, OptionNames::kFlags,
       [&](Reporter& reporter) { return compare_builds(request.options(), how, reporter); });
-  std::vector<std::vector<std::string>> rows = {{"", "compute us", "p10", "p90", "wall us",
-                                                 "speed-up", "launches", "moved", "plan",
-                                                 "memory"}};
+  Rows rows = {{"", "compute us", "p10", "p90", "wall us", "speed-up", "launches", "moved", "plan",
+                "memory"}};
   nlohmann::ordered_json report = {{"model", options.build.model},
                                    {"target", result.target},
                                    {"precision", options.build.precision},
@@ -56,17 +53,14 @@ void run_compare(const CompareArguments& options, const Console& console) {
         {"bytes_moved", variant.bytes_moved},     {"plan_bytes", variant.plan_bytes},
         {"weight_bytes", variant.weight_bytes},   {"memory_bytes", variant.memory_bytes}};
   }
-  console.print(
-      fmt::format("{} for {}, {}", options.build.model, result.target, ir::shown(result.shapes)));
+  console.print("{} for {}, {}", options.build.model, result.target, ir::shown(result.shapes));
   console.print(format_table(rows));
-  console.print(fmt::format("medians of {} interleaved rounds{}; outputs agree within {:.1e}",
-                            result.variants.front().compute.count,
-                            result.target != "cpu" && !how.hot ? ", cold L2" : "",
-                            result.difference));
+  console.print("medians of {} interleaved rounds{}; outputs agree within {:.1e}",
+                result.variants.front().compute.count,
+                result.target != "cpu" && !how.hot ? ", cold L2" : "", result.difference);
   if (result.weights_error)
-    console.print(
-        fmt::format("--weights {}: outputs are off by {:.1e} from those of the model's own",
-                    options.build.weights, *result.weights_error));
+    console.print("--weights {}: outputs are off by {:.1e} from those of the model's own",
+                  options.build.weights, *result.weights_error);
   console.result(report);
 }
 

@@ -1,15 +1,11 @@
-#include "tools/compiler/compile.h"
-
 #include <filesystem>
 #include <memory>
-
-#include <fmt/format.h>
 
 #include "ir/text/shown.h"
 #include "ir/text/text.h"
 #include "runtime/files/output_file.h"
+#include "runtime/format_error.h"
 #include "tools/cli/build_options.h"
-#include "tools/cli/each_entry.h"
 #include "tools/cli/input_options.h"
 #include "tools/cli/text/compile_text.h"
 #include "tools/cli/text/table.h"
@@ -54,8 +50,7 @@ int run_compile(const CompileArguments& options, const Console& console) {
     for (const auto& [name, shape] : parse(options.inputs).shapes)
       if (!build.min_shapes.emplace(name, shape).second ||
           !build.max_shapes.emplace(name, shape).second)
-        throw Error(ErrorCode::kUsage,
-                    fmt::format("--shapes and --minShapes or --maxShapes of input '{}'", name));
+        throw usage_error("--shapes and --minShapes or --maxShapes of input '{}'", name);
   }
   std::string path = options.output;
   if (path.empty())
@@ -69,27 +64,27 @@ int run_compile(const CompileArguments& options, const Console& console) {
     for (const auto& line : lines) console.print(line);
   };
   if (result.accuracy) {
-    console.print(fmt::format("against the reference, {}, {}", result.accuracy->source,
-                              ir::shown(result.accuracy->shapes)));
+    console.print("against the reference, {}, {}", result.accuracy->source,
+                  ir::shown(result.accuracy->shapes));
     console.print(accuracy_text(*result.accuracy, "--max-error"));
   }
   if (result.ok()) {
     if (options.build.explain_fusion)
       for (const auto& decision : result.decisions)
-        console.print(fmt::format("{} {} -> {}\n     {}", decision.fused ? "[x]" : "[ ]",
-                                  ir::shown(decision.producer), ir::shown(decision.consumer),
-                                  ir::shown(decision.reason)));
-    console.print(fmt::format(
-        "{}: {}, {} nodes -> {} steps, {} for {}", path,
-        format_bytes(static_cast<double>(result.plan_bytes)), result.nodes_imported, result.steps,
-        result.target == "cpu" ? "no code"
-                               : fmt::format("{} kernels ({} from the cache)", result.kernels,
-                                             result.kernels_from_cache),
-        result.target));
+        console.print("{} {} -> {}\n     {}", decision.fused ? "[x]" : "[ ]",
+                      ir::shown(decision.producer), ir::shown(decision.consumer),
+                      ir::shown(decision.reason));
+    console.print("{}: {}, {} nodes -> {} steps, {} for {}", path,
+                  format_bytes(static_cast<double>(result.plan_bytes)), result.nodes_imported,
+                  result.steps,
+                  result.target == "cpu" ? "no code"
+                                         : fmt::format("{} kernels ({} from the cache)",
+                                                       result.kernels, result.kernels_from_cache),
+                  result.target);
     print_all(states_text(result.states));
     print_all(layers_text(result, !options.build.calibration.empty()));
-    console.print(fmt::format("import {:.0f} ms, passes {:.0f} ms, code {:.0f} ms",
-                              result.import_ms, result.passes_ms, result.codegen_ms));
+    console.print("import {:.0f} ms, passes {:.0f} ms, code {:.0f} ms", result.import_ms,
+                  result.passes_ms, result.codegen_ms);
     if (result.tuning) print_all(tuning_text(*result.tuning));
   }
   console.result(to_json(result));

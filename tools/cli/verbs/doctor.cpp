@@ -1,6 +1,5 @@
 #include <string>
 
-#include <fmt/format.h>
 #include <sinter/sinter.h>
 
 #include "tools/cli/machine.h"
@@ -19,7 +18,7 @@ std::string gpu_text(const MachineReport& machine) {
 }
 
 void run_doctor(const Console& console) {
-  std::vector<std::vector<std::string>> rows;
+  Rows rows;
   nlohmann::ordered_json report = {{"version", version()}};
   const MachineReport machine = examine_machine();
   for (const auto& finding : machine.findings) {
@@ -27,11 +26,11 @@ void run_doctor(const Console& console) {
     report["findings"].push_back(
         {{"what", finding.what}, {"found", finding.found}, {"detail", finding.detail}});
   }
-  console.print(fmt::format("sinter {}", version()));
+  console.print("sinter {}", version());
   console.print(format_table(rows));
   report["gpus"] = {{"compiles", machine.compiles_for_gpus}, {"runs", machine.runs_on_gpus}};
   console.print("plans for the CPU can be compiled and run here");
-  console.print(fmt::format("plans for GPUs {}", gpu_text(machine)));
+  console.print("plans for GPUs {}", gpu_text(machine));
   console.result(report);
 }
 

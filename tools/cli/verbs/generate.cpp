@@ -3,11 +3,10 @@
 #include <csignal>
 #include <cstdio>
 #include <memory>
-#include <numeric>
 
-#include <fmt/format.h>
 #include <sinter/profile.h>
 
+#include "runtime/format_error.h"
 #include "tools/cli/machine.h"
 #include "tools/cli/text/table.h"
 #include "tools/cli/verbs/verbs.h"
@@ -102,10 +101,10 @@ struct Generated {
 SamplingOptions sampling_of(const GenerateArguments& options,
                             const std::optional<SampleOptions>& plan) {
   const auto differ = [&](const char* flag) {
-    throw Error(ErrorCode::kUsage,
-                fmt::format("{} says otherwise than the plan, which chooses tokens itself ({}): "
-                            "compile without --sample to choose them here",
-                            flag, to_text(*plan)));
+    throw usage_error(
+        "{} says otherwise than the plan, which chooses tokens itself ({}): "
+        "compile without --sample to choose them here",
+        flag, to_text(*plan));
   };
   if (plan) {
     if (options.greedy && !plan->is_greedy()) differ("--greedy");
@@ -117,8 +116,7 @@ SamplingOptions sampling_of(const GenerateArguments& options,
     for (const auto& [given, flag] : {std::pair(options.top_k.has_value(), "--top-k"),
                                       std::pair(options.top_p.has_value(), "--top-p"),
                                       std::pair(options.seed.has_value(), "--seed")})
-      if (given)
-        throw Error(ErrorCode::kUsage, fmt::format("{} is of a draw: give --temperature", flag));
+      if (given) throw usage_error("{} is of a draw: give --temperature", flag);
   }
   return {options.temperature.value_or(0), options.top_k.value_or(0), options.top_p.value_or(1),
           options.seed.value_or(0)};
@@ -155,7 +153,7 @@ Generated generate(const GenerateArguments& options, Decoder& decoder,
   Generated result;
   const auto ends = [&](std::int64_t id) {
     if (options.no_stop) return false;
-    if (std::find(stops.begin(), stops.end(), id) != stops.end()) return true;
+    if (std::ranges::find(stops, id) != stops.end()) return true;
     return tokenizer != nullptr && tokenizer->is_special(id);
   };
   auto start = Clock::now();
@@ -167,7 +165,7 @@ Generated generate(const GenerateArguments& options, Decoder& decoder,
       result.stopped_by = "stop token";
       break;
     }
-    const bool is_last = static_cast<std::int64_t>(result.tokens.size()) >= options.max_tokens;
+    const bool is_last = std::ssize(result.tokens) >= options.max_tokens;
     const bool is_full = decoder.position() >= decoder.capacity();
     if (interrupted != 0) {
       stream.add(id);
@@ -249,7 +247,7 @@ int run_generate(GenerateArguments options, const Console& console) {
   const Tokenizer* words = tokenizer ? &*tokenizer : nullptr;
   const auto prompt = prompt_ids(options.prompt, words);
   const auto stops = stop_ids(options.prompt, words);
-  const auto tokens = static_cast<std::int64_t>(prompt.size());
+  const auto tokens = std::ssize(prompt);
   if (options.decoder.context == 0) options.decoder.context = tokens + options.max_tokens - 1;
 
   if (!options.position.empty()) options.decoder.position = {options.position};
@@ -285,10 +283,9 @@ int run_generate(GenerateArguments options, const Console& console) {
 
 void add_generate(Cli& cli) {
   auto options = std::make_shared<GenerateArguments>();
-  auto* verb = cli.app.add_subcommand(
-      "generate",
-      "Continue a text with a decoder plan: tokens as they come, then how fast; Ctrl-C ends "
-      "the text");
+  auto* verb = cli.app.add_subcommand("generate",
+                                      "Continue a text with a decoder plan: tokens as they come, "
+                                      "then how fast; Ctrl-C ends the text");
   verb->add_option("plan", options->plan, "Plan file")->required();
   auto* prompt = verb->add_option_group("prompt");
   auto* text = prompt->add_option("--prompt", options->prompt.text, "Text; - is standard input");
@@ -303,9 +300,9 @@ void add_generate(Cli& cli) {
   verb->add_option("--max-tokens", options->max_tokens, "Most tokens to generate")
       ->capture_default_str()
       ->check_range(1, std::int64_t{1} << 24);
-  auto* stop = verb->add_option("--stop", options->prompt.stops,
-                                "Token (id or name) that ends the text, besides the tokenizer's "
-                                "special tokens");
+  auto* stop = verb->add_option(
+      "--stop", options->prompt.stops,
+      "Token (id or name) that ends the text, besides the tokenizer's special tokens");
   verb->add_flag("--no-stop", options->no_stop, "Go on to --max-tokens")->excludes(stop);
 
   auto* temperature = verb->add_option("--temperature", options->temperature,

@@ -1,11 +1,10 @@
 #include <memory>
 
-#include <fmt/format.h>
 #include <fmt/ranges.h>
 
 #include "ir/text/shown.h"
+#include "runtime/format_error.h"
 #include "tools/cli/build_options.h"
-#include "tools/cli/each_entry.h"
 #include "tools/cli/text/plan_text.h"
 #include "tools/cli/text/table.h"
 #include "tools/cli/text/why_text.h"
@@ -30,7 +29,7 @@ void print_all(const std::vector<std::string>& lines, const Console& console) {
 }
 
 void print_passes(const Console& console) {
-  std::vector<std::vector<std::string>> rows = {{"pass", "under --fuse=off"}};
+  Rows rows = {{"pass", "under --fuse=off"}};
   nlohmann::ordered_json report = nlohmann::ordered_json::array();
   for (const auto& pass : fusion::pipeline()) {
     rows.push_back({std::string(pass.name), pass.only_when_fusing ? "left out" : "runs"});
@@ -87,20 +86,19 @@ void show_model(const InspectArguments& options, const Console& console) {
           ? "Graph text"
           : fmt::format("opset {}, {} nodes, written by {}", model.opset, model.node_count,
                         model.producer.empty() ? "an unnamed exporter" : ir::shown(model.producer));
-  console.print(fmt::format("{}: {}; {} nodes in the graph", options.build.model, source,
-                            model.graph.nodes().size()));
+  console.print("{}: {}; {} nodes in the graph", options.build.model, source,
+                model.graph.nodes().size());
   for (const char* what : {"input", "output"})
     if (const auto list = report.find(fmt::format("{}s", what)); list != report.end())
       for (const auto& binding : *list)
-        console.print(fmt::format("{} {}: {}", what,
-                                  ir::shown(binding.at("name").get<std::string>()),
-                                  ir::shown(binding.at("type").get<std::string>())));
+        console.print("{} {}: {}", what, ir::shown(binding.at("name").get<std::string>()),
+                      ir::shown(binding.at("type").get<std::string>()));
   for (const auto& [symbol, range] : model.graph.ranges())
-    console.print(fmt::format("dimension {}: {}..{}", ir::shown(symbol), range.min, range.max));
+    console.print("dimension {}: {}..{}", ir::shown(symbol), range.min, range.max);
   std::vector<std::string> parts;
   for (const auto& [op, count] : report.at("operators").items())
     parts.push_back(fmt::format("{} {}", count.get<int>(), op));
-  console.print(fmt::format("operators: {}", fmt::join(parts, ", ")));
+  console.print("operators: {}", fmt::join(parts, ", "));
   console.result(report);
 }
 
@@ -110,11 +108,10 @@ void run_inspect(const InspectArguments& options, const Console& console) {
     return;
   }
   if (options.build.model.empty())
-    throw Error(ErrorCode::kUsage, "name a plan, an ONNX file or Graph text, or ask for --passes");
+    throw usage_error("name a plan, an ONNX file or Graph text, or ask for --passes");
   if (is_plan_file(options.build.model)) {
     if (!options.why.empty())
-      throw Error(ErrorCode::kUsage,
-                  "--why needs the ONNX file: a plan does not keep refused fusions");
+      throw usage_error("--why needs the ONNX file: a plan does not keep refused fusions");
     show_plan(options, console);
   } else {
     show_model(options, console);
@@ -129,10 +126,9 @@ void add_inspect(Cli& cli) {
   verb->add_option("file", options->build.model, "Plan, ONNX file or Graph text");
   verb->add_flag("--graph", options->views.graph,
                  "The graph as text (of a plan: after the passes)");
-  verb->add_flag(
-      "--steps", options->views.steps,
-      "Every step with its launches, traffic and ONNX origins; of a model: as compiled for "
-      "--target, without kernels");
+  verb->add_flag("--steps", options->views.steps,
+                 "Every step with its launches, traffic and ONNX origins; of a model: as compiled "
+                 "for --target, without kernels");
   verb->add_flag("--kernels", options->views.kernels,
                  "Every kernel with its variants and schedules");
   verb->add_flag("--source", options->views.source, "The generated CUDA text");

@@ -33,25 +33,23 @@ std::map<std::string, std::vector<const frontend::SupportedOp*>> by_family(
 void print_markdown(const Console& console) {
   const auto ops = frontend::supported_ops();
   const auto [first, last] = frontend::supported_opsets();
-  console.print(fmt::format(
+  console.print(
       "# Operators\n\nWritten by `tools/update_docs` from the table that the importer uses; not to "
       "be edited.\n\nModels may use versions {} to {} of ai.onnx. *Since* are the versions at "
-      "which "
-      "an operator got the\nmeanings that import knows; a version between them has the meaning "
-      "before it. *Types* are those of\nwhat the operator computes on: floats are f16, bf16, f32 "
-      "and f64, integers i8 to i64 and u8 to u64,\nnumbers both of these, any also bool. Every "
-      "operator is compiled for every target ({}).",
-      first, last, codegen::target_names()));
+      "which an operator got the\nmeanings that import knows; a version between them has the "
+      "meaning before it. *Types* are those of\nwhat the operator computes on: floats are f16, "
+      "bf16, f32 and f64, integers i8 to i64 and u8 to u64,\nnumbers both of these, any also bool. "
+      "Every operator is compiled for every target ({}).",
+      first, last, codegen::target_names());
   for (const auto& [family, members] : by_family(ops)) {
-    console.print(fmt::format("\n## {}\n\n| operator | since | types |\n|---|---|---|", family));
+    console.print("\n## {}\n\n| operator | since | types |\n|---|---|---|", family);
     for (const auto* op : members)
-      console.print(fmt::format("| {} | {} | {} |", op->name, versions_of(ops, *op), op->types));
+      console.print("| {} | {} | {} |", op->name, versions_of(ops, *op), op->types);
   }
 }
 
 void run_ops(const Console& console) {
-  std::vector<std::vector<std::string>> rows = {
-      {"domain", "operator", "since opset", "types", "targets"}};
+  Rows rows = {{"domain", "operator", "since opset", "types", "targets"}};
   nlohmann::ordered_json report = nlohmann::ordered_json::array();
   // What is imported is compiled for every target: no operator is known to one alone.
   nlohmann::ordered_json targets = nlohmann::ordered_json::array();
@@ -79,7 +77,7 @@ void run_ops(const Console& console) {
   }
   const auto [first, last] = frontend::supported_opsets();
   console.print(format_table(rows));
-  console.print(fmt::format("models may use versions {} to {} of ai.onnx", first, last));
+  console.print("models may use versions {} to {} of ai.onnx", first, last);
   console.result({{"opsets", {first, last}}, {"operators", report}});
 }
 

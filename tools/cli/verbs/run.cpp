@@ -1,9 +1,9 @@
 #include <memory>
 
-#include <fmt/format.h>
 #include <fmt/ranges.h>
 
 #include "runtime/files/output_file.h"
+#include "runtime/format_error.h"
 #include "tools/cli/input_options.h"
 #include "tools/cli/text/table.h"
 #include "tools/cli/verbs/verbs.h"
@@ -25,23 +25,20 @@ struct RunArguments {
 bool compare(const RunArguments& options, const Plan& plan, const std::vector<ir::Tensor>& outputs,
              const Console& console, nlohmann::ordered_json& report) {
   bool passed = true;
-  std::vector<std::vector<std::string>> rows = {
-      {"output", "relative error", "largest difference", ""}};
+  Rows rows = {{"output", "relative error", "largest difference", ""}};
   const auto bindings = plan.outputs();
   const auto find = [&](const std::string& name) -> const ir::Tensor& {
     for (std::size_t i = 0; i < bindings.size(); ++i)
       if (bindings[i].name == name) return outputs[i];
-    throw Error(ErrorCode::kUsage,
-                fmt::format("'{}' expects output '{}', which the plan does not have",
-                            options.expected, name));
+    throw usage_error("'{}' expects output '{}', which the plan does not have", options.expected,
+                      name);
   };
   // Arrays of other shapes are not even inflated.
   const auto check = [&](const std::string& name, DType, const std::vector<std::int64_t>& shape) {
     const ir::Tensor& found = find(name);
     if (found.shape() != shape)
-      throw Error(ErrorCode::kUsage,
-                  fmt::format("output '{}' has shape [{}], expected is [{}]", name,
-                              fmt::join(found.shape(), ", "), fmt::join(shape, ", ")));
+      throw usage_error("output '{}' has shape [{}], expected is [{}]", name,
+                        fmt::join(found.shape(), ", "), fmt::join(shape, ", "));
   };
   for (const auto& [name, stored] : read_npz(options.expected, check)) {
     const ir::Tensor& found = find(name);
@@ -59,7 +56,7 @@ bool compare(const RunArguments& options, const Plan& plan, const std::vector<ir
 }
 
 int run_run(const RunArguments& options, const Console& console) {
-  std::vector<std::string> read = tensor_paths(options.inputs.files);
+  std::vector<std::string> read = tensor_paths(options.inputs.inputs.files);
   read.insert(read.end(), {options.plan, options.expected});
   files::check_output(options.outputs, read);
   const auto plan = Plan::load(options.plan);
@@ -71,7 +68,7 @@ int run_run(const RunArguments& options, const Console& console) {
 
   NamedTensors named;
   nlohmann::ordered_json report;
-  std::vector<std::vector<std::string>> rows = {{"output", "type", "first values"}};
+  Rows rows = {{"output", "type", "first values"}};
   const auto bindings = plan.outputs();
   for (std::size_t i = 0; i < bindings.size(); ++i) {
     named.emplace_back(bindings[i].name, outputs[i]);

@@ -1,14 +1,15 @@
+#include <algorithm>
 #include <memory>
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include "ir/text/shown.h"
 #include "runtime/files/output_file.h"
 #include "tools/cli/build_options.h"
-#include "tools/cli/each_entry.h"
 #include "tools/cli/input_options.h"
 #include "tools/cli/text/compile_text.h"
-#include "tools/cli/text/regions_text.h"
+#include "tools/cli/text/table.h"
 #include "tools/cli/verbs/verbs.h"
 #include "tools/compiler/run/inputs.h"
 #include "tools/compiler/verify/verify_regions.h"
@@ -24,14 +25,38 @@ struct VerifyArguments {
   std::string reduce;
 };
 
+std::string region_origins_text(const RegionResult& region, std::size_t most) {
+  const auto count = std::min(most, region.origins.size());
+  const auto end = region.origins.begin() + static_cast<std::ptrdiff_t>(count);
+  return fmt::format("{}{}", fmt::join(region.origins.begin(), end, ", "),
+                     count < region.origins.size()
+                         ? fmt::format(" and {} more", region.origins.size() - count)
+                         : "");
+}
+
+std::string regions_text(const std::vector<RegionResult>& regions) {
+  constexpr std::size_t kOrigins = 3;
+  Rows rows = {{"region", "kind", "relative error", "bound", "", "from"}};
+  for (const RegionResult& region : regions)
+    rows.push_back({region.name, region.kind, fmt::format("{:.2e}", region.error),
+                    fmt::format("{:.1e}", region.bound),
+                    region.ok()              ? "ok"
+                    : region.failure.empty() ? "DIFFERS"
+                                             : "FAILS",
+                    region_origins_text(region, kOrigins)});
+  std::string text = format_table(rows);
+  for (const RegionResult& region : regions)
+    if (!region.failure.empty()) text += fmt::format("\n{} fails: {}", region.name, region.failure);
+  return text;
+}
+
 int show_regions(const BuildResult& built, const BuildOptions& build, const VerifyOptions& options,
                  const Console& console) {
   const RegionsReport report = verify_regions(built, options);
   console.print(regions_text(report.regions));
-  console.print(
-      fmt::format("{} for {}: {} of {} regions are above their bounds on the reference's inputs{}",
-                  build.model.path, built.target.to_string(), report.wrong, report.regions.size(),
-                  report.specialised ? ", compiled for these shapes alone" : ""));
+  console.print("{} for {}: {} of {} regions are above their bounds on the reference's inputs{}",
+                build.model.path, built.target.to_string(), report.wrong, report.regions.size(),
+                report.specialised ? ", compiled for these shapes alone" : "");
   nlohmann::ordered_json list = nlohmann::ordered_json::array();
   for (const RegionResult& region : report.regions) list.push_back(to_json(region));
   console.result({{"model", build.model.path},
@@ -49,28 +74,25 @@ int show_bisection(const BuildResult& built, const BuildOptions& build,
                                  {"pass", nullptr},
                                  {"region", nullptr}};
   if (!report.pass.empty()) {
-    console.print(
-        fmt::format("pass '{}' is the first that changes what the graph computes", report.pass));
+    console.print("pass '{}' is the first that changes what the graph computes", report.pass);
     json["pass"] = report.pass;
   } else if (report.region) {
-    console.print(fmt::format(
-        "the first region above its bound is number {} of {}:", report.place + 1, report.regions));
+    console.print("the first region above its bound is number {} of {}:", report.place + 1,
+                  report.regions);
     console.print(regions_text({*report.region}));
     json["region"] = to_json(*report.region);
     json["place"] = report.place;
     if (report.own_error) {
-      console.print(
-          fmt::format("its own error, on the reference's inputs, is {:.2e}: {}", *report.own_error,
-                      report.own_ok ? "it passes on what those before it bring" : "it is wrong"));
+      console.print("its own error, on the reference's inputs, is {:.2e}: {}", *report.own_error,
+                    report.own_ok ? "it passes on what those before it bring" : "it is wrong");
       json["own_error"] = *report.own_error;
     }
   } else {
-    console.print(fmt::format(
-        "all {} regions are within their bounds{}", report.regions,
-        report.ok() ? ""
-                    : ", but the outputs are not: their bounds are tighter (give --tolerance for "
-                      "all), or it only happens where intermediate results share memory (`sinter "
-                      "inspect --memory`)"));
+    console.print("all {} regions are within their bounds{}", report.regions,
+                  report.ok() ? ""
+                              : ", but the outputs are not: their bounds are tighter (give "
+                                "--tolerance for all), or it only happens where intermediate "
+                                "results share memory (`sinter inspect --memory`)");
     json["outputs"] = to_json(*report.outputs);
   }
   console.result(json);
@@ -82,15 +104,13 @@ int show_reduction(const BuildResult& built, const BuildOptions& build,
                    const Console& console) {
   const ReduceReport report = reduce_failure(built, build, options, path, reporter);
   if (!report.region) {
-    console.print(
-        fmt::format("all {} regions are within their bounds: nothing to reduce", report.regions));
+    console.print("all {} regions are within their bounds: nothing to reduce", report.regions);
     console.result({{"region", nullptr}});
     return 0;
   }
-  console.print(fmt::format("{}: {} of {} operators left after {} trials{}\n{}", report.path,
-                            report.operators, report.operators_before, report.trials,
-                            report.inputs.empty() ? "" : ", inputs in " + report.inputs,
-                            report.command));
+  console.print("{}: {} of {} operators left after {} trials{}\n{}", report.path, report.operators,
+                report.operators_before, report.trials,
+                report.inputs.empty() ? "" : ", inputs in " + report.inputs, report.command);
   console.result({{"graph", report.path},
                   {"inputs", report.inputs},
                   {"region", to_json(*report.region)},
@@ -114,7 +134,7 @@ int run_verify(const VerifyArguments& options, const Console& console) {
           return options.per_node ? show_regions(built, one, how, own)
                                   : show_bisection(built, one, how, reporter, own);
         });
-  std::vector<std::string> read = tensor_paths(options.inputs.files);
+  std::vector<std::string> read = tensor_paths(options.inputs.inputs.files);
   read.push_back(options.build.model);
   if (!how.save_folder.empty())
     for (const char* name : {"outputs", "reference", "rounded"})
@@ -126,8 +146,8 @@ int run_verify(const VerifyArguments& options, const Console& console) {
   if (!options.reduce.empty())
     return show_reduction(built, build, how, options.reduce, reporter, console);
   const auto accuracy = measure_accuracy(built, build, how, reporter);
-  console.print(fmt::format("{} for {} against the reference, {}", options.build.model,
-                            built.target.to_string(), ir::shown(accuracy.shapes)));
+  console.print("{} for {} against the reference, {}", options.build.model,
+                built.target.to_string(), ir::shown(accuracy.shapes));
   console.print(accuracy_text(accuracy, "--tolerance"));
   console.result({{"model", options.build.model},
                   {"target", built.target.to_string()},
@@ -150,11 +170,10 @@ void add_verify(Cli& cli) {
                    "Most relative error ||a - b|| / ||b||; by default 2e-5, 5e-3 for fp16, 3e-2 "
                    "for bf16, 3e-3 for tf32, 5e-2 for --weights int8, 3e-1 for int4; on CUDA at "
                    "least 2e-4 for float16 outputs, 1e-3 for bfloat16");
-  auto* per_node =
-      verb->add_flag("--per-node", options->per_node,
-                     "Each fused region on the inputs that the reference gives it, worst first; by "
-                     "default four times what rounding brings: 2e-3 for float16, 1.6e-2 for "
-                     "bfloat16, 2e-5 for float32");
+  auto* per_node = verb->add_flag(
+      "--per-node", options->per_node,
+      "Each fused region on the inputs that the reference gives it, worst first; by default four "
+      "times what rounding brings: 2e-3 for float16, 1.6e-2 for bfloat16, 2e-5 for float32");
   auto* bisect = verb->add_flag("--bisect", options->bisect,
                                 "The first pass that changes what is computed, else the first "
                                 "region above its bound as errors propagate");

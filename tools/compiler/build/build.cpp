@@ -7,12 +7,11 @@
 #include <numeric>
 #include <set>
 
-#include <fmt/format.h>
 #include <fmt/ranges.h>
-#include <sinter/error.h>
 
 #include "fusion/narrow_dims.h"
-#include "fusion/separate.h"
+#include "fusion/pipeline.h"
+#include "runtime/format_error.h"
 #include "tools/compiler/build/calibration.h"
 #include "tools/compiler/build/model_source.h"
 #include "tools/compiler/options/entries.h"
@@ -78,8 +77,7 @@ class Observer {
 void add_decisions(const fusion::Context& one, fusion::Context& all) {
   all.decisions.insert(all.decisions.end(), one.decisions.begin(), one.decisions.end());
   for (const auto& note : one.precision_notes)
-    if (auto& notes = all.precision_notes;
-        std::find(notes.begin(), notes.end(), note) == notes.end())
+    if (auto& notes = all.precision_notes; std::ranges::find(notes, note) == notes.end())
       notes.push_back(note);
 }
 
@@ -95,8 +93,8 @@ std::vector<codegen::EntryGraph> run_entry_passes(const BuildOptions& options, c
   first.disabled.insert(options.disabled_passes.begin(), options.disabled_passes.end());
   then.disabled = first.disabled;
   for (const auto& pass : fusion::pipeline()) {
-    const bool is_of_model = std::find(kPassesOfTheModel.begin(), kPassesOfTheModel.end(),
-                                       pass.name) != kPassesOfTheModel.end();
+    const bool is_of_model =
+        std::ranges::find(kPassesOfTheModel, pass.name) != kPassesOfTheModel.end();
     (is_of_model ? then : first).disabled.insert(std::string(pass.name));
   }
   run.context = context_of(options, target);
@@ -113,9 +111,8 @@ std::vector<codegen::EntryGraph> run_entry_passes(const BuildOptions& options, c
   };
   std::vector<std::size_t> order(entries.size());
   std::iota(order.begin(), order.end(), std::size_t{0});
-  std::stable_sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) {
-    return size_of_entry(a) < size_of_entry(b);
-  });
+  std::ranges::stable_sort(
+      order, [&](std::size_t a, std::size_t b) { return size_of_entry(a) < size_of_entry(b); });
   std::set<std::uint64_t> laid_out;
   std::vector<codegen::EntryGraph> graphs(entries.size());
   for (const std::size_t e : order) {
@@ -136,50 +133,6 @@ std::vector<codegen::EntryGraph> run_entry_passes(const BuildOptions& options, c
   run.graph = graphs.front().graph;
   return graphs;
 }
-
-}  // namespace
-
-void require_one_entry(const CompileOptions& options, std::string_view what) {
-  if (!options.entries.empty())
-    throw Error(ErrorCode::kUsage,
-                fmt::format("{} is of one list of steps: give --dim with the dimensions of the "
-                            "entry point that you mean instead of --entry",
-                            what));
-}
-
-PipelineRun run_passes(
-    const BuildOptions& options, const frontend::ImportedModel& model, const Target& target,
-    Reporter& reporter,
-    const std::function<void(std::string_view pass, const ir::Graph& graph)>& after) {
-  PipelineRun run;
-  run.context = context_of(options, target);
-  Observer observer(options, reporter, 1);
-  observer.imported(model.graph);
-  fusion::PipelineOptions pipeline;
-  pipeline.disabled.insert(options.disabled_passes.begin(), options.disabled_passes.end());
-  pipeline.stop_after = options.stop_after;
-  pipeline.observe = [observe = observer.of(""), &after](std::string_view pass, bool is_after,
-                                                         const ir::Graph& graph) {
-    observe(pass, is_after, graph);
-    if (is_after && after) after(pass, graph);
-  };
-  if (is_fused(model.graph)) {
-    // Only a text can be that. The passes expect single operators.
-    reporter.note("passes", "the graph is fused: it is compiled as it stands, without passes");
-    run.graph = model.graph;
-    return run;
-  }
-  run.context.weights.calibration = make_calibration(options.weights, model.graph, reporter);
-  auto result = fusion::run_pipeline(model.graph, run.context, pipeline);
-  run.context.weights.calibration.reset();  // its samples
-  run.graph = std::move(result.graph);
-  run.times = std::move(result.times);
-  for (const auto& note : run.context.precision_notes) reporter.note("precision", note);
-  for (const auto& note : run.context.notes) reporter.note("passes", note);
-  return run;
-}
-
-namespace {
 
 /// An entry point for each body of a model that an input chooses between.
 std::vector<codegen::EntryGraph> run_body_passes(const BuildOptions& options,
@@ -247,9 +200,8 @@ codegen::CompileOptions codegen_options(const BuildOptions& options, const Targe
   compile.schedule = options.schedule;
   compile.code = options.code;
   if (options.jobs < 0 || options.jobs > kMaxJobs)
-    throw Error(ErrorCode::kUsage,
-                fmt::format("jobs is {}: expected 1 to {}, or 0 for as many as there are cores",
-                            options.jobs, kMaxJobs));
+    throw usage_error("jobs is {}: expected 1 to {}, or 0 for as many as there are cores",
+                      options.jobs, kMaxJobs);
   compile.threads = options.jobs;
   compile.cache_dir = options.kernel_cache.value_or(default_kernel_cache());
   compile.model_name = name_of(options.model);
@@ -279,6 +231,46 @@ bool separate_refused(const std::vector<codegen::RefusedKernel>& refused, ir::Gr
 }
 
 }  // namespace
+
+void require_one_entry(const CompileOptions& options, std::string_view what) {
+  if (!options.entries.empty())
+    throw usage_error(
+        "{} is of one list of steps: give --dim with the dimensions of the "
+        "entry point that you mean instead of --entry",
+        what);
+}
+
+PipelineRun run_passes(
+    const BuildOptions& options, const frontend::ImportedModel& model, const Target& target,
+    Reporter& reporter,
+    const std::function<void(std::string_view pass, const ir::Graph& graph)>& after) {
+  PipelineRun run;
+  run.context = context_of(options, target);
+  Observer observer(options, reporter, 1);
+  observer.imported(model.graph);
+  fusion::PipelineOptions pipeline;
+  pipeline.disabled.insert(options.disabled_passes.begin(), options.disabled_passes.end());
+  pipeline.stop_after = options.stop_after;
+  pipeline.observe = [observe = observer.of(""), &after](std::string_view pass, bool is_after,
+                                                         const ir::Graph& graph) {
+    observe(pass, is_after, graph);
+    if (is_after && after) after(pass, graph);
+  };
+  if (is_fused(model.graph)) {
+    // Only a text can be that. The passes expect single operators.
+    reporter.note("passes", "the graph is fused: it is compiled as it stands, without passes");
+    run.graph = model.graph;
+    return run;
+  }
+  run.context.weights.calibration = make_calibration(options.weights, model.graph, reporter);
+  auto result = fusion::run_pipeline(model.graph, run.context, pipeline);
+  run.context.weights.calibration.reset();  // its samples
+  run.graph = std::move(result.graph);
+  run.times = std::move(result.times);
+  for (const auto& note : run.context.precision_notes) reporter.note("precision", note);
+  for (const auto& note : run.context.notes) reporter.note("passes", note);
+  return run;
+}
 
 BuildResult build_plan(const BuildOptions& options, Reporter& reporter) {
   const auto target = resolve_target(options.target);
@@ -333,12 +325,11 @@ BuildResult build_plan(const BuildOptions& options, frontend::ImportedModel mode
       for (const auto& kernel : refused.kernels) {
         const std::string nodes = fmt::format("{}", fmt::join(kernel.origins, ", "));
         compile.options.emplace_back("refused-kernel", nodes);
-        reporter.warn(
-            "refused-kernel",
-            fmt::format("kernel '{}' does not compile for {}: its operators ({}) have "
-                        "kernels of their own instead. This is a defect of Sinter; please "
-                        "report it with {} (--strict makes it an error)",
-                        kernel.name, kernel.architecture, nodes, kernel.reproducer));
+        reporter.warn("refused-kernel",
+                      fmt::format("kernel '{}' does not compile for {}: its operators ({}) have "
+                                  "kernels of their own instead. This is a defect of Sinter; "
+                                  "please report it with {} (--strict makes it an error)",
+                                  kernel.name, kernel.architecture, nodes, kernel.reproducer));
       }
     }
   result.compile = std::move(compile);

@@ -2,14 +2,13 @@
 
 #include <algorithm>
 
-#include <fmt/format.h>
-#include <sinter/error.h>
 #include <sinter/sinter.h>
 
 #include "codegen/compile.h"
 #include "codegen/targets/cpu/cpu_target.h"
 #include "fusion/pipeline.h"
 #include "ir/reference/kernels.h"
+#include "runtime/format_error.h"
 #include "tools/compiler/build/built_plan.h"
 #include "tools/compiler/options/shapes.h"
 #include "tools/compiler/run/inputs.h"
@@ -34,17 +33,15 @@ std::vector<std::vector<Tensor>> read_samples(const WeightOptions& weights,
                                               const std::vector<BindingInfo>& inputs) {
   // Which input an array is of; asked before the array is read.
   const auto index_of = [&](const std::string& name, const std::vector<std::int64_t>& shape) {
-    const auto input = std::find_if(inputs.begin(), inputs.end(),
-                                    [&](const BindingInfo& info) { return info.name == name; });
+    const auto input =
+        std::ranges::find_if(inputs, [&](const BindingInfo& info) { return info.name == name; });
     if (input == inputs.end())
-      throw Error(ErrorCode::kUsage,
-                  fmt::format("--calibration: the model has no input '{}'", name));
+      throw usage_error("--calibration: the model has no input '{}'", name);
     const std::size_t rank = input->shape.size();
     if (shape.size() != rank && shape.size() != rank + 1)
-      throw Error(ErrorCode::kUsage,
-                  fmt::format("--calibration: '{}' has {} dimensions: write {}, or {} with samples "
-                              "along the first",
-                              name, shape.size(), rank, rank + 1));
+      throw usage_error(
+          "--calibration: '{}' has {} dimensions: write {}, or {} with samples along the first",
+          name, shape.size(), rank, rank + 1);
     return static_cast<std::size_t>(input - inputs.begin());
   };
   NamedTensors all =
@@ -70,7 +67,7 @@ Tensor zeros(DType type, std::vector<std::int64_t> shape) {
   std::size_t bytes = size_of(type);
   for (const std::int64_t dim : shape)
     if (__builtin_mul_overflow(bytes, static_cast<std::size_t>(dim), &bytes))
-      throw Error(ErrorCode::kUsage, "--calibration: the size of an input overflows");
+      throw usage_error("--calibration: the size of an input overflows");
   return Tensor(type, std::move(shape), ir::Buffer::take(std::vector<std::byte>(bytes)));
 }
 
@@ -105,9 +102,8 @@ std::shared_ptr<const fusion::Calibration> make_calibration(const WeightOptions&
     for (const auto& dim : inputs[i].shape) names.back().second.push_back(dim.text);
     if (given[i].empty()) continue;
     if (count != 0 && given[i].size() != count)
-      throw Error(ErrorCode::kUsage,
-                  fmt::format("--calibration: {} samples of '{}', but {} of the inputs before it",
-                              given[i].size(), inputs[i].name, count));
+      throw usage_error("--calibration: {} samples of '{}', but {} of the inputs before it",
+                        given[i].size(), inputs[i].name, count);
     count = given[i].size();
     shapes[inputs[i].name] = given[i][0].shape();
     for (const std::int64_t dim : given[i][0].shape()) greatest = std::max(greatest, dim);

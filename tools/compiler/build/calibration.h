@@ -2,8 +2,6 @@
 #pragma once
 
 #include <memory>
-#include <string>
-#include <vector>
 
 #include "fusion/context.h"
 #include "tools/compiler/options/reporter.h"

@@ -4,12 +4,11 @@
 #include <filesystem>
 #include <optional>
 
-#include <fmt/format.h>
-
 #include "fusion/append_sampler.h"
 #include "fusion/narrow_dims.h"
 #include "ir/text/text.h"
 #include "runtime/files/input_file.h"
+#include "runtime/format_error.h"
 #include "runtime/plan/hash.h"
 #include "tools/compiler/options/entries.h"
 #include "tools/compiler/options/memory.h"
@@ -46,10 +45,10 @@ std::optional<bool> begins_as_graph(std::string_view text) {
 frontend::ImportedModel read_graph_text(const Model& model, const CompileOptions& options) {
   const std::string name = model.path.empty() ? model.name : model.path;
   if (!options.min_shapes.empty() || !options.max_shapes.empty() || !options.constants.empty())
-    throw Error(ErrorCode::kUsage,
-                fmt::format("'{}' is Graph text, which states its own shapes and constants: "
-                            "--minShapes, --maxShapes and --constant are for ONNX files",
-                            name));
+    throw usage_error(
+        "'{}' is Graph text, which states its own shapes and constants: "
+        "--minShapes, --maxShapes and --constant are for ONNX files",
+        name);
   std::string storage;
   std::string_view text = text_of(model.bytes);
   if (!model.path.empty()) {
@@ -64,10 +63,10 @@ frontend::ImportedModel read_graph_text(const Model& model, const CompileOptions
   if (options.dims.empty()) return result;
   const auto wanted = import_options(options, result.graph);
   if (!wanted.same.empty() || !wanted.multiples.empty())
-    throw Error(ErrorCode::kUsage,
-                fmt::format("'{}' is Graph text, whose dimensions can be narrowed, but neither "
-                            "made equal nor multiples: write --dim NAME=MIN..MAX or NAME=VALUE",
-                            name));
+    throw usage_error(
+        "'{}' is Graph text, whose dimensions can be narrowed, but neither "
+        "made equal nor multiples: write --dim NAME=MIN..MAX or NAME=VALUE",
+        name);
   result.graph = fusion::narrow_dims(result.graph, {wanted.ranges.begin(), wanted.ranges.end()});
   return result;
 }
@@ -110,8 +109,7 @@ bool is_graph_text(const Model& model) {
   if (model.path.empty()) return begins_as_graph(text_of(model.bytes)).value_or(false);
   files::InputFile file = files::open_input(model.path);
   if (!file.problem.empty())
-    throw Error(ErrorCode::kUsage,
-                fmt::format("'{}' cannot be opened: {}", model.path, file.problem));
+    throw usage_error("'{}' cannot be opened: {}", model.path, file.problem);
   // Comments in front may be long: as much is read as it takes to tell.
   std::string start;
   for (std::size_t block = 4096;; block *= 2) {
@@ -132,14 +130,14 @@ std::string name_of(const Model& model) {
 frontend::ImportedModel import_model(const Model& model, const CompileOptions& options,
                                      const Reporter& reporter, Bodies bodies) {
   if (model.path.empty() && model.bytes.empty())
-    throw Error(ErrorCode::kUsage, "no model: name its file or give its bytes");
+    throw usage_error("no model: name its file or give its bytes");
   auto result =
       is_graph_text(model) ? read_graph_text(model, options) : read_onnx(model, options, reporter);
   if (result.flag && (bodies == Bodies::kOne || options.sample || !options.entries.empty()))
-    throw Error(ErrorCode::kUsage,
-                fmt::format("input '{0}' chooses between two bodies of the model, which make entry "
-                            "points of their own: say which is meant, --dim {0}=0 or --dim {0}=1",
-                            result.flag->input));
+    throw usage_error(
+        "input '{0}' chooses between two bodies of the model, which make entry "
+        "points of their own: say which is meant, --dim {0}=0 or --dim {0}=1",
+        result.flag->input);
   if (options.sample)
     result.graph = fusion::append_sampler(result.graph, to_fusion(*options.sample));
   const auto entries = limits_of(options.entries);
@@ -151,8 +149,8 @@ frontend::ImportedModel import_model(const Model& model, const CompileOptions& o
 }
 
 bool is_fused(const ir::Graph& graph) {
-  return std::any_of(graph.nodes().begin(), graph.nodes().end(),
-                     [](const ir::Node& node) { return node.op->kind == ir::OpKind::kFused; });
+  return std::ranges::any_of(
+      graph.nodes(), [](const ir::Node& node) { return node.op->kind == ir::OpKind::kFused; });
 }
 
 }  // namespace sinter::tools

@@ -2,11 +2,10 @@
 
 #include <algorithm>
 
-#include <fmt/format.h>
 #include <sinter/devices.h>
-#include <sinter/error.h>
 
 #include "codegen/targets/registry.h"
+#include "runtime/format_error.h"
 
 namespace sinter::tools {
 namespace {
@@ -43,22 +42,21 @@ Target resolve_target(const std::string& text) {
     if (known->name() == name) target.kind = known;
   const bool has_architectures = target.traits().generates_kernels;
   if (target.kind->name() != name || (name != text && !has_architectures))
-    throw Error(ErrorCode::kUsage, fmt::format("'{}' is no target: write auto, {} or cuda:sm_90",
-                                               text, codegen::target_names()));
+    throw usage_error("'{}' is no target: write auto, {} or cuda:sm_90", text,
+                      codegen::target_names());
   if (!has_architectures) return target;
   if (name != text) {
     target.architectures = split(text.substr(name.size() + 1), ',');
     for (const auto& architecture : target.architectures) target.kind->device(architecture);
     if (target.architectures.empty())
-      throw Error(ErrorCode::kUsage,
-                  fmt::format("--target={} names no architecture, for example cuda:sm_90", text));
+      throw usage_error("--target={} names no architecture, for example cuda:sm_90", text);
     return target;
   }
   const GpuList list = list_gpus();
   if (list.gpus.empty())
-    throw Error(ErrorCode::kDevice,
-                "no GPU was found to compile for: name the architecture, for example "
-                "--target=cuda:sm_90, or see `sinter doctor`");
+    throw device_error(
+        "no GPU was found to compile for: name the architecture, for example "
+        "--target=cuda:sm_90, or see `sinter doctor`");
   target.architectures = {list.gpus.front().architecture};
   return target;
 }

@@ -3,18 +3,16 @@
 #include <map>
 #include <set>
 
-#include <fmt/format.h>
 #include <fmt/ranges.h>
-#include <sinter/error.h>
 
 #include "ir/text/text.h"
 #include "runtime/files/input_file.h"
+#include "runtime/format_error.h"
 #include "runtime/libraries/tuning_cache.h"
 #include "runtime/plan/entries.h"
 #include "runtime/plan/plan_data.h"
 #include "runtime/plan/step_visitor.h"
 #include "runtime/plan_access.h"
-#include "tools/compiler/inspect/expressions.h"
 #include "tools/compiler/inspect/step_list.h"
 #include "tools/compiler/options/shapes.h"
 
@@ -25,7 +23,6 @@ using nlohmann::ordered_json;
 using plan::fb::BufferKind;
 using plan::fb::KernelStepT;
 using plan::fb::PlanT;
-using plan::fb::Work;
 
 /// A plan with its expressions as text, or as numbers once a shape is bound.
 class Inspector {
@@ -131,7 +128,7 @@ class Inspector {
 
   void memory() {
     if (values_.empty())
-      throw Error(ErrorCode::kUsage, "this plan has symbolic dimensions: say for which --shapes");
+      throw usage_error("this plan has symbolic dimensions: say for which --shapes");
     const plan::StepRange steps = steps_for(meta_, values_);
     const auto layout = plan::plan_memory(meta_, values_, steps);
     report_["buffers"] = ordered_json::array();
@@ -212,8 +209,7 @@ class Inspector {
 
 bool is_plan_file(const std::string& path) {
   const files::InputFile file = files::open_input(path);
-  if (!file.problem.empty())
-    throw Error(ErrorCode::kUsage, fmt::format("'{}' cannot be opened: {}", path, file.problem));
+  if (!file.problem.empty()) throw usage_error("'{}' cannot be opened: {}", path, file.problem);
   char magic[6] = {};
   files::read_some(file.descriptor, std::as_writable_bytes(std::span(magic)), path);
   return std::string_view(magic, sizeof magic) == "SINTER";

@@ -71,7 +71,7 @@ ProfileReport make_report(std::vector<StepTime> steps, const MachineRates& rates
   }
   report.gaps_us = std::max(0.0, whole_us - report.steps_us);
   report.overlap_us = std::max(0.0, report.steps_us - whole_us);
-  std::stable_sort(report.steps.begin(), report.steps.end(), [](const auto& a, const auto& b) {
+  std::ranges::stable_sort(report.steps, [](const auto& a, const auto& b) {
     return a.time.microseconds > b.time.microseconds;
   });
   return report;

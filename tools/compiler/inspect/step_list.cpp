@@ -2,15 +2,13 @@
 
 #include <algorithm>
 
-#include <fmt/format.h>
 #include <fmt/ranges.h>
-#include <sinter/error.h>
 
+#include "runtime/format_error.h"
 #include "runtime/plan/entries.h"
 #include "runtime/plan/expressions.h"
 #include "runtime/plan/input_shapes.h"
 #include "runtime/plan/matmul_problem.h"
-#include "tools/compiler/inspect/expressions.h"
 
 namespace sinter::tools {
 namespace {
@@ -41,7 +39,7 @@ std::string ways(const WorkUnion& work, const std::vector<std::string>& texts) {
 
 bool hold(const std::vector<plan::fb::Condition>& conditions,
           const std::vector<std::int64_t>& values) {
-  return values.empty() || std::all_of(conditions.begin(), conditions.end(), [&](const auto& c) {
+  return values.empty() || std::ranges::all_of(conditions, [&](const auto& c) {
            const std::int64_t value = values[c.expression()];
            return value <= c.max() && value % static_cast<std::int64_t>(c.divisor()) == 0;
          });
@@ -58,14 +56,38 @@ std::size_t calls_of(const PlanT& plan, const WorkUnion& work,
 
 }  // namespace
 
+std::vector<std::string> expression_texts(const plan::fb::PlanT& plan) {
+  using plan::fb::ExprOp;
+  std::vector<std::string> texts;
+  // Sums are wrapped where they are a factor.
+  const auto factor = [&](std::uint32_t i) {
+    const auto op = plan.expressions[i].op();
+    return op == ExprOp::Add || op == ExprOp::Sub ? "(" + texts[i] + ")" : texts[i];
+  };
+  for (const auto& node : plan.expressions) {
+    const auto a = node.a(), b = node.b();
+    switch (node.op()) {
+      case ExprOp::Constant: texts.push_back(std::to_string(node.value())); break;
+      case ExprOp::Symbol: texts.push_back(plan.symbols[a]->name); break;
+      case ExprOp::Add: texts.push_back(texts[a] + " + " + texts[b]); break;
+      case ExprOp::Sub: texts.push_back(texts[a] + " - " + factor(b)); break;
+      case ExprOp::Mul: texts.push_back(factor(a) + "*" + factor(b)); break;
+      case ExprOp::FloorDiv:
+        texts.push_back(fmt::format("floordiv({}, {})", texts[a], texts[b]));
+        break;
+      case ExprOp::Min: texts.push_back(fmt::format("min({}, {})", texts[a], texts[b])); break;
+      case ExprOp::Max: texts.push_back(fmt::format("max({}, {})", texts[a], texts[b])); break;
+    }
+  }
+  return texts;
+}
+
 std::vector<std::int64_t> bind_shapes(const PlanT& plan, const Shapes& shapes) {
   plan::InputShapes given(plan.inputs.size());
   for (const auto& [name, shape] : shapes) {
-    const auto input =
-        std::find_if(plan.inputs.begin(), plan.inputs.end(),
-                     [&name = name](const auto& each) { return each->name == name; });
-    if (input == plan.inputs.end())
-      throw Error(ErrorCode::kUsage, fmt::format("the plan has no input '{}'", name));
+    const auto input = std::ranges::find_if(
+        plan.inputs, [&name = name](const auto& each) { return each->name == name; });
+    if (input == plan.inputs.end()) throw usage_error("the plan has no input '{}'", name);
     const auto index = static_cast<std::size_t>(input - plan.inputs.begin());
     plan::check_input_shape(plan, index, shape);
     given[index] = shape;

@@ -19,6 +19,9 @@ std::vector<std::int64_t> bind_shapes(const plan::fb::PlanT& plan, const Shapes&
 /// The steps that are run for `values`; all if there are none.
 plan::StepRange steps_for(const plan::fb::PlanT& plan, const std::vector<std::int64_t>& values);
 
+/// One text for each of plan.expressions: "384", "batch*seq", "floordiv(seq, 2)".
+std::vector<std::string> expression_texts(const plan::fb::PlanT& plan);
+
 /// "m % 8 == 0", "m <= 64"; `texts` are those of the plan's expressions.
 std::vector<std::string> conditions_text(const std::vector<plan::fb::Condition>& conditions,
                                          const std::vector<std::string>& texts);

@@ -1,11 +1,16 @@
 #include "tools/compiler/inspect/why.h"
 
-#include <fmt/format.h>
+#include <algorithm>
+#include <cctype>
+#include <numeric>
+#include <set>
+#include <utility>
+
 #include <fmt/ranges.h>
 
 #include "fusion/regions/rebuild.h"
 #include "ir/text/text.h"
-#include "tools/compiler/inspect/near_matches.h"
+#include "runtime/format_error.h"
 
 namespace sinter::tools {
 namespace {
@@ -25,17 +30,32 @@ std::map<std::string, std::string> known_nodes(const frontend::ImportedModel& mo
   return known;
 }
 
+/// Edits that make one of the other, case ignored.
+std::size_t distance(const std::string& a, const std::string& b) {
+  std::vector<std::size_t> row(b.size() + 1);
+  std::iota(row.begin(), row.end(), std::size_t{0});
+  for (std::size_t i = 0; i < a.size(); ++i) {
+    std::size_t diagonal = row[0]++;
+    for (std::size_t j = 0; j < b.size(); ++j) {
+      const bool same = std::tolower(static_cast<unsigned char>(a[i])) ==
+                        std::tolower(static_cast<unsigned char>(b[j]));
+      const std::size_t replaced = diagonal + (same ? 0 : 1);
+      diagonal = row[j + 1];
+      row[j + 1] = std::min({row[j + 1] + 1, row[j] + 1, replaced});
+    }
+  }
+  return row.back();
+}
+
 void check_name(const std::string& name, const std::map<std::string, std::string>& known) {
   if (known.contains(name)) return;
   std::vector<std::string> names;
   for (const auto& [each, op] : known) names.push_back(each);
   const auto near = near_matches(name, names);
-  throw Error(
-      ErrorCode::kUsage,
-      fmt::format(
-          "the model has no node '{}'{}; names are those of the ONNX nodes, or operator "
-          "and position of nodes without (`sinter inspect MODEL --graph`)",
-          name, near.empty() ? "" : fmt::format(": did you mean '{}'?", fmt::join(near, "', '"))));
+  throw usage_error(
+      "the model has no node '{}'{}; names are those of the ONNX nodes, or operator "
+      "and position of nodes without (`sinter inspect MODEL --graph`)",
+      name, near.empty() ? "" : fmt::format(": did you mean '{}'?", fmt::join(near, "', '")));
 }
 
 ordered_json life_json(const WhyReport& report, const NodeLife& life) {
@@ -78,6 +98,23 @@ ordered_json boundary_json(const WhyReport& report, const Boundary& boundary) {
 
 }  // namespace
 
+std::vector<std::string> near_matches(const std::string& name,
+                                      const std::vector<std::string>& names) {
+  constexpr std::size_t kMost = 5;
+  std::vector<std::pair<std::size_t, std::string>> found;
+  for (const std::string& known : std::set<std::string>(names.begin(), names.end())) {
+    const bool is_part = name.size() > 1 && known.find(name) != std::string::npos;
+    const std::size_t edits = is_part ? 0 : distance(name, known);
+    if (is_part || edits <= std::max<std::size_t>(2, name.size() / 4))
+      found.emplace_back(edits, known);
+  }
+  std::ranges::stable_sort(found, [](const auto& x, const auto& y) { return x.first < y.first; });
+  if (found.size() > kMost) found.resize(kMost);
+  std::vector<std::string> best;
+  for (auto& [edits, known] : found) best.push_back(std::move(known));
+  return best;
+}
+
 std::string WhyReport::kernel_text(ir::NodeId id) const { return fusion::describe(last.node(id)); }
 
 ordered_json to_json(const WhyReport& report) {
@@ -115,7 +152,7 @@ WhyReport explain_why(const BuildOptions& options, const frontend::ImportedModel
   auto known = known_nodes(model);
   check_name(a, known);
   check_name(b, known);
-  if (a == b) throw Error(ErrorCode::kUsage, "why takes two nodes; both are '" + a + "'");
+  if (a == b) throw usage_error("why takes two nodes; both are '" + a + "'");
   fusion::Trace trace({a, b}, model.graph);
   PipelineRun run = run_passes(
       options, model, target, reporter,

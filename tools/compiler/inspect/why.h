@@ -4,6 +4,7 @@
 #include <map>
 #include <nlohmann/json.hpp>
 #include <string>
+#include <vector>
 
 #include "frontend/import.h"
 #include "fusion/explain.h"
@@ -19,6 +20,10 @@ struct WhyReport {
   /// A kernel for people: "'softmax' (Softmax) from ...".
   std::string kernel_text(ir::NodeId id) const;
 };
+
+/// Those of `names` that hold `name` or look like it, best first, at most five.
+std::vector<std::string> near_matches(const std::string& name,
+                                      const std::vector<std::string>& names);
 
 /// Runs the passes over `model` as `options` say and tells what they did about the nodes called
 /// `a` and `b`. Throws Error(kUsage) for names that the model does not have, with those that look

@@ -4,9 +4,9 @@
 #include <charconv>
 #include <optional>
 
-#include <fmt/format.h>
 #include <fmt/ranges.h>
-#include <sinter/error.h>
+
+#include "runtime/format_error.h"
 
 namespace sinter::tools {
 namespace {
@@ -24,17 +24,15 @@ std::vector<EntryLimits> limits_of(std::span<const EntryOptions> options) {
   std::vector<EntryLimits> entries;
   for (const EntryOptions& entry : options) {
     if (entry.name.empty() || entry.limits.empty())
-      throw Error(ErrorCode::kUsage, fmt::format("--entry: '{}' has no {}", entry.name,
-                                                 entry.name.empty() ? "name" : "dimensions"));
+      throw usage_error("--entry: '{}' has no {}", entry.name,
+                        entry.name.empty() ? "name" : "dimensions");
     for (const EntryLimits& other : entries)
-      if (other.name == entry.name)
-        throw Error(ErrorCode::kUsage, fmt::format("--entry: '{}' is there twice", entry.name));
+      if (other.name == entry.name) throw usage_error("--entry: '{}' is there twice", entry.name);
     EntryLimits& limits = entries.emplace_back(EntryLimits{entry.name, {}});
     for (const auto& [symbol, wanted] : entry.limits) {
       if (wanted.min > wanted.max || !wanted.same_as.empty() || wanted.multiple_of != 1)
-        throw Error(ErrorCode::kUsage,
-                    fmt::format("--entry: '{}' limits '{}' by something else than a range",
-                                entry.name, symbol));
+        throw usage_error("--entry: '{}' limits '{}' by something else than a range", entry.name,
+                          symbol);
       ir::Range range;
       range.min = wanted.min, range.max = wanted.max;
       limits.limits.emplace(symbol, range);
@@ -65,8 +63,9 @@ std::map<std::string, ir::Range> hull_of(std::span<const EntryLimits> entries,
     }
   std::erase_if(hull, [&](const auto& one) {
     return model.ranges().contains(one.first) &&
-           std::any_of(entries.begin(), entries.end(),
-                       [&](const EntryLimits& entry) { return !entry.limits.contains(one.first); });
+           std::ranges::any_of(entries, [&](const EntryLimits& entry) {
+             return !entry.limits.contains(one.first);
+           });
   });
   return hull;
 }
@@ -77,10 +76,10 @@ namespace sinter {
 
 EntryOptions parse_entry(std::string_view text) {
   const auto bad = [&] {
-    return Error(ErrorCode::kUsage,
-                 fmt::format("'{}' is no entry point: write NAME:DIM=MIN..MAX or "
-                             "NAME:DIM=VALUE, several dimensions divided by commas",
-                             text));
+    return usage_error(
+        "'{}' is no entry point: write NAME:DIM=MIN..MAX or "
+        "NAME:DIM=VALUE, several dimensions divided by commas",
+        text);
   };
   const auto colon = text.find(':');
   if (colon == std::string_view::npos || colon == 0) throw bad();

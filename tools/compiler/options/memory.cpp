@@ -4,10 +4,9 @@
 #include <charconv>
 #include <string_view>
 
-#include <fmt/format.h>
-#include <sinter/error.h>
 #include <unistd.h>
 
+#include "runtime/format_error.h"
 #include "runtime/limits/limits.h"
 
 namespace sinter::tools {
@@ -42,8 +41,7 @@ std::uint64_t parse_bytes(std::string_view text) {
                                               std::chars_format::fixed);
   if (digits.empty() || problem != std::errc() || end != digits.data() + digits.size() ||
       !(count * unit >= 1 && count * unit <= 0x1p62))
-    throw Error(ErrorCode::kUsage,
-                fmt::format("'{}' is no number of bytes: write 4096, 512M or 1.5G", text));
+    throw usage_error("'{}' is no number of bytes: write 4096, 512M or 1.5G", text);
   return static_cast<std::uint64_t>(count * unit);
 }
 

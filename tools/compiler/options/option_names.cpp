@@ -53,10 +53,10 @@ std::string with_fields(std::string_view message) {
     if (at == message.npos) break;
     const bool begins = at == 0 || !is_of_flag(message[at - 1]);
     message.remove_prefix(at);
-    const auto end = std::find_if_not(message.begin(), message.end(), is_of_flag);
+    const auto end = std::ranges::find_if_not(message, is_of_flag);
     const std::string_view flag(message.begin(), end);
-    const auto found = std::find_if(kOptionNames.begin(), kOptionNames.end(),
-                                    [&](const OptionName& name) { return name.flag == flag; });
+    const auto found = std::ranges::find_if(
+        kOptionNames, [&](const OptionName& name) { return name.flag == flag; });
     result += begins && found != kOptionNames.end() ? found->field : flag;
     message.remove_prefix(flag.size());
   }

@@ -3,19 +3,17 @@
 #include <charconv>
 #include <cmath>
 
-#include <fmt/format.h>
-#include <sinter/error.h>
-
+#include "runtime/format_error.h"
 #include "runtime/plan_access.h"
 
 namespace sinter::tools {
 namespace {
 
 [[noreturn]] void refuse(std::string_view part, std::string_view why) {
-  throw Error(ErrorCode::kUsage,
-              fmt::format("sample: '{}' {}; write greedy, or some of temperature=T, top_k=K and "
-                          "top_p=P divided by commas, for example top_k=40,temperature=0.7",
-                          part, why));
+  throw usage_error(
+      "sample: '{}' {}; write greedy, or some of temperature=T, top_k=K and "
+      "top_p=P divided by commas, for example top_k=40,temperature=0.7",
+      part, why);
 }
 
 template <typename T>
@@ -29,15 +27,8 @@ T number(std::string_view part, std::string_view text) {
 }  // namespace
 
 fusion::SamplerOptions to_fusion(const SampleOptions& sample) {
-  fusion::SamplerOptions result;
-  result.temperature = sample.temperature;
-  result.top_k = sample.top_k;
-  result.top_p = sample.top_p;
-  result.keep_logits = sample.keep_logits;
-  result.ids = sample.ids;
-  result.logits = sample.logits;
-  result.position = sample.position;
-  return result;
+  return {sample.temperature, sample.top_k,    sample.top_p,      sample.ids,
+          sample.logits,      sample.position, sample.keep_logits};
 }
 
 std::string to_text(const SampleOptions& options) {

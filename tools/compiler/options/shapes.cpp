@@ -4,9 +4,9 @@
 #include <charconv>
 #include <optional>
 
-#include <fmt/format.h>
 #include <fmt/ranges.h>
-#include <sinter/error.h>
+
+#include "runtime/format_error.h"
 
 namespace sinter::tools {
 namespace {
@@ -30,12 +30,10 @@ std::vector<std::string_view> split_views(std::string_view text, char separator)
 }
 
 Error no_dim(std::string_view text) {
-  return Error(
-      ErrorCode::kUsage,
-      fmt::format("'{}' is no dimension: write NAME=MIN..MAX, NAME=VALUE or, for multiples of "
-                  "STEP, NAME=MIN..MAX/STEP; NAME=OTHER says that two are equal, and "
-                  "NAME=A+B that one is a sum",
-                  text));
+  return usage_error(
+      "'{}' is no dimension: write NAME=MIN..MAX, NAME=VALUE or, for multiples of STEP, "
+      "NAME=MIN..MAX/STEP; NAME=OTHER says that two are equal, and NAME=A+B that one is a sum",
+      text);
 }
 
 /// The range of `symbol` in `ranges`, which are those that something is said of; else the model's.
@@ -50,12 +48,11 @@ void apply_shapes(const Shapes& shapes, bool is_min, const ir::Graph& model,
     const ir::Value* input = nullptr;
     for (const auto id : model.inputs())
       if (model.value(id).name == name) input = &model.value(id);
-    if (input == nullptr)
-      throw Error(ErrorCode::kUsage, fmt::format("the model has no input '{}'", name));
+    if (input == nullptr) throw usage_error("the model has no input '{}'", name);
     const auto& type = input->type;
     if (type.shape.size() != shape.size())
-      throw Error(ErrorCode::kUsage, fmt::format("input '{}' is {}, the shape given has rank {}",
-                                                 name, ir::to_string(type), shape.size()));
+      throw usage_error("input '{}' is {}, the shape given has rank {}", name, ir::to_string(type),
+                        shape.size());
     for (std::size_t d = 0; d < shape.size(); ++d) {
       if (const auto symbol = type.shape[d].as_symbol()) {
         auto& range = range_of(ranges, *symbol, model);
@@ -65,12 +62,30 @@ void apply_shapes(const Shapes& shapes, bool is_min, const ir::Graph& model,
           range.max = shape[d];
         }
       } else if (type.shape[d].is_constant() && type.shape[d].value() != shape[d]) {
-        throw Error(ErrorCode::kUsage,
-                    fmt::format("dimension {} of input '{}' is {} in the model, {} was given", d,
-                                name, type.shape[d].value(), shape[d]));
+        throw usage_error("dimension {} of input '{}' is {} in the model, {} was given", d, name,
+                          type.shape[d].value(), shape[d]);
       }
     }
   }
+}
+
+/// True for an input of one bool, which may choose between bodies of the model.
+bool is_flag(const ir::Graph& model, const std::string& name) {
+  return std::ranges::any_of(model.inputs(), [&](ir::ValueId input) {
+    const ir::Value& value = model.value(input);
+    return value.name == name && value.type.dtype == DType::kBool &&
+           ir::element_count(value.type.shape) == ir::Dim(1);
+  });
+}
+
+/// The value of `symbol` that makes `dim`, which has no other symbols, `size`: if it is linear.
+std::optional<std::int64_t> value_for(const ir::Dim& dim, const std::string& symbol,
+                                      std::int64_t size) {
+  const ir::Dim rest = dim.substitute({{symbol, ir::Dim(0)}});
+  const auto slope = ir::divide_exactly(dim - rest, ir::Dim::symbol(symbol));
+  if (!rest.is_constant() || !slope || !slope->is_constant()) return std::nullopt;
+  const auto value = ir::divide_exactly(ir::Dim(size) - rest, *slope);
+  return value ? std::optional(value->value()) : std::nullopt;
 }
 
 }  // namespace
@@ -82,19 +97,6 @@ std::string to_text(const Shapes& shapes) {
   return fmt::format("{}", fmt::join(texts, ","));
 }
 
-namespace {
-
-/// True for an input of one bool, which may choose between bodies of the model.
-bool is_flag(const ir::Graph& model, const std::string& name) {
-  return std::any_of(model.inputs().begin(), model.inputs().end(), [&](ir::ValueId input) {
-    const ir::Value& value = model.value(input);
-    return value.name == name && value.type.dtype == DType::kBool &&
-           ir::element_count(value.type.shape) == ir::Dim(1);
-  });
-}
-
-}  // namespace
-
 frontend::ImportOptions import_options(const CompileOptions& options, const ir::Graph& model) {
   frontend::ImportOptions result;
   apply_shapes(options.min_shapes, true, model, result.ranges);
@@ -102,15 +104,13 @@ frontend::ImportOptions import_options(const CompileOptions& options, const ir::
   for (const auto& [name, wanted] : options.dims) {
     if (is_flag(model, name)) {
       if (wanted.min != wanted.max || wanted.min < 0 || wanted.max > 1)
-        throw Error(ErrorCode::kUsage,
-                    fmt::format("input '{0}' is a bool: write {0}=0 or {0}=1", name));
+        throw usage_error("input '{0}' is a bool: write {0}=0 or {0}=1", name);
       result.flags[name] = wanted.min != 0;
       continue;
     }
     if (!model.ranges().contains(name))
-      throw Error(ErrorCode::kUsage,
-                  fmt::format("the model has no symbolic dimension '{}'{}", name,
-                              model.ranges().empty() ? "" : "; see `sinter inspect MODEL`"));
+      throw usage_error("the model has no symbolic dimension '{}'{}", name,
+                        model.ranges().empty() ? "" : "; see `sinter inspect MODEL`");
     if (!wanted.same_as.empty()) {
       const ir::Dim same = ir::parse_dim(wanted.same_as);
       for (const std::string& symbol : same.symbols())
@@ -127,24 +127,9 @@ frontend::ImportOptions import_options(const CompileOptions& options, const ir::
   }
   for (const auto& [symbol, range] : result.ranges)
     if (range.min < 0 || range.min > range.max)
-      throw Error(ErrorCode::kUsage, fmt::format("dimension '{}' has the empty range {}..{}",
-                                                 symbol, range.min, range.max));
+      throw usage_error("dimension '{}' has the empty range {}..{}", symbol, range.min, range.max);
   return result;
 }
-
-namespace {
-
-/// The value of `symbol` that makes `dim`, which has no other symbols, `size`: if it is linear.
-std::optional<std::int64_t> value_for(const ir::Dim& dim, const std::string& symbol,
-                                      std::int64_t size) {
-  const ir::Dim rest = dim.substitute({{symbol, ir::Dim(0)}});
-  const auto slope = ir::divide_exactly(dim - rest, ir::Dim::symbol(symbol));
-  if (!rest.is_constant() || !slope || !slope->is_constant()) return std::nullopt;
-  const auto value = ir::divide_exactly(ir::Dim(size) - rest, *slope);
-  return value ? std::optional(value->value()) : std::nullopt;
-}
-
-}  // namespace
 
 Shapes complete_shapes(const std::vector<std::pair<std::string, std::vector<std::string>>>& inputs,
                        const Shapes& shapes, std::int64_t fallback, const ir::Bindings& least) {
@@ -154,8 +139,7 @@ Shapes complete_shapes(const std::vector<std::pair<std::string, std::vector<std:
     if (!known) {
       std::vector<std::string> names;
       for (const auto& input : inputs) names.push_back(input.first);
-      throw Error(ErrorCode::kUsage, fmt::format("there is no input '{}'; the inputs are {}", name,
-                                                 fmt::join(names, ", ")));
+      throw usage_error("there is no input '{}'; the inputs are {}", name, fmt::join(names, ", "));
     }
   }
   ir::Bindings symbols;
@@ -163,9 +147,8 @@ Shapes complete_shapes(const std::vector<std::pair<std::string, std::vector<std:
     const auto given = shapes.find(name);
     if (given == shapes.end()) continue;
     if (given->second.size() != dims.size())
-      throw Error(ErrorCode::kUsage,
-                  fmt::format("input '{}' is [{}], the shape given has rank {}", name,
-                              fmt::join(dims, ", "), given->second.size()));
+      throw usage_error("input '{}' is [{}], the shape given has rank {}", name,
+                        fmt::join(dims, ", "), given->second.size());
     for (std::size_t d = 0; d < dims.size(); ++d) {
       const ir::Dim dim = ir::parse_dim(dims[d]);
       const auto names = dim.symbols();
@@ -203,18 +186,18 @@ ir::Bindings typical_sizes(const ir::Graph& model, const Shapes& shapes) {
     for (const auto id : model.inputs())
       if (model.value(id).name == name) input = &model.value(id);
     if (input == nullptr || input->type.shape.size() != shape.size())
-      throw Error(ErrorCode::kUsage,
-                  input == nullptr ? fmt::format("the model has no input '{}'", name)
-                                   : fmt::format("input '{}' is {}, the shape given has rank {}",
-                                                 name, ir::to_string(input->type), shape.size()));
+      throw usage_error(input == nullptr
+                            ? fmt::format("the model has no input '{}'", name)
+                            : fmt::format("input '{}' is {}, the shape given has rank {}", name,
+                                          ir::to_string(input->type), shape.size()));
     for (std::size_t d = 0; d < shape.size(); ++d) {
       const ir::Dim& dim = input->type.shape[d];
       const auto symbols = dim.symbols();
       const auto value = symbols.size() == 1 ? value_for(dim, symbols[0], shape[d]) : std::nullopt;
       if (value) sizes.emplace(symbols[0], *value);
       if (symbols.size() <= 1 && dim.evaluate(sizes) != shape[d])
-        throw Error(ErrorCode::kUsage, fmt::format("dimension {} of input '{}' is {}, {} was given",
-                                                   d, name, dim.to_string(), shape[d]));
+        throw usage_error("dimension {} of input '{}' is {}, {} was given", d, name,
+                          dim.to_string(), shape[d]);
     }
   }
   for (const auto& [symbol, range] : model.ranges()) {
@@ -223,8 +206,8 @@ ir::Bindings typical_sizes(const ir::Graph& model, const Shapes& shapes) {
                                    : std::max(range.min, std::min(range.max, kTypical));
     const auto at = sizes.emplace(symbol, usual).first;
     if (at->second < range.min || at->second > range.max)
-      throw Error(ErrorCode::kUsage, fmt::format("dimension '{}' is {} there; its range is {}..{}",
-                                                 symbol, at->second, range.min, range.max));
+      throw usage_error("dimension '{}' is {} there; its range is {}..{}", symbol, at->second,
+                        range.min, range.max);
   }
   return sizes;
 }
@@ -238,13 +221,11 @@ Shapes parse_shapes(std::string_view text) {
   for (const auto part : tools::split_views(text, ',')) {
     const auto colon = part.rfind(':');
     if (colon == std::string_view::npos || colon == 0)
-      throw Error(ErrorCode::kUsage,
-                  fmt::format("'{}' is no shape: write NAME:DxDxD, for example ids:1x64", part));
+      throw usage_error("'{}' is no shape: write NAME:DxDxD, for example ids:1x64", part);
     std::vector<std::int64_t> shape;
     for (const auto dim : tools::split_views(part.substr(colon + 1), 'x')) {
       const auto value = tools::parse_int(dim);
-      if (!value || *value < 0)
-        throw Error(ErrorCode::kUsage, fmt::format("'{}' in '{}' is no dimension", dim, part));
+      if (!value || *value < 0) throw usage_error("'{}' in '{}' is no dimension", dim, part);
       shape.push_back(*value);
     }
     shapes[std::string(part.substr(0, colon))] = std::move(shape);

@@ -4,22 +4,19 @@
 #include <charconv>
 #include <limits>
 
-#include <fmt/format.h>
-#include <sinter/error.h>
+#include "runtime/format_error.h"
 
 namespace sinter::tools {
 namespace {
 
 [[noreturn]] void refuse(const std::string& text, const std::string& why) {
-  throw Error(
-      ErrorCode::kUsage,
-      fmt::format("weights '{}': {}; write model, int8 or int4, the latter two perhaps with "
-                  ":group=N (elements along k that share a scale, at least 8), :asymmetric "
-                  "(zero points), :wide=E (calibrated layers of int4 that would be off by "
-                  "more than E, a mean layer's measure, are int8; 0: none), :head (the last "
-                  "layer in int4, too) and :embeddings (tables in int8, too), for example "
-                  "int4:group=128",
-                  text, why));
+  throw usage_error(
+      "weights '{}': {}; write model, int8 or int4, the latter two perhaps with :group=N (elements "
+      "along k that share a scale, at least 8), :asymmetric (zero points), :wide=E (calibrated "
+      "layers of int4 that would be off by more than E, a mean layer's measure, are int8; 0: "
+      "none), :head (the last layer in int4, too) and :embeddings (tables in int8, too), for "
+      "example int4:group=128",
+      text, why);
 }
 
 /// The number behind '=' in "name=number".
@@ -48,17 +45,15 @@ std::vector<std::string> split_at(const std::string& text, char at) {
 
 fusion::WeightOptions to_fusion(const WeightOptions& weights) {
   if (weights.bits != 0 && weights.bits != 4 && weights.bits != 8)
-    throw Error(ErrorCode::kUsage,
-                fmt::format("weights of {} bits: they can have 8, 4, or what the model gives them "
-                            "(0)",
-                            weights.bits));
+    throw usage_error("weights of {} bits: they can have 8, 4, or what the model gives them (0)",
+                      weights.bits);
   if (weights.max_layer_error < 0)
-    throw Error(ErrorCode::kUsage, "--max-layer-error is negative: write 0 for any error");
+    throw usage_error("--max-layer-error is negative: write 0 for any error");
   const bool is_calibrated = !weights.calibration.empty() || !weights.calibration_files.empty();
   if (weights.bits == 0 && (!weights.keep.empty() || is_calibrated || weights.max_layer_error > 0))
-    throw Error(ErrorCode::kUsage,
-                "--keep, --calibration and --max-layer-error are about --weights int8 or int4, "
-                "which is not given");
+    throw usage_error(
+        "--keep, --calibration and --max-layer-error are about --weights int8 or int4, which is "
+        "not given");
   fusion::WeightOptions result;
   result.bits = weights.bits;
   result.group = weights.group;
@@ -104,16 +99,18 @@ double bytes_without_rounding(const std::vector<fusion::QuantizedLayer>& layers,
 void note_idle(const std::vector<fusion::QuantizedLayer>& layers, const WeightOptions& weights,
                Reporter& reporter) {
   if (weights.bits != 0 && layers.empty())
-    reporter.warn("weights", fmt::format("--weights {}: the model has no product of an activation "
-                                         "and constant float weights",
-                                         to_text(weights)));
+    reporter.warn(
+        "weights",
+        fmt::format(
+            "--weights {}: the model has no product of an activation and constant float weights",
+            to_text(weights)));
   for (const std::string& text : weights.keep)
-    if (std::none_of(layers.begin(), layers.end(),
-                     [&](const auto& layer) { return layer.name.find(text) != std::string::npos; }))
+    if (std::ranges::none_of(
+            layers, [&](const auto& layer) { return layer.name.find(text) != std::string::npos; }))
       reporter.warn("weights", fmt::format("--keep {}: no layer's name has this text", text));
   const bool is_calibrated = !weights.calibration.empty() || !weights.calibration_files.empty();
   const bool narrow =
-      std::any_of(layers.begin(), layers.end(), [](const auto& layer) { return layer.bits == 4; });
+      std::ranges::any_of(layers, [](const auto& layer) { return layer.bits == 4; });
   if (!is_calibrated && narrow)
     reporter.note("weights",
                   "4-bit weights are rounded to the nearest: --calibration FILE.npz, samples of "

@@ -17,7 +17,13 @@ class DeviceCopies {
 
   /// Copies `tensor`; the view is valid as long as this object. Throws Error(kDevice) without such
   /// a device, Error(kOutOfMemory).
-  MutableTensorView add(const ir::Tensor& tensor);
+  MutableTensorView add(const ir::Tensor& tensor) {
+    MutableTensorView view{tensor.dtype(), tensor.shape(), nullptr, Memory::kDevice, device_};
+    DeviceBuffer& copy = copies_.emplace_back(device_, view.byte_count());
+    if (copy.size() > 0) copy.copy_from_host(tensor.bytes().data(), copy.size());
+    view.data = copy.data();
+    return view;
+  }
 
  private:
   int device_;

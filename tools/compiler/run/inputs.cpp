@@ -5,11 +5,10 @@
 #include <limits>
 #include <random>
 
-#include <fmt/format.h>
 #include <fmt/ranges.h>
-#include <sinter/error.h>
 
 #include "frontend/import.h"
+#include "runtime/format_error.h"
 #include "tools/compiler/options/shapes.h"
 
 namespace sinter::tools {
@@ -21,71 +20,13 @@ std::pair<std::string, std::string> split_tensor_file(const std::string& text) {
   const auto equals = text.find('=');
   if (equals != std::string::npos) return {text.substr(0, equals), text.substr(equals + 1)};
   if (text.ends_with(".npz")) return {"", text};
-  throw Error(ErrorCode::kUsage,
-              fmt::format("'{}': write FILE.npz, NAME=FILE.npy or NAME=FILE.pb", text));
+  throw usage_error("'{}': write FILE.npz, NAME=FILE.npy or NAME=FILE.pb", text);
 }
-
-}  // namespace
-
-NamedTensors read_tensor_files(const std::vector<std::string>& files, const ArrayCheck& check) {
-  NamedTensors tensors;
-  for (const auto& text : files) {
-    const auto [name, path] = split_tensor_file(text);
-    if (name.empty() && path == text) {
-      for (auto& entry : read_npz(path, check)) tensors.push_back(std::move(entry));
-    } else if (path.ends_with(".pb")) {
-      tensors.emplace_back(name, frontend::read_tensor_proto(path));
-      if (check) check(name, tensors.back().second.dtype(), tensors.back().second.shape());
-    } else {
-      tensors.emplace_back(name, read_npy(path, name, check));
-    }
-  }
-  return tensors;
-}
-
-std::vector<std::string> tensor_paths(const std::vector<std::string>& texts) {
-  std::vector<std::string> paths;
-  for (const auto& text : texts) paths.push_back(split_tensor_file(text).second);
-  return paths;
-}
-
-namespace {
 
 // NumPy has no bfloat16: files hold its bits (npy.h).
 bool is_stored_as(DType stored, DType type) {
   return stored == type || (type == DType::kBFloat16 && stored == DType::kUInt16);
 }
-
-}  // namespace
-
-ir::Tensor as_stored(ir::Tensor tensor, DType wanted) {
-  if (tensor.dtype() == wanted || !is_stored_as(tensor.dtype(), wanted)) return tensor;
-  return ir::Tensor(wanted, tensor.shape(), ir::Buffer::copy_of(tensor.bytes()));
-}
-
-void check_array(const BindingInfo& input, DType dtype, const std::vector<std::int64_t>& shape) {
-  const auto refuse = [&](const std::string& why) {
-    throw Error(ErrorCode::kUsage, fmt::format("input '{}' {}", input.name, why));
-  };
-  std::vector<std::string> dims;
-  for (const DimInfo& dim : input.shape) dims.push_back(dim.text);
-  // A plan of lower precision takes the model's floats.
-  if (!is_stored_as(dtype, input.dtype) && !(is_float(dtype) && is_float(input.dtype)))
-    refuse(fmt::format("has type {}, the array given has {}", to_string(input.dtype),
-                       to_string(dtype)));
-  if (shape.size() != input.shape.size())
-    refuse(
-        fmt::format("is [{}], the array given has rank {}", fmt::join(dims, ", "), shape.size()));
-  for (std::size_t d = 0; d < shape.size(); ++d)
-    if (const DimInfo& dim = input.shape[d]; shape[d] < dim.min || shape[d] > dim.max)
-      refuse(
-          dim.min == dim.max
-              ? fmt::format("has {} for dimension {}, the array given has {}", dim.min, d, shape[d])
-              : fmt::format("has {} for dimension {}, from {} to {}; the array given has {}",
-                            dim.text, d, dim.min, dim.max, shape[d]));
-}
-
-namespace {
 
 // So many values differ, then they repeat: a gigabyte of them would take seconds. A prime, so that
 // rows of a tensor differ.
@@ -112,7 +53,7 @@ ir::Tensor random_tensor(DType dtype, const std::vector<std::int64_t>& shape,
   std::int64_t count = 1;
   for (const auto dim : shape)
     if (__builtin_mul_overflow(count, dim, &count))
-      throw Error(ErrorCode::kUsage, "the size of a random input overflows");
+      throw usage_error("the size of a random input overflows");
   const std::int64_t drawn = std::min(count, kDistinct);
   const double low = bounds != nullptr ? bounds->first : 0,
                high = bounds != nullptr ? bounds->second : 1;
@@ -132,19 +73,68 @@ ir::Tensor random_tensor(DType dtype, const std::vector<std::int64_t>& shape,
 
 }  // namespace
 
+NamedTensors read_tensor_files(const std::vector<std::string>& files, const ArrayCheck& check) {
+  NamedTensors tensors;
+  for (const auto& text : files) {
+    const auto [name, path] = split_tensor_file(text);
+    if (name.empty() && path == text) {
+      for (auto& entry : read_npz(path, check)) tensors.push_back(std::move(entry));
+    } else if (path.ends_with(".pb")) {
+      tensors.emplace_back(name, frontend::read_tensor_proto(path));
+      if (check) check(name, tensors.back().second.dtype(), tensors.back().second.shape());
+    } else {
+      tensors.emplace_back(name, read_npy(path, name, check));
+    }
+  }
+  return tensors;
+}
+
+std::vector<std::string> tensor_paths(const std::vector<std::string>& texts) {
+  std::vector<std::string> paths;
+  for (const auto& text : texts) paths.push_back(split_tensor_file(text).second);
+  return paths;
+}
+
+ir::Tensor as_stored(ir::Tensor tensor, DType wanted) {
+  if (tensor.dtype() == wanted || !is_stored_as(tensor.dtype(), wanted)) return tensor;
+  return ir::Tensor(wanted, tensor.shape(), ir::Buffer::copy_of(tensor.bytes()));
+}
+
+void check_array(const BindingInfo& input, DType dtype, const std::vector<std::int64_t>& shape) {
+  const auto refuse = [&](const std::string& why) {
+    throw usage_error("input '{}' {}", input.name, why);
+  };
+  std::vector<std::string> dims;
+  for (const DimInfo& dim : input.shape) dims.push_back(dim.text);
+  // A plan of lower precision takes the model's floats.
+  if (!is_stored_as(dtype, input.dtype) && !(is_float(dtype) && is_float(input.dtype)))
+    refuse(fmt::format("has type {}, the array given has {}", to_string(input.dtype),
+                       to_string(dtype)));
+  if (shape.size() != input.shape.size())
+    refuse(
+        fmt::format("is [{}], the array given has rank {}", fmt::join(dims, ", "), shape.size()));
+  for (std::size_t d = 0; d < shape.size(); ++d)
+    if (const DimInfo& dim = input.shape[d]; shape[d] < dim.min || shape[d] > dim.max)
+      refuse(
+          dim.min == dim.max
+              ? fmt::format("has {} for dimension {}, the array given has {}", dim.min, d, shape[d])
+              : fmt::format("has {} for dimension {}, from {} to {}; the array given has {}",
+                            dim.text, d, dim.min, dim.max, shape[d]));
+}
+
 std::vector<ir::Tensor> make_inputs(const std::vector<BindingInfo>& inputs,
                                     const RunInputs& options) {
   // What the inputs cannot be is refused before it is read, or inflated.
   NamedTensors given = read_tensor_files(
       options.files,
       [&](const std::string& name, DType dtype, const std::vector<std::int64_t>& shape) {
-        const auto input = std::find_if(inputs.begin(), inputs.end(),
-                                        [&](const BindingInfo& one) { return one.name == name; });
+        const auto input =
+            std::ranges::find_if(inputs, [&](const BindingInfo& one) { return one.name == name; });
         std::vector<std::string> all;
         for (const BindingInfo& one : inputs) all.push_back(one.name);
         if (input == inputs.end())
-          throw Error(ErrorCode::kUsage, fmt::format("there is no input '{}'; the inputs are {}",
-                                                     name, fmt::join(all, ", ")));
+          throw usage_error("there is no input '{}'; the inputs are {}", name,
+                            fmt::join(all, ", "));
         check_array(*input, dtype, shape);
       });
   for (const NamedTensor& tensor : options.tensors)
@@ -163,7 +153,7 @@ std::vector<ir::Tensor> make_inputs(const std::vector<BindingInfo>& inputs,
   for (const auto& [name, bounds] : options.ranges) {
     bool known = false;
     for (const auto& input : inputs) known = known || input.name == name;
-    if (!known) throw Error(ErrorCode::kUsage, fmt::format("there is no input '{}'", name));
+    if (!known) throw usage_error("there is no input '{}'", name);
   }
   const Shapes complete = complete_shapes(names, shapes, 1, least);
 
@@ -191,7 +181,7 @@ TensorView view_of(const ir::Tensor& tensor) {
 
 ir::Tensor tensor_of(const TensorView& view) {
   if (view.memory != Memory::kHost)
-    throw Error(ErrorCode::kUsage, "the compiler reads tensors in host memory alone");
+    throw usage_error("the compiler reads tensors in host memory alone");
   const auto* data = static_cast<const std::byte*>(view.data);
   return ir::Tensor(view.dtype, view.shape, ir::Buffer::copy_of({data, view.byte_count()}));
 }

@@ -16,7 +16,7 @@ namespace sinter::tools {
 Statistics statistics_of(std::vector<double> samples) {
   Statistics s;
   if (samples.empty()) return s;
-  std::sort(samples.begin(), samples.end());
+  std::ranges::sort(samples);
   // Linear interpolation between the two nearest order statistics.
   const auto quantile = [&](double q) {
     const double position = q * static_cast<double>(samples.size() - 1);

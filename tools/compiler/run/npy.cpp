@@ -7,13 +7,12 @@
 #include <memory>
 #include <optional>
 
-#include <fmt/format.h>
 #include <fmt/ranges.h>
-#include <sinter/error.h>
 #include <zip.h>
 
 #include "runtime/files/input_file.h"
 #include "runtime/files/output_file.h"
+#include "runtime/format_error.h"
 
 namespace sinter::tools {
 namespace {
@@ -25,7 +24,7 @@ constexpr std::size_t kHeaderAlignment = 64;
 constexpr std::size_t kMaxHeader = 10'000;
 
 [[noreturn]] void fail(const std::string& path, std::string_view what) {
-  throw Error(ErrorCode::kUsage, fmt::format("'{}': {}", path, what));
+  throw usage_error("'{}': {}", path, what);
 }
 
 std::optional<DType> dtype_of(std::string_view descr) {

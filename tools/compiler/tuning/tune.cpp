@@ -6,10 +6,8 @@
 #include <optional>
 #include <thread>
 
-#include <fmt/format.h>
-#include <sinter/error.h>
-
 #include "ir/parallel.h"
+#include "runtime/format_error.h"
 #include "tools/compiler/run/measure.h"
 
 namespace sinter::tools {
@@ -36,8 +34,8 @@ double estimate_us(const codegen::KernelInfo& kernel, const ir::Bindings& sizes)
 std::size_t variant_at(const codegen::KernelInfo& kernel, const ir::Bindings& sizes) {
   for (std::size_t v = 0; v + 1 < kernel.variants.size(); ++v) {
     const auto& conditions = kernel.variants[v].conditions;
-    if (std::all_of(conditions.begin(), conditions.end(),
-                    [&](const auto& condition) { return condition.holds(sizes); }))
+    if (std::ranges::all_of(conditions,
+                            [&](const auto& condition) { return condition.holds(sizes); }))
       return v;
   }
   return kernel.variants.size() - 1;
@@ -114,7 +112,7 @@ class KernelTuner {
     });
     std::vector<Trial> trials;
     for (std::size_t i = 0; i < schedules.size(); ++i) try {
-        if (!plans[i]) throw Error(ErrorCode::kInternal, problems[i]);
+        if (!plans[i]) throw internal_error(problems[i]);
         Trial trial{schedules[i], bench_->open(*plans[i], schedules[i]), {}};
         trial.read();  // what is loaded at first use
         trials.push_back(std::move(trial));
@@ -141,8 +139,8 @@ class KernelTuner {
     read(turns, kRounds, reporter_);
     result_.tried += trials.size();
     for (Trial& trial : trials) best_.push_back(std::move(trial));
-    std::stable_sort(best_.begin(), best_.end(),
-                     [](const Trial& a, const Trial& b) { return a.median() < b.median(); });
+    std::ranges::stable_sort(
+        best_, [](const Trial& a, const Trial& b) { return a.median() < b.median(); });
     if (best_.size() > kKept) best_.resize(kKept);
   }
 
@@ -242,8 +240,7 @@ std::vector<TunedKernel> tune_kernels(const ir::Graph& model,
     order.emplace_back(estimate_us(kernel, sizes) * static_cast<double>(kernel.uses), &kernel);
     rest += order.back().first;
   }
-  std::stable_sort(order.begin(), order.end(),
-                   [](const auto& a, const auto& b) { return a.first > b.first; });
+  std::ranges::stable_sort(order, [](const auto& a, const auto& b) { return a.first > b.first; });
   const auto end = Clock::now() + std::chrono::duration_cast<Clock::duration>(
                                       std::chrono::duration<double>(budget.seconds));
   std::vector<TunedKernel> results;

@@ -3,11 +3,10 @@
 #include <cstring>
 #include <random>
 
-#include <fmt/format.h>
 #include <sinter/devices.h>
-#include <sinter/error.h>
 #include <sinter/profile.h>
 
+#include "runtime/format_error.h"
 #include "tools/compiler/build/build.h"
 #include "tools/compiler/run/device_copies.h"
 #include "tools/compiler/tuning/tune.h"
@@ -70,7 +69,7 @@ class GpuBench : public TrialBench {
       for (const StepTime& step : profile_steps(*session))
         for (const PartTime& part : step.parts)
           if (part.kernel && part.kernel->schedule == schedule) return part.microseconds;
-      throw Error(ErrorCode::kUnsupported, "no kernel of that schedule ran");
+      throw unsupported_error("no kernel of that schedule ran");
     };
   }
 
@@ -84,12 +83,11 @@ class GpuBench : public TrialBench {
 
 TuningMachine gpu_machine(int device) {
   const GpuList list = list_gpus();
-  if (list.gpus.empty()) throw Error(ErrorCode::kDevice, list.problem);
-  const auto gpu = std::find_if(list.gpus.begin(), list.gpus.end(),
-                                [&](const GpuInfo& info) { return info.index == device; });
+  if (list.gpus.empty()) throw device_error(list.problem);
+  const auto gpu =
+      std::ranges::find_if(list.gpus, [&](const GpuInfo& info) { return info.index == device; });
   if (gpu == list.gpus.end())
-    throw Error(ErrorCode::kDevice,
-                fmt::format("there is no GPU {}: {} are visible", device, list.gpus.size()));
+    throw device_error("there is no GPU {}: {} are visible", device, list.gpus.size());
   TuningMachine machine;
   machine.gpu = gpu->name;
   machine.architecture = gpu->architecture;

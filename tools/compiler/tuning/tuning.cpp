@@ -1,12 +1,12 @@
 #include "tools/compiler/tuning/tuning.h"
 
+#include <charconv>
 #include <filesystem>
-#include <memory>
+#include <set>
 
-#include <fmt/format.h>
 #include <fmt/ranges.h>
-#include <sinter/error.h>
 
+#include "runtime/format_error.h"
 #include "runtime/libraries/tuning_cache.h"
 #include "runtime/plan/step_visitor.h"
 #include "runtime/plan_access.h"
@@ -27,7 +27,86 @@ bool calls_libraries(const plan::fb::PlanT& plan) {
   return found;
 }
 
+// An entry: environment "schedules sm_90 NVIDIA H200", problem "KEY VARIANT NAME", no blob, and the
+// note "SCHEDULE | details".
+constexpr std::string_view kEnvironment = "schedules ";
+constexpr std::string_view kBar = " | ";
+
+/// What is in front of the first blank; takes it and the blank off `text`.
+std::string first_word(std::string_view& text) {
+  const std::size_t end = std::min(text.find(' '), text.size());
+  const std::string word(text.substr(0, end));
+  text.remove_prefix(std::min(end + 1, text.size()));
+  return word;
+}
+
+std::optional<KeptSchedule> as_schedule(const runtime::TunedChoice& choice) {
+  std::string_view where = choice.environment, problem = choice.problem;
+  if (!where.starts_with(kEnvironment)) return std::nullopt;
+  where.remove_prefix(kEnvironment.size());
+  KeptSchedule kept;
+  kept.architecture = first_word(where);
+  kept.gpu = where;
+  kept.key = first_word(problem);
+  const std::string variant = first_word(problem);
+  const auto [end, error] =
+      std::from_chars(variant.data(), variant.data() + variant.size(), kept.variant);
+  if (error != std::errc() || end != variant.data() + variant.size()) return std::nullopt;
+  kept.kernel = problem;
+  const std::string& note = choice.algorithm.note;
+  const std::size_t bar = note.find(kBar);
+  kept.schedule = note.substr(0, bar);
+  if (bar != note.npos) kept.details = note.substr(bar + kBar.size());
+  kept.microseconds = choice.algorithm.microseconds;
+  return kept;
+}
+
 }  // namespace
+
+std::vector<KeptSchedule> read_schedules(const std::string& file) {
+  std::vector<KeptSchedule> all;
+  for (const runtime::TunedChoice& choice : runtime::check_tuning_file(file))
+    if (auto kept = as_schedule(choice)) all.push_back(std::move(*kept));
+  return all;
+}
+
+void keep_schedules(const std::string& file, const TuningMachine& machine,
+                    const std::vector<TunedKernel>& kernels) {
+  const auto cache = runtime::TuningCache::open(
+      file, fmt::format("{}{} {}", kEnvironment, machine.architecture, machine.gpu));
+  for (const TunedKernel& kernel : kernels) {
+    if (kernel.rule_us <= 0) continue;
+    runtime::TunedAlgorithm entry;
+    entry.microseconds = kernel.chosen_us;
+    entry.note = fmt::format("{}{}rule: {}, {:.2f} us; {} of {} tried; {}", kernel.chosen, kBar,
+                             kernel.chosen == kernel.rule ? "the same" : kernel.rule,
+                             kernel.rule_us, kernel.tried, kernel.candidates - 1, machine.versions);
+    cache->store(fmt::format("{} {} {}", kernel.key, kernel.variant, kernel.name), entry);
+  }
+  if (!cache->save()) throw usage_error("tuning cache '{}' cannot be written", file);
+}
+
+void copy_tuning(const std::string& from, const std::string& to) {
+  if (!runtime::copy_tuning_file(from, to))
+    throw usage_error("tuning cache '{}' cannot be written", to);
+}
+
+std::map<std::string, codegen::ChosenSchedules> schedules_for(
+    const std::vector<KeptSchedule>& kept, const std::string& file, const std::string& architecture,
+    const std::optional<std::string>& gpu) {
+  std::set<std::string> gpus;
+  for (const KeptSchedule& entry : kept)
+    if (entry.architecture == architecture) gpus.insert(entry.gpu);
+  if (!gpu && gpus.size() > 1)
+    throw usage_error(
+        "tuning cache '{}' has schedules for several GPUs of {}: say which by --tuning-gpu: {}",
+        file, architecture, fmt::join(gpus, ", "));
+  std::map<std::string, codegen::ChosenSchedules> chosen;
+  for (const KeptSchedule& entry : kept)
+    if (entry.architecture == architecture && (!gpu || entry.gpu == *gpu))
+      chosen[entry.key][entry.variant] = {entry.schedule, fmt::format("tuning on {}", entry.gpu)};
+  return chosen;
+}
 
 bool is_asked_for(const TuneOptions& options) {
   return options.seconds > 0 || !options.file.empty();
@@ -40,17 +119,17 @@ Tuning::Tuning(TuneOptions options, std::string plan_path, Reporter& reporter,
       file_(options_.file.empty() && options_.seconds > 0 ? plan_path_ + kSuffix : options_.file),
       reporter_(reporter) {
   if (options_.seconds > 0 && options_.file.empty() && plan_path_.empty())
-    throw Error(ErrorCode::kUsage,
-                "what is timed is kept in a file, and a plan in memory has none beside it: name "
-                "one for the tuning");
+    throw usage_error(
+        "what is timed is kept in a file, and a plan in memory has none beside it: name one for "
+        "the tuning");
   if (options_.seconds > 0) try {
       machine_ = machine(options_.device);
     } catch (const Error& error) {
-      throw Error(error.code(),
-                  fmt::format("--tune times kernels on a GPU, and none can be used here: {}. Tune "
-                              "where the GPU is, and give the file that this writes to "
-                              "--tuning-cache",
-                              error.what()));
+      throw Error(
+          error.code(),
+          fmt::format("--tune times kernels on a GPU, and none can be used here: {}. Tune where "
+                      "the GPU is, and give the file that this writes to --tuning-cache",
+                      error.what()));
     }
   if (!file_.empty() && (options_.seconds <= 0 || std::filesystem::exists(file_)))
     kept_ = read_schedules(file_);
@@ -58,16 +137,13 @@ Tuning::Tuning(TuneOptions options, std::string plan_path, Reporter& reporter,
 
 void Tuning::check_target(const Target& target) const {
   if (!target.traits().generates_kernels)
-    throw Error(ErrorCode::kUsage,
-                "tuning is about target cuda: a plan for the CPU has no kernels");
+    throw usage_error("tuning is about target cuda: a plan for the CPU has no kernels");
   if (!machine_) return;
   if (target.architectures.size() != 1 || target.architectures[0] != machine_->architecture)
-    throw Error(ErrorCode::kUsage,
-                fmt::format("--tune on this machine's {} chooses for {} alone, not for {}: write "
-                            "--target=cuda; or tune on a GPU of that architecture and give the "
-                            "file that this writes to --tuning-cache",
-                            machine_->gpu, machine_->architecture,
-                            fmt::join(target.architectures, " and ")));
+    throw usage_error(
+        "--tune on this machine's {} chooses for {} alone, not for {}: write --target=cuda; or "
+        "tune on a GPU of that architecture and give the file that this writes to --tuning-cache",
+        machine_->gpu, machine_->architecture, fmt::join(target.architectures, " and "));
 }
 
 /// For each graph the size of every symbol, of which an entry point may have made constants.
@@ -108,7 +184,7 @@ std::vector<ir::Bindings> Tuning::choose_sizes(const ir::Graph& model,
     add(entry.graph, std::move(numbers), entry.name);
   }
   if (!entries.empty() && taken == 0)
-    throw Error(ErrorCode::kUsage, "--optShapes: no entry point takes these shapes" + why);
+    throw usage_error("--optShapes: no entry point takes these shapes" + why);
   return sizes;
 }
 
@@ -117,10 +193,9 @@ void Tuning::choose(const std::string& target_text, const ir::Graph& model,
                     codegen::CompileOptions& compile) {
   check_target(target);
   if (target.architectures.size() != 1) {
-    reporter_.note("tuning",
-                   fmt::format("tuning cache '{}' is not used: schedules are tuned for one "
-                               "architecture, the plan is for {}",
-                               file_, fmt::join(target.architectures, " and ")));
+    reporter_.note("tuning", fmt::format("tuning cache '{}' is not used: schedules are tuned for "
+                                         "one architecture, the plan is for {}",
+                                         file_, fmt::join(target.architectures, " and ")));
     return;
   }
   std::optional<std::string> gpu;
@@ -190,10 +265,11 @@ void Tuning::tell_use(const codegen::CompiledPlan& plan, TuningResult& result) {
     used += chosen_.contains(kernel.key);
     for (const codegen::VariantInfo& variant : kernel.variants)
       if (!variant.refused.empty())
-        reporter_.warn("tuning",
-                       fmt::format("tuning cache '{}': kernel '{}' has no schedule '{}' any more; "
-                                   "the rule's is used",
-                                   file_, kernel.name, variant.refused));
+        reporter_.warn(
+            "tuning",
+            fmt::format(
+                "tuning cache '{}': kernel '{}' has no schedule '{}' any more; the rule's is used",
+                file_, kernel.name, variant.refused));
   }
   reporter_.note("tuning",
                  fmt::format("tuning cache '{}': schedules of {} of {} kernels are from it; {} of "

@@ -29,8 +29,7 @@ double bound_of_precision(Precision precision) {
 }
 
 bool same_bytes(const ir::Tensor& a, const ir::Tensor& b) {
-  return a.shape() == b.shape() &&
-         std::equal(a.bytes().begin(), a.bytes().end(), b.bytes().begin(), b.bytes().end());
+  return a.shape() == b.shape() && std::ranges::equal(a.bytes(), b.bytes());
 }
 
 void save(const std::string& folder, std::string_view name, const Plan& plan,
@@ -40,6 +39,41 @@ void save(const std::string& folder, std::string_view name, const Plan& plan,
   for (std::size_t i = 0; i < bindings.size(); ++i)
     named.emplace_back(bindings[i].name, outputs[i]);
   write_npz(fmt::format("{}/{}.npz", folder, name), named);
+}
+
+/// On these inputs, with what `model` says of them.
+Accuracy measure(const BuildResult& built, const BuildOptions& build, const VerifyOptions& options,
+                 const Reporter& reporter, const Plan& plan, const std::vector<ir::Tensor>& inputs,
+                 const ir::Graph& model) {
+  Session session(plan, options.session);
+  set_inputs(session, plan, inputs);
+  session.run();
+  const auto outputs = get_outputs(session, plan);
+  Accuracy accuracy;
+  for (int run = 1; run < options.runs; ++run) {
+    reporter.check();
+    set_inputs(session, plan, inputs);  // the last run has changed states
+    session.run();
+    const auto again = get_outputs(session, plan);
+    accuracy.same_bits = accuracy.same_bits && std::ranges::equal(outputs, again, same_bytes);
+  }
+  const auto expected = evaluate_reference(model, inputs, true, reporter);
+  if (!options.save_folder.empty()) {
+    save(options.save_folder, "outputs", plan, outputs);
+    save(options.save_folder, "reference", plan, expected);
+    save(options.save_folder, "rounded", plan, evaluate_reference(model, inputs, false, reporter));
+  }
+
+  accuracy.shapes = describe_shapes(plan, inputs);
+  accuracy.source = source_of(options.inputs);
+  const auto bindings = plan.outputs();
+  for (std::size_t i = 0; i < bindings.size(); ++i)
+    accuracy.outputs.push_back(
+        {bindings[i].name, relative_error(outputs[i], expected[i]),
+         largest_difference(outputs[i], expected[i]),
+         options.max_error > 0 ? options.max_error
+                               : default_bound(outputs[i].dtype(), build, built.target.traits())});
+  return accuracy;
 }
 
 }  // namespace
@@ -73,46 +107,6 @@ std::vector<ir::Tensor> evaluate_reference(const ir::Graph& graph,
   }
   return ir::evaluate(graph, own, options);
 }
-
-namespace {
-
-/// On these inputs, with what `model` says of them.
-Accuracy measure(const BuildResult& built, const BuildOptions& build, const VerifyOptions& options,
-                 const Reporter& reporter, const Plan& plan, const std::vector<ir::Tensor>& inputs,
-                 const ir::Graph& model) {
-  Session session(plan, options.session);
-  set_inputs(session, plan, inputs);
-  session.run();
-  const auto outputs = get_outputs(session, plan);
-  Accuracy accuracy;
-  for (int run = 1; run < options.runs; ++run) {
-    reporter.check();
-    set_inputs(session, plan, inputs);  // the last run has changed states
-    session.run();
-    const auto again = get_outputs(session, plan);
-    accuracy.same_bits =
-        accuracy.same_bits && std::equal(outputs.begin(), outputs.end(), again.begin(), same_bytes);
-  }
-  const auto expected = evaluate_reference(model, inputs, true, reporter);
-  if (!options.save_folder.empty()) {
-    save(options.save_folder, "outputs", plan, outputs);
-    save(options.save_folder, "reference", plan, expected);
-    save(options.save_folder, "rounded", plan, evaluate_reference(model, inputs, false, reporter));
-  }
-
-  accuracy.shapes = describe_shapes(plan, inputs);
-  accuracy.source = source_of(options.inputs);
-  const auto bindings = plan.outputs();
-  for (std::size_t i = 0; i < bindings.size(); ++i)
-    accuracy.outputs.push_back(
-        {bindings[i].name, relative_error(outputs[i], expected[i]),
-         largest_difference(outputs[i], expected[i]),
-         options.max_error > 0 ? options.max_error
-                               : default_bound(outputs[i].dtype(), build, built.target.traits())});
-  return accuracy;
-}
-
-}  // namespace
 
 Accuracy measure_accuracy(const BuildResult& built, const BuildOptions& build,
                           const VerifyOptions& options, const Reporter& reporter) {
@@ -154,8 +148,8 @@ nlohmann::ordered_json to_json(const Accuracy& accuracy) {
 namespace sinter {
 
 bool Accuracy::ok() const {
-  return same_bits && std::all_of(outputs.begin(), outputs.end(),
-                                  [](const OutputAccuracy& output) { return output.ok(); });
+  return same_bits &&
+         std::ranges::all_of(outputs, [](const OutputAccuracy& output) { return output.ok(); });
 }
 
 }  // namespace sinter

@@ -98,7 +98,7 @@ class Editor {
     if (old_.is_constant(value))
       return builder_.constant(resized(*old_.value(value).constant, edit_.resize));
     const auto& graph_inputs = old_.inputs();
-    const auto at = std::find(graph_inputs.begin(), graph_inputs.end(), value);
+    const auto at = std::ranges::find(graph_inputs, value);
     if (at != graph_inputs.end())
       return feed(value, inputs_[static_cast<std::size_t>(at - graph_inputs.begin())]);
     const Node& node = *old_.producer(value);
@@ -195,11 +195,10 @@ class Reducer {
   void numbers() {
     const auto is_symbolic = [&](ValueId input) {
       const ir::Shape& shape = test_.graph.type(input).shape;
-      return std::any_of(shape.begin(), shape.end(),
-                         [](const Dim& dim) { return !dim.is_constant(); });
+      return std::ranges::any_of(shape, [](const Dim& dim) { return !dim.is_constant(); });
     };
     const auto& inputs = test_.graph.inputs();
-    if (std::none_of(inputs.begin(), inputs.end(), is_symbolic)) return;
+    if (std::ranges::none_of(inputs, is_symbolic)) return;
     try {
       take({specialised(test_.graph, ir::bind_symbols(test_.graph, test_.inputs)), test_.inputs});
     } catch (const Error&) {
@@ -338,8 +337,7 @@ Reduced reduce(TestCase start, const ReduceOptions& options) {
 
 Graph flattened(const Graph& graph) {
   const auto is_fused = [](const Graph& g) {
-    return std::any_of(g.nodes().begin(), g.nodes().end(),
-                       [](const Node& node) { return node.body != nullptr; });
+    return std::ranges::any_of(g.nodes(), [](const Node& node) { return node.body != nullptr; });
   };
   Graph result = graph;
   while (is_fused(result))

@@ -138,29 +138,6 @@ std::vector<Tensor> run_compiled(const Taken& taken, const codegen::CompileOptio
   return get_outputs(session, plan);
 }
 
-}  // namespace
-
-double region_bound(const Node& region, bool tf32) {
-  double bound = 0;
-  bool floats = false;
-  narrowest(*region.body, bound, tf32, floats);
-  const bool exact =
-      std::none_of(region.body->outputs().begin(), region.body->outputs().end(),
-                   [&](ValueId output) { return is_float(region.body->type(output).dtype); });
-  // A comparison may turn out the other way where two floats are all but equal.
-  return exact && floats ? std::max(bound, 1e-3) : bound;
-}
-
-bool RegionCheck::ok() const { return first_failure() == nullptr; }
-
-const RegionResult* RegionCheck::first_failure() const {
-  const auto found = std::find_if(regions.begin(), regions.end(),
-                                  [](const RegionResult& region) { return !region.ok(); });
-  return found == regions.end() ? nullptr : &*found;
-}
-
-namespace {
-
 /// Runs each region alone on the reference's results. False if none of them fails: then the error
 /// is not one of regions.
 bool run_one_by_one(const Graph& graph, std::span<const Tensor> inputs,
@@ -185,6 +162,25 @@ bool run_one_by_one(const Graph& graph, std::span<const Tensor> inputs,
 }
 
 }  // namespace
+
+double region_bound(const Node& region, bool tf32) {
+  double bound = 0;
+  bool floats = false;
+  narrowest(*region.body, bound, tf32, floats);
+  const bool exact = std::ranges::none_of(region.body->outputs(), [&](ValueId output) {
+    return is_float(region.body->type(output).dtype);
+  });
+  // A comparison may turn out the other way where two floats are all but equal.
+  return exact && floats ? std::max(bound, 1e-3) : bound;
+}
+
+bool RegionCheck::ok() const { return first_failure() == nullptr; }
+
+const RegionResult* RegionCheck::first_failure() const {
+  const auto found =
+      std::ranges::find_if(regions, [](const RegionResult& region) { return !region.ok(); });
+  return found == regions.end() ? nullptr : &*found;
+}
 
 RegionCheck check_regions(const Graph& fused, std::span<const Tensor> inputs, RegionInputs mode,
                           const RegionOptions& options, const SessionOptions& session) {

@@ -5,7 +5,6 @@
 #include <filesystem>
 #include <limits>
 
-#include <fmt/format.h>
 #include <fmt/ranges.h>
 
 #include "ir/reference/evaluate.h"
@@ -13,6 +12,7 @@
 #include "ir/text/shown.h"
 #include "ir/text/text.h"
 #include "runtime/files/output_file.h"
+#include "runtime/format_error.h"
 #include "tools/compiler/build/model_source.h"
 #include "tools/compiler/run/inputs.h"
 #include "tools/compiler/verify/reduce.h"
@@ -174,7 +174,7 @@ class Judge {
       Reporter quiet = reporter_.quiet();
       const auto passes = run_passes(build_, model, target_, quiet);
       const auto check = check_regions(passes.graph, test.inputs, mode_, regions_, session_);
-      return std::any_of(check.regions.begin(), check.regions.end(), [&](const auto& region) {
+      return std::ranges::any_of(check.regions, [&](const auto& region) {
         return !region.ok() && std::isinf(region.error) == overflow_ &&
                region.failure.empty() == !failed_;
       });
@@ -242,12 +242,11 @@ RegionsReport verify_regions(const BuildResult& built, const VerifyOptions& opti
   const auto inputs = inputs_of(built, options);
   auto check = check_regions(built.pipeline.graph, inputs, RegionInputs::kReference,
                              region_options(built, options), options.session);
-  std::stable_sort(check.regions.begin(), check.regions.end(),
-                   [](const auto& a, const auto& b) { return excess(a) > excess(b); });
+  std::ranges::stable_sort(check.regions,
+                           [](const auto& a, const auto& b) { return excess(a) > excess(b); });
   RegionsReport report;
-  report.wrong = static_cast<std::size_t>(
-      std::count_if(check.regions.begin(), check.regions.end(),
-                    [](const RegionResult& region) { return !region.ok(); }));
+  report.wrong = static_cast<std::size_t>(std::ranges::count_if(
+      check.regions, [](const RegionResult& region) { return !region.ok(); }));
   report.regions = std::move(check.regions);
   report.specialised = check.specialised;
   return report;
@@ -315,13 +314,13 @@ ReduceReport reduce_failure(const BuildResult& built, const BuildOptions& build,
     starts.push_back({flattened(whole.graph), whole.inputs});
     starts.push_back(std::move(whole));
   }
-  const auto start = std::find_if(starts.begin(), starts.end(),
-                                  [&](const TestCase& test) { return judge.fails(test); });
+  const auto start =
+      std::ranges::find_if(starts, [&](const TestCase& test) { return judge.fails(test); });
   if (start == starts.end())
-    throw Error(ErrorCode::kUnsupported,
-                fmt::format("region {} does not fail by itself, so that it cannot be reduced: its "
-                            "error is {:.2e} in the model",
-                            region->name, region->error));
+    throw unsupported_error(
+        "region {} does not fail by itself, so that it cannot be reduced: its "
+        "error is {:.2e} in the model",
+        region->name, region->error);
   ReduceOptions reduction;
   std::size_t trials = 0;
   reduction.fails = [&](const TestCase& test) {

@@ -1,9 +1,8 @@
 #include "tools/python/src/arrays.h"
 
-#include <fmt/format.h>
 #include <sinter/dlpack.h>
 
-#include "tools/python/src/modules.h"
+#include "runtime/format_error.h"
 #include "tools/python/src/text.h"
 
 namespace sinter::python {
@@ -11,9 +10,7 @@ namespace {
 
 constexpr const char* kArrays = "NumPy arrays, torch and CuPy tensors, and buffers";
 
-[[noreturn]] void refuse(std::string message) {
-  throw Error(ErrorCode::kUsage, std::move(message));
-}
+[[noreturn]] void refuse(std::string message) { throw usage_error(std::move(message)); }
 
 std::string python_type(nb::handle value) {
   const nb::object type = nb::borrow(reinterpret_cast<PyObject*>(Py_TYPE(value.ptr())));
@@ -93,13 +90,6 @@ void* data_of_buffer(nb::handle array) {
 }
 
 }  // namespace
-
-std::string_view python_name(DType dtype) {
-  constexpr std::string_view names[kDTypeCount] = {
-      "bool",   "int8",   "int16",   "int32",    "int64",   "uint8",  "uint16",
-      "uint32", "uint64", "float16", "bfloat16", "float32", "float64"};
-  return names[static_cast<std::uint8_t>(dtype)];
-}
 
 Array& Array::operator=(Array&& other) noexcept {
   if (this == &other) return *this;
@@ -192,10 +182,8 @@ void Array::take_buffer(nb::handle value, std::string_view what, bool writable) 
 void Array::take_torch(nb::handle value, std::string_view what, bool writable) {
   const Modules& modules = Modules::get();
   if (nb::cast<bool>(value.attr("requires_grad")))
-    refuse(
-        fmt::format("{} requires a gradient, and a plan computes none: give it as "
-                    "tensor.detach()",
-                    what));
+    refuse(fmt::format(
+        "{} requires a gradient, and a plan computes none: give it as tensor.detach()", what));
   library_ = Library::kTorch;
   // Without a stream: work runs on torch's current one, behind what has written the tensor.
   read_capsule(modules.torch_to_dlpack(value), what, writable);
@@ -212,8 +200,8 @@ void Array::take_dlpack(nb::handle value, std::string_view what, bool writable) 
     if (type != static_cast<int>(dlpack::DeviceType::kCpu) &&
         type != static_cast<int>(dlpack::DeviceType::kCudaHost))
       refuse(
-          fmt::format("{} is a {} in device memory: of tensors there, those of torch and CuPy "
-                      "are taken, and torch.from_dlpack(value) makes one without a copy",
+          fmt::format("{} is a {} in device memory: of tensors there, those of torch and CuPy are "
+                      "taken, and torch.from_dlpack(value) makes one without a copy",
                       what, python_type(value)));
   }
   library_ = cupy ? Library::kCupy : Library::kNumpy;

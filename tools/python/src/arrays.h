@@ -2,14 +2,13 @@
 // the GIL.
 #pragma once
 
-#include <optional>
 #include <string_view>
 #include <vector>
 
 #include <nanobind/nanobind.h>
 #include <sinter/sinter.h>
 
-#include "tools/python/src/library.h"
+#include "tools/python/src/modules.h"
 
 namespace sinter::python {
 
@@ -75,8 +74,5 @@ struct StreamEvent {
   /// if there is none of that library, by waiting for the GPU.
   void wait(Library on, int device) const;
 };
-
-/// Its type's name in Python: "float32", "bfloat16".
-std::string_view python_name(DType dtype);
 
 }  // namespace sinter::python

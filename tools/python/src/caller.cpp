@@ -3,8 +3,7 @@
 #include <algorithm>
 #include <cstring>
 
-#include <fmt/format.h>
-
+#include "runtime/format_error.h"
 #include "tools/python/src/text.h"
 
 namespace sinter::python {
@@ -12,9 +11,7 @@ namespace {
 
 constexpr std::size_t kMostShapes = 256;  // whose results' shapes are remembered
 
-[[noreturn]] void refuse_call(std::string message) {
-  throw Error(ErrorCode::kUsage, std::move(message));
-}
+[[noreturn]] void refuse_call(std::string message) { throw usage_error(std::move(message)); }
 
 std::string_view text_of(nb::handle name) {
   Py_ssize_t size = 0;
@@ -98,8 +95,8 @@ Call Caller::read(nb::args positions, nb::kwargs names, bool all) const {
                                 python_name(inputs[index].dtype)));
   if (call.on_device && !cuda_)
     refuse_call(
-        "an input is in GPU memory, and the plan is for the CPU: give it as tensor.cpu(), "
-        "or compile with target='cuda'");
+        "an input is in GPU memory, and the plan is for the CPU: give it as tensor.cpu(), or "
+        "compile with target='cuda'");
   if (out.is_valid() && !out.is_none()) {
     read_out(call, out);
     check_overlaps(call, call.inputs);
@@ -111,7 +108,7 @@ Call Caller::read(nb::args positions, nb::kwargs names, bool all) const {
       continue;
     }
     const auto& shape = array.view().shape;
-    call.key.push_back(static_cast<std::int64_t>(shape.size()));
+    call.key.push_back(std::ssize(shape));
     call.key.insert(call.key.end(), shape.begin(), shape.end());
   }
   return call;
@@ -130,8 +127,7 @@ void Caller::read_out(Call& call, nb::handle out) const {
           fmt::format("out for '{}' is in GPU memory, and the plan is for the CPU", info.name));
     if (array.on_device() != call.on_device)
       refuse_call(fmt::format(
-          "out for '{}' is in {} memory, and the inputs are in {} memory: both "
-          "must be in the same",
+          "out for '{}' is in {} memory, and the inputs are in {} memory: both must be in the same",
           info.name, array.on_device() ? "GPU" : "host", call.on_device ? "GPU" : "host"));
     for (std::size_t other = 0; other < call.out.size(); ++other)
       if (call.out[other] && overlap(array, call.out[other]))
@@ -143,7 +139,7 @@ void Caller::read_out(Call& call, nb::handle out) const {
   if (nb::isinstance<nb::dict>(out)) {
     for (const auto [name, value] : nb::borrow<nb::dict>(out)) {
       const std::size_t index = plan_.output_index(text_of(name));
-      const auto place = std::find(results_.begin(), results_.end(), index);
+      const auto place = std::ranges::find(results_, index);
       if (place == results_.end())
         refuse_call(fmt::format("output '{}' is a state, which sessions keep themselves",
                                 outputs[index].name));
@@ -159,8 +155,7 @@ void Caller::read_out(Call& call, nb::handle out) const {
   } else {
     if (results_.size() != 1)
       refuse_call(
-          fmt::format("out is one array, and the plan returns {}: give a list, or a dict by "
-                      "name",
+          fmt::format("out is one array, and the plan returns {}: give a list, or a dict by name",
                       results_.size()));
     take(0, out);
   }
@@ -172,8 +167,7 @@ void Caller::check_overlaps(const Call& call, const std::vector<Array>& inputs) 
       if (call.out[place] && inputs[i] && (&inputs == &call.inputs || !call.inputs[i]) &&
           overlap(call.out[place], inputs[i]))
         refuse_call(
-            fmt::format("out for '{}' overlaps with {}: steps would read what others have "
-                        "written",
+            fmt::format("out for '{}' overlaps with {}: steps would read what others have written",
                         plan_.outputs()[results_[place]].name, labels_[i]));
 }
 

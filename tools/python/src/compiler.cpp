@@ -12,9 +12,11 @@
 #include <nanobind/stl/vector.h>
 #include <sinter/compiler.h>
 
+#include "runtime/format_error.h"
 #include "tools/python/src/arrays.h"
 #include "tools/python/src/plan.h"
 #include "tools/python/src/results.h"
+#include "tools/python/src/struct.h"
 #include "tools/python/src/text.h"
 
 namespace sinter::python {
@@ -101,12 +103,18 @@ Monitor make_monitor(nb::handle progress, nb::handle diagnostic, const std::stop
   return monitor;
 }
 
-nb::tuple compile_model(const Source& source, CompileOptions options,
-                        const std::optional<std::string>& path, nb::object progress,
-                        nb::object diagnostic) {
+/// `call(options)`, which can be interrupted and tells `progress` and `diagnostic`.
+template <typename Options, typename Call>
+auto monitored(Options options, nb::handle progress, nb::handle diagnostic, Call call) {
   std::stop_source stop;
   options.monitor = make_monitor(progress, diagnostic, stop);
-  CompileResult result = interruptible(stop, [&] {
+  return interruptible(stop, [&] { return call(options); });
+}
+
+nb::tuple compile_model(const Source& source, const CompileOptions& given,
+                        const std::optional<std::string>& path, nb::object progress,
+                        nb::object diagnostic) {
+  const CompileResult result = monitored(given, progress, diagnostic, [&](const auto& options) {
     return path ? compile_to_file(source.model, *path, options) : compile(source.model, options);
   });
   nb::dict report = to_python(result);
@@ -114,44 +122,40 @@ nb::tuple compile_model(const Source& source, CompileOptions options,
   return nb::make_tuple(nb::bytes(result.plan.data(), result.plan.size()), report);
 }
 
-nb::dict verify_model(const Source& source, CompileOptions options, const VerifyOptions& verify_as,
-                      nb::object progress, nb::object diagnostic) {
-  std::stop_source stop;
-  options.monitor = make_monitor(progress, diagnostic, stop);
-  return to_python(interruptible(stop, [&] { return verify(source.model, options, verify_as); }));
+nb::dict verify_model(const Source& source, const CompileOptions& given,
+                      const VerifyOptions& verify_as, nb::object progress, nb::object diagnostic) {
+  return to_python(monitored(given, progress, diagnostic, [&](const auto& options) {
+    return verify(source.model, options, verify_as);
+  }));
 }
 
-nb::dict compare_model(const Source& source, CompileOptions options, const CompareOptions& measure,
-                       nb::object progress, nb::object diagnostic) {
-  std::stop_source stop;
-  options.monitor = make_monitor(progress, diagnostic, stop);
-  return to_python(interruptible(stop, [&] { return compare(source.model, options, measure); }));
+nb::dict compare_model(const Source& source, const CompileOptions& given,
+                       const CompareOptions& measure, nb::object progress, nb::object diagnostic) {
+  return to_python(monitored(given, progress, diagnostic, [&](const auto& options) {
+    return compare(source.model, options, measure);
+  }));
 }
 
-nb::dict profile_plan(const PlanObject& plan, ProfileOptions options, nb::object progress) {
+nb::dict profile_plan(const PlanObject& plan, const ProfileOptions& given, nb::object progress) {
   plan.check_process();
-  std::stop_source stop;
-  options.monitor = make_monitor(progress, nb::none(), stop);
-  return to_python(interruptible(stop, [&] { return profile(plan.plan(), options); }));
+  return to_python(monitored(given, progress, nb::none(),
+                             [&](const auto& options) { return profile(plan.plan(), options); }));
 }
 
 std::string why_nodes(const Source& source, const std::string& a, const std::string& b,
-                      CompileOptions options) {
-  std::stop_source stop;
-  options.monitor = make_monitor(nb::none(), nb::none(), stop);
-  return interruptible(stop, [&] { return why(source.model, a, b, options); });
+                      const CompileOptions& given) {
+  return monitored(given, nb::none(), nb::none(),
+                   [&](const auto& options) { return why(source.model, a, b, options); });
 }
 
-std::string inspect_source(const Source& source, CompileOptions options) {
-  std::stop_source stop;
-  options.monitor = make_monitor(nb::none(), nb::none(), stop);
-  return interruptible(stop, [&] { return inspect_model(source.model, options); });
+std::string inspect_source(const Source& source, const CompileOptions& given) {
+  return monitored(given, nb::none(), nb::none(),
+                   [&](const auto& options) { return inspect_model(source.model, options); });
 }
 
-std::string graph_of(const Source& source, CompileOptions options, const std::string& behind) {
-  std::stop_source stop;
-  options.monitor = make_monitor(nb::none(), nb::none(), stop);
-  return interruptible(stop, [&] { return graph_text(source.model, options, behind); });
+std::string graph_of(const Source& source, const CompileOptions& given, const std::string& behind) {
+  return monitored(given, nb::none(), nb::none(),
+                   [&](const auto& options) { return graph_text(source.model, options, behind); });
 }
 
 /// A tensor with the array that it is a view of, or a copy of that. Options take the view alone:
@@ -160,8 +164,7 @@ struct HeldTensor : NamedTensor {
   HeldTensor(std::string name_in, nb::handle value)
       : NamedTensor{std::move(name_in), {}}, array(Array::read(value, "tensor '" + name + "'")) {
     if (array.on_device())
-      throw Error(ErrorCode::kUsage,
-                  "tensor '" + name + "' is in GPU memory: give it as a NumPy array");
+      throw usage_error("tensor '" + name + "' is in GPU memory: give it as a NumPy array");
     tensor = array.view();
   }
 
@@ -177,109 +180,25 @@ void bind_compiler(nb::module_& module) {
   nb::class_<NamedTensor>(module, "TensorOfOptions");
   nb::class_<HeldTensor, NamedTensor>(module, "NamedTensor")
       .def(nb::init<std::string, nb::handle>(), nb::arg("name"), nb::arg("array"));
-  nb::class_<DimRange>(module, "DimRange")
-      .def(nb::init<>())
-      .def_rw("min", &DimRange::min)
-      .def_rw("max", &DimRange::max)
-      .def_rw("multiple_of", &DimRange::multiple_of)
-      .def_rw("same_as", &DimRange::same_as);
-  nb::class_<SessionOptions>(module, "SessionOptions")
-      .def(nb::init<>())
-      .def_rw("device", &SessionOptions::device)
-      .def_rw("threads", &SessionOptions::threads)
-      .def_rw("cuda_graphs", &SessionOptions::cuda_graphs);
-  nb::class_<RunInputs>(module, "RunInputs")
-      .def(nb::init<>())
-      .def_rw("tensors", &RunInputs::tensors)
-      .def_rw("files", &RunInputs::files)
-      .def_rw("shapes", &RunInputs::shapes)
-      .def_rw("ranges", &RunInputs::ranges)
-      .def_rw("seed", &RunInputs::seed);
-  nb::class_<WeightOptions>(module, "WeightOptions")
-      .def(nb::init<>())
-      .def_rw("keep", &WeightOptions::keep)
-      .def_rw("max_layer_error", &WeightOptions::max_layer_error)
-      .def_rw("calibration", &WeightOptions::calibration)
-      .def_rw("calibration_files", &WeightOptions::calibration_files);
-  nb::class_<StateOptions>(module, "StateOptions")
-      .def(nb::init<>())
-      .def_rw("find", &StateOptions::find)
-      .def_rw("pairs", &StateOptions::pairs);
-  nb::class_<SampleOptions>(module, "SampleOptions")
-      .def(nb::init<>())
-      .def_rw("temperature", &SampleOptions::temperature)
-      .def_rw("top_k", &SampleOptions::top_k)
-      .def_rw("top_p", &SampleOptions::top_p)
-      .def_rw("keep_logits", &SampleOptions::keep_logits)
-      .def_rw("ids", &SampleOptions::ids)
-      .def_rw("logits", &SampleOptions::logits)
-      .def_rw("position", &SampleOptions::position);
-  nb::class_<EntryOptions>(module, "EntryOptions")
-      .def(nb::init<>())
-      .def_rw("name", &EntryOptions::name)
-      .def_rw("limits", &EntryOptions::limits);
-  nb::class_<TuneOptions>(module, "TuneOptions")
-      .def(nb::init<>())
-      .def_rw("seconds", &TuneOptions::seconds)
-      .def_rw("file", &TuneOptions::file)
-      .def_rw("gpu", &TuneOptions::gpu)
-      .def_rw("shapes", &TuneOptions::shapes)
-      .def_rw("device", &TuneOptions::device);
-  nb::class_<VerifyOptions>(module, "VerifyOptions")
-      .def(nb::init<>())
-      .def_rw("inputs", &VerifyOptions::inputs)
-      .def_rw("session", &VerifyOptions::session)
-      .def_rw("max_error", &VerifyOptions::max_error)
-      .def_rw("runs", &VerifyOptions::runs)
-      .def_rw("save_folder", &VerifyOptions::save_folder);
-  nb::class_<CompareOptions>(module, "CompareOptions")
-      .def(nb::init<>())
-      .def_rw("inputs", &CompareOptions::inputs)
-      .def_rw("session", &CompareOptions::session)
-      .def_rw("rounds", &CompareOptions::rounds)
-      .def_rw("seconds", &CompareOptions::seconds)
-      .def_rw("hot", &CompareOptions::hot);
-  nb::class_<ProfileOptions>(module, "ProfileOptions")
-      .def(nb::init<>())
-      .def_rw("inputs", &ProfileOptions::inputs)
-      .def_rw("session", &ProfileOptions::session)
-      .def_rw("rounds", &ProfileOptions::rounds);
-  nb::class_<PlanViews>(module, "PlanViews")
-      .def(nb::init<>())
-      .def_rw("graph", &PlanViews::graph)
-      .def_rw("steps", &PlanViews::steps)
-      .def_rw("kernels", &PlanViews::kernels)
-      .def_rw("source", &PlanViews::source)
-      .def_rw("memory", &PlanViews::memory)
-      .def_rw("tuning", &PlanViews::tuning)
-      .def_rw("shapes", &PlanViews::shapes);
-  nb::class_<CompileOptions>(module, "CompileOptions")
-      .def(nb::init<>())
-      .def_rw("target", &CompileOptions::target)
+  SINTER_CLASS(DimRange, min, max, multiple_of, same_as);
+  SINTER_CLASS(SessionOptions, device, threads, cuda_graphs);
+  SINTER_CLASS(RunInputs, tensors, files, shapes, ranges, seed);
+  SINTER_CLASS(WeightOptions, keep, max_layer_error, calibration, calibration_files);
+  SINTER_CLASS(StateOptions, find, pairs);
+  SINTER_CLASS(SampleOptions, temperature, top_k, top_p, keep_logits, ids, logits, position);
+  SINTER_CLASS(EntryOptions, name, limits);
+  SINTER_CLASS(TuneOptions, seconds, file, gpu, shapes, device);
+  SINTER_CLASS(VerifyOptions, inputs, session, max_error, runs, save_folder);
+  SINTER_CLASS(CompareOptions, inputs, session, rounds, seconds, hot);
+  SINTER_CLASS(ProfileOptions, inputs, session, rounds);
+  SINTER_CLASS(PlanViews, graph, steps, kernels, source, memory, tuning, shapes);
+  SINTER_CLASS(CompileOptions, target, weights, min_shapes, max_shapes, dims, constants,
+               pad_selections, drop_unsupported_outputs, max_compile_memory, states, sample,
+               entries, fuse, disabled_passes, strict, programmatic_launch, precise_math, schedule,
+               tuning, jobs, kernel_cache, verify)
       .def_prop_rw(
           "precision", [](const CompileOptions& o) { return std::string(to_string(o.precision)); },
-          [](CompileOptions& o, const std::string& text) { o.precision = parse_precision(text); })
-      .def_rw("weights", &CompileOptions::weights)
-      .def_rw("min_shapes", &CompileOptions::min_shapes)
-      .def_rw("max_shapes", &CompileOptions::max_shapes)
-      .def_rw("dims", &CompileOptions::dims)
-      .def_rw("constants", &CompileOptions::constants)
-      .def_rw("pad_selections", &CompileOptions::pad_selections)
-      .def_rw("drop_unsupported_outputs", &CompileOptions::drop_unsupported_outputs)
-      .def_rw("max_compile_memory", &CompileOptions::max_compile_memory)
-      .def_rw("states", &CompileOptions::states)
-      .def_rw("sample", &CompileOptions::sample)
-      .def_rw("entries", &CompileOptions::entries)
-      .def_rw("fuse", &CompileOptions::fuse)
-      .def_rw("disabled_passes", &CompileOptions::disabled_passes)
-      .def_rw("strict", &CompileOptions::strict)
-      .def_rw("programmatic_launch", &CompileOptions::programmatic_launch)
-      .def_rw("precise_math", &CompileOptions::precise_math)
-      .def_rw("schedule", &CompileOptions::schedule)
-      .def_rw("tuning", &CompileOptions::tuning)
-      .def_rw("jobs", &CompileOptions::jobs)
-      .def_rw("kernel_cache", &CompileOptions::kernel_cache)
-      .def_rw("verify", &CompileOptions::verify);
+          [](CompileOptions& o, const std::string& text) { o.precision = parse_precision(text); });
 
   module.def("parse_weights", [](const std::string& text) { return parse_weights(text); });
   module.def("parse_bytes", [](const std::string& text) { return parse_bytes(text); });

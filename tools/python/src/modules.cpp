@@ -2,8 +2,7 @@
 
 #include <string>
 
-#include <sinter/error.h>
-
+#include "runtime/format_error.h"
 #include "tools/python/src/text.h"
 
 namespace sinter::python {
@@ -22,6 +21,13 @@ nb::object imported(nb::handle modules, const char* name) {
 }
 
 }  // namespace
+
+std::string_view python_name(DType dtype) {
+  constexpr std::string_view names[kDTypeCount] = {
+      "bool",   "int8",   "int16",   "int32",    "int64",   "uint8",  "uint16",
+      "uint32", "uint64", "float16", "bfloat16", "float32", "float64"};
+  return names[static_cast<std::uint8_t>(dtype)];
+}
 
 Modules& Modules::get() {
   // Never destroyed: the interpreter goes first. No static of a function: its lock, with the GIL
@@ -92,9 +98,9 @@ nb::object Modules::numpy_dtype(DType dtype) const {
     try {
       type = nb::module_::import_("ml_dtypes");
     } catch (nb::python_error&) {
-      throw Error(ErrorCode::kUsage,
-                  "an output is bfloat16, for which NumPy has no type of its own: pip install "
-                  "ml_dtypes, or give the inputs as torch tensors");
+      throw usage_error(
+          "an output is bfloat16, for which NumPy has no type of its own: pip install "
+          "ml_dtypes, or give the inputs as torch tensors");
     }
   }
   return numpy_.attr("dtype")(type.attr("bfloat16"));
@@ -111,9 +117,8 @@ nb::object Modules::dense_copy(nb::handle array) const {
 nb::object Modules::torch_empty(nb::handle shape, DType dtype) const {
   const nb::object& type = torch_dtypes_[static_cast<int>(dtype)];
   if (!type.is_valid())
-    throw Error(ErrorCode::kUsage, "this version of torch has no type " +
-                                       std::string(python_name(dtype)) +
-                                       ", which an output has: give the inputs as NumPy arrays");
+    throw usage_error("this version of torch has no type " + std::string(python_name(dtype)) +
+                      ", which an output has: give the inputs as NumPy arrays");
   return torch_empty_(shape, nb::arg("dtype") = type, nb::arg("device") = "cpu");
 }
 

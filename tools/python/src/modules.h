@@ -1,12 +1,20 @@
 // What the extension uses of Python's modules, looked up once.
 #pragma once
 
+#include <string_view>
+
 #include <nanobind/nanobind.h>
 #include <sinter/dtype.h>
 
-#include "tools/python/src/library.h"
-
 namespace sinter::python {
+
+namespace nb = nanobind;
+
+/// Whose arrays a call was given, and gives back.
+enum class Library { kNumpy, kTorch, kCupy };
+
+/// Its type's name in Python: "float32", "bfloat16".
+std::string_view python_name(DType dtype);
 
 /// NumPy is imported with the first use; torch and CuPy are known once the program has imported
 /// them. Lives as long as the interpreter.

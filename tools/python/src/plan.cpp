@@ -5,11 +5,12 @@
 #include <cstring>
 #include <new>
 
-#include <fmt/format.h>
 #include <nanobind/stl/vector.h>
 #include <pthread.h>
 #include <sinter/threads.h>
 
+#include "runtime/format_error.h"
+#include "tools/python/src/struct.h"
 #include "tools/python/src/text.h"
 
 namespace sinter::python {
@@ -188,9 +189,8 @@ PlanObject::PlanObject(nb::object bytes, const RunOptions& options) : options_(o
 
 void PlanObject::start() {
   if (options_.max_sessions < 0)
-    throw Error(ErrorCode::kUsage, fmt::format("max_sessions is {}: it must be 1 or more, or 0 for "
-                                               "the default",
-                                               options_.max_sessions));
+    throw usage_error("max_sessions is {}: it must be 1 or more, or 0 for the default",
+                      options_.max_sessions);
   if (options_.max_sessions == 0)
     options_.max_sessions = caller_->is_cuda() ? kGpuSessions : thread_pool_size();
   process_ = process_generation();
@@ -206,10 +206,9 @@ void PlanObject::start() {
 
 void PlanObject::check_process() const {
   if (caller_->is_cuda() && process_ != process_generation())
-    throw Error(ErrorCode::kUsage,
-                "this plan was loaded before fork(), and a GPU's context does not live on in the "
-                "child: load it there, or start processes by 'spawn' "
-                "(multiprocessing.set_start_method('spawn'))");
+    throw usage_error(
+        "this plan was loaded before fork(), and a GPU's context does not live on in the child: "
+        "load it there, or start processes by 'spawn' (multiprocessing.set_start_method('spawn'))");
 }
 
 SessionPool& PlanObject::pool(bool on_device) {
@@ -271,12 +270,7 @@ nb::object PlanObject::call(nb::args positions, nb::kwargs names) {
 void bind_plan(nb::module_& module) {
   static PyType_Slot slots[] = {{Py_bf_getbuffer, reinterpret_cast<void*>(&get_buffer)},
                                 {0, nullptr}};
-  nb::class_<RunOptions>(module, "RunOptions")
-      .def(nb::init<>())
-      .def_rw("device", &RunOptions::device)
-      .def_rw("threads", &RunOptions::threads)
-      .def_rw("copy", &RunOptions::copy)
-      .def_rw("max_sessions", &RunOptions::max_sessions);
+  SINTER_CLASS(RunOptions, device, threads, copy, max_sessions);
   nb::class_<PlanObject>(module, "Plan", nb::is_weak_referenceable(), nb::type_slots(slots))
       .def(
           "__init__",

@@ -4,6 +4,7 @@
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/vector.h>
 
+#include "tools/python/src/struct.h"
 #include "tools/python/src/text.h"
 
 namespace sinter::python {
@@ -16,133 +17,55 @@ namespace nb = nanobind;
 template <typename T>
 static nb::list list_of(const std::vector<T>& values);
 
+/// to_python for a struct whose members Python knows.
+#define SINTER_PLAIN(type, ...)                  \
+  static nb::dict to_python(const type& value) { \
+    nb::dict d;                                  \
+    SINTER_ITEMS(value, __VA_ARGS__);            \
+    return d;                                    \
+  }
+
 static nb::dict to_python(const OutputAccuracy& value) {
   nb::dict d;
-  d["output"] = value.output;
-  d["relative_error"] = value.relative_error;
-  d["largest_difference"] = value.largest_difference;
-  d["max_error"] = value.max_error;
+  SINTER_ITEMS(value, output, relative_error, largest_difference, max_error);
   d["ok"] = value.ok();
   return d;
 }
 
-static nb::dict to_python(const LayerResult& value) {
-  nb::dict d;
-  d["name"] = value.name;
-  d["n"] = value.n;
-  d["k"] = value.k;
-  d["bits"] = value.bits;
-  d["weight_error"] = value.weight_error;
-  d["output_error"] = value.output_error;
-  d["bytes_before"] = value.bytes_before;
-  d["bytes_after"] = value.bytes_after;
-  d["wider"] = value.wider;
-  d["kept"] = value.kept;
-  return d;
-}
-
-static nb::dict to_python(const StateResult& value) {
-  nb::dict d;
-  d["input"] = value.input;
-  d["output"] = value.output;
-  d["in_place"] = value.in_place;
-  d["why_copied"] = value.why_copied;
-  return d;
-}
-
-static nb::dict to_python(const PassResult& value) {
-  nb::dict d;
-  d["name"] = value.name;
-  d["milliseconds"] = value.milliseconds;
-  d["nodes_before"] = value.nodes_before;
-  d["nodes_after"] = value.nodes_after;
-  return d;
-}
-
-static nb::dict to_python(const FusionDecision& value) {
-  nb::dict d;
-  d["producer"] = value.producer;
-  d["consumer"] = value.consumer;
-  d["fused"] = value.fused;
-  d["reason"] = value.reason;
-  return d;
-}
-
-static nb::dict to_python(const TunedKernelResult& value) {
-  nb::dict d;
-  d["name"] = value.name;
-  d["uses"] = value.uses;
-  d["rule"] = value.rule;
-  d["chosen"] = value.chosen;
-  d["rule_us"] = value.rule_us;
-  d["chosen_us"] = value.chosen_us;
-  d["tried"] = value.tried;
-  d["candidates"] = value.candidates;
-  d["problem"] = value.problem;
-  return d;
-}
-
-static nb::dict to_python(const TunedLibraryCall& value) {
-  nb::dict d;
-  d["environment"] = value.environment;
-  d["problem"] = value.problem;
-  d["chosen"] = value.chosen;
-  d["microseconds"] = value.microseconds;
-  return d;
-}
+SINTER_PLAIN(LayerResult, name, n, k, bits, weight_error, output_error, bytes_before, bytes_after,
+             wider, kept)
+SINTER_PLAIN(StateResult, input, output, in_place, why_copied)
+SINTER_PLAIN(PassResult, name, milliseconds, nodes_before, nodes_after)
+SINTER_PLAIN(FusionDecision, producer, consumer, fused, reason)
+SINTER_PLAIN(TunedKernelResult, name, uses, rule, chosen, rule_us, chosen_us, tried, candidates,
+             problem)
+SINTER_PLAIN(TunedLibraryCall, environment, problem, chosen, microseconds)
 
 static nb::dict to_python(const TuningResult& value) {
   nb::dict d;
-  d["gpu"] = value.gpu;
-  d["versions"] = value.versions;
-  d["file"] = value.file;
+  SINTER_ITEMS(value, gpu, versions, file);
   d["kernels"] = list_of(value.kernels);
   d["libraries"] = list_of(value.libraries);
   d["kernels_from_file"] = value.kernels_from_file;
   return d;
 }
 
-static nb::dict to_python(const Statistics& value) {
-  nb::dict d;
-  d["min"] = value.min;
-  d["mean"] = value.mean;
-  d["median"] = value.median;
-  d["p10"] = value.p10;
-  d["p90"] = value.p90;
-  d["p95"] = value.p95;
-  d["p99"] = value.p99;
-  d["max"] = value.max;
-  d["count"] = value.count;
-  return d;
-}
+SINTER_PLAIN(Statistics, min, mean, median, p10, p90, p95, p99, max, count)
 
 static nb::dict to_python(const CompareVariant& value) {
   nb::dict d;
   d["name"] = value.name;
   d["compute"] = to_python(value.compute);
   d["wall"] = to_python(value.wall);
-  d["speed_up"] = value.speed_up;
-  d["launches"] = value.launches;
-  d["bytes_moved"] = value.bytes_moved;
-  d["plan_bytes"] = value.plan_bytes;
-  d["weight_bytes"] = value.weight_bytes;
-  d["memory_bytes"] = value.memory_bytes;
+  SINTER_ITEMS(value, speed_up, launches, bytes_moved, plan_bytes, weight_bytes, memory_bytes);
   return d;
 }
 
 static nb::dict to_python(const StepProfile& value) {
   nb::dict d;
-  d["name"] = value.time.name;
-  d["microseconds"] = value.time.microseconds;
-  d["bytes"] = value.time.bytes;
-  d["flops"] = value.time.flops;
-  d["how"] = value.time.how;
-  d["arithmetic"] = value.time.arithmetic;
-  d["origins"] = value.time.origins;
+  SINTER_ITEMS(value.time, name, microseconds, bytes, flops, how, arithmetic, origins);
   d["bound"] = std::string(to_string(value.bound));
-  d["memory_us"] = value.memory_us;
-  d["compute_us"] = value.compute_us;
-  d["launch_us"] = value.launch_us;
+  SINTER_ITEMS(value, memory_us, compute_us, launch_us);
   d["launches"] = value.launches();
   d["bandwidth"] = value.bandwidth();
   d["operations_per_second"] = value.operations_per_second();
@@ -150,17 +73,8 @@ static nb::dict to_python(const StepProfile& value) {
   return d;
 }
 
-static nb::dict to_python(const MachineRates& value) {
-  nb::dict d;
-  d["machine"] = value.machine;
-  d["copy_bytes_per_second"] = value.copy_bytes_per_second;
-  d["copy_bytes"] = value.copy_bytes;
-  d["empty_step_microseconds"] = value.empty_step_microseconds;
-  d["operations_per_second"] = value.operations_per_second;
-  d["operations_from"] = value.operations_from;
-  d["timing"] = value.timing;
-  return d;
-}
+SINTER_PLAIN(MachineRates, machine, copy_bytes_per_second, copy_bytes, empty_step_microseconds,
+             operations_per_second, operations_from, timing)
 
 template <typename T>
 static nb::list list_of(const std::vector<T>& values) {
@@ -172,68 +86,44 @@ static nb::list list_of(const std::vector<T>& values) {
 nb::dict to_python(const Diagnostic& value) {
   nb::dict d;
   d["severity"] = std::string(to_string(value.severity));
-  d["code"] = value.code;
-  d["message"] = value.message;
-  d["node"] = value.node;
-  d["op"] = value.op;
-  d["shapes"] = value.shapes;
-  d["hint"] = value.hint;
+  SINTER_ITEMS(value, code, message, node, op, shapes, hint);
   return d;
 }
 
 nb::dict to_python(const Accuracy& value) {
   nb::dict d;
   d["outputs"] = list_of(value.outputs);
-  d["shapes"] = value.shapes;
-  d["source"] = value.source;
-  d["same_bits"] = value.same_bits;
+  SINTER_ITEMS(value, shapes, source, same_bits);
   d["ok"] = value.ok();
   return d;
 }
 
 nb::dict to_python(const CompareResult& value) {
   nb::dict d;
-  d["target"] = value.target;
-  d["shapes"] = value.shapes;
+  SINTER_ITEMS(value, target, shapes);
   d["variants"] = list_of(value.variants);
-  d["difference"] = value.difference;
-  d["weights_error"] = value.weights_error;
+  SINTER_ITEMS(value, difference, weights_error);
   d["diagnostics"] = list_of(value.diagnostics);
   return d;
 }
 
 nb::dict to_python(const ProfileReport& value) {
   nb::dict d;
-  d["target"] = value.target;
-  d["shapes"] = value.shapes;
+  SINTER_ITEMS(value, target, shapes);
   d["rates"] = to_python(value.rates);
   d["steps"] = list_of(value.steps);
-  d["whole_us"] = value.whole_us;
-  d["steps_us"] = value.steps_us;
-  d["memory_us"] = value.memory_us;
-  d["compute_us"] = value.compute_us;
-  d["launch_us"] = value.launch_us;
-  d["gaps_us"] = value.gaps_us;
-  d["overlap_us"] = value.overlap_us;
-  d["launches"] = value.launches;
-  d["bytes"] = value.bytes;
-  d["flops"] = value.flops;
+  SINTER_ITEMS(value, whole_us, steps_us, memory_us, compute_us, launch_us, gaps_us, overlap_us,
+               launches, bytes, flops);
   return d;
 }
 
 nb::dict to_python(const CompileResult& value) {
   nb::dict d;
   d["ok"] = value.ok();
-  d["plan_bytes"] = value.plan_bytes;
-  d["target"] = value.target;
+  SINTER_ITEMS(value, plan_bytes, target);
   d["diagnostics"] = list_of(value.diagnostics);
-  d["nodes_imported"] = value.nodes_imported;
-  d["steps"] = value.steps;
-  d["kernels"] = value.kernels;
-  d["kernels_from_cache"] = value.kernels_from_cache;
-  d["import_ms"] = value.import_ms;
-  d["passes_ms"] = value.passes_ms;
-  d["codegen_ms"] = value.codegen_ms;
+  SINTER_ITEMS(value, nodes_imported, steps, kernels, kernels_from_cache, import_ms, passes_ms,
+               codegen_ms);
   d["passes"] = list_of(value.passes);
   d["precision_notes"] = value.precision_notes;
   d["layers"] = list_of(value.layers);

@@ -7,6 +7,7 @@
 
 #include "tools/cli/cli.h"
 #include "tools/python/src/plan.h"
+#include "tools/python/src/struct.h"
 #include "tools/python/src/text.h"
 
 namespace sinter::python {
@@ -41,12 +42,7 @@ nb::tuple gpus() {
   nb::list list;
   for (const GpuInfo& gpu : found.gpus) {
     nb::dict d;
-    d["index"] = gpu.index;
-    d["name"] = gpu.name;
-    d["architecture"] = gpu.architecture;
-    d["multiprocessors"] = gpu.multiprocessors;
-    d["memory_bytes"] = gpu.memory_bytes;
-    d["l2_bytes"] = gpu.l2_bytes;
+    SINTER_ITEMS(gpu, index, name, architecture, multiprocessors, memory_bytes, l2_bytes);
     list.append(d);
   }
   return nb::make_tuple(list, found.problem);

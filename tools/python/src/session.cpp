@@ -4,6 +4,7 @@
 #include <nanobind/stl/map.h>
 #include <nanobind/stl/vector.h>
 
+#include "runtime/format_error.h"
 #include "tools/python/src/plan.h"
 #include "tools/python/src/text.h"
 
@@ -26,7 +27,7 @@ class SessionObject {
     object.check_process();
     caller_ = object.caller();
     if (device_outputs && !caller_->is_cuda())
-      throw Error(ErrorCode::kUsage, "device_outputs is for plans that run on a GPU");
+      throw usage_error("device_outputs is for plans that run on a GPU");
     process_ = process_generation();
     nb::gil_scoped_release release;
     session_.emplace(caller_->plan(), session_options(object.options(), device_outputs));
@@ -43,16 +44,16 @@ class SessionObject {
     Call call = caller_->read(positions, names, false);
     if (device_outputs_ && !call.on_device) {
       if (!held_device_)
-        throw Error(ErrorCode::kUsage, "a session with device_outputs takes inputs in GPU memory");
+        throw usage_error("a session with device_outputs takes inputs in GPU memory");
       call.on_device = true;
       call.library = held_library_;
       call.device = nb::cast<const PlanObject&>(plan_object_).options().device;
       call.stream = current_stream(call.library, call.device);
     }
     if (call.on_device && !device_outputs_)
-      throw Error(ErrorCode::kUsage,
-                  "an input is in GPU memory, and this session's outputs are on the host: "
-                  "plan.session(device_outputs=True)");
+      throw usage_error(
+          "an input is in GPU memory, and this session's outputs are on the host: "
+          "plan.session(device_outputs=True)");
     caller_->check_overlaps(call, held_);
     if (call.on_device && stream_ != nullptr && stream_ != call.stream)
       synchronize(call.library, call.device);  // outputs may still be read on the other stream
@@ -122,12 +123,12 @@ class SessionObject {
   struct Use {
     explicit Use(SessionObject& session_in) : session(session_in) {
       if (session.process_ != process_generation())
-        throw Error(ErrorCode::kUsage,
-                    "this session was made before fork(): make one in the child, plan.session()");
+        throw usage_error(
+            "this session was made before fork(): make one in the child, plan.session()");
       if (session.busy_.exchange(true))
-        throw Error(ErrorCode::kUsage,
-                    "the session is used from two threads at once: give each thread a session of "
-                    "its own, plan.session(); calls of the plan itself need none");
+        throw usage_error(
+            "the session is used from two threads at once: give each thread a session of "
+            "its own, plan.session(); calls of the plan itself need none");
     }
     ~Use() { session.busy_ = false; }
 

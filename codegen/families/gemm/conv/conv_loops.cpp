@@ -1,16 +1,12 @@
-#include "codegen/families/gemm/conv/conv_loops.h"
-
 #include <numeric>
 
+#include "codegen/families/gemm/gemm_graph.h"
+#include "codegen/families/gemm/library_lowering.h"
 #include "codegen/program/loop_lowering.h"
 
 namespace sinter::codegen {
 namespace {
 
-using ir::Dim;
-using ir::GraphBuilder;
-using ir::Shape;
-using ir::ValueId;
 using Axes = std::vector<std::int64_t>;
 
 /// `count` axes from `first` on.
@@ -36,7 +32,7 @@ ValueId transpose(GraphBuilder& builder, ValueId value, Axes perm) {
 /// last in the sums where they do in the operands, so that both are read along memory:
 ///   [n, out.., g, 1, kernel.., c/g] * [g, m/g, kernel.., c/g]          channels last
 ///   [n, g, 1, out.., c/g, kernel..] * [g, m/g, 1.., c/g, kernel..]     channels second
-ValueId sum_windows(GraphBuilder& builder, const ir::Node& conv, const Shape& result,
+ValueId sum_windows(GraphBuilder& builder, const Node& conv, const Shape& result,
                     std::span<const ValueId> operands) {
   const bool last = conv.attrs.get_int("channels_last") == 1;
   const Dim group = conv.attrs.get_int("group");
@@ -106,13 +102,12 @@ ValueId sum_windows(GraphBuilder& builder, const ir::Node& conv, const Shape& re
 
 }  // namespace
 
-plan::fb::LoopProgramT lower_conv_loops(const ir::Graph& body, bool with_epilogue,
-                                        std::span<const std::uint32_t> inputs,
-                                        std::span<const std::uint32_t> outputs, ExprTable& exprs) {
+LoopProgramT lower_conv_loops(const Graph& body, bool with_epilogue, Buffers inputs,
+                              Buffers outputs, ExprTable& exprs) {
   const GemmBody nodes = gemm_body(body);
-  const ir::Graph& part = *nodes.matmul->body;
-  const ir::Node& conv = gemm_node(part);
-  const ir::Graph all = inline_product(
+  const Graph& part = *nodes.matmul->body;
+  const Node& conv = gemm_node(part);
+  const Graph all = inline_product(
       body, nodes, with_epilogue, [&](GraphBuilder& builder, std::span<const ValueId> operands) {
         return sum_windows(builder, conv, part.type(conv.outputs[0]).shape, operands);
       });

@@ -1,6 +1,5 @@
 #include <algorithm>
 
-#include <fmt/format.h>
 #include <sinter/error.h>
 
 #include "codegen/families/gemm/library_lowering.h"
@@ -9,9 +8,6 @@
 namespace sinter::codegen {
 namespace {
 
-using ir::Graph;
-using ir::Node;
-using ir::ValueId;
 using plan::fb::Activation;
 
 struct ActivationRow {
@@ -38,7 +34,7 @@ std::vector<std::uint64_t> sizes(const Node& node, std::string_view name) {
 
 class ConvLowering {
  public:
-  ConvLowering(const Graph& body, std::span<const std::uint32_t> inputs, ExprTable& exprs)
+  ConvLowering(const Graph& body, Buffers inputs, ExprTable& exprs)
       : body_(body), inputs_(inputs), exprs_(exprs), conv_(find_conv()) {}
 
   plan::fb::ConvStepT lower(std::uint32_t output, bool tf32) {
@@ -69,16 +65,16 @@ class ConvLowering {
   }
 
   std::uint32_t buffer_of(ValueId value) const {
-    const auto at = std::find(body_.inputs().begin(), body_.inputs().end(), value);
-    if (at == body_.inputs().end())
+    const auto at = body_.input_number(value);
+    if (!at)
       throw Error(ErrorCode::kUnsupported,
                   describe(conv_) + ": an operand is not an input of its region");
-    return inputs_[static_cast<std::size_t>(at - body_.inputs().begin())];
+    return inputs_[*at];
   }
 
   std::vector<std::uint32_t> shape_of(ValueId value) {
     std::vector<std::uint32_t> shape;
-    for (const ir::Dim& dim : body_.type(value).shape) shape.push_back(exprs_.intern(dim));
+    for (const Dim& dim : body_.type(value).shape) shape.push_back(exprs_.intern(dim));
     return shape;
   }
 
@@ -123,7 +119,7 @@ class ConvLowering {
   }
 
   const Graph& body_;
-  std::span<const std::uint32_t> inputs_;
+  Buffers inputs_;
   ExprTable& exprs_;
   const Node& conv_;
   plan::fb::ConvStepT step_;
@@ -131,8 +127,7 @@ class ConvLowering {
 
 }  // namespace
 
-plan::fb::ConvStepT lower_conv(const Graph& body, std::span<const std::uint32_t> inputs,
-                               std::span<const std::uint32_t> outputs, ExprTable& exprs,
+plan::fb::ConvStepT lower_conv(const Graph& body, Buffers inputs, Buffers outputs, ExprTable& exprs,
                                bool tf32) {
   if (outputs.size() != 1) throw Error(ErrorCode::kInternal, "a conv region with several outputs");
   return ConvLowering(body, inputs, exprs).lower(outputs[0], tf32);

@@ -1,17 +1,25 @@
-#include "codegen/families/gemm/int8_gemv/int8_gemv_schedule.h"
-
-#include <cstdio>
+// Products of one or a few rows with quantized weights, in integers: activations are decomposed
+// into int8 digits, weights stay as they are. See Int8Tile in
+// codegen/families/gemm/int8_gemv/int8_gemv.cuh.
 #include <numeric>
 
 #include <fmt/format.h>
 
-#include "codegen/families/gemm/weights/packed_weights.h"
+#include "codegen/families/gemm/gemm_kernels.h"
+#include "codegen/families/gemm/gemm_text.h"
+#include "codegen/families/gemm/small_m/small_m_schedule.h"
+#include "codegen/families/gemm/weights/weight_pack.h"
 #include "codegen/families/loops/schedule_parts.h"
 
 namespace sinter::codegen {
 namespace {
 
 constexpr int kSlices = 3;  // two are less exact than float16 where x has outliers
+
+/// Steps of a block.
+int count_steps(const GemmProgram& product, const GemmSchedule& s) {
+  return ceil_div(ceil_div(product.k.value(), s.k), s.split_k);
+}
 
 /// Bytes of the digits of a block's activations.
 int slice_bytes(const GemmProgram& product, const GemmSchedule& s, int digits) {
@@ -29,50 +37,65 @@ bool is_for(const GemmProgram& product) {
   return !product.by_warpgroups && product.weights && product.weights->is_quantized();
 }
 
-}  // namespace
+/// A SmallM tile whose warps all share k.
+struct Int8Gemv final : SmallM {
+  int digits;  // of an activation: two or three
 
-int count_steps(const GemmProgram& product, const GemmSchedule& s) {
-  return ceil_div(ceil_div(product.k.value(), s.k), s.split_k);
-}
+  Int8Gemv(int along_n, int along_k, int of_activation)
+      : SmallM(along_n, along_k), digits(of_activation) {}
 
-bool Int8Gemv::fits(const GemmProblem& problem, const GemmSchedule& s) const {
-  constexpr std::int64_t kMostRows = 4, kMostDepth = 8 * 32 * 16;  // of a warp: what lanes hold
-  const GemmProgram& product = problem.product;
-  if (!is_for(product) || !SmallM::fits(problem, s)) return false;
-  const int depth = s.k / warps_k;
-  const std::int64_t group = loop_group(product);
-  return warps_n == 1 && (digits == 2 || digits == 3) && s.m <= kMostRows && depth % 64 == 0 &&
-         (group == 0 || std::gcd(group, std::int64_t{depth}) % 32 == 0) &&
-         (product.rows || s.vector_a == 8) &&
-         std::int64_t{count_steps(product, s)} * depth <= kMostDepth;
-}
+  bool fits(const GemmProblem& problem, const GemmSchedule& s) const override {
+    constexpr std::int64_t kMostRows = 4, kMostDepth = 8 * 32 * 16;  // of a warp: what lanes hold
+    const GemmProgram& product = problem.product;
+    if (!is_for(product) || !SmallM::fits(problem, s)) return false;
+    const int depth = s.k / warps_k;
+    const std::int64_t group = loop_group(product);
+    return warps_n == 1 && (digits == 2 || digits == 3) && s.m <= kMostRows && depth % 64 == 0 &&
+           (group == 0 || std::gcd(group, std::int64_t{depth}) % 32 == 0) &&
+           (product.rows || s.vector_a == 8) &&
+           std::int64_t{count_steps(product, s)} * depth <= kMostDepth;
+  }
 
-int Int8Gemv::shared_bytes(const GemmProblem& problem, const GemmSchedule& s) const {
-  const GemmProgram& product = problem.product;
-  const int stage = stage_bytes(product, s, false), own = slice_bytes(product, s, digits);
-  const bool are_in_ring = s.stages > count_steps(product, s) && own <= stage;
-  return ring_bytes(product, s, stage) + (are_in_ring ? 0 : own);
-}
+  int shared_bytes(const GemmProblem& problem, const GemmSchedule& s) const override {
+    const GemmProgram& product = problem.product;
+    const int stage = stage_bytes(product, s, false), own = slice_bytes(product, s, digits);
+    const bool are_in_ring = s.stages > count_steps(product, s) && own <= stage;
+    return ring_bytes(product, s, stage) + (are_in_ring ? 0 : own);
+  }
 
-int Int8Gemv::blocks_at_once(const GemmProblem&, const GemmSchedule&) const {
-  return 1;  // without a word ptxas takes 64 registers, and spills: it is given all that there are
-}
+  int blocks_at_once(const GemmProblem&, const GemmSchedule&) const override {
+    return 1;  // without a word ptxas takes 64 registers, and spills: it is given all that there
+               // are
+  }
 
-double Int8Gemv::estimate(const GemmProblem& problem, const GemmSchedule& s, std::int64_t m) const {
-  // As kHalfBytesOfOneRow of SmallM, to the same schedules: those chosen take 0.15 us longer than
-  // the best in the mean.
-  constexpr FewRowsCosts kCosts = {4130, 2580,   1200,  1e9,   42.6,  0,
-                                   34.8, 0.0617, 0.422, 0.006, 0.501, 52};
-  const double time = m <= kFewRows ? estimate_few_rows(problem, s, *this, m, kCosts)
-                                    : SmallM::estimate(problem, s, m);
-  return m <= kFewRows && is_unknown(problem.product, m) ? 2 * time : time;
-}
+  double estimate(const GemmProblem& problem, const GemmSchedule& s,
+                  std::int64_t m) const override {
+    // As kHalfBytesOfOneRow of SmallM, to the same schedules: those chosen take 0.15 us longer than
+    // the best in the mean.
+    constexpr FewRowsCosts kCosts = {4130, 2580,   1200,  1e9,   42.6,  0,
+                                     34.8, 0.0617, 0.422, 0.006, 0.501, 52};
+    const double time = m <= kFewRows ? estimate_few_rows(problem, s, *this, m, kCosts)
+                                      : SmallM::estimate(problem, s, m);
+    return m <= kFewRows && is_unknown(problem.product, m) ? 2 * time : time;
+  }
 
-std::string Int8Gemv::to_string(const GemmSchedule& s) const {
-  return fmt::format("{} slices={}", tile_text("int8_gemv", s), digits);
-}
+  std::string to_string(const GemmSchedule& s) const override {
+    return fmt::format("{} slices={}", tile_text("int8_gemv", s), digits);
+  }
 
-namespace {
+  std::string header(const GemmProgram&) const override { return "int8_gemv.cuh"; }
+
+  std::string type(const GemmText& text) const override {
+    const GemmSchedule& s = text.schedule();
+    const GemmProgram& product = text.product();
+    return fmt::format(
+        "WithAccumulators<Int8Tile<{}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}>>",
+        storage_name(product.type), packed_weights_type(*product.weights, loop_group(product)), s.m,
+        s.n, s.k / warps_k, warps_k, s.stages, s.split_k, product.parts,
+        product.rows ? product.rows->most : 0, product.rows ? product.rows->stride : 0, digits,
+        count_steps(product, s));
+  }
+};
 
 std::vector<GemmSchedule> schedules(const GemmProblem& problem) {
   std::vector<GemmSchedule> all;
@@ -90,18 +113,17 @@ std::vector<GemmSchedule> schedules(const GemmProblem& problem) {
 std::optional<GemmSchedule> parse(const std::string& text) {
   GemmSchedule s;
   int warps_n = 0, warps_k = 0, digits = 0;
-  if (std::sscanf(text.c_str(),
-                  "int8_gemv %dx%dx%d warps=1x%dx%d stages=%d slices=%d split_k=%d cluster_n=%d",
-                  &s.m, &s.n, &s.k, &warps_n, &warps_k, &s.stages, &digits, &s.split_k,
-                  &s.cluster_n) != 9)
+  if (!read_sizes(
+          text, "int8_gemv %dx%dx%d warps=1x%dx%d stages=%d slices=%d split_k=%d cluster_n=%d",
+          &s.m, &s.n, &s.k, &warps_n, &warps_k, &s.stages, &digits, &s.split_k, &s.cluster_n))
     return std::nullopt;
-  require_sizes({s.m, s.n, s.k, warps_n, warps_k, s.stages, digits, s.split_k, s.cluster_n}, text);
   s.tile = std::make_shared<Int8Gemv>(warps_n, warps_k, digits);
   return s;
 }
 
 }  // namespace
 
-constinit const GemmKernel kInt8GemvKernel = {"int8_gemv", is_for, takes_small_m, schedules, parse};
+constinit const GemmKernel kInt8GemvKernel = {"int8_gemv", is_for, refuse_small_m, schedules,
+                                              parse};
 
 }  // namespace sinter::codegen

@@ -1,13 +1,15 @@
-#include "codegen/families/gemm/pingpong/pingpong_schedule.h"
-
+// TMA warp-specialized ping-pong products (sm_90 alone): consumers alternate, so that one
+// multiplies while the other has the epilogue of the tile before; blocks are persistent. See
+// PingpongTile in codegen/families/gemm/pingpong/pingpong.cuh.
 #include <algorithm>
 #include <cmath>
-#include <cstdio>
 #include <string_view>
 
 #include <fmt/format.h>
 #include <sinter/error.h>
 
+#include "codegen/families/gemm/gemm_kernels.h"
+#include "codegen/families/gemm/gemm_text.h"
 #include "codegen/families/gemm/tma/tma_schedule.h"
 #include "codegen/families/loops/schedule_parts.h"
 #include "runtime/plan/loop_values.h"
@@ -36,81 +38,181 @@ bool can_spread(const ProgramAnalysis& analysis, const Schedule& epilogue) {
   for (std::size_t i = 0; i < analysis.instr_count(); ++i) {
     const auto& instr = analysis.instr(i);
     if (!analysis.value(i).live || (analysis.value(i).dims & along) == 0) continue;
-    if (instr.kind == plan::fb::InstrKind::Index || instr.kind == plan::fb::InstrKind::Scatter)
-      return false;
+    if (instr.kind == InstrKind::Index || instr.kind == InstrKind::Scatter) return false;
     if (plan::is_memory(instr.kind) && !epilogue.vector_access[instr.access]) return false;
   }
   return true;
 }
 
-}  // namespace
+struct Pingpong final : GemmTile {
+  int consumers;   // that alternate; one does not
+  int warpgroups;  // of each consumer
+  int blocks;      // of the grid, at most: they take tiles in order
+  /// Whether the epilogue is unrolled and a thread computes with other columns than it loads and
+  /// stores; else its passes are a loop over accumulators that pass through shared memory.
+  bool spread;
 
-bool Pingpong::fits(const GemmProblem& problem, const GemmSchedule& s) const {
-  // A thread's registers are more where others that only copy give theirs away.
-  constexpr int kMostAccumulators = 192;
-  return consumers <= 2 && consumers * warpgroups == 2 && s.split_k == 1 && blocks >= 1 &&
-         fits_tma(problem, s, warpgroups, kMostAccumulators);
-}
+  Pingpong(int of_block, int of_consumer, int of_grid, bool is_spread)
+      : consumers(of_block), warpgroups(of_consumer), blocks(of_grid), spread(is_spread) {}
 
-int Pingpong::pass_bytes(const GemmSchedule& s) const {
-  if (spread) return 0;
-  return consumers * warpgroups * 4 * 8 * 32 * pass_vectors(s.n) * 4;
-}
+  int epilogue_threads() const override { return 128 * warpgroups; }  // of a tile
+  int threads() const override { return epilogue_threads() * consumers + 128; }
+  bool fits(const GemmProblem& problem, const GemmSchedule& s) const override {
+    // A thread's registers are more where others that only copy give theirs away.
+    constexpr int kMostAccumulators = 192;
+    return consumers <= 2 && consumers * warpgroups == 2 && s.split_k == 1 && blocks >= 1 &&
+           fits_tma(problem, s, warpgroups, kMostAccumulators);
+  }
 
-int Pingpong::shared_bytes(const GemmProblem&, const GemmSchedule& s) const {
-  return kTmaAlignment + s.stages * tma_stage_bytes(s) + pass_bytes(s) +
-         s.stages * kTmaStageBarriers;
-}
+  int shared_bytes(const GemmProblem&, const GemmSchedule& s) const override {
+    return kTmaAlignment + s.stages * tma_stage_bytes(s) + pass_bytes(s) +
+           s.stages * kTmaStageBarriers;
+  }
 
-int Pingpong::most_shared_bytes(const DeviceModel& device) const {
-  return device.block_shared_bytes;
-}
+  int most_shared_bytes(const DeviceModel& device) const override {
+    return device.block_shared_bytes;
+  }
 
-/// Four lanes have a row, of eight columns each at a time.
-bool Pingpong::map_epilogue(const ProgramAnalysis& analysis, int columns, GemmSchedule& s) const {
-  s.epilogue.threads_x = 4;
-  s.epilogue.unroll = pass_vectors(columns);
-  return s.epilogue.vector == 8 && (!spread || can_spread(analysis, s.epilogue));
-}
+  /// Four lanes have a row, of eight columns each at a time.
+  bool map_epilogue(const ProgramAnalysis& analysis, int columns, GemmSchedule& s) const override {
+    s.epilogue.threads_x = 4;
+    s.epilogue.unroll = pass_vectors(columns);
+    return s.epilogue.vector == 8 && (!spread || can_spread(analysis, s.epilogue));
+  }
 
-/// What copies, products and the epilogue of the tile before take from each other. Fitted to 640
-/// times of 70 products (384 to 8,192 rows; a bias, gelu, a residual) in graphs on an H200: those
-/// chosen take 1 % longer than the best in the mean.
-double Pingpong::estimate(const GemmProblem& problem, const GemmSchedule& s, std::int64_t m) const {
-  const RelativeRates rates = problem.rates();
-  const double latency = 1035 / rates.clock;  // nanoseconds
-  // Of blocks with one tile, which nothing overlaps: 384 and 768 rows by 2,304 columns of 768 are
-  // best by kernels of one tile a block and in turns, which takes between 1,600 and 2,100.
-  const double alone = 1850 / rates.clock;
-  const double flops_rate = 8115 * rates.tensor, bytes_rate = 250 * rates.clock;  // each nanosecond
-  // Of an element, in thousandths of a nanosecond.
-  constexpr double kRolled = 32, kSpread = 16.5, kInstruction = 3.3;
-  constexpr double kRolledByte = 26, kSpreadByte = 21.4;
-  const double code = 0.24 / rates.clock;  // of an instruction that is new to the caches
-  constexpr double kInTheWay = 1.28;  // products are slower beside an epilogue by so much of it
-  const EpilogueCost& epilogue = problem.epilogue;
-  const double tiles =
-      problem.matrices * static_cast<double>(ceil_div(m, s.m) * ceil_div(problem.n, s.n));
-  const double depth = static_cast<double>(ceil_div(problem.k, kTmaStep) * kTmaStep);
-  const double products = 2.0 * s.m * s.n * depth / flops_rate;
-  const double bytes = (s.m + s.n) * depth * 2 * tiles / blocks / bytes_rate;
-  const double element = (spread ? kSpread : kRolled) + kInstruction * epilogue.instructions +
-                         (spread ? kSpreadByte : kRolledByte) * epilogue.row_bytes;
-  const double sums = s.m * s.n / warpgroups / 1000.0 * element / rates.clock;
-  const double turns = std::ceil(tiles / blocks);  // of tiles that a block takes
-  double time = latency + bytes + (turns > 1 ? 0 : alone);
-  if (spread) time += code * tma_accumulators(s, warpgroups) * (epilogue.instructions + 3);
-  if (consumers == 1) return time + turns * (products + sums);
-  return time + turns * std::max(products + kInTheWay * sums, (products + sums) / 2) + sums;
-}
+  /// What copies, products and the epilogue of the tile before take from each other. Fitted to 640
+  /// times of 70 products (384 to 8,192 rows; a bias, gelu, a residual) in graphs on an H200: those
+  /// chosen take 1 % longer than the best in the mean.
+  double estimate(const GemmProblem& problem, const GemmSchedule& s,
+                  std::int64_t m) const override {
+    const RelativeRates rates = problem.rates();
+    const double latency = 1035 / rates.clock;  // nanoseconds
+    // Of blocks with one tile, which nothing overlaps: 384 and 768 rows by 2,304 columns of 768 are
+    // best by kernels of one tile a block and in turns, which takes between 1,600 and 2,100.
+    const double alone = 1850 / rates.clock;
+    const double flops_rate = 8115 * rates.tensor,
+                 bytes_rate = 250 * rates.clock;  // each nanosecond
+    // Of an element, in thousandths of a nanosecond.
+    constexpr double kRolled = 32, kSpread = 16.5, kInstruction = 3.3;
+    constexpr double kRolledByte = 26, kSpreadByte = 21.4;
+    const double code = 0.24 / rates.clock;  // of an instruction that is new to the caches
+    constexpr double kInTheWay = 1.28;  // products are slower beside an epilogue by so much of it
+    const EpilogueCost& epilogue = problem.epilogue;
+    const double tiles =
+        problem.matrices * static_cast<double>(ceil_div(m, s.m) * ceil_div(problem.n, s.n));
+    const double depth = static_cast<double>(ceil_div(problem.k, kTmaStep) * kTmaStep);
+    const double products = 2.0 * s.m * s.n * depth / flops_rate;
+    const double bytes = (s.m + s.n) * depth * 2 * tiles / blocks / bytes_rate;
+    const double element = (spread ? kSpread : kRolled) + kInstruction * epilogue.instructions +
+                           (spread ? kSpreadByte : kRolledByte) * epilogue.row_bytes;
+    const double sums = s.m * s.n / warpgroups / 1000.0 * element / rates.clock;
+    const double turns = std::ceil(tiles / blocks);  // of tiles that a block takes
+    double time = latency + bytes + (turns > 1 ? 0 : alone);
+    if (spread) time += code * tma_accumulators(s, warpgroups) * (epilogue.instructions + 3);
+    if (consumers == 1) return time + turns * (products + sums);
+    return time + turns * std::max(products + kInTheWay * sums, (products + sums) / 2) + sums;
+  }
 
-std::string Pingpong::to_string(const GemmSchedule& s) const {
-  return fmt::format("pingpong {}x{}x{} consumers={} warpgroups={} stages={} blocks={} passes={}",
-                     s.m, s.n, s.k, consumers, warpgroups, s.stages, blocks,
-                     spread ? "spread" : "rolled");
-}
+  std::string to_string(const GemmSchedule& s) const override {
+    return fmt::format("pingpong {}x{}x{} consumers={} warpgroups={} stages={} blocks={} passes={}",
+                       s.m, s.n, s.k, consumers, warpgroups, s.stages, blocks,
+                       spread ? "spread" : "rolled");
+  }
 
-namespace {
+  std::string header(const GemmProgram&) const override { return "pingpong.cuh"; }
+
+  std::string type(const GemmText& text) const override {
+    const GemmSchedule& s = text.schedule();
+    const GemmProgram& product = text.product();
+    return fmt::format("PingpongTile<{}, {}, {}, {}, {}, {}, {}, {}, {}>",
+                       storage_name(product.type), s.m, s.n, consumers, warpgroups, s.stages,
+                       product.rows_are_k, product.batch.size() + 2, spread);
+  }
+
+  void write_operands(GemmText& text) const override {
+    std::vector<std::string> lines = text.place("tile");
+    const std::string depth = text.size(text.product().k);
+    lines.push_back("Tile::Operands operands;");
+    for (std::string& line : text.mapped_operands()) lines.push_back(std::move(line));
+    lines.insert(lines.end(), {"operands.begin = 0;", fmt::format("operands.end = {};", depth)});
+    text.line("const auto operands_of = [&](u32 tile) {");
+    for (const std::string& line : lines) text.line("  " + line);
+    text.line("  return operands;");
+    text.line("};");
+  }
+
+  void write(GemmText& text) const override {
+    text.mapping().blocks = ir::min(text.tiles(), blocks, text.analysis().exprs().ranges());
+    write_tile_loop(text);
+    write_passes(text);
+  }
+
+  /// Bytes of the accumulators of a pass of all consumers.
+  int pass_bytes(const GemmSchedule& s) const {
+    if (spread) return 0;
+    return consumers * warpgroups * 4 * 8 * 32 * pass_vectors(s.n) * 4;
+  }
+
+ private:
+  /// Copies, and for who multiplies a loop over tiles.
+  void write_tile_loop(GemmText& text) const {
+    const GemmSchedule& s = text.schedule();
+    const bool b_is_weight = text.product().b_is_weight;
+    ThreadMapping& mapping = text.mapping();
+    text.line(fmt::format("const u32 tiles = u32({});", text.dim(text.tiles())));
+    write_operands(text);
+    if (s.programmatic_launch) text.begin_programmatic();
+    if (s.programmatic_launch && !b_is_weight) text.line("grid_dependency_wait();");
+    text.line(fmt::format("if (!Tile::multiplies<{}>(shared, tiles, operands_of)) return;",
+                          s.programmatic_launch && b_is_weight));
+    text.write_behind_wait();
+    mapping.gemm.tile_loop_header =
+        "for (Tile::TileScheduler turn; turn.tile < tiles; turn.advance())";
+    mapping.gemm.tile_loop_lines = text.place("turn.tile");
+    mapping.behind_preload = {
+        "Tile::Accumulators accumulators = {};",
+        "Tile::multiply(accumulators, shared, turn, operands_of(turn.tile));"};
+    mapping.passes.header = "for (int pass = 0; pass < Tile::kPasses; ++pass)";
+    if (!spread) return;
+    mapping.passes.unroll = true;
+    mapping.passes.count = "Tile::kPasses";
+    mapping.gemm.exchange = "Tile::exchanged";
+    if (text.divides(text.product().n, s.n)) mapping.gemm.load_exchanged = "Tile::load_exchanged";
+  }
+
+  /// A lane's row of each pass and its vectors; those outside follow others and write nothing.
+  void write_passes(GemmText& text) const {
+    const GemmSchedule& s = text.schedule();
+    const GemmProgram& product = text.product();
+    ThreadMapping& mapping = text.mapping();
+    auto& lines = mapping.passes.lines;
+    if (!spread) lines.push_back("Tile::show(accumulators, shared, pass);");
+    lines.push_back("const i32 local = first_row + Tile::row_of(pass);");
+    std::string live =
+        text.divides(product.m, s.m) ? "" : fmt::format("local < {}", text.size(product.m));
+    if (!live.empty()) lines.push_back(fmt::format("const bool live = {};", live));
+    if (!live.empty()) mapping.live_row = "live";
+    text.rows_from("local", lines);
+    mapping.leader = "first_column + Tile::column_of(pass, 0) == 0";
+    const std::string k = mapping.loop.unrolled() ? "k" : "0";
+    auto& columns = mapping.loop.lines;
+    columns.push_back(
+        fmt::format("const i32 column = first_column + Tile::column_of(pass, {});", k));
+    std::string e = fmt::format("u32(column) / {}", s.epilogue.vector);
+    if (!text.divides(product.n, s.n)) {
+      if (!live.empty()) live += " && ";
+      live += fmt::format("column < {}", text.size(product.n));
+      columns.push_back(fmt::format("const bool live = {};", live));
+      mapping.live_row = "live";
+      e = "live ? " + e + " : 0";
+    }
+    columns.push_back(fmt::format("const u32 e = {};", e));
+    text.split_columns(columns);
+    for (std::size_t i = 0; i < text.analysis().instr_count(); ++i)
+      if (text.is_product(i))
+        mapping.gemm.products.push_back({i, "sums", "accumulators, shared, pass, " + k});
+  }
+};
 
 std::vector<GemmSchedule> schedules(const GemmProblem& problem) {
   std::vector<GemmSchedule> all;
@@ -152,6 +254,6 @@ std::optional<GemmSchedule> parse(const std::string& text) {
 
 }  // namespace
 
-constinit const GemmKernel kPingpongKernel = {"pingpong", is_for_tma, takes_tma, schedules, parse};
+constinit const GemmKernel kPingpongKernel = {"pingpong", is_for_tma, refuse_tma, schedules, parse};
 
 }  // namespace sinter::codegen

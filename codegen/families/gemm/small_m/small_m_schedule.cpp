@@ -1,12 +1,12 @@
 #include "codegen/families/gemm/small_m/small_m_schedule.h"
 
 #include <algorithm>
-#include <cstdio>
 #include <numeric>
 
 #include <fmt/format.h>
 
-#include "codegen/families/gemm/weights/packed_weights.h"
+#include "codegen/families/gemm/gemm_kernels.h"
+#include "codegen/families/gemm/gemm_text.h"
 #include "codegen/families/gemm/weights/weight_pack.h"
 #include "codegen/families/loops/schedule_parts.h"
 
@@ -38,14 +38,11 @@ bool leaves_to_small_m(const GemmProblem& problem) {
          *problem.most_m <= kFewRows;
 }
 
-bool takes_small_m(const GemmProblem& problem, std::string& reason) {
-  return can_pack_weights(problem.product, reason);
-}
+std::string refuse_small_m(const GemmProblem& problem) { return refuse_packing(problem.product); }
 
 bool SmallM::fits(const GemmProblem& problem, const GemmSchedule& s) const {
   const GemmProgram& product = problem.product;
-  std::string ignored;
-  if (!can_pack_weights(product, ignored) || problem.reductions > 0 || s.cluster_n != 1 ||
+  if (!refuse_packing(product).empty() || problem.reductions > 0 || s.cluster_n != 1 ||
       s.stages < 2 || threads() > kMostThreads)
     return false;
   const bool rows = s.m <= 8 ? (s.m & (s.m - 1)) == 0 : s.m % 16 == 0;
@@ -143,6 +140,33 @@ std::string SmallM::tile_text(const char* kernel, const GemmSchedule& s) const {
 
 std::string SmallM::to_string(const GemmSchedule& s) const { return tile_text("small_m", s); }
 
+std::string SmallM::header(const GemmProgram&) const { return "small_m.cuh"; }
+
+std::string SmallM::type(const GemmText& text) const {
+  const GemmSchedule& s = text.schedule();
+  const GemmProgram& product = text.product();
+  const std::string weights = product.weights
+                                  ? packed_weights_type(*product.weights, loop_group(product))
+                              : product.rows_are_k ? "RowsAreK, NoScales"
+                                                   : "RowsAreColumns, NoScales";
+  return fmt::format(
+      "WithAccumulators<SmallMTile<{}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}{}>>",
+      storage_name(product.type), weights, s.m, s.n / warps_n, s.k / warps_k, warps_n, warps_k,
+      s.stages, s.split_k, s.vector_a, s.vector_b, product.parts,
+      product.rows ? fmt::format(", {}, {}", product.rows->most, product.rows->stride) : "");
+}
+
+void SmallM::write_operands(GemmText& text) const {
+  const GemmProgram& product = text.product();
+  if (!product.rows) text.write_strided_a();
+  if (product.weights)
+    text.write_packed_b();
+  else
+    text.write_strided_b();
+  text.write_rows();
+  text.write_columns();
+}
+
 namespace {
 
 std::vector<GemmSchedule> schedules(const GemmProblem& problem) {
@@ -177,16 +201,15 @@ std::vector<GemmSchedule> schedules(const GemmProblem& problem) {
 std::optional<GemmSchedule> parse(const std::string& text) {
   GemmSchedule s;
   int warps_n = 0, warps_k = 0;
-  if (std::sscanf(text.c_str(), "small_m %dx%dx%d warps=1x%dx%d stages=%d split_k=%d cluster_n=%d",
-                  &s.m, &s.n, &s.k, &warps_n, &warps_k, &s.stages, &s.split_k, &s.cluster_n) != 8)
+  if (!read_sizes(text, "small_m %dx%dx%d warps=1x%dx%d stages=%d split_k=%d cluster_n=%d", &s.m,
+                  &s.n, &s.k, &warps_n, &warps_k, &s.stages, &s.split_k, &s.cluster_n))
     return std::nullopt;
-  require_sizes({s.m, s.n, s.k, warps_n, warps_k, s.stages, s.split_k, s.cluster_n}, text);
   s.tile = std::make_shared<SmallM>(warps_n, warps_k);
   return s;
 }
 
 }  // namespace
 
-constinit const GemmKernel kSmallMKernel = {"small_m", is_for, takes_small_m, schedules, parse};
+constinit const GemmKernel kSmallMKernel = {"small_m", is_for, refuse_small_m, schedules, parse};
 
 }  // namespace sinter::codegen

@@ -76,8 +76,6 @@ void add_splits(const GemmProblem& problem, GemmSchedule s, std::vector<GemmSche
 /// columns.
 bool leaves_to_small_m(const GemmProblem& problem);
 
-bool takes_small_m(const GemmProblem& problem, std::string& reason);
-
-extern const GemmKernel kSmallMKernel;
+std::string refuse_small_m(const GemmProblem& problem);
 
 }  // namespace sinter::codegen

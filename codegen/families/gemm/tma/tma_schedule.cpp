@@ -2,10 +2,11 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstdio>
 
 #include <fmt/format.h>
 
+#include "codegen/families/gemm/gemm_kernels.h"
+#include "codegen/families/gemm/gemm_text.h"
 #include "codegen/families/loops/schedule_parts.h"
 
 namespace sinter::codegen {
@@ -52,89 +53,110 @@ bool fits_tma(const GemmProblem& problem, const GemmSchedule& s, int warpgroups,
 
 bool is_for_tma(const GemmProgram& product) { return product.by_warpgroups && !product.weights; }
 
-bool takes_tma(const GemmProblem& problem, std::string& reason) {
+std::string refuse_tma(const GemmProblem& problem) {
   const GemmProgram& product = problem.product;
-  const auto fail = [&](const char* why) {
-    reason = why;
-    return false;
-  };
-  if (product.rows || product.parts > 1)
-    return fail("warpgroups neither multiply parts nor make rows");
-  if (problem.reductions > 0) return fail("rows are reduced by warps, whose tiles have fewer rows");
-  if (product.windows) return fail("the copy engine is not told of windows");
-  if (product.batch.size() > kMostBatch) return fail("the batch has too many dimensions");
-  if (problem.most_m && *problem.most_m < kLeastRows) return fail("too few rows for warpgroups");
-  return true;
-}
-
-bool Tma::fits(const GemmProblem& problem, const GemmSchedule& s) const {
-  constexpr int kMostAccumulators = 128;
-  return fits_tma(problem, s, warpgroups, kMostAccumulators);
-}
-
-int Tma::shared_bytes(const GemmProblem&, const GemmSchedule& s) const {
-  return kTmaAlignment + std::max(s.stages * tma_stage_bytes(s), s.m * (s.n + 8) * 4) +
-         s.stages * kTmaStageBarriers;
-}
-
-int Tma::blocks_that_fit(const GemmProblem& problem, const GemmSchedule& s) const {
-  constexpr int kOtherRegisters = 40, kAllocated = 8;
-  const int registers =
-      (tma_accumulators(s, warpgroups) + kOtherRegisters + kAllocated - 1) / kAllocated;
-  const int by_memory =
-      problem.device.block_shared_bytes / (shared_bytes(problem, s) + kReservedShared);
-  const int by_registers =
-      static_cast<int>(problem.device.registers) / (threads() * registers * kAllocated);
-  return std::max(1, std::min(by_memory, by_registers));
-}
-
-int Tma::blocks_at_once(const GemmProblem& problem, const GemmSchedule& s) const {
-  const int together = blocks_that_fit(problem, s);
-  return together > 1 ? together : 0;
-}
-
-// Fitted to 360 times of 19 products (64 to 4,096 rows, k of 384 to 3,072; a bias, gelu, a
-// residual) in graphs on an H200: those chosen take 3 % longer than the best of a product in the
-// mean.
-double Tma::estimate(const GemmProblem& problem, const GemmSchedule& s, std::int64_t m) const {
-  const RelativeRates rates = problem.rates();
-  const double latency = 1420 / rates.clock, wave = 430 / rates.clock;  // nanoseconds
-  const double step = 27 / rates.clock;
-  const double barrier = 430 / rates.clock, block = 440 / rates.clock;
-  // Each nanosecond.
-  const double flops_rate = 4310 * rates.tensor, bytes_rate = 88 * rates.clock;
-  const double all_bytes_rate = 7300 * rates.clock;
-  // Of an element, in thousandths of a nanosecond: storing its sum, which every block of a
-  // cluster does, and the rest, which they share.
-  constexpr double kStored = 55, kElement = 29.5, kInstruction = 5.1, kRowByte = 22.6;
-  const EpilogueCost& epilogue = problem.epilogue;
-  const double processors = filled_multiprocessors(problem.device, s.cluster());
-  const double tiles =
-      problem.matrices * static_cast<double>(ceil_div(m, s.m) * ceil_div(problem.n, s.n));
-  const double blocks = tiles * static_cast<double>(s.split_k);
-  const double depth =
-      static_cast<double>(ceil_div(ceil_div(problem.k, kTmaStep), s.split_k) * kTmaStep);
-  const double resident = std::clamp(std::ceil(blocks / processors), 1.0,
-                                     static_cast<double>(blocks_that_fit(problem, s)));
-  const double waves = std::max(1.0, std::ceil(blocks / (processors * resident)));
-  const double bytes = (s.m + s.n) * depth * 2, flops = 2.0 * s.m * s.n * depth;
-  const double work = std::max({flops / flops_rate * resident, bytes / bytes_rate * resident,
-                                bytes * std::min(blocks, processors * resident) / all_bytes_rate,
-                                depth / kTmaStep * step});
-  const double element =
-      kStored +
-      (kElement + kInstruction * epilogue.instructions + kRowByte * epilogue.row_bytes) / s.split_k;
-  const double sums = s.m * s.n / 1000.0 * element / warpgroups * resident / rates.clock;
-  double time = latency + waves * (work + sums + wave);
-  if (s.cluster() > 1) time += barrier + block * s.cluster();
-  return time;
-}
-
-std::string Tma::to_string(const GemmSchedule& s) const {
-  return fmt::format("tma {}x{}x{} warpgroups={} stages={}", s.m, s.n, s.k, warpgroups, s.stages);
+  if (product.rows || product.parts > 1) return "warpgroups neither multiply parts nor make rows";
+  if (problem.reductions > 0) return "rows are reduced by warps, whose tiles have fewer rows";
+  if (product.windows) return "the copy engine is not told of windows";
+  if (product.batch.size() > kMostBatch) return "the batch has too many dimensions";
+  if (problem.most_m && *problem.most_m < kLeastRows) return "too few rows for warpgroups";
+  return "";
 }
 
 namespace {
+
+/// Warpgroups share the rows of the tile.
+struct Tma final : GemmTile {
+  int warpgroups;
+
+  explicit Tma(int count) : warpgroups(count) {}
+
+  int epilogue_threads() const override { return 128 * warpgroups; }
+  int threads() const override { return epilogue_threads() + 32; }
+  bool fits(const GemmProblem& problem, const GemmSchedule& s) const override {
+    constexpr int kMostAccumulators = 128;
+    return fits_tma(problem, s, warpgroups, kMostAccumulators);
+  }
+
+  int shared_bytes(const GemmProblem&, const GemmSchedule& s) const override {
+    return kTmaAlignment + std::max(s.stages * tma_stage_bytes(s), s.m * (s.n + 8) * 4) +
+           s.stages * kTmaStageBarriers;
+  }
+
+  int blocks_at_once(const GemmProblem& problem, const GemmSchedule& s) const override {
+    const int together = blocks_that_fit(problem, s);
+    return together > 1 ? together : 0;
+  }
+
+  // Fitted to 360 times of 19 products (64 to 4,096 rows, k of 384 to 3,072; a bias, gelu, a
+  // residual) in graphs on an H200: those chosen take 3 % longer than the best of a product in the
+  // mean.
+  double estimate(const GemmProblem& problem, const GemmSchedule& s,
+                  std::int64_t m) const override {
+    const RelativeRates rates = problem.rates();
+    const double latency = 1420 / rates.clock, wave = 430 / rates.clock;  // nanoseconds
+    const double step = 27 / rates.clock;
+    const double barrier = 430 / rates.clock, block = 440 / rates.clock;
+    // Each nanosecond.
+    const double flops_rate = 4310 * rates.tensor, bytes_rate = 88 * rates.clock;
+    const double all_bytes_rate = 7300 * rates.clock;
+    // Of an element, in thousandths of a nanosecond: storing its sum, which every block of a
+    // cluster does, and the rest, which they share.
+    constexpr double kStored = 55, kElement = 29.5, kInstruction = 5.1, kRowByte = 22.6;
+    const EpilogueCost& epilogue = problem.epilogue;
+    const double processors = filled_multiprocessors(problem.device, s.cluster());
+    const double tiles =
+        problem.matrices * static_cast<double>(ceil_div(m, s.m) * ceil_div(problem.n, s.n));
+    const double blocks = tiles * static_cast<double>(s.split_k);
+    const double depth =
+        static_cast<double>(ceil_div(ceil_div(problem.k, kTmaStep), s.split_k) * kTmaStep);
+    const double resident = std::clamp(std::ceil(blocks / processors), 1.0,
+                                       static_cast<double>(blocks_that_fit(problem, s)));
+    const double waves = std::max(1.0, std::ceil(blocks / (processors * resident)));
+    const double bytes = (s.m + s.n) * depth * 2, flops = 2.0 * s.m * s.n * depth;
+    const double work = std::max({flops / flops_rate * resident, bytes / bytes_rate * resident,
+                                  bytes * std::min(blocks, processors * resident) / all_bytes_rate,
+                                  depth / kTmaStep * step});
+    const double element = kStored + (kElement + kInstruction * epilogue.instructions +
+                                      kRowByte * epilogue.row_bytes) /
+                                         s.split_k;
+    const double sums = s.m * s.n / 1000.0 * element / warpgroups * resident / rates.clock;
+    double time = latency + waves * (work + sums + wave);
+    if (s.cluster() > 1) time += barrier + block * s.cluster();
+    return time;
+  }
+
+  std::string to_string(const GemmSchedule& s) const override {
+    return fmt::format("tma {}x{}x{} warpgroups={} stages={}", s.m, s.n, s.k, warpgroups, s.stages);
+  }
+
+  std::string header(const GemmProgram&) const override { return "tma.cuh"; }
+
+  std::string type(const GemmText& text) const override {
+    const GemmSchedule& s = text.schedule();
+    const GemmProgram& product = text.product();
+    return fmt::format("WithAccumulators<TmaTile<{}, {}, {}, {}, {}, {}, {}, {}>>",
+                       storage_name(product.type), s.m, s.n, warpgroups, s.stages, s.split_k,
+                       product.rows_are_k, product.batch.size() + 2);
+  }
+
+  void write_operands(GemmText& text) const override {
+    for (std::string& line : text.mapped_operands()) text.line(std::move(line));
+  }
+
+ private:
+  /// Blocks of a multiprocessor that its shared memory and registers are enough for.
+  int blocks_that_fit(const GemmProblem& problem, const GemmSchedule& s) const {
+    constexpr int kOtherRegisters = 40, kAllocated = 8;
+    const int registers =
+        (tma_accumulators(s, warpgroups) + kOtherRegisters + kAllocated - 1) / kAllocated;
+    const int by_memory =
+        problem.device.block_shared_bytes / (shared_bytes(problem, s) + kReservedShared);
+    const int by_registers =
+        static_cast<int>(problem.device.registers) / (threads() * registers * kAllocated);
+    return std::max(1, std::min(by_memory, by_registers));
+  }
+};
 
 std::vector<GemmSchedule> schedules(const GemmProblem& problem) {
   std::vector<GemmSchedule> all;
@@ -150,7 +172,7 @@ std::vector<GemmSchedule> schedules(const GemmProblem& problem) {
         return other.m == s.m && other.n == s.n && other.stages == s.stages &&
                other.split_k == s.split_k;
       };
-      if (s.tile->fits(problem, s) && std::none_of(all.begin(), all.end(), same)) all.push_back(s);
+      if (s.tile->fits(problem, s) && std::ranges::none_of(all, same)) all.push_back(s);
     }
   return all;
 }
@@ -158,16 +180,15 @@ std::vector<GemmSchedule> schedules(const GemmProblem& problem) {
 std::optional<GemmSchedule> parse(const std::string& text) {
   GemmSchedule s;
   int warpgroups = 0;
-  if (std::sscanf(text.c_str(), "tma %dx%dx%d warpgroups=%d stages=%d split_k=%d cluster_n=%d",
-                  &s.m, &s.n, &s.k, &warpgroups, &s.stages, &s.split_k, &s.cluster_n) != 7)
+  if (!read_sizes(text, "tma %dx%dx%d warpgroups=%d stages=%d split_k=%d cluster_n=%d", &s.m, &s.n,
+                  &s.k, &warpgroups, &s.stages, &s.split_k, &s.cluster_n))
     return std::nullopt;
-  require_sizes({s.m, s.n, s.k, warpgroups, s.stages, s.split_k, s.cluster_n}, text);
   s.tile = std::make_shared<Tma>(warpgroups);
   return s;
 }
 
 }  // namespace
 
-constinit const GemmKernel kTmaKernel = {"tma", is_for_tma, takes_tma, schedules, parse};
+constinit const GemmKernel kTmaKernel = {"tma", is_for_tma, refuse_tma, schedules, parse};
 
 }  // namespace sinter::codegen

@@ -7,28 +7,6 @@
 
 namespace sinter::codegen {
 
-/// Warpgroups share the rows of the tile.
-struct Tma final : GemmTile {
-  int warpgroups;
-
-  explicit Tma(int count) : warpgroups(count) {}
-
-  int epilogue_threads() const override { return 128 * warpgroups; }
-  int threads() const override { return epilogue_threads() + 32; }
-  bool fits(const GemmProblem& problem, const GemmSchedule& s) const override;
-  int shared_bytes(const GemmProblem& problem, const GemmSchedule& s) const override;
-  int blocks_at_once(const GemmProblem& problem, const GemmSchedule& s) const override;
-  double estimate(const GemmProblem& problem, const GemmSchedule& s, std::int64_t m) const override;
-  std::string to_string(const GemmSchedule& s) const override;
-  std::string header(const GemmProgram& product) const override;
-  std::string type(const GemmText& text) const override;
-  void write_operands(GemmText& text) const override;
-
- private:
-  /// Blocks of a multiprocessor that its shared memory and registers are enough for.
-  int blocks_that_fit(const GemmProblem& problem, const GemmSchedule& s) const;
-};
-
 // What kernels have in common whose operands both come by TMA.
 
 inline constexpr int kTmaStep = 64;        // of k
@@ -52,8 +30,6 @@ bool fits_tma(const GemmProblem& problem, const GemmSchedule& s, int warpgroups,
               int most_accumulators);
 
 bool is_for_tma(const GemmProgram& product);
-bool takes_tma(const GemmProblem& problem, std::string& reason);
-
-extern const GemmKernel kTmaKernel;
+std::string refuse_tma(const GemmProblem& problem);
 
 }  // namespace sinter::codegen

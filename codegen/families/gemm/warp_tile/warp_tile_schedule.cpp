@@ -1,10 +1,12 @@
-#include "codegen/families/gemm/warp_tile/warp_tile_schedule.h"
-
+// Products and convolutions by warps: operands come by multistage cp.async, each warp has a part of
+// the tile (mma.sync). See WarpTile in codegen/families/gemm/warp_tile/warp_tile.cuh.
 #include <algorithm>
-#include <cstdio>
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
+#include "codegen/families/gemm/gemm_kernels.h"
+#include "codegen/families/gemm/gemm_text.h"
 #include "codegen/families/loops/schedule_parts.h"
 
 namespace sinter::codegen {
@@ -64,61 +66,118 @@ bool is_for(const GemmProgram& product) {
   return !product.by_warpgroups && !product.weights && product.parts == 1 && !product.rows;
 }
 
-}  // namespace
+std::string refuse(const GemmProblem&) { return ""; }
 
-bool WarpTile::fits(const GemmProblem& problem, const GemmSchedule& s) const {
-  return is_for(problem.product) && s.m % (16 * warps_m) == 0 && s.n % (8 * warps_n) == 0 &&
-         s.k % (16 * warps_k) == 0 && s.stages >= 2 && threads() <= 1024;
+/// How the left operand is read, if not by rows: ", WindowRows<2, i32>".
+std::string left_operand(const GemmText& text) {
+  if (!text.product().windows) return "";
+  const ConvWindows& windows = *text.product().windows;
+  return fmt::format(", WindowRows<{}, {}>", windows.in.size(),
+                     needs_wide(text.analysis(), Dim(2) * windows.elements) ? "i64" : "i32");
 }
 
-int WarpTile::shared_bytes(const GemmProblem& problem, const GemmSchedule& s) const {
-  const bool rows_are_k = problem.product.rows_are_k;
-  const int rows_b = rows_are_k ? s.k : s.n, columns_b = rows_are_k ? s.n : s.k;
-  const int stage = s.m * odd_units(s.k) + rows_b * odd_units(columns_b);
-  return std::max(s.stages * stage * 2, warps_k * s.m * (s.n + 8) * 4);
+std::string sizes(GemmText& text, const Shape& shape) {
+  std::vector<std::string> all;
+  for (const Dim& dim : shape) all.push_back(text.size(dim));
+  return fmt::format("{{{}}}", fmt::join(all, ", "));
 }
 
-/// What a block waits for, what its multiprocessor loads and multiplies, and what blocks cost each
-/// other.
-double WarpTile::estimate(const GemmProblem& problem, const GemmSchedule& s, std::int64_t m) const {
-  const DeviceModel& device = problem.device;
-  const double processors = device.multiprocessors;
-  const double shared_of_processor = device.block_shared_bytes;
-  const double threads_of_processor = device.threads;
-  const Costs costs = scaled(problem.product.windows ? kWindowCosts : kDenseCosts, problem.rates());
-  const double tiles = static_cast<double>(ceil_div(m, s.m)) *
-                       std::max(1.0, static_cast<double>(ceil_div(problem.n, s.n))) *
-                       problem.matrices;
-  const double blocks = tiles * s.split_k;
-  const double resident =
-      std::max(1.0, std::min(std::min(shared_of_processor / shared_bytes(problem, s),
-                                      threads_of_processor / threads()),
-                             blocks / processors));
-  const double waves = std::max(
-      1.0, static_cast<double>(ceil_div(static_cast<std::int64_t>(blocks),
-                                        static_cast<std::int64_t>(processors * resident))));
-  const double depth = static_cast<double>(ceil_div(ceil_div(problem.k, s.k), s.split_k)) * s.k;
-  const double bytes = (s.m + s.n) * depth * 2, flops = 2.0 * s.m * s.n * depth;
-  const double work = std::max(std::max(bytes / costs.bytes, flops / costs.flops) * resident,
-                               bytes * blocks / costs.all_bytes / waves);
-  const double sums =
-      s.m * s.n * 4.0 * (warps_k + s.split_k) / s.split_k / costs.bytes / costs.sums;
-  double time = waves * (costs.latency + work + depth / s.k * costs.step + sums * resident);
-  if (s.cluster() > 1) time += costs.barrier * (1 + costs.barrier_more * s.cluster());
-  if (s.cluster() > kPortableCluster) time += costs.barrier;
-  time += costs.split * (s.split_k - 1) * resident * waves;
-  time += problem.reductions * (s.cluster_n > 1 ? costs.barrier : costs.reduction);
-  return time;
+/// Where the windows of the tile's rows are.
+void write_windows(GemmText& text) {
+  const GemmProgram& product = text.product();
+  const ConvWindows& w = *product.windows;
+  text.line(fmt::format("operands.a = {};", text.start(product.a_buffer(), product.a)));
+  text.line(fmt::format("operands.windows = {{{}, {}, {}, {},", text.size(w.channels),
+                        text.size(w.pitch), sizes(text, w.in), sizes(text, w.out)));
+  text.line(fmt::format("                    {{{}}}, {{{}}}, {{{}}}, {{{}}}}};",
+                        fmt::join(w.kernel, ", "), fmt::join(w.strides, ", "),
+                        fmt::join(w.dilations, ", "), fmt::join(w.pads, ", ")));
+  text.line(fmt::format("operands.find_windows(first_row, {} - first_row);", text.size(product.m)));
 }
 
-std::string WarpTile::to_string(const GemmSchedule& s) const {
-  return fmt::format("warp_tile {}x{}x{} warps={}x{}x{} stages={}", s.m, s.n, s.k, warps_m, warps_n,
-                     warps_k, s.stages);
-}
+/// Warps along m, n and k of the tile.
+struct WarpTile final : GemmTile {
+  int warps_m, warps_n, warps_k;
 
-namespace {
+  WarpTile(int along_m, int along_n, int along_k)
+      : warps_m(along_m), warps_n(along_n), warps_k(along_k) {}
 
-bool takes(const GemmProblem&, std::string&) { return true; }
+  int epilogue_threads() const override { return 32 * warps_m * warps_n * warps_k; }
+  bool fits(const GemmProblem& problem, const GemmSchedule& s) const override {
+    return is_for(problem.product) && s.m % (16 * warps_m) == 0 && s.n % (8 * warps_n) == 0 &&
+           s.k % (16 * warps_k) == 0 && s.stages >= 2 && threads() <= 1024;
+  }
+
+  int shared_bytes(const GemmProblem& problem, const GemmSchedule& s) const override {
+    const bool rows_are_k = problem.product.rows_are_k;
+    const int rows_b = rows_are_k ? s.k : s.n, columns_b = rows_are_k ? s.n : s.k;
+    const int stage = s.m * odd_units(s.k) + rows_b * odd_units(columns_b);
+    return std::max(s.stages * stage * 2, warps_k * s.m * (s.n + 8) * 4);
+  }
+
+  /// What a block waits for, what its multiprocessor loads and multiplies, and what blocks cost
+  /// each other.
+  double estimate(const GemmProblem& problem, const GemmSchedule& s,
+                  std::int64_t m) const override {
+    const DeviceModel& device = problem.device;
+    const double processors = device.multiprocessors;
+    const double shared_of_processor = device.block_shared_bytes;
+    const double threads_of_processor = device.threads;
+    const Costs costs =
+        scaled(problem.product.windows ? kWindowCosts : kDenseCosts, problem.rates());
+    const double tiles = static_cast<double>(ceil_div(m, s.m)) *
+                         std::max(1.0, static_cast<double>(ceil_div(problem.n, s.n))) *
+                         problem.matrices;
+    const double blocks = tiles * s.split_k;
+    const double resident =
+        std::max(1.0, std::min(std::min(shared_of_processor / shared_bytes(problem, s),
+                                        threads_of_processor / threads()),
+                               blocks / processors));
+    const double waves = std::max(
+        1.0, static_cast<double>(ceil_div(static_cast<std::int64_t>(blocks),
+                                          static_cast<std::int64_t>(processors * resident))));
+    const double depth = static_cast<double>(ceil_div(ceil_div(problem.k, s.k), s.split_k)) * s.k;
+    const double bytes = (s.m + s.n) * depth * 2, flops = 2.0 * s.m * s.n * depth;
+    const double work = std::max(std::max(bytes / costs.bytes, flops / costs.flops) * resident,
+                                 bytes * blocks / costs.all_bytes / waves);
+    const double sums =
+        s.m * s.n * 4.0 * (warps_k + s.split_k) / s.split_k / costs.bytes / costs.sums;
+    double time = waves * (costs.latency + work + depth / s.k * costs.step + sums * resident);
+    if (s.cluster() > 1) time += costs.barrier * (1 + costs.barrier_more * s.cluster());
+    if (s.cluster() > kPortableCluster) time += costs.barrier;
+    time += costs.split * (s.split_k - 1) * resident * waves;
+    time += problem.reductions * (s.cluster_n > 1 ? costs.barrier : costs.reduction);
+    return time;
+  }
+
+  std::string to_string(const GemmSchedule& s) const override {
+    return fmt::format("warp_tile {}x{}x{} warps={}x{}x{} stages={}", s.m, s.n, s.k, warps_m,
+                       warps_n, warps_k, s.stages);
+  }
+
+  std::string header(const GemmProgram& product) const override {
+    return product.windows ? "implicit_gemm.cuh" : "warp_tile.cuh";
+  }
+
+  std::string type(const GemmText& text) const override {
+    const GemmSchedule& s = text.schedule();
+    const GemmProgram& product = text.product();
+    return fmt::format(
+        "WithAccumulators<WarpTile<{}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}{}>>",
+        storage_name(product.type), s.m, s.n, s.k, warps_m, warps_n, warps_k, s.stages, s.split_k,
+        product.rows_are_k, s.vector_a, s.vector_b, left_operand(text));
+  }
+
+  void write_operands(GemmText& text) const override {
+    if (text.product().windows)
+      write_windows(text);
+    else
+      text.write_strided_a();
+    text.write_strided_b();
+    text.write_rows();
+    text.write_columns();
+  }
+};
 
 std::vector<GemmSchedule> schedules(const GemmProblem& problem) {
   std::vector<GemmSchedule> all;
@@ -156,17 +215,15 @@ std::vector<GemmSchedule> schedules(const GemmProblem& problem) {
 std::optional<GemmSchedule> parse(const std::string& text) {
   GemmSchedule s;
   int warps_m = 0, warps_n = 0, warps_k = 0;
-  if (std::sscanf(text.c_str(),
-                  "warp_tile %dx%dx%d warps=%dx%dx%d stages=%d split_k=%d cluster_n=%d", &s.m, &s.n,
-                  &s.k, &warps_m, &warps_n, &warps_k, &s.stages, &s.split_k, &s.cluster_n) != 9)
+  if (!read_sizes(text, "warp_tile %dx%dx%d warps=%dx%dx%d stages=%d split_k=%d cluster_n=%d", &s.m,
+                  &s.n, &s.k, &warps_m, &warps_n, &warps_k, &s.stages, &s.split_k, &s.cluster_n))
     return std::nullopt;
-  require_sizes({s.m, s.n, s.k, warps_m, warps_n, warps_k, s.stages, s.split_k, s.cluster_n}, text);
   s.tile = std::make_shared<WarpTile>(warps_m, warps_n, warps_k);
   return s;
 }
 
 }  // namespace
 
-constinit const GemmKernel kWarpTileKernel = {"warp_tile", is_for, takes, schedules, parse};
+constinit const GemmKernel kWarpTileKernel = {"warp_tile", is_for, refuse, schedules, parse};
 
 }  // namespace sinter::codegen

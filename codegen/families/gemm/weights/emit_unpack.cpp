@@ -1,10 +1,8 @@
-#include "codegen/families/gemm/weights/emit_unpack.h"
-
 #include <fmt/format.h>
 
 #include "codegen/emit/arguments.h"
 #include "codegen/emit/kernel_text.h"
-#include "codegen/families/gemm/weights/packed_weights.h"
+#include "codegen/families/gemm/weights/unpacked_weights.h"
 #include "codegen/families/gemm/weights/weight_pack.h"
 
 namespace sinter::codegen {
@@ -32,7 +30,7 @@ EmittedKernel emit_unpack(const UnpackProgram& program, const std::string& name,
   std::vector<std::string> parameters;
   const auto add = [&](const std::string& text, std::uint32_t buffer) {
     parameters.push_back(text);
-    kernel.step.args.emplace_back(plan::fb::ArgKind::Buffer, buffer);
+    kernel.step.args.emplace_back(ArgKind::Buffer, buffer);
   };
   add("const u8* __restrict__ values", program.values);
   add(fmt::format("const {}* __restrict__ scales", storage_name(weights.scales)), program.scales);
@@ -40,7 +38,7 @@ EmittedKernel emit_unpack(const UnpackProgram& program, const std::string& name,
     add(fmt::format("const {}* __restrict__ zeros", storage_name(program.type)), program.zeros);
   add(fmt::format("{}* __restrict__ result", storage_name(program.type)), program.result);
 
-  auto variant = std::make_unique<plan::fb::KernelVariantT>();
+  auto variant = std::make_unique<KernelVariantT>();
   variant->function = name;
   variant->grid = {exprs.intern((tasks + kWarps - 1) / kWarps), exprs.intern(1), exprs.intern(1)};
   variant->block = {kWarps * 32, 1, 1};

@@ -4,14 +4,11 @@
 
 #include <sinter/error.h>
 
+#include "codegen/families/gemm/gemm_graph.h"
 #include "codegen/families/gemm/small_m/small_m_schedule.h"
 #include "codegen/families/gemm/weights/weight_pack.h"
 
 namespace sinter::codegen {
-
-using ir::Graph;
-using ir::Node;
-
 namespace {
 
 constexpr std::uint32_t kNone = ~std::uint32_t{0};
@@ -20,30 +17,27 @@ bool has_16_bits(DType type) { return type == DType::kFloat16 || type == DType::
 
 /// Which input of a region of kind "gemm" is nothing but the weights of its product, if that
 /// has few rows.
-std::optional<std::size_t> weights_input(const Node& region, const ir::Ranges& ranges) {
-  if (region.op->kind != ir::OpKind::kFused || region.attrs.get_string("kind") != "gemm")
+std::optional<std::size_t> weights_input(const Node& region, const Ranges& ranges) {
+  if (region.op->kind != OpKind::kFused || region.attrs.get_string("kind") != "gemm")
     return std::nullopt;
   const Graph& body = *region.body;
   const GemmBody nodes = gemm_body(body);
   const Graph& part = *nodes.matmul->body;
   const Node& product = gemm_node(part);
   if (product.op->name != "MatMul") return std::nullopt;
-  ir::Shape rows = part.type(product.outputs[0]).shape;
+  Shape rows = part.type(product.outputs[0]).shape;
   rows.pop_back();
   const auto most = ir::upper_bound(ir::element_count(rows), ranges);
   if (!most || *most > kFewRows) return std::nullopt;
-  ir::ValueId operand = product.inputs[1];
+  ValueId operand = product.inputs[1];
   while (const Node* view = part.producer(operand)) {
-    if (view->op->kind != ir::OpKind::kView || view->inputs.size() != 1) return std::nullopt;
+    if (view->op->kind != OpKind::kView || view->inputs.size() != 1) return std::nullopt;
     operand = view->inputs[0];
   }
   for (std::size_t i = 0; i < part.inputs().size(); ++i) {
     if (part.inputs()[i] != operand || part.users(operand).size() != 1) continue;
-    const ir::ValueId own = nodes.matmul->inputs[i];
-    const auto& inputs = body.inputs();
-    const auto at = std::find(inputs.begin(), inputs.end(), own);
-    if (at == inputs.end() || body.users(own).size() != 1) return std::nullopt;
-    return static_cast<std::size_t>(at - inputs.begin());
+    const ValueId own = nodes.matmul->inputs[i];
+    return body.users(own).size() == 1 ? body.input_number(own) : std::nullopt;
   }
   return std::nullopt;
 }
@@ -61,7 +55,7 @@ std::set<std::uint64_t> weights_of_few_rows(std::span<const Graph* const> graphs
           (weights == i ? packed : others).insert(constant->hash());
       }
     }
-    for (const ir::ValueId output : graph->outputs())
+    for (const ValueId output : graph->outputs())
       if (const auto& constant = graph->value(output).constant) others.insert(constant->hash());
   }
   for (const std::uint64_t hash : others) packed.erase(hash);
@@ -73,7 +67,7 @@ bool PackedBuffers::takes_elements(const GemmProgram& product) const {
   const auto constant = buffers_.constant_of(buffer);
   if (!constant || !has_16_bits(constant->dtype()) || !elements_.contains(constant->hash()))
     return false;
-  const ir::Dim rows = constant->shape()[0], columns = constant->shape()[1];
+  const Dim rows = constant->shape()[0], columns = constant->shape()[1];
   return !product.windows && !product.weights && product.batch.empty() &&
          product.b.offset == ir::Dim(0) && product.b.stride == columns &&
          (product.rows_are_k ? product.k == rows && product.n == columns
@@ -81,19 +75,19 @@ bool PackedBuffers::takes_elements(const GemmProgram& product) const {
 }
 
 PackedBuffers::Packed PackedBuffers::make(const GemmProgram& product, const Key& key) {
-  const auto tensor = [&](std::uint32_t buffer) -> const ir::Tensor& {
+  const auto tensor = [&](std::uint32_t buffer) -> const Tensor& {
     const auto constant = buffers_.constant_of(buffer);
     if (!constant)
       throw Error(ErrorCode::kUnsupported,
                   "the packed weights of a product are computed, not constants");
     return *constant;
   };
-  const auto add = [&](const ir::Tensor& part) {
-    return buffers_.constant(std::make_shared<const ir::Tensor>(part));
+  const auto add = [&](const Tensor& part) {
+    return buffers_.constant(std::make_shared<const Tensor>(part));
   };
-  const auto add_values = [&](const ir::Tensor& values) {
+  const auto add_values = [&](const Tensor& values) {
     const auto [at, added] = values_.try_emplace({key[0], product.rows_are_k});
-    if (added) at->second = buffers_.made_constant(std::make_shared<const ir::Tensor>(values));
+    if (added) at->second = buffers_.made_constant(std::make_shared<const Tensor>(values));
     return at->second;
   };
   if (!product.weights->is_quantized())
@@ -127,13 +121,11 @@ void PackedBuffers::pack(GemmProgram& product) {
   if (product.weights->zeros) buffers[product.zeros_buffer()] = packed.zeros;
 }
 
-void PackedBuffers::replace(std::vector<std::uint32_t>& reads, std::span<const std::uint32_t> plain,
-                            std::span<const std::uint32_t> packed) {
-  std::erase_if(reads, [&](std::uint32_t buffer) {
-    return std::find(plain.begin(), plain.end(), buffer) != plain.end();
-  });
+void PackedBuffers::replace(std::vector<std::uint32_t>& reads, Buffers plain, Buffers packed) {
+  std::erase_if(
+      reads, [&](std::uint32_t buffer) { return std::ranges::find(plain, buffer) != plain.end(); });
   for (const std::uint32_t buffer : packed)
-    if (std::find(reads.begin(), reads.end(), buffer) == reads.end()) reads.push_back(buffer);
+    if (std::ranges::find(reads, buffer) == reads.end()) reads.push_back(buffer);
 }
 
 }  // namespace sinter::codegen

@@ -14,7 +14,7 @@ namespace sinter::codegen {
 /// products of few rows alone (regions of kind "gemm"): nothing but kernels of our own reads
 /// them, so that a plan may hold them packed. An entry point of more rows or a table of embeddings
 /// that is also a product's weights leaves them as they are.
-std::set<std::uint64_t> weights_of_few_rows(std::span<const ir::Graph* const> graphs);
+std::set<std::uint64_t> weights_of_few_rows(std::span<const Graph* const> graphs);
 
 class PackedBuffers {
  public:
@@ -30,8 +30,7 @@ class PackedBuffers {
   void pack(GemmProgram& product);
 
   /// Changes what a step reads accordingly: `plain`, the graph's buffers, to `packed`.
-  static void replace(std::vector<std::uint32_t>& reads, std::span<const std::uint32_t> plain,
-                      std::span<const std::uint32_t> packed);
+  static void replace(std::vector<std::uint32_t>& reads, Buffers plain, Buffers packed);
 
  private:
   using Key = std::array<std::uint32_t, 3>;

@@ -7,9 +7,6 @@
 #include <sinter/error.h>
 
 namespace sinter::codegen {
-
-using ir::Dim;
-
 namespace {
 
 /// The largest magnitude among a weight buffer's elements.
@@ -33,9 +30,8 @@ std::vector<std::uint32_t> UnpackProgram::reads() const {
 
 std::optional<UnpackProgram> plan_unpacking(const GemmProgram& packed, PlanBuffers& buffers,
                                             ExprTable& exprs, std::string& refusal) {
-  const ir::Ranges& ranges = exprs.ranges();
-  Dim rows = packed.m;
-  for (const Dim& batch : packed.batch) rows = rows * batch;
+  const Ranges& ranges = exprs.ranges();
+  const Dim rows = packed.m * ir::element_count(packed.batch);
   const auto most = ir::upper_bound(rows, ranges);
   if (most && *most < kUnpackedRows) {
     refusal = fmt::format("fewer than {} rows", kUnpackedRows);

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "codegen/emit/kernel_request.h"
 #include "codegen/families/gemm/gemm_lowering.h"
 #include "codegen/families/gemm/weights/weight_pack.h"
 #include "codegen/plan/plan_buffers.h"
@@ -25,7 +26,7 @@ struct UnpackProgram {
   std::int64_t n = 0, k = 0;                        // of the product
   std::uint32_t values = 0, scales = 0, zeros = 0;  // the plan's buffers, packed
   std::uint32_t result = 0;                         // scratch; none for few rows
-  std::vector<plan::fb::Condition> conditions;      // when there are rows enough
+  std::vector<Condition> conditions;                // when there are rows enough
 
   std::int64_t blocks() const { return (n + kPackedColumns - 1) / kPackedColumns; }
   std::int64_t depth() const { return packed_depth(k); }
@@ -45,5 +46,10 @@ plan::fb::MatmulStepT with_unpacked_weights(const plan::fb::MatmulStepT& product
 
 /// Everything about the kernel but its buffers, for sharing it.
 std::string print_unpacking(const UnpackProgram& program);
+
+/// `programmatic_launch`: see KernelRequest. Its only variant takes all sizes on every GPU.
+EmittedKernel emit_unpack(const UnpackProgram& program, const std::string& name,
+                          const std::vector<std::string>& origins, ExprTable& exprs,
+                          bool programmatic_launch);
 
 }  // namespace sinter::codegen

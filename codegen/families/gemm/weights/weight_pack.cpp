@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 #include <sinter/error.h>
 
+#include "codegen/emit/arguments.h"
 #include "ir/parallel.h"
 
 namespace sinter::codegen {
@@ -179,6 +180,29 @@ Tensor pack_elements(const Tensor& weights, bool rows_are_k) {
       from.pack_tile(tile, reinterpret_cast<std::uint16_t*>(units));
     };
   });
+}
+
+std::string refuse_packing(const GemmProgram& product) {
+  if (product.windows) return "its rows are windows";
+  if (!product.weights) return "";
+  if (product.parts > 1 &&
+      ir::divide_exactly(product.n, Dim(product.parts))->value() % kPackedColumns != 0)
+    return fmt::format("its parts are no multiples of {} columns", kPackedColumns);
+  return refuse_groups(product.weights->group, product.k.value());
+}
+
+std::int64_t loop_group(const GemmProgram& product) {
+  // Groups of all of k where zero points make them groups: above any k.
+  constexpr std::int64_t kWholeGroup = std::int64_t{1} << 30;
+  if (!product.weights) return 0;
+  if (product.weights->group != 0) return product.weights->group;
+  return product.weights->zeros ? kWholeGroup : 0;
+}
+
+std::string packed_weights_type(const GemmWeights& weights, std::int64_t group) {
+  if (!weights.is_quantized()) return "PackedElements, NoScales";
+  return fmt::format("{}, Scales<{}, {}{}>", weights.bits == 8 ? "PackedBytes" : "PackedNibbles",
+                     storage_name(weights.scales), group, weights.zeros ? ", true" : "");
 }
 
 }  // namespace sinter::codegen

@@ -1,10 +1,11 @@
 // Weights in the order in which the kernels of codegen/device read them (small_m.cuh,
-// mixed_input.cuh, unpack.cuh).
+// mixed_input.cuh, unpack.cuh), and which of them kernels take.
 #pragma once
 
 #include <optional>
 #include <string>
 
+#include "codegen/families/gemm/gemm_lowering.h"
 #include "ir/quantized.h"
 
 namespace sinter::codegen {
@@ -47,5 +48,14 @@ PackedWeights pack_weights(const ir::QuantizedWeights& weights, DType x_type);
 
 /// Elements of 16 bits, [k, n] if `rows_are_k`, else [n, k], as PackedWeights::values.
 ir::Tensor pack_elements(const ir::Tensor& weights, bool rows_are_k);
+
+/// Why the product's weights cannot be packed; empty if they can, its parts being whole units.
+std::string refuse_packing(const GemmProgram& product);
+
+/// Neighbouring k's with one scale within a kernel's main loop; 0: scales are applied behind it.
+std::int64_t loop_group(const GemmProgram& product);
+
+/// "PackedBytes, Scales<f16, 128, true>": packed weights and the scales of `group` k's each.
+std::string packed_weights_type(const GemmWeights& weights, std::int64_t group);
 
 }  // namespace sinter::codegen

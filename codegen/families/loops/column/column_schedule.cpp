@@ -1,14 +1,9 @@
 // Rows side by side: how many of them, and how much of each, a thread and a block take.
-#include "codegen/families/loops/column/column_schedule.h"
-
 #include <algorithm>
 
-#include <fmt/format.h>
-
+#include "codegen/families/loops/held_values.h"
+#include "codegen/families/loops/loop_schedule.h"
 #include "codegen/families/loops/schedule_parts.h"
-#include "codegen/families/loops/schedule_text.h"
-#include "codegen/families/loops/window/window_schedule.h"
-#include "runtime/plan/loop_values.h"
 
 namespace sinter::codegen {
 
@@ -30,25 +25,20 @@ std::int64_t enough_threads(const DeviceModel& device) {
 
 /// Elements are read again once something is reduced.
 bool reads_again(const ProgramAnalysis& analysis) {
-  for (std::size_t i = 0; i < analysis.instr_count(); ++i) {
-    const ValueInfo& info = analysis.value(i);
-    const bool reduces = analysis.instr(i).kind == InstrKind::Reduce;
-    if (info.live && !reduces && info.stage > 0 && (info.dims & analysis.inner_dims()) != 0)
-      return true;
-    if (info.live && reduces && info.stage > 1) return true;
-  }
-  return false;
+  return std::ranges::any_of(analysis.live(), [&](std::size_t i) {
+    const int stage = analysis.value(i).stage;
+    return analysis.instr(i).kind == InstrKind::Reduce ? stage > 1
+                                                       : stage > 0 && analysis.in_row(i);
+  });
 }
 
 /// Of what is moved for each element.
 int widest_element(const ProgramAnalysis& analysis, int dim) {
   std::size_t bytes = 1;
-  for (std::size_t i = 0; i < analysis.instr_count(); ++i) {
-    const auto& instr = analysis.instr(i);
-    if (analysis.value(i).live && plan::is_memory(instr.kind) &&
-        (analysis.access_dims(instr.access) & dim_bit(static_cast<std::size_t>(dim))) != 0 &&
-        (analysis.access_dims(instr.access) & analysis.inner_dims()) != 0)
-      bytes = std::max(bytes, size_of(analysis.buffer_type(analysis.access(instr.access).buffer)));
+  for (const std::size_t i : analysis.live_accesses()) {
+    const DimSet dims = analysis.access_dims(analysis.instr(i).access);
+    if ((dims & dim_bit(dim)) != 0 && (dims & analysis.inner_dims()) != 0)
+      bytes = std::max(bytes, analysis.memory_bytes(i));
   }
   return static_cast<int>(bytes);
 }
@@ -56,19 +46,15 @@ int widest_element(const ProgramAnalysis& analysis, int dim) {
 /// Bytes of one value of each reduction.
 int bytes_of_results(const ProgramAnalysis& analysis) {
   std::size_t bytes = 0;
-  for (std::size_t i = 0; i < analysis.instr_count(); ++i)
-    if (analysis.value(i).live && analysis.instr(i).kind == InstrKind::Reduce)
-      bytes += size_of(analysis.type_of(i));
+  for (const std::size_t i : analysis.live(InstrKind::Reduce))
+    bytes += size_of(analysis.type_of(i));
   return static_cast<int>(bytes);
 }
 
 /// A thread for each row.
 Schedule single_columns(const ProgramAnalysis& analysis) {
-  Schedule schedule = with_vectors(no_vectors(analysis), Family::kColumn);
-  const ir::Dim length = analysis.size_of_dims(analysis.inner_dims());
-  schedule.unroll = 0;
-  schedule.threads_x = 32;
-  schedule.threads_y = 16;
+  Schedule schedule = with_vectors(no_vectors(analysis), ColumnParameters{}, 0, 32, 16);
+  const ir::Dim length = analysis.row_length();
   if (length.is_constant()) {
     const std::int64_t n = std::max<std::int64_t>(length.value(), 1);
     schedule.threads_y = std::min(16, power_of_two_up((n + 3) / 4));
@@ -89,10 +75,7 @@ struct Sizes {
 /// `again`.
 Schedule looped(const ProgramAnalysis& analysis, const VectorPlan& vectors, int bytes,
                 const Sizes& sizes, bool again) {
-  Schedule schedule = with_vectors(vectors, Family::kColumn);
-  schedule.unroll = 0;
-  schedule.ahead = kAhead;
-  schedule.threads_x = 32;
+  Schedule schedule = with_vectors(vectors, ColumnParameters{{.ahead = kAhead}}, 0, 32);
   const auto blocks = [&] { return sizes.rows / vectors.vector / schedule.threads_x; };
   while (schedule.threads_x * bytes > kLine &&
          (again || blocks() < 2 * analysis.device().multiprocessors))
@@ -105,8 +88,7 @@ Schedule looped(const ProgramAnalysis& analysis, const VectorPlan& vectors, int 
   schedule.threads_y = std::min(schedule.threads_y, most);
   const double words = words_per_element(analysis) * vectors.vector;
   const int each = ceil_div(sizes.length, schedule.threads_y);
-  if (analysis.size_of_dims(analysis.inner_dims()).is_constant() && each * words <= kWords)
-    schedule.unroll = each;
+  if (analysis.row_length().is_constant() && each * words <= kWords) schedule.unroll = each;
   return schedule;
 }
 
@@ -114,10 +96,9 @@ Schedule looped(const ProgramAnalysis& analysis, const VectorPlan& vectors, int 
 /// read, from which each pass computes again what it needs.
 std::optional<Schedule> held(const ProgramAnalysis& analysis, const VectorPlan& vectors, int bytes,
                              const Sizes& sizes, bool lean, int most) {
-  if (!analysis.size_of_dims(analysis.inner_dims()).is_constant()) return std::nullopt;
+  if (!analysis.row_length().is_constant()) return std::nullopt;
   const double words = words_per_element(analysis, lean, lean) * vectors.vector;
-  Schedule schedule = with_vectors(vectors, Family::kColumn);
-  schedule.lean = schedule.again = lean;
+  Schedule schedule = with_vectors(vectors, ColumnParameters{{.lean = lean, .again = lean}});
   for (const int line : {kLine, kLeastLine})
     for (schedule.threads_y = 1; schedule.threads_y < 2 * sizes.length; schedule.threads_y *= 2) {
       schedule.threads_x = std::max(1, line / bytes);
@@ -140,9 +121,8 @@ bool fits_shared(const ProgramAnalysis& analysis, const Schedule& schedule) {
 std::optional<Schedule> best_vectors(const ProgramAnalysis& analysis) {
   const int dim = analysis.last_dim(analysis.outer_dims());
   const Sizes sizes = {
-      upper(analysis, analysis.size_of_dims(analysis.outer_dims())).value_or(kLarge),
-      std::max<std::int64_t>(
-          upper(analysis, analysis.size_of_dims(analysis.inner_dims())).value_or(kLarge), 1)};
+      upper(analysis, analysis.row_count()).value_or(kLarge),
+      std::max<std::int64_t>(upper(analysis, analysis.row_length()).value_or(kLarge), 1)};
   std::vector<VectorPlan> plans;
   for (int most = 8; most > 1; most /= 2) {
     VectorPlan plan = plan_vectors(analysis, dim, most);
@@ -171,8 +151,6 @@ std::optional<Schedule> best_vectors(const ProgramAnalysis& analysis) {
   return std::nullopt;
 }
 
-}  // namespace
-
 bool takes_column(const ProgramAnalysis& analysis) {
   return analysis.program().inner_dims > 0 && analysis.outer_dims() != 0;
 }
@@ -187,65 +165,39 @@ std::vector<Schedule> choose_column(const ProgramAnalysis& analysis) {
 
 void search_column(CandidateSearch& search) {
   const auto longest = search.longest_row();
-  for (Schedule s : search.vectors())
+  const ReductionParameters& rule = search.rule.reduction();
+  for (const VectorPlan& vectors : search.vectors())
     for (const int x : {32, 64, 128, 256})
       for (const int y : {1, 2, 4, 8, 16, 32}) {
         if (x * y > kMostCandidateThreads || x * y < 64) continue;
-        s.threads_x = x;
-        s.threads_y = y;
+        Schedule s = with_vectors(vectors, ColumnParameters{}, 0, x, y);
+        int& ahead = s.as<ColumnParameters>().ahead;
         const double words = words_per_element(search.analysis) * s.vector;
         const double distance = search.row_distance(s) + steps_between(y, search.rule.threads_y);
-        s.unroll = 0;
-        for (s.ahead = 1; s.ahead <= 8; s.ahead *= 2)
-          if (s.ahead * words <= kMostCandidateWords)
+        for (ahead = 1; ahead <= 8; ahead *= 2)
+          if (ahead * words <= kMostCandidateWords)
             search.found.add(
-                s,
-                distance + (search.rule.looped() ? steps_between(s.ahead, search.rule.ahead) : 1));
-        s.ahead = 1;
+                s, distance + (search.rule.looped() ? steps_between(ahead, rule.ahead) : 1));
+        ahead = 1;
         if (!longest) continue;
         s.unroll = ceil_div(std::max<std::int64_t>(*longest, 1), y);
         if (s.unroll <= kMostCandidateUnroll && s.unroll * words <= kMostCandidateWords)
           search.found.add(s, distance + (search.rule.looped() ? 1 : 0));
       }
-  if (takes_window(search.analysis)) search_window(search);
-}
-
-namespace {
-
-std::string write_column(const Schedule& schedule) {
-  std::string text;
-  if (schedule.ahead > 1) text += fmt::format(" ahead={}", schedule.ahead);
-  if (schedule.lean) text += " lean";
-  if (schedule.again) text += " again";
-  return text;
-}
-
-bool read_column(Schedule& requested, std::string_view key, int number, int) {
-  if (key == "ahead")
-    requested.ahead = number;
-  else if (key == "lean")
-    requested.lean = true;
-  else if (key == "again")
-    requested.again = true;
-  else
-    return false;
-  return true;
+  if (kWindowSchedule.takes(search.analysis)) kWindowSchedule.search(search);
 }
 
 Schedule complete_column(const ProgramAnalysis& analysis, const Schedule& requested,
                          const std::string& text) {
   Schedule schedule = complete_schedule(analysis, requested, analysis.outer_dims(), text);
-  schedule.ahead = requested.looped() ? requested.ahead : 1;
-  schedule.lean = requested.lean;
-  schedule.again = requested.again;
+  if (!requested.looped()) schedule.as<ColumnParameters>().ahead = 1;
   require_held(analysis, schedule, std::int64_t{requested.unroll} * requested.threads_y, text);
   return schedule;
 }
 
 }  // namespace
 
-const LoopSchedule kColumnSchedule = {Family::kColumn, "column",       true,       takes_column,
-                                      choose_column,   search_column,  map_column, write_column,
-                                      read_column,     complete_column};
+const LoopSchedule kColumnSchedule = {true,          takes_column, choose_column,
+                                      search_column, map_column,   complete_column};
 
 }  // namespace sinter::codegen

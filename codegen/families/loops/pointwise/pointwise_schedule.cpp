@@ -1,13 +1,7 @@
 // Threads along all elements: how many each takes.
-#include "codegen/families/loops/pointwise/pointwise_schedule.h"
-
-#include <algorithm>
-
-#include <fmt/format.h>
-
+#include "codegen/families/loops/held_values.h"
+#include "codegen/families/loops/loop_schedule.h"
 #include "codegen/families/loops/schedule_parts.h"
-#include "codegen/families/loops/schedule_text.h"
-#include "codegen/families/loops/transpose/transpose_schedule.h"
 
 namespace sinter::codegen {
 
@@ -26,8 +20,6 @@ int pointwise_unroll(const ProgramAnalysis& analysis, const VectorPlan& vectors)
   return words <= 4 ? 4 : 1;
 }
 
-}  // namespace
-
 bool takes_pointwise(const ProgramAnalysis& analysis) {
   return analysis.program().inner_dims == 0 || (analysis.scatters() && !analysis.combines());
 }
@@ -35,36 +27,30 @@ bool takes_pointwise(const ProgramAnalysis& analysis) {
 std::vector<Schedule> choose_pointwise(const ProgramAnalysis& analysis) {
   const DimSet all = analysis.outer_dims() | analysis.inner_dims();
   const VectorPlan vectors = plan_vectors(analysis, analysis.last_dim(all));
-  std::vector<Schedule> schedules = {with_vectors(vectors, Family::kPointwise)};
+  std::vector<Schedule> schedules = {with_vectors(vectors, PointwiseParameters{})};
   const ir::Dim elements = analysis.size_of_dims(all);
   const std::int64_t many_blocks = std::int64_t{analysis.device().multiprocessors} * 8 * 4;
   if (elements.is_constant() &&
       elements.value() / vectors.vector / kPointwiseThreads >= many_blocks)
     schedules[0].unroll = pointwise_unroll(analysis, vectors);
   if (!vectors.conditions.empty())
-    schedules.push_back(with_vectors(no_vectors(analysis), Family::kPointwise));
+    schedules.push_back(with_vectors(no_vectors(analysis), PointwiseParameters{}));
   return schedules;
 }
 
 void search_pointwise(CandidateSearch& search) {
-  if (takes_transpose(search.analysis)) search_transpose(search);
-  for (Schedule s : search.vectors())
+  if (kTransposeSchedule.takes(search.analysis)) kTransposeSchedule.search(search);
+  for (const VectorPlan& vectors : search.vectors(search.rule.as<PointwiseParameters>().tail))
     for (const int unroll : {1, 2, 4, 8})
       for (const int threads : {64, 128, 256, 512, 1024}) {
-        if (unroll * s.vector * words_per_element(search.analysis) > kMostCandidateWords) continue;
-        s.unroll = unroll;
-        s.threads_x = threads;
-        search.found.add(s, steps_between(s.vector, search.rule.vector) * 1.5 +
-                                steps_between(unroll, search.rule.unroll) +
-                                steps_between(threads, search.rule.threads_x));
+        if (unroll * vectors.vector * words_per_element(search.analysis) > kMostCandidateWords)
+          continue;
+        search.found.add(with_vectors(vectors, PointwiseParameters{vectors.tail}, unroll, threads),
+                         steps_between(vectors.vector, search.rule.vector) * 1.5 +
+                             steps_between(unroll, search.rule.unroll) +
+                             steps_between(threads, search.rule.threads_x));
       }
 }
-
-namespace {
-
-std::string write_pointwise(const Schedule& schedule) { return schedule.tail ? " tail" : ""; }
-
-bool read_pointwise(Schedule&, std::string_view, int, int) { return false; }
 
 Schedule complete_pointwise(const ProgramAnalysis& analysis, const Schedule& requested,
                             const std::string& text) {
@@ -74,7 +60,6 @@ Schedule complete_pointwise(const ProgramAnalysis& analysis, const Schedule& req
 }  // namespace
 
 const LoopSchedule kPointwiseSchedule = {
-    Family::kPointwise, "pointwise",   false,           takes_pointwise, choose_pointwise,
-    search_pointwise,   map_pointwise, write_pointwise, read_pointwise,  complete_pointwise};
+    false, takes_pointwise, choose_pointwise, search_pointwise, map_pointwise, complete_pointwise};
 
 }  // namespace sinter::codegen

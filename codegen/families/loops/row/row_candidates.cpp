@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "codegen/families/loops/held_values.h"
 #include "codegen/families/loops/row/row_schedule.h"
 #include "codegen/families/loops/schedule_parts.h"
 
@@ -15,12 +16,14 @@ constexpr std::size_t kStaticShared = 40 * 1024;  // leaves room for what reduct
 
 class RowSearch {
  public:
-  explicit RowSearch(CandidateSearch& search) : search_(search) {}
+  explicit RowSearch(CandidateSearch& search)
+      : search_(search), rule_(search.rule.as<RowParameters>()) {}
 
   void run() {
     if (search_.analysis.combines()) return;  // one thread a row, whose order counts
     const auto longest = search_.longest_row();
-    for (const Schedule& s : search_.vectors()) {
+    for (const VectorPlan& vectors : search_.vectors(rule_.tail)) {
+      const Schedule s = with_vectors(vectors, RowParameters{.tail = vectors.tail});
       if (longest) held_rows(s, ceil_div(std::max<std::int64_t>(*longest, 1), s.vector));
       looped_rows(s);
     }
@@ -28,7 +31,7 @@ class RowSearch {
 
  private:
   void held_rows(const Schedule& base, std::int64_t length) {
-    if (search_.rule.tail) return;
+    if (rule_.tail) return;
     for (int cluster = 1; cluster <= (search_.clusters ? most_cluster(search_.analysis) : 1);
          cluster *= 2) {
       for (int lanes = 1; lanes <= 16 && cluster == 1; lanes *= 2)
@@ -45,29 +48,31 @@ class RowSearch {
       return;
     s.threads_x = lanes;
     s.unroll = unroll;
-    s.cluster = cluster;
-    double distance = search_.row_distance(s) + 1.5 * steps_between(cluster, search_.rule.cluster);
+    auto& row = s.as<RowParameters>();
+    row.cluster = cluster;
+    double distance = search_.row_distance(s) + 1.5 * steps_between(cluster, rule_.cluster);
     if (!search_.rule.looped()) distance += steps_between(unroll, search_.rule.unroll) / 2;
     // Held, computed again if short, computed again.
     for (const int lean : {0, 1, 2}) {
-      s.lean = lean > 0;
-      s.again = lean > 1;
+      row.lean = lean > 0;
+      row.again = lean > 1;
       if (lean > 0 && s.vector == 1) continue;
-      const double words = words_per_element(search_.analysis, s.lean, s.again) * unroll * s.vector;
+      const double words =
+          words_per_element(search_.analysis, row.lean, row.again) * unroll * s.vector;
       if (unroll > 1 && words > kMostCandidateWords) continue;
       for (const int rows : rows_of_block(lanes)) {
         s.threads_y = rows;
-        const double further = distance + (s.lean == search_.rule.lean ? 0 : 1) +
-                               (s.again == search_.rule.again ? 0 : 1) +
+        const double further = distance + (row.lean == rule_.lean ? 0 : 1) +
+                               (row.again == rule_.again ? 0 : 1) +
                                steps_between(rows, lanes <= 32 ? rule_rows(lanes) : 1);
-        s.staged = false;
+        row.staged = false;
         for (const int blocks : blocks_at_once(s.threads(), words)) {
-          s.blocks = blocks;
-          search_.found.add(s, further + (blocks > 0 ? s.lean ? 0 : 1 : s.lean ? 0.5 : 0));
+          row.blocks = blocks;
+          search_.found.add(s, further + (blocks > 0 ? row.lean ? 0 : 1 : row.lean ? 0.5 : 0));
         }
-        s.blocks = 0;
-        s.staged = true;
-        if (!s.lean && stages(s)) search_.found.add(s, further + (search_.rule.staged ? 0 : 1));
+        row.blocks = 0;
+        row.staged = true;
+        if (!row.lean && stages(s)) search_.found.add(s, further + (rule_.staged ? 0 : 1));
       }
     }
   }
@@ -78,11 +83,10 @@ class RowSearch {
       for (const int ahead : {1, 2, 4, 8}) {
         if (ahead * s.vector * words_per_element(search_.analysis) > kMostCandidateWords) continue;
         s.threads_x = threads;
-        s.ahead = ahead;
-        search_.found.add(s,
-                          search_.rule.looped()
-                              ? search_.row_distance(s) + steps_between(ahead, search_.rule.ahead)
-                              : 3 + search_.row_distance(s) + steps_between(ahead, 2));
+        s.as<RowParameters>().ahead = ahead;
+        search_.found.add(s, search_.rule.looped()
+                                 ? search_.row_distance(s) + steps_between(ahead, rule_.ahead)
+                                 : 3 + search_.row_distance(s) + steps_between(ahead, 2));
       }
   }
 
@@ -116,18 +120,15 @@ class RowSearch {
   /// Whether some loads can be staged, and all that can fit into static shared memory.
   bool stages(const Schedule& s) const {
     std::size_t bytes = 0;
-    for (std::size_t i = 0; i < search_.analysis.instr_count(); ++i) {
-      const auto& instr = search_.analysis.instr(i);
-      if (!search_.analysis.value(i).live || instr.kind != InstrKind::Load ||
-          !can_stage(search_.analysis, s, i))
-        continue;
-      bytes += size_of(search_.analysis.buffer_type(search_.analysis.access(instr.access).buffer)) *
-               static_cast<std::size_t>(s.vector * s.unroll * s.threads());
-    }
+    for (const std::size_t i : search_.analysis.live(InstrKind::Load))
+      if (can_stage(search_.analysis, s, i))
+        bytes += search_.analysis.memory_bytes(i) *
+                 static_cast<std::size_t>(s.vector * s.unroll * s.threads());
     return bytes > 0 && bytes <= kStaticShared;
   }
 
   CandidateSearch& search_;
+  const RowParameters& rule_;
 };
 
 }  // namespace

@@ -7,8 +7,8 @@
 #include <fmt/format.h>
 
 #include "codegen/emit/approximations.h"
+#include "codegen/families/loops/held_values.h"
 #include "codegen/families/loops/schedule_parts.h"
-#include "codegen/families/loops/schedule_text.h"
 
 namespace sinter::codegen {
 
@@ -47,7 +47,7 @@ std::int64_t vectors_at_once(const DeviceModel& device) {
 int rows_per_block(const ProgramAnalysis& analysis, int lanes, int held) {
   const int fewest = 32 / lanes;
   int rows = kBlockThreads / lanes / (held >= kManyElements ? 2 : 1);
-  const auto all = upper(analysis, analysis.size_of_dims(analysis.outer_dims()));
+  const auto all = upper(analysis, analysis.row_count());
   while (all && rows > fewest && *all < std::int64_t{analysis.device().multiprocessors} * rows)
     rows /= 2;
   return rows;
@@ -60,10 +60,9 @@ bool should_stage(const ProgramAnalysis& analysis, const Schedule& schedule) {
   const Approximations math(analysis);
   int loads = 0;
   bool is_long = false;
-  for (std::size_t i = 0; i < analysis.instr_count(); ++i) {
+  for (const std::size_t i : analysis.live()) {
     const auto& instr = analysis.instr(i);
-    const ValueInfo& info = analysis.value(i);
-    if (!math.is_live(i) || info.stage > 0 || (info.dims & analysis.inner_dims()) == 0) continue;
+    if (!math.is_live(i) || analysis.value(i).stage > 0 || !analysis.in_row(i)) continue;
     if (instr.kind == InstrKind::Op && math.function(i) == nullptr)
       is_long = is_long || is_long_operation(static_cast<ScalarOp>(instr.op));
     loads += can_stage(analysis, schedule, i) ? 1 : 0;
@@ -73,20 +72,15 @@ bool should_stage(const ProgramAnalysis& analysis, const Schedule& schedule) {
 
 /// Whether a lean schedule computes something again.
 bool recomputes(const ProgramAnalysis& analysis) {
-  for (std::size_t i = 0; i < analysis.instr_count(); ++i)
-    if (analysis.instr(i).kind == InstrKind::Op && analysis.value(i).live &&
-        (analysis.value(i).dims & analysis.inner_dims()) != 0 && keeps_for_later(analysis, i) &&
-        is_cheap_again(analysis, i))
-      return true;
-  return false;
+  return std::ranges::any_of(analysis.live(InstrKind::Op), [&](std::size_t i) {
+    return analysis.in_row(i) && keeps_for_later(analysis, i) && is_cheap_again(analysis, i);
+  });
 }
 
 bool shares_loads(const ProgramAnalysis& analysis) {
-  for (std::size_t i = 0; i < analysis.instr_count(); ++i)
-    if (analysis.instr(i).kind == InstrKind::Load && analysis.value(i).live &&
-        (analysis.value(i).dims & analysis.inner_dims()) != 0 && is_shared_by_rows(analysis, i))
-      return true;
-  return false;
+  return std::ranges::any_of(analysis.live(InstrKind::Load), [&](std::size_t i) {
+    return analysis.in_row(i) && is_shared_by_rows(analysis, i);
+  });
 }
 
 struct RowShape {
@@ -95,15 +89,14 @@ struct RowShape {
 
 Schedule row_schedule(const ProgramAnalysis& analysis, const VectorPlan& vectors,
                       const RowShape& shape) {
-  Schedule schedule = with_vectors(vectors, Family::kRow);
-  schedule.threads_x = shape.lanes;
-  schedule.unroll = shape.unroll;
-  schedule.cluster = shape.cluster;
-  schedule.threads_y =
-      shape.lanes <= 32 ? rows_per_block(analysis, shape.lanes, shape.unroll * schedule.vector) : 1;
-  schedule.staged = should_stage(analysis, schedule);
+  const int held = shape.unroll * vectors.vector;
+  Schedule schedule = with_vectors(
+      vectors, RowParameters{.cluster = shape.cluster, .tail = vectors.tail}, shape.unroll,
+      shape.lanes, shape.lanes <= 32 ? rows_per_block(analysis, shape.lanes, held) : 1);
+  auto& row = schedule.as<RowParameters>();
+  row.staged = should_stage(analysis, schedule);
   if (schedule.looped() && schedule.vector > 1)
-    schedule.ahead = words_per_element(analysis) * schedule.vector <= 4 ? 4 : 2;
+    row.ahead = words_per_element(analysis) * schedule.vector <= 4 ? 4 : 2;
   return schedule;
 }
 
@@ -128,10 +121,7 @@ class RowChoice {
         length_(length),
         many_(many),
         lean_(lean),
-        again_(again) {
-    words_ = words_per_element(analysis, lean_, again_) * vectors.vector;
-    shares_ = shares_loads(analysis);
-  }
+        again_(again) {}
 
   /// Nothing if no cluster holds them.
   std::optional<Schedule> choose() {
@@ -145,9 +135,10 @@ class RowChoice {
     const DeviceModel& device = analysis_.device();
     const auto fit = device.registers / (threads * registers(*shape));
     if (fit > 1 && can_hold_all(*shape)) return schedule;
-    schedule.lean = vectors_.vector > 1 && !schedule.staged;
-    schedule.again = schedule.lean && again_;
-    schedule.blocks = static_cast<int>(std::clamp<std::int64_t>(fit, 1, device.threads / threads));
+    auto& row = schedule.as<RowParameters>();
+    row.lean = vectors_.vector > 1 && !row.staged;
+    row.again = row.lean && again_;
+    row.blocks = static_cast<int>(std::clamp<std::int64_t>(fit, 1, device.threads / threads));
     return schedule;
   }
 
@@ -189,7 +180,7 @@ class RowChoice {
 
   /// Rows so few that their threads leave multiprocessors idle get more of them.
   void spread(RowShape& shape) const {
-    const auto rows = upper(analysis_, analysis_.size_of_dims(analysis_.outer_dims()));
+    const auto rows = upper(analysis_, analysis_.row_count());
     while (rows && shape.cluster == 1 && shape.unroll > 1 && shape.lanes >= 32 &&
            shape.lanes <= 512 &&
            *rows * shape.lanes < std::int64_t{analysis_.device().multiprocessors} * kBusyThreads) {
@@ -243,8 +234,8 @@ class RowChoice {
   const VectorPlan& vectors_;
   std::int64_t length_;
   bool many_, lean_, again_;
-  bool shares_ = false;  // something is loaded that all rows share
-  double words_ = 0;
+  const bool shares_ = shares_loads(analysis_);  // something is loaded that all rows share
+  const double words_ = words_per_element(analysis_, lean_, again_) * vectors_.vector;
 };
 
 /// Rows held in registers, if a cluster holds them.
@@ -254,14 +245,15 @@ std::optional<Schedule> held_row(const ProgramAnalysis& analysis, const VectorPl
     return RowChoice(analysis, vectors, length, many, lean, again).choose();
   };
   std::optional<Schedule> held = choose(many, false);
-  if (held && held->cluster == 1) return held;
+  if (held && held->row().cluster == 1) return held;
   // Where rows are long there must be little to hold.
   for (const bool again : {false, true}) {
     if (many && !again) continue;
     const std::optional<Schedule> other = choose(true, again);
-    if (other &&
-        (!held || other->cluster < held->cluster ||
-         (other->cluster == held->cluster && many && held->lean && other->blocks > held->blocks)))
+    if (!other) continue;
+    const RowParameters &row = other->row(), &least = held ? held->row() : row;
+    if (!held || row.cluster < least.cluster ||
+        (row.cluster == least.cluster && many && least.lean && row.blocks > least.blocks))
       held = other;
   }
   return held;
@@ -273,13 +265,13 @@ void add_rows(const ProgramAnalysis& analysis, const VectorPlan& vectors, std::i
               bool many, std::vector<Schedule>& schedules) {
   const std::optional<Schedule> held = held_row(analysis, vectors, length, many);
   if (held) schedules.push_back(*held);
-  if (!held || held->cluster > 1) schedules.push_back(looped_row(analysis, vectors, length));
+  if (!held || held->row().cluster > 1) schedules.push_back(looped_row(analysis, vectors, length));
 }
 
 /// Schedules for rows of unknown length: each takes rows up to a bound. True if one takes them all.
 bool add_tiers(const ProgramAnalysis& analysis, const VectorPlan& vectors,
                std::vector<Schedule>& schedules) {
-  const ir::Dim length = analysis.size_of_dims(analysis.inner_dims());
+  const ir::Dim length = analysis.row_length();
   const auto longest = upper(analysis, length);
   const double words = words_per_element(analysis) * vectors.vector;
   struct Tier {
@@ -306,7 +298,7 @@ bool add_tiers(const ProgramAnalysis& analysis, const VectorPlan& vectors,
 /// Rows of a known length; how many there are decides how they are spread.
 void add_known(const ProgramAnalysis& analysis, const VectorPlan& vectors, std::int64_t length,
                std::vector<Schedule>& schedules) {
-  const ir::Dim rows = analysis.size_of_dims(analysis.outer_dims());
+  const ir::Dim rows = analysis.row_count();
   const auto most = upper(analysis, rows);
   const DeviceModel& device = analysis.device();
   const std::int64_t many =
@@ -325,23 +317,12 @@ void add_known(const ProgramAnalysis& analysis, const VectorPlan& vectors, std::
   add_rows(analysis, vectors, length, true, schedules);
 }
 
-}  // namespace
-
 bool takes_row(const ProgramAnalysis& analysis) { return analysis.program().inner_dims > 0; }
-
-Schedule choose_shared_row(const ProgramAnalysis& analysis, int threads) {
-  const int dim = analysis.last_dim(analysis.inner_dims());
-  // What is left behind whole vectors needs a row of one dimension.
-  const bool tails = dim >= 0 && analysis.inner_dims() == dim_bit(static_cast<std::size_t>(dim));
-  VectorPlan vectors = plan_vectors(analysis, dim, 8, tails);
-  if (!vectors.conditions.empty()) vectors = no_vectors(analysis);
-  return row_schedule(analysis, vectors, {threads, 0, 1});
-}
 
 std::vector<Schedule> choose_row(const ProgramAnalysis& analysis) {
   const int dim = analysis.last_dim(analysis.inner_dims());
   const VectorPlan vectors = plan_vectors(analysis, dim), scalar = no_vectors(analysis);
-  const ir::Dim length = analysis.size_of_dims(analysis.inner_dims());
+  const ir::Dim length = analysis.row_length();
   std::vector<Schedule> schedules;
   if (length.is_constant()) {
     add_known(analysis, vectors, length.value() / vectors.vector, schedules);
@@ -355,73 +336,40 @@ std::vector<Schedule> choose_row(const ProgramAnalysis& analysis) {
   return schedules;
 }
 
-bool takes_ordered(const ProgramAnalysis& analysis) {
-  return analysis.combines() && analysis.stages() == 0;
-}
-
-std::vector<Schedule> choose_ordered(const ProgramAnalysis& analysis) {
-  Schedule schedule = with_vectors(no_vectors(analysis), Family::kRow);
-  schedule.threads_x = 1;
-  schedule.threads_y = kBlockThreads;
-  schedule.unroll = 0;
-  return {schedule};
-}
-
-namespace {
-
-std::string write_row(const Schedule& schedule) {
-  std::string text;
-  if (schedule.cluster > 1) text += fmt::format(" cluster={}", schedule.cluster);
-  if (schedule.blocks > 0) text += fmt::format(" blocks={}", schedule.blocks);
-  if (schedule.ahead > 1) text += fmt::format(" ahead={}", schedule.ahead);
-  if (schedule.tail) text += " tail";
-  if (schedule.staged) text += " staged";
-  if (schedule.lean) text += " lean";
-  if (schedule.again) text += " again";
-  return text;
-}
-
-bool read_row(Schedule& requested, std::string_view key, int number, int) {
-  if (key == "cluster")
-    requested.cluster = number;
-  else if (key == "blocks")
-    requested.blocks = number;
-  else if (key == "ahead")
-    requested.ahead = number;
-  else if (key == "staged")
-    requested.staged = true;
-  else if (key == "lean")
-    requested.lean = true;
-  else if (key == "again")
-    requested.again = true;
-  else
-    return false;
-  return true;
-}
-
 Schedule complete_row(const ProgramAnalysis& analysis, const Schedule& requested,
                       const std::string& text) {
   Schedule schedule = complete_schedule(analysis, requested, analysis.inner_dims(), text);
-  schedule.cluster = requested.cluster;
-  schedule.blocks = requested.blocks;
-  schedule.ahead = requested.looped() ? requested.ahead : 1;
-  schedule.staged = requested.staged;
-  schedule.lean = requested.lean;
-  schedule.again = requested.again;
-  if (schedule.cluster > analysis.device().cluster_blocks)
+  auto& row = schedule.as<RowParameters>();
+  if (!requested.looped()) row.ahead = 1;
+  if (row.cluster > analysis.device().cluster_blocks)
     refuse_schedule(analysis, text,
                     fmt::format("clusters of {} have {} blocks at most",
                                 analysis.device().architecture, analysis.device().cluster_blocks));
-  require_held(
-      analysis, schedule,
-      std::int64_t{requested.unroll} * requested.cluster * requested.vector * requested.threads_x,
-      text);
+  require_held(analysis, schedule,
+               std::int64_t{schedule.unroll} * row.cluster * schedule.vector * schedule.threads_x,
+               text);
   return schedule;
 }
 
 }  // namespace
 
-const LoopSchedule kRowSchedule = {Family::kRow, "row",   true,      takes_row, choose_row,
-                                   search_row,   map_row, write_row, read_row,  complete_row};
+Schedule choose_shared_row(const ProgramAnalysis& analysis, int threads) {
+  const int dim = analysis.last_dim(analysis.inner_dims());
+  // What is left behind whole vectors needs a row of one dimension.
+  const bool tails = dim >= 0 && analysis.inner_dims() == dim_bit(dim);
+  VectorPlan vectors = plan_vectors(analysis, dim, 8, tails);
+  if (!vectors.conditions.empty()) vectors = no_vectors(analysis);
+  return row_schedule(analysis, vectors, {threads, 0, 1});
+}
+
+bool takes_ordered(const ProgramAnalysis& analysis) {
+  return analysis.combines() && analysis.stages() == 0;
+}
+
+std::vector<Schedule> choose_ordered(const ProgramAnalysis& analysis) {
+  return {with_vectors(no_vectors(analysis), RowParameters{}, 0, 1, kBlockThreads)};
+}
+
+const LoopSchedule kRowSchedule = {true, takes_row, choose_row, search_row, map_row, complete_row};
 
 }  // namespace sinter::codegen

@@ -1,17 +1,12 @@
-// Threads that share a row reduce by shuffles, then by shared memory.
+// Rows of which other kernels have some; the rest: see kRowSchedule.
 #pragma once
 
 #include "codegen/families/loops/loop_schedule.h"
 
 namespace sinter::codegen {
 
-extern const LoopSchedule kRowSchedule;
-
-// Its members, for schedules that are near it and kernels that have several: see LoopSchedule.
-bool takes_row(const ProgramAnalysis& analysis);
-std::vector<Schedule> choose_row(const ProgramAnalysis& analysis);
+/// Candidates beside a rule's rows (row_candidates.cpp).
 void search_row(CandidateSearch& search);
-ThreadMapping map_row(const ProgramAnalysis& analysis, const Schedule& schedule, Arguments& args);
 
 /// Rows that a block of `threads` loops over, for a kernel that has other work too: no conditions.
 Schedule choose_shared_row(const ProgramAnalysis& analysis, int threads);

@@ -1,22 +1,15 @@
 // Schedules of running combinations along rows.
-#include "codegen/families/loops/scan/scan_schedule.h"
-
 #include <algorithm>
 
-#include <fmt/format.h>
-
+#include "codegen/families/loops/loop_schedule.h"
 #include "codegen/families/loops/schedule_parts.h"
-#include "codegen/families/loops/schedule_text.h"
 
 namespace sinter::codegen {
 
 namespace {
 
 Schedule scan_of(const VectorPlan& vectors, int lanes) {
-  Schedule schedule = with_vectors(vectors, Family::kScan);
-  schedule.threads_x = lanes;
-  schedule.threads_y = lanes <= 32 ? kBlockThreads / lanes : 1;
-  return schedule;
+  return with_vectors(vectors, ScanParameters{}, 1, lanes, lanes <= 32 ? kBlockThreads / lanes : 1);
 }
 
 /// Threads that share a row.
@@ -26,16 +19,14 @@ int lanes_of(const ProgramAnalysis& analysis, const VectorPlan& vectors) {
   constexpr std::int64_t kParts = 4, kPartsOfMany = 16;
   const std::int64_t many_rows = std::int64_t{analysis.device().multiprocessors} * 16;
   constexpr int kFewThreads = 256, kManyThreads = 512;
-  const auto longest = upper(analysis, analysis.size_of_dims(analysis.inner_dims()));
+  const auto longest = upper(analysis, analysis.row_length());
   if (!longest) return kFewThreads;
   const std::int64_t length = ceil_div(*longest, vectors.vector);
   if (length <= 32) return power_of_two_up(std::max<std::int64_t>(length, 1));
-  const auto rows = upper(analysis, analysis.size_of_dims(analysis.outer_dims()));
+  const auto rows = upper(analysis, analysis.row_count());
   if (length <= 32 * (rows && *rows >= many_rows ? kPartsOfMany : kParts)) return 32;
   return length <= kFewThreads * kParts ? kFewThreads : kManyThreads;
 }
-
-}  // namespace
 
 bool takes_scan(const ProgramAnalysis& analysis) { return analysis.scans(); }
 
@@ -54,19 +45,12 @@ std::vector<Schedule> choose_scan(const ProgramAnalysis& analysis) {
 
 void search_scan(CandidateSearch& search) {
   if (search.rule.threads_x == 1) return;  // neighbouring rows, not elements, lie side by side
-  for (Schedule s : search.vectors())
+  for (const VectorPlan& vectors : search.vectors())
     for (int lanes = 4; lanes <= kMostCandidateThreads; lanes *= 2) {
-      s.threads_x = lanes;
-      s.threads_y = lanes <= 32 ? kBlockThreads / lanes : 1;
+      const Schedule s = scan_of(vectors, lanes);
       search.found.add(s, search.row_distance(s));
     }
 }
-
-namespace {
-
-std::string write_scan(const Schedule&) { return ""; }
-
-bool read_scan(Schedule&, std::string_view, int, int) { return false; }
 
 Schedule complete_scan(const ProgramAnalysis& analysis, const Schedule& requested,
                        const std::string& text) {
@@ -78,7 +62,7 @@ Schedule complete_scan(const ProgramAnalysis& analysis, const Schedule& requeste
 
 }  // namespace
 
-const LoopSchedule kScanSchedule = {Family::kScan, "scan",   true,       takes_scan, choose_scan,
-                                    search_scan,   map_scan, write_scan, read_scan,  complete_scan};
+const LoopSchedule kScanSchedule = {true,        takes_scan, choose_scan,
+                                    search_scan, map_scan,   complete_scan};
 
 }  // namespace sinter::codegen

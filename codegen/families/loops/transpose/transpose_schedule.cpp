@@ -1,20 +1,14 @@
 // Tiles through shared memory: which loads need them, and how large they are.
-#include "codegen/families/loops/transpose/transpose_schedule.h"
-
 #include <algorithm>
 #include <numeric>
 
 #include <fmt/format.h>
-#include <sinter/error.h>
 
-#include "codegen/families/loops/pointwise/pointwise_schedule.h"
+#include "codegen/families/loops/loop_schedule.h"
 #include "codegen/families/loops/schedule_parts.h"
-#include "codegen/families/loops/schedule_text.h"
 #include "runtime/plan/loop_values.h"
 
 namespace sinter::codegen {
-
-using plan::fb::InstrKind;
 
 namespace {
 
@@ -27,21 +21,15 @@ constexpr int kSide = 64, kRunBytes = 256;
 constexpr std::int64_t kLarge = 1 << 20;  // where no bound is known
 
 std::int64_t extent_of(const ProgramAnalysis& analysis, int dim) {
-  return upper(analysis, analysis.extent(static_cast<std::size_t>(dim))).value_or(kLarge);
+  return upper(analysis, analysis.extent(dim)).value_or(kLarge);
 }
 
-bool has_stride(const ProgramAnalysis& analysis, std::uint32_t access, int dim,
-                const ir::Dim& stride) {
-  return analysis.exprs().dim(analysis.access(access).strides[static_cast<std::size_t>(dim)]) ==
-         stride;
-}
-
-/// Whether the place of a load or store along `from` and `to` follows from its strides alone.
-bool can_turn(const ProgramAnalysis& analysis, std::uint32_t a, int from, int to) {
-  const DimSet tile =
-      dim_bit(static_cast<std::size_t>(from)) | dim_bit(static_cast<std::size_t>(to));
-  if ((analysis.access_dims(a) & tile) != tile || !has_stride(analysis, a, from, 1) ||
-      has_stride(analysis, a, to, 1) || has_stride(analysis, a, to, 0))
+/// Whether the place of a load or store along both dimensions follows from its strides alone.
+bool can_transpose(const ProgramAnalysis& analysis, std::uint32_t a, int load_dim, int store_dim) {
+  const DimSet tile = dim_bit(load_dim) | dim_bit(store_dim);
+  const ir::Dim across = analysis.stride(a, store_dim);
+  if ((analysis.access_dims(a) & tile) != tile || analysis.stride(a, load_dim) != ir::Dim(1) ||
+      across == ir::Dim(1) || across == ir::Dim(0))
     return false;
   const auto& access = analysis.access(a);
   return std::all_of(access.gathers.begin(), access.gathers.end(),
@@ -52,131 +40,125 @@ bool can_turn(const ProgramAnalysis& analysis, std::uint32_t a, int from, int to
                      [&](std::uint32_t node) { return (analysis.node_dims(node) & tile) == 0; });
 }
 
-/// The turn that most accesses need, without sizes.
-std::optional<Turn> find_turn(const ProgramAnalysis& analysis) {
-  if (!takes_pointwise(analysis) || analysis.scatters()) return std::nullopt;
-  Turn best;
-  best.to = analysis.last_dim(analysis.outer_dims());
-  if (best.to < 0 || extent_of(analysis, best.to) < kLeastExtent) return std::nullopt;
+/// What most accesses need, without sizes.
+std::optional<TileTranspose> find_transpose(const ProgramAnalysis& analysis) {
+  if (!kPointwiseSchedule.takes(analysis) || analysis.scatters()) return std::nullopt;
+  TileTranspose best;
+  best.store_dim = analysis.last_dim(analysis.outer_dims());
+  if (best.store_dim < 0 || extent_of(analysis, best.store_dim) < kLeastExtent) return std::nullopt;
   std::ptrdiff_t most = 0;
-  for (int from = 0; from < static_cast<int>(analysis.rank()); ++from) {
-    const std::int64_t across = extent_of(analysis, from);
-    if (from == best.to || across < kLeastExtent ||
-        across * extent_of(analysis, best.to) < kLeastTile)
+  for (int load_dim = 0; load_dim < static_cast<int>(analysis.rank()); ++load_dim) {
+    const std::int64_t across = extent_of(analysis, load_dim);
+    if (load_dim == best.store_dim || across < kLeastExtent ||
+        across * extent_of(analysis, best.store_dim) < kLeastTile)
       continue;
     std::vector<bool> values(analysis.instr_count(), false);
     for (std::size_t i = 0; i < values.size(); ++i)
       values[i] = plan::is_memory(analysis.instr(i).kind) && analysis.value(i).live &&
-                  can_turn(analysis, analysis.instr(i).access, from, best.to);
+                  can_transpose(analysis, analysis.instr(i).access, load_dim, best.store_dim);
     const std::ptrdiff_t count = std::count(values.begin(), values.end(), true);
     if (count <= most) continue;
     most = count;
-    best.from = from;
+    best.load_dim = load_dim;
     best.values = std::move(values);
   }
   return most > 0 ? std::optional(best) : std::nullopt;
 }
 
-std::vector<bool> other_values(const std::vector<bool>& values) {
-  std::vector<bool> others = values;
+/// Vectors along `tiles.store_dim` of all other accesses.
+VectorPlan plan_stores(const ProgramAnalysis& analysis, const TileTranspose& tiles, int most) {
+  std::vector<bool> others = tiles.values;
   others.flip();
-  return others;
+  return plan_vectors(analysis, tiles.store_dim, most, false, &others);
 }
 
-/// Vectors along `turn.from` that all its accesses move whole.
-VectorPlan plan_turned(const ProgramAnalysis& analysis, const Turn& turn, int most) {
+/// Vectors along `tiles.load_dim` that all its accesses move whole.
+VectorPlan plan_loads(const ProgramAnalysis& analysis, const TileTranspose& tiles, int most) {
   for (; most > 1; most /= 2) {
-    VectorPlan plan = plan_vectors(analysis, turn.from, most, false, &turn.values);
+    VectorPlan plan = plan_vectors(analysis, tiles.load_dim, most, false, &tiles.values);
     bool whole = plan.vector > 1;
-    for (std::size_t i = 0; whole && i < turn.values.size(); ++i)
-      whole = !turn.values[i] || plan.vector_access[analysis.instr(i).access];
+    for (std::size_t i = 0; whole && i < tiles.values.size(); ++i)
+      whole = !tiles.values[i] || plan.vector_access[analysis.instr(i).access];
     if (whole) return plan;
   }
   return no_vectors(analysis);
 }
 
-std::vector<int> turned_sizes(const ProgramAnalysis& analysis, const Turn& turn) {
+/// Bytes of an element in each tile.
+std::vector<int> bytes_in_tiles(const ProgramAnalysis& analysis, const TileTranspose& tiles) {
   std::vector<int> sizes;
-  for (std::size_t i = 0; i < turn.values.size(); ++i)
-    if (turn.values[i])
-      sizes.push_back(static_cast<int>(
-          size_of(analysis.buffer_type(analysis.access(analysis.instr(i).access).buffer))));
+  for (std::size_t i = 0; i < tiles.values.size(); ++i)
+    if (tiles.values[i]) sizes.push_back(static_cast<int>(analysis.memory_bytes(i)));
   return sizes;
 }
 
-int widest_turned(const ProgramAnalysis& analysis, const Turn& turn) {
-  const std::vector<int> sizes = turned_sizes(analysis, turn);
-  return *std::max_element(sizes.begin(), sizes.end());
-}
-
-/// Bytes that an element of each tile takes, all tiles of a block together.
-int bytes_of_tiles(const ProgramAnalysis& analysis, const Turn& turn) {
-  const std::vector<int> sizes = turned_sizes(analysis, turn);
-  return std::accumulate(sizes.begin(), sizes.end(), 0);
+/// Of all tiles of a block together.
+int bytes_of_tiles(const ProgramAnalysis& analysis, const TileTranspose& tiles) {
+  const std::vector<int> sizes = bytes_in_tiles(analysis, tiles);
+  return tiles.width * tiles.height * std::accumulate(sizes.begin(), sizes.end(), 0);
 }
 
 /// As far as sizes are unknown they count as large. Tiles are longer where their other side is
 /// short, smaller while they would leave multiprocessors idle.
 void choose_tile(const ProgramAnalysis& analysis, Schedule& schedule) {
-  Turn& turn = schedule.turn;
-  const std::int64_t along = extent_of(analysis, turn.to), across = extent_of(analysis, turn.from);
+  auto& tiles = schedule.as<TileTranspose>();
+  int &width = tiles.width, &height = tiles.height;
+  const int vector = schedule.vector, load_vector = tiles.load_vector;
+  const std::int64_t along = extent_of(analysis, tiles.store_dim);
+  const std::int64_t across = extent_of(analysis, tiles.load_dim);
   const auto fit = [](std::int64_t extent, int most) {
     return extent >= most ? most : power_of_two_up(extent);
   };
-  const int area =
-      kSide * std::clamp(kRunBytes / widest_turned(analysis, turn), kSide / 2, 2 * kSide);
-  turn.width = std::max(fit(along, kSide), schedule.vector);
-  turn.height = std::max(fit(across, std::min(area / turn.width, 4 * kSide)), turn.vector);
-  turn.width = std::max(fit(along, std::min(area / turn.height, 4 * kSide)), schedule.vector);
-  const std::int64_t elements =
-      upper(analysis, analysis.size_of_dims(analysis.outer_dims())).value_or(INT64_MAX);
+  const int widest = std::ranges::max(bytes_in_tiles(analysis, tiles));
+  const int area = kSide * std::clamp(kRunBytes / widest, kSide / 2, 2 * kSide);
+  width = std::max(fit(along, kSide), vector);
+  height = std::max(fit(across, std::min(area / width, 4 * kSide)), load_vector);
+  width = std::max(fit(along, std::min(area / height, 4 * kSide)), vector);
+  const std::int64_t elements = upper(analysis, analysis.row_count()).value_or(INT64_MAX);
   const auto too_large = [&] {
-    const int size = turn.width * turn.height;
-    return size * bytes_of_tiles(analysis, turn) > kSharedBytes ||
+    const int size = width * height;
+    return bytes_of_tiles(analysis, tiles) > kSharedBytes ||
            (size > 1024 && elements / size < 2 * analysis.device().multiprocessors) ||
-           size / std::min(schedule.vector, turn.vector) > kThreads * 8;
+           size / std::min(vector, load_vector) > kThreads * 8;
   };
-  while (turn.width * turn.height > 256 && too_large())
-    (turn.width >= turn.height ? turn.width : turn.height) /= 2;
-  turn.width = std::max(turn.width, schedule.vector);
-  turn.height = std::max(turn.height, turn.vector);
+  while (width * height > 256 && too_large()) (width >= height ? width : height) /= 2;
+  width = std::max(width, vector);
+  height = std::max(height, load_vector);
 }
 
 void choose_threads(Schedule& schedule, int most) {
-  const Turn& turn = schedule.turn;
-  schedule.threads_x =
-      std::min(most, turn.width * turn.height / std::max(schedule.vector, turn.vector));
-  schedule.unroll = turn.width * turn.height / schedule.vector / schedule.threads_x;
+  const auto& tiles = schedule.as<TileTranspose>();
+  const int size = tiles.width * tiles.height;
+  schedule.threads_x = std::min(most, size / std::max(schedule.vector, tiles.load_vector));
+  schedule.unroll = size / schedule.vector / schedule.threads_x;
 }
 
-Schedule with_turn(const ProgramAnalysis& analysis, const Turn& turn, const VectorPlan& along,
-                   const VectorPlan& across) {
-  Schedule schedule = with_vectors(along, Family::kTranspose);
-  schedule.turn = turn;
-  schedule.turn.vector = across.vector;
+Schedule with_tiles(const ProgramAnalysis& analysis, TileTranspose tiles, const VectorPlan& along,
+                    const VectorPlan& across) {
+  tiles.load_vector = across.vector;
+  Schedule schedule = with_vectors(along, tiles);
   for (const auto& condition : across.conditions)
     if (std::none_of(along.conditions.begin(), along.conditions.end(), [&](const auto& other) {
           return other.expression() == condition.expression() &&
                  other.divisor() >= condition.divisor();
         }))
       schedule.conditions.push_back(condition);
-  for (std::size_t i = 0; i < turn.values.size(); ++i)
-    if (turn.values[i]) schedule.vector_access[analysis.instr(i).access] = false;
+  for (std::size_t i = 0; i < tiles.values.size(); ++i)
+    if (tiles.values[i]) schedule.vector_access[analysis.instr(i).access] = false;
   return schedule;
 }
 
-}  // namespace
-
-bool takes_transpose(const ProgramAnalysis& analysis) { return find_turn(analysis).has_value(); }
+bool takes_transpose(const ProgramAnalysis& analysis) {
+  return find_transpose(analysis).has_value();
+}
 
 std::vector<Schedule> choose_transpose(const ProgramAnalysis& analysis) {
-  const Turn turn = find_turn(analysis).value();
-  const std::vector<bool> others = other_values(turn.values);
+  const TileTranspose tiles = find_transpose(analysis).value();
   const VectorPlan none = no_vectors(analysis);
-  std::vector<Schedule> schedules = {with_turn(analysis, turn,
-                                               plan_vectors(analysis, turn.to, 8, false, &others),
-                                               plan_turned(analysis, turn, 8))};
-  if (!schedules[0].conditions.empty()) schedules.push_back(with_turn(analysis, turn, none, none));
+  std::vector<Schedule> schedules = {
+      with_tiles(analysis, tiles, plan_stores(analysis, tiles, 8), plan_loads(analysis, tiles, 8))};
+  if (!schedules[0].conditions.empty())
+    schedules.push_back(with_tiles(analysis, tiles, none, none));
   for (Schedule& schedule : schedules) {
     choose_tile(analysis, schedule);
     choose_threads(schedule, kThreads);
@@ -184,97 +166,67 @@ std::vector<Schedule> choose_transpose(const ProgramAnalysis& analysis) {
   return schedules;
 }
 
-Schedule transpose_schedule(const ProgramAnalysis& analysis, const Schedule& requested) {
-  const auto refuse = [&](const std::string& why) {
-    throw Error(ErrorCode::kUsage, fmt::format("schedule 'transpose' for kernel '{}': {}",
-                                               analysis.request().name, why));
-  };
-  const std::optional<Turn> turn = find_turn(analysis);
-  if (!turn) refuse("nothing that it loads lies across what it stores");
-  const std::vector<bool> others = other_values(turn->values);
-  Schedule schedule =
-      with_turn(analysis, *turn, plan_vectors(analysis, turn->to, requested.vector, false, &others),
-                plan_turned(analysis, *turn, requested.turn.vector));
-  if (schedule.vector != requested.vector || schedule.turn.vector != requested.turn.vector ||
+/// What `requested` says about vectors, tile and threads.
+Schedule complete_transpose(const ProgramAnalysis& analysis, const Schedule& requested,
+                            const std::string&) {
+  const auto refuse = [&](const std::string& why) { refuse_schedule(analysis, "transpose", why); };
+  const std::optional<TileTranspose> found = find_transpose(analysis);
+  if (!found) refuse("nothing that it loads lies across what it stores");
+  const auto& asked = requested.as<TileTranspose>();
+  Schedule schedule = with_tiles(analysis, *found, plan_stores(analysis, *found, requested.vector),
+                                 plan_loads(analysis, *found, asked.load_vector));
+  auto& tiles = schedule.as<TileTranspose>();
+  if (schedule.vector != requested.vector || tiles.load_vector != asked.load_vector ||
       !schedule.conditions.empty())
-    refuse(fmt::format("its vectors are {}x{} long", schedule.vector, schedule.turn.vector));
+    refuse(fmt::format("its vectors are {}x{} long", schedule.vector, tiles.load_vector));
+  tiles.width = asked.width;
+  tiles.height = asked.height;
   const auto is_power = [](int value) { return power_of_two_up(value) == value; };
-  const Turn& tile = requested.turn;
-  if (!is_power(tile.width) || !is_power(tile.height) || !is_power(requested.threads()) ||
-      tile.width < requested.vector || tile.height < tile.vector || requested.threads() > 1024 ||
-      tile.width * tile.height > (1 << 16) ||
-      tile.width * tile.height * bytes_of_tiles(analysis, *turn) > kSharedBytes)
-    refuse(fmt::format("tile={}x{} does not fit", tile.width, tile.height));
-  schedule.turn.width = tile.width;
-  schedule.turn.height = tile.height;
+  if (!is_power(tiles.width) || !is_power(tiles.height) || !is_power(requested.threads()) ||
+      tiles.width < schedule.vector || tiles.height < tiles.load_vector ||
+      requested.threads() > 1024 || tiles.width * tiles.height > (1 << 16) ||
+      bytes_of_tiles(analysis, tiles) > kSharedBytes)
+    refuse(fmt::format("tile={}x{} does not fit", tiles.width, tiles.height));
   choose_threads(schedule, requested.threads());
   return schedule;
 }
 
-namespace {
-
-constexpr int kMostVectors = 16;  // of a tile, for each thread
-
-}  // namespace
-
 void search_transpose(CandidateSearch& search) {
-  const bool same = search.rule.family == Family::kTranspose;
+  constexpr int kMostVectors = 16;  // of a tile, for each thread
+  const bool same = search.rule.is<TileTranspose>();
   const Schedule usual = same ? search.rule : choose_transpose(search.analysis)[0];
+  const auto& rule = usual.as<TileTranspose>();
   const auto near = [](int value) { return std::vector<int>{value, value / 2, value * 2}; };
   Schedule requested = usual;
+  auto& tiles = requested.as<TileTranspose>();
   requested.threads_y = 1;
   for (requested.vector = usual.vector;
        2 * requested.vector >= usual.vector && requested.vector >= 1; requested.vector /= 2)
-    for (const int turned : {usual.turn.vector, usual.turn.vector / 2})
-      for (const int width : near(usual.turn.width))
-        for (const int height : near(usual.turn.height))
-          for (const int threads : {128, 256, 512}) try {
-              const int shortest = std::min(requested.vector, turned);
-              if (shortest < 1 || width * height > kMostVectors * threads * shortest) continue;
-              requested.turn.vector = turned;
-              requested.turn.width = width;
-              requested.turn.height = height;
-              requested.threads_x = threads;
-              Schedule s = transpose_schedule(search.analysis, requested);
-              const double distance = steps_between(s.vector, usual.vector) +
-                                      steps_between(turned, usual.turn.vector) +
-                                      steps_between(width, usual.turn.width) +
-                                      steps_between(height, usual.turn.height) +
-                                      steps_between(threads, usual.threads());
-              search.found.add(std::move(s), distance + (same ? 0 : 1));
-            } catch (const Error& error) {
-              if (error.code() != ErrorCode::kUsage) throw;  // it takes no such tiles
-            }
+    for (const int load_vector : {rule.load_vector, rule.load_vector / 2})
+      for (const int width : near(rule.width))
+        for (const int height : near(rule.height))
+          for (const int threads : {128, 256, 512}) {
+            const int shortest = std::min(requested.vector, load_vector);
+            if (shortest < 1 || width * height > kMostVectors * threads * shortest) continue;
+            tiles.load_vector = load_vector;
+            tiles.width = width;
+            tiles.height = height;
+            requested.threads_x = threads;
+            search.add_completed(complete_transpose, requested,
+                                 steps_between(requested.vector, usual.vector) +
+                                     steps_between(load_vector, rule.load_vector) +
+                                     steps_between(width, rule.width) +
+                                     steps_between(height, rule.height) +
+                                     steps_between(threads, usual.threads()) + (same ? 0 : 1));
+          }
   if (!same) return;
-  const Schedule plain = choose_pointwise(search.analysis).back();
+  const Schedule plain = kPointwiseSchedule.choose(search.analysis).back();
   if (plain.conditions.empty()) search.found.add(plain, 2);
-}
-
-namespace {
-
-std::string write_transpose(const Schedule& schedule) {
-  return fmt::format(" tile={}x{}", schedule.turn.width, schedule.turn.height);
-}
-
-bool read_transpose(Schedule& requested, std::string_view key, int first, int second) {
-  if (key == "vector")
-    requested.vector = first, requested.turn.vector = second;
-  else if (key == "tile")
-    requested.turn.width = first, requested.turn.height = second;
-  else
-    return false;
-  return true;
-}
-
-Schedule complete_transpose(const ProgramAnalysis& analysis, const Schedule& requested,
-                            const std::string&) {
-  return transpose_schedule(analysis, requested);
 }
 
 }  // namespace
 
 const LoopSchedule kTransposeSchedule = {
-    Family::kTranspose, "transpose",   false,           takes_transpose, choose_transpose,
-    search_transpose,   map_transpose, write_transpose, read_transpose,  complete_transpose};
+    false, takes_transpose, choose_transpose, search_transpose, map_transpose, complete_transpose};
 
 }  // namespace sinter::codegen

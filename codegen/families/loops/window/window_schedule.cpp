@@ -5,11 +5,8 @@
 #include <numeric>
 
 #include <fmt/format.h>
-#include <sinter/error.h>
 
 #include "codegen/families/loops/schedule_parts.h"
-#include "codegen/families/loops/schedule_text.h"
-#include "runtime/plan/loop_values.h"
 
 namespace sinter::codegen {
 
@@ -39,7 +36,7 @@ class FindShared {
   std::vector<bool> find() {
     forms_.resize(analysis_.instr_count());
     std::vector<bool> shared(analysis_.instr_count(), false);
-    const DimSet both = bit(o_.tile_dim) | bit(o_.window_dim);
+    const DimSet both = dim_bit(o_.tile_dim) | dim_bit(o_.window_dim);
     for (std::size_t i = 0; i < shared.size(); ++i) {
       forms_[i] = form(i);
       const InstrKind kind = analysis_.instr(i).kind;
@@ -50,7 +47,6 @@ class FindShared {
   }
 
  private:
-  static DimSet bit(int d) { return dim_bit(static_cast<std::size_t>(d)); }
   bool follows(const Form& f) const {
     return f.known && (f.shared || f.row * o_.element_step == f.element * o_.row_step);
   }
@@ -63,7 +59,7 @@ class FindShared {
   Form form(std::size_t i) const {
     const auto& instr = analysis_.instr(i);
     const DimSet dims = analysis_.value(i).dims;
-    if ((dims & (bit(o_.tile_dim) | bit(o_.window_dim))) == 0) return {};
+    if ((dims & (dim_bit(o_.tile_dim) | dim_bit(o_.window_dim))) == 0) return {};
     if (instr.kind == InstrKind::Index) return index(static_cast<int>(instr.dim));
     if (instr.kind == InstrKind::Op) {
       if (!is_float(analysis_.type_of(i)) && instr.args.size() == 2) {
@@ -79,10 +75,8 @@ class FindShared {
     }
     if (instr.kind != InstrKind::Load) return of_parts(false);
     const auto& access = analysis_.access(instr.access);
-    const auto stride = [&](int d) {
-      return analysis_.exprs().dim(access.strides[static_cast<std::size_t>(d)]);
-    };
-    const ir::Dim row = stride(o_.tile_dim), element = stride(o_.window_dim);
+    const ir::Dim row = analysis_.stride(instr.access, o_.tile_dim);
+    const ir::Dim element = analysis_.stride(instr.access, o_.window_dim);
     bool all = row.is_constant() && element.is_constant() &&
                row.value() * o_.element_step == element.value() * o_.row_step;
     for (const auto& gather : access.gathers) all = all && follows(forms_[gather.value()]);
@@ -97,7 +91,7 @@ class FindShared {
 
   Form node(std::uint32_t n) const {
     const auto& at = analysis_.program().index_nodes[n];
-    if ((analysis_.node_dims(n) & (bit(o_.tile_dim) | bit(o_.window_dim))) == 0) return {};
+    if ((analysis_.node_dims(n) & (dim_bit(o_.tile_dim) | dim_bit(o_.window_dim))) == 0) return {};
     if (at.op() == ExprOp::Symbol) return index(static_cast<int>(at.a()));
     const Form a = node(at.a()), b = node(at.b());
     if (linear(a) && linear(b)) {
@@ -120,23 +114,15 @@ class FindShared {
   std::vector<Form> forms_;
 };
 
-bool is_load(const ProgramAnalysis& analysis, std::size_t i) {
-  return analysis.value(i).live && analysis.instr(i).kind == InstrKind::Load;
-}
-
-bool has(DimSet dims, int d) {
-  return d >= 0 && (dims & dim_bit(static_cast<std::size_t>(d))) != 0;
-}
+bool has(DimSet dims, int d) { return (dims & dim_bit(d)) != 0; }
 
 /// Whether all rows along `d` have results of their own.
 bool separates_rows(const ProgramAnalysis& analysis, int d) {
-  for (std::size_t i = 0; i < analysis.instr_count(); ++i) {
+  return std::ranges::all_of(analysis.live(), [&](std::size_t i) {
     const InstrKind kind = analysis.instr(i).kind;
-    if (analysis.value(i).live && (kind == InstrKind::Reduce || kind == InstrKind::Store) &&
-        !has(analysis.value(i).dims, d))
-      return false;
-  }
-  return true;
+    return (kind != InstrKind::Reduce && kind != InstrKind::Store) ||
+           has(analysis.value(i).dims, d);
+  });
 }
 
 /// The dimensions along which most loads are shared.
@@ -145,34 +131,32 @@ Overlap find_overlap(const ProgramAnalysis& analysis) {
   best.shared.assign(analysis.instr_count(), false);
   best.window_dim = analysis.last_dim(analysis.inner_dims());
   const int channels = analysis.last_dim(analysis.outer_dims());
+  const std::vector<std::size_t> loads = analysis.live(InstrKind::Load);
   std::int64_t most = 0;
   for (int d = static_cast<int>(analysis.outer_rank()); d-- > 0;) {
     if (!has(analysis.outer_dims(), d) || d == channels || !separates_rows(analysis, d)) continue;
     if (best.tile_dim < 0) best.tile_dim = d;
-    for (std::size_t i = 0; i < analysis.instr_count(); ++i) {
-      if (!is_load(analysis, i)) continue;
-      const auto& strides = analysis.access(analysis.instr(i).access).strides;
+    for (const std::size_t i : loads) {
+      const std::uint32_t access = analysis.instr(i).access;
       for (int e = static_cast<int>(analysis.rank());
            e-- > static_cast<int>(analysis.outer_rank());) {
-        const ir::Dim row = analysis.exprs().dim(strides[static_cast<std::size_t>(d)]);
-        const ir::Dim element = analysis.exprs().dim(strides[static_cast<std::size_t>(e)]);
+        const ir::Dim row = analysis.stride(access, d), element = analysis.stride(access, e);
         if (!has(analysis.inner_dims(), e) || !row.is_constant() || !element.is_constant() ||
             row.value() <= 0 || element.value() <= 0)
           continue;
         Overlap overlap;
         overlap.tile_dim = d;
         overlap.window_dim = e;
-        if (analysis.extent(static_cast<std::size_t>(e)).value() > kWidestWindow) continue;
+        if (analysis.extent(e).value() > kWidestWindow) continue;
         const std::int64_t divisor = std::gcd(row.value(), element.value());
         overlap.row_step = row.value() / divisor;
         overlap.element_step = element.value() / divisor;
         if (overlap.row_step != 1 && overlap.element_step != 1) continue;
         overlap.shared = FindShared(analysis, overlap).find();
-        std::int64_t loads = 0;
-        for (std::size_t k = 0; k < analysis.instr_count(); ++k)
-          loads += is_load(analysis, k) && overlap.shared[k];
-        if (loads > most) {
-          most = loads;
+        const auto count =
+            std::ranges::count_if(loads, [&](std::size_t load) { return overlap.shared[load]; });
+        if (count > most) {
+          most = count;
           best = overlap;
         }
       }
@@ -189,16 +173,16 @@ struct Estimate {
 /// What a thread executes for `tile` rows of vectors: reads with their guards and conversions, and
 /// what is done with each element. A read takes a slot of what four schedulers share.
 Estimate estimate(const ProgramAnalysis& analysis, const Overlap& overlap, int vector, int tile) {
-  const auto row = static_cast<double>(analysis.size_of_dims(analysis.inner_dims()).value());
-  const std::int64_t window = analysis.extent(static_cast<std::size_t>(overlap.window_dim)).value();
+  const auto row = static_cast<double>(analysis.row_length().value());
+  const std::int64_t window = analysis.extent(overlap.window_dim).value();
   const auto slots = static_cast<double>(overlap.slots(tile, window));
   Estimate sum;
-  for (std::size_t i = 0; i < analysis.instr_count(); ++i) {
+  for (const std::size_t i : analysis.live()) {
     const ValueInfo& info = analysis.value(i);
     const auto& instr = analysis.instr(i);
-    if (!info.live || (info.stage > 0 && instr.kind != InstrKind::Reduce)) continue;
+    if ((info.stage > 0 && instr.kind != InstrKind::Reduce)) continue;
     const bool reduce = instr.kind == InstrKind::Reduce;
-    if (!reduce && (info.dims & analysis.inner_dims()) == 0) continue;
+    if (!reduce && !analysis.in_row(i)) continue;
     const bool shared = overlap.shared[i] && tile > 1;
     const double times = shared ? slots * row / static_cast<double>(window)
                          : reduce || has(info.dims, overlap.tile_dim) ? row * tile
@@ -232,16 +216,12 @@ ir::Dim count_threads(const ProgramAnalysis& analysis, const Overlap& overlap, i
 /// `vectors` with tiles of `tile` rows.
 Schedule tiled(const ProgramAnalysis& analysis, const VectorPlan& vectors, const Overlap& overlap,
                int tile, int threads) {
-  Schedule schedule = with_vectors(vectors, Family::kWindow);
-  schedule.unroll = 0;
-  schedule.threads_x = threads;
-  schedule.tile = tile;
-  schedule.overlap = overlap;
-  if (tile == 1) schedule.overlap.shared.assign(analysis.instr_count(), false);
-  const std::int64_t row = analysis.size_of_dims(analysis.inner_dims()).value();
-  schedule.rolled = row * tile * vectors.vector > kUnrolled;
+  const std::int64_t row = analysis.row_length().value();
+  WindowParameters own{tile, row * tile * vectors.vector > kUnrolled, overlap};
+  if (tile == 1) own.overlap.shared.assign(analysis.instr_count(), false);
+  Schedule schedule = with_vectors(vectors, std::move(own), 0, threads);
   if (tile > 1) {
-    const ir::Dim& extent = analysis.extent(static_cast<std::size_t>(overlap.tile_dim));
+    const ir::Dim& extent = analysis.extent(overlap.tile_dim);
     if (!extent.is_constant())
       schedule.conditions.emplace_back(analysis.exprs().intern(extent),
                                        static_cast<std::uint64_t>(tile), INT64_MAX);
@@ -259,38 +239,30 @@ std::int64_t least(const ProgramAnalysis& analysis, const ir::Dim& dim) {
 bool can_tile(const ProgramAnalysis& analysis, const Overlap& overlap, int tile) {
   if (tile == 1) return true;
   if (overlap.tile_dim < 0) return false;
-  const ir::Dim& extent = analysis.extent(static_cast<std::size_t>(overlap.tile_dim));
+  const ir::Dim& extent = analysis.extent(overlap.tile_dim);
   return !extent.is_constant() || extent.value() >= tile;
 }
 
-}  // namespace
-
 bool takes_window(const ProgramAnalysis& analysis) {
   if (analysis.stages() != 1 || analysis.scans() || analysis.scatters()) return false;
-  const ir::Dim row = analysis.size_of_dims(analysis.inner_dims());
+  const ir::Dim row = analysis.row_length();
   if (!row.is_constant() || row.value() < 1 || row.value() > kLongestRow) return false;
   const int channels = analysis.last_dim(analysis.outer_dims());
   if (channels < 0 || analysis.inner_dims() == 0 || !separates_rows(analysis, channels))
     return false;
   const int window = analysis.last_dim(analysis.inner_dims());
-  if (analysis.extent(static_cast<std::size_t>(window)).value() > kWidestWindow) return false;
-  const auto rows = upper(analysis, analysis.size_of_dims(analysis.outer_dims()));
+  if (analysis.extent(window).value() > kWidestWindow) return false;
+  const auto rows = upper(analysis, analysis.row_count());
   if (!rows || *rows > INT32_MAX) return false;
-  for (std::size_t i = 0; i < analysis.instr_count(); ++i) {
+  for (const std::size_t i : analysis.live()) {
     const ValueInfo& info = analysis.value(i);
-    if (!info.live) continue;
     const InstrKind kind = analysis.instr(i).kind;
-    const bool by_element = (info.dims & analysis.inner_dims()) != 0;
+    const bool by_element = analysis.in_row(i);
     if (by_element && (kind == InstrKind::Store || info.stage > 0)) return false;
-    if (kind != InstrKind::Load) continue;
-    if (info.stage > 0) return false;  // a place that a reduction decides
+    if (kind == InstrKind::Load && info.stage > 0)
+      return false;  // a place that a reduction decides
   }
   return true;
-}
-
-bool fills_windows(const ProgramAnalysis& analysis) {
-  return least(analysis, analysis.size_of_dims(analysis.outer_dims())) >=
-         kFewestThreads * analysis.device().multiprocessors;
 }
 
 std::vector<Schedule> choose_window(const ProgramAnalysis& analysis) {
@@ -321,11 +293,11 @@ std::vector<Schedule> choose_window(const ProgramAnalysis& analysis) {
   return schedules;
 }
 
-Schedule window_schedule(const ProgramAnalysis& analysis, int vector, int tile, int threads) {
+Schedule complete_window(const ProgramAnalysis& analysis, const Schedule& requested,
+                         const std::string&) {
+  const int vector = requested.vector, tile = requested.as<WindowParameters>().tile;
   const auto refuse = [&](const std::string& why) {
-    throw Error(ErrorCode::kUsage, fmt::format("schedule 'window vector={} tile={}' for kernel "
-                                               "'{}': {}",
-                                               vector, tile, analysis.request().name, why));
+    refuse_schedule(analysis, fmt::format("window vector={} tile={}", vector, tile), why);
   };
   if (!takes_window(analysis)) refuse("it has no short rows side by side");
   const Overlap overlap = find_overlap(analysis);
@@ -334,46 +306,30 @@ Schedule window_schedule(const ProgramAnalysis& analysis, int vector, int tile, 
       vector > 1 ? plan_vectors(analysis, analysis.last_dim(analysis.outer_dims()), vector)
                  : no_vectors(analysis);
   if (vectors.vector != vector) refuse(fmt::format("its vectors are {} long", vectors.vector));
-  Schedule schedule = tiled(analysis, vectors, overlap, tile, threads);
+  Schedule schedule = tiled(analysis, vectors, overlap, tile, requested.threads());
   if (!schedule.conditions.empty()) refuse("its sizes are not constant");
   return schedule;
 }
 
 void search_window(CandidateSearch& search) {
+  const auto* rule = std::get_if<WindowParameters>(&search.rule.kind);
   for (const int vector : {8, 4, 2, 1})
     for (const int tile : {1, 2, 4, 7, 8})
-      for (const int threads : {32, 64, 128}) try {
-          Schedule s = window_schedule(search.analysis, vector, tile, threads);
-          const bool same = search.rule.family == Family::kWindow;
-          search.found.add(std::move(s), steps_between(vector, same ? search.rule.vector : 4) +
-                                             steps_between(tile, same ? search.rule.tile : 2) +
-                                             steps_between(threads, 64));
-        } catch (const Error& error) {
-          if (error.code() != ErrorCode::kUsage) throw;  // it takes no such vectors or tiles
-        }
-}
-
-namespace {
-
-std::string write_window(const Schedule& schedule) {
-  return fmt::format("{}{}", schedule.tile > 1 ? fmt::format(" tile={}", schedule.tile) : "",
-                     schedule.rolled ? " rolled" : "");
-}
-
-bool read_window(Schedule& requested, std::string_view key, int number, int) {
-  if (key == "tile") requested.tile = number;
-  return key == "tile" || key == "rolled";  // what a tile takes decides
-}
-
-Schedule complete_window(const ProgramAnalysis& analysis, const Schedule& requested,
-                         const std::string&) {
-  return window_schedule(analysis, requested.vector, requested.tile, requested.threads());
+      for (const int threads : {32, 64, 128})
+        search.add_completed(complete_window, Schedule{WindowParameters{tile}, vector, 1, threads},
+                             steps_between(vector, rule ? search.rule.vector : 4) +
+                                 steps_between(tile, rule ? rule->tile : 2) +
+                                 steps_between(threads, 64));
 }
 
 }  // namespace
 
-const LoopSchedule kWindowSchedule = {Family::kWindow, "window",       true,       takes_window,
-                                      choose_window,   search_window,  map_window, write_window,
-                                      read_window,     complete_window};
+bool fills_windows(const ProgramAnalysis& analysis) {
+  return least(analysis, analysis.row_count()) >=
+         kFewestThreads * analysis.device().multiprocessors;
+}
+
+const LoopSchedule kWindowSchedule = {true,          takes_window, choose_window,
+                                      search_window, map_window,   complete_window};
 
 }  // namespace sinter::codegen

@@ -9,7 +9,7 @@
 
 #include "attention_cases.h"
 #include "codegen/families/attention/attention_schedule.h"
-#include "codegen/targets/cuda/devices.h"
+#include "codegen/targets/cuda/cuda_target.h"
 #include "ir/text/text.h"
 
 namespace sinter::test {

@@ -16,16 +16,16 @@ namespace {
 using testing::ElementsAre;
 using testing::StartsWith;
 
-/// A graph with nothing but the region, as family "product" or as "conv" itself.
-ir::Graph graph_of(const ConvCase& conv, const std::string& family, const ir::Ranges& ranges = {}) {
-  const auto region = std::make_shared<const ir::Graph>(
-      family == "conv" ? conv_graph(conv, ranges) : conv_region(conv, ranges));
+/// A graph with nothing but the region, as kind "gemm" or as "conv" itself.
+ir::Graph graph_of(const ConvCase& conv, const std::string& kind, const ir::Ranges& ranges = {}) {
+  const auto region = std::make_shared<const ir::Graph>(kind == "conv" ? conv_graph(conv, ranges)
+                                                                       : conv_region(conv, ranges));
   ir::GraphBuilder builder("main");
   for (const auto& [symbol, range] : ranges) builder.range(symbol, range);
   std::vector<ir::ValueId> inputs;
   for (const ir::ValueId input : region->inputs())
     inputs.push_back(builder.input(region->value(input).name, region->type(input)));
-  builder.output("y", builder.add_multi("Fused", inputs, {{"family", family}}, region)[0]);
+  builder.output("y", builder.add_multi("Fused", inputs, {{"kind", kind}}, region)[0]);
   return builder.finish();
 }
 
@@ -39,7 +39,7 @@ std::vector<Way> ways_of(const ir::Graph& graph, const std::string& requested = 
   codegen::CompileOptions options;
   options.target = &codegen::cuda_target();
   options.architectures = {"sm_80"};
-  options.product = requested;
+  options.gemm = requested;
   const auto compiled = codegen::compile(graph, options);
   const auto parsed = plan::parse_plan(plan::serialize_plan(compiled.parts));  // verifies
   EXPECT_EQ(parsed->meta.steps.size(), 1u);

@@ -11,9 +11,9 @@
 #include <gtest/gtest.h>
 #include <sinter/error.h>
 
-#include "codegen/families/gemm/conv/conv_loops.h"
-#include "codegen/families/gemm/emit_gemm.h"
+#include "codegen/families/gemm/gemm_schedule.h"
 #include "codegen/families/gemm/gemm_tactics.h"
+#include "codegen/families/gemm/library_lowering.h"
 #include "codegen/families/gemm/weights/weight_pack.h"
 #include "codegen/families/loops/emit_loops.h"
 #include "codegen/targets/cuda/cuda_target.h"

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "codegen/families/gemm/gemm_lowering.h"
-#include "codegen/targets/cuda/nvrtc.h"
+#include "codegen/targets/cuda/compile_cuda.h"
 #include "ir/graph.h"
 #include "tests/codegen/emulation/cuda_emulation.h"
 

@@ -10,7 +10,7 @@
 
 #include "codegen/families/gemm/gemm_kernels.h"
 #include "codegen/families/gemm/gemm_schedule.h"
-#include "codegen/targets/cuda/devices.h"
+#include "codegen/targets/cuda/cuda_target.h"
 #include "gemm_check.h"
 #include "gemm_graphs.h"
 #include "quantized_graphs.h"

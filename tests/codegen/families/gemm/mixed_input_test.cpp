@@ -5,7 +5,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "codegen/families/gemm/mixed_input/mixed_input_schedule.h"
+#include "codegen/families/gemm/gemm_kernels.h"
 #include "gemm_check.h"
 #include "quantized_graphs.h"
 #include "tests/codegen/emulation/compile_all.h"
@@ -108,10 +108,9 @@ TEST(CudaMixedInput, ClustersThatLeaveMultiprocessorsOverCostAnotherWave) {
   codegen::GemmProblem problem{product, codegen::reference_device()};
   problem.n = 4096, problem.k = 14336;
   const auto estimate = [&](int m, int split_k) {
-    codegen::GemmSchedule s;
-    s.m = m, s.n = 128, s.k = 128;
-    s.split_k = split_k;
-    return codegen::MixedInput(2).estimate(problem, s, 256);
+    const auto s = codegen::kMixedInputKernel.parse(fmt::format(
+        "mixed_input {}x128x128 warpgroups=2 stages=4 split_k={} cluster_n=1", m, split_k));
+    return s->tile->estimate(problem, *s, 256);
   };
   EXPECT_GT(estimate(256, 4), 1.5 * estimate(128, 2));
   EXPECT_GT(estimate(256, 2), 1.5 * estimate(128, 2));  // half of the multiprocessors

@@ -8,7 +8,7 @@
 #include <gtest/gtest.h>
 
 #include "codegen/compile.h"
-#include "codegen/families/gemm/weights/emit_unpack.h"
+#include "codegen/families/gemm/weights/unpacked_weights.h"
 #include "codegen/families/gemm/weights/weight_pack.h"
 #include "codegen/targets/cuda/cuda_target.h"
 #include "ir/text/text.h"

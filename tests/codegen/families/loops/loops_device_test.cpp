@@ -8,7 +8,7 @@
 #include <sinter/error.h>
 
 #include "codegen/families/loops/emit_loops.h"
-#include "codegen/targets/cuda/devices.h"
+#include "codegen/targets/cuda/cuda_target.h"
 #include "tests/codegen/emit/cuda_programs.h"
 
 namespace sinter::test {

@@ -3,7 +3,6 @@
 #include <gtest/gtest.h>
 #include <sinter/error.h>
 
-#include "codegen/families/sort/sort_lowering.h"
 #include "codegen/program/loop_lowering.h"
 #include "ir/reference/evaluate.h"
 #include "ir/text/text.h"

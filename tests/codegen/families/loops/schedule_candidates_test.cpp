@@ -271,7 +271,7 @@ graph @main(%x: f16[32, 256], %q: f16[2, 4, 64, 64], %k: f16[2, 4, 64, 64]) {
     const std::string& rule = kernel.variants[0].candidates.at(0);
     by_family[rule.substr(0, rule.find(' ')) + " " + kernel.tactic] = &kernel;
   }
-  for (const char* family : {"warp_tile product", "attention "}) {
+  for (const char* family : {"warp_tile gemm", "attention "}) {
     ASSERT_TRUE(by_family.contains(family)) << family;
     const codegen::KernelInfo& kernel = *by_family[family];
     const auto& candidates = kernel.variants[0].candidates;

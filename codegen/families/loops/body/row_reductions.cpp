@@ -1,0 +1,86 @@
+#include "codegen/families/loops/body/row_reductions.h"
+
+#include <fmt/format.h>
+
+namespace sinter::codegen {
+
+using plan::fb::InstrKind;
+
+void RowReductions::declare_shared() {
+  if (how_.scratch == 0) return;
+  for (const std::size_t i : s_.live)
+    if (s_.is_reduction_or_scan(i))
+      s_.code.line(fmt::format("__shared__ {} s{}[{}];", text_.type(i), i, how_.scratch));
+}
+
+void RowReductions::declare_dynamic() {
+  std::uint32_t offset = how_.scratch_offset;
+  const bool sends = how_.reduce == "reduce_cluster";
+  for (const std::size_t i : s_.live) {
+    if (s_.analysis.instr(i).kind != InstrKind::Reduce) continue;
+    s_.code.line(fmt::format("{0}* const s{1} = reinterpret_cast<{0}*>(shared + {2});",
+                             text_.type(i), i, offset));
+    if (sends)
+      s_.code.line(fmt::format("expect_results<{}>(s{});", how_.reduce_sizes.substr(2), i));
+    offset += static_cast<std::uint32_t>(how_.scratch) * RowReduction::kScratchValue;
+  }
+  if (sends) s_.code.line("cluster_arrive();");
+}
+
+void RowReductions::declare_carries() {
+  for (const std::size_t i : s_.live)
+    if (s_.analysis.instr(i).kind == InstrKind::Scan)
+      s_.code.line(fmt::format("{} c{} = {};", text_.type(i), i, text_.identity(i)));
+}
+
+void RowReductions::declare_results(const InstrSet& needed, int stage) {
+  for (const std::size_t i : members(needed)) {
+    const std::string type = text_.type(i);
+    if (s_.kept[i] && s_.analysis.value(i).stage == stage)
+      s_.code.line(
+          fmt::format("{} h{}{}{};", type, i, text_.vectors_size(), text_.elements_size()));
+    if (s_.analysis.instr(i).kind == InstrKind::Scan && s_.analysis.value(i).stage == stage)
+      s_.code.line(fmt::format("{0} q{1} = b{1};", type, i));
+    if (!s_.accumulates_in(i, stage)) continue;
+    if (!s_.has_vector_sums()) {
+      s_.code.line(fmt::format("{} a{} = {};", type, i, text_.identity(i)));
+      continue;
+    }
+    s_.code.line(fmt::format("{} a{}[{}];", type, i, s_.vector()));
+    out_.open_elements();  // independent sums: shorter chains, smaller errors
+    s_.code.line(fmt::format("a{}[j] = {};", i, text_.identity(i)));
+    out_.close_elements();
+  }
+}
+
+void RowReductions::combine(int stage) {
+  for (const std::size_t i : s_.live) {
+    if (!s_.accumulates_in(i, stage)) continue;
+    const std::string combine = text_.combine(i);
+    const std::string scratch = how_.scratch > 0 ? fmt::format(", s{}", i) : "";
+    std::string sum = fmt::format("a{}", i);
+    if (s_.analysis.instr(i).kind == InstrKind::Scan) {
+      s_.code.line(fmt::format("const {0} b{1} = {2}<{3}{4}>(a{1}, c{1}{5});", text_.type(i), i,
+                               how_.scan, combine, how_.scan_sizes, scratch));
+    } else if (s_.has_row_vectors()) {
+      if (!how_.reduce.empty())
+        s_.code.line(
+            fmt::format("{}<{}{}>({}, s{});", how_.reduce, combine, how_.reduce_sizes, sum, i));
+      s_.names[i] = sum + (s_.in_loop(i) ? "[j]" : "[0]");
+    } else {
+      if (s_.has_vector_sums()) {
+        s_.code.line("#pragma unroll");
+        s_.code.line(
+            fmt::format("for (int j = 1; j < {0}; ++j) a{1}[0] = {2}::of(a{1}[0], a{1}[j]);",
+                        s_.vector(), i, combine));
+        sum += "[0]";
+      }
+      if (!how_.reduce.empty())
+        sum = fmt::format("{}<{}{}>({}{}{})", how_.reduce, combine, how_.reduce_sizes, sum, scratch,
+                          how_.reduce_tail);
+      out_.define(i, sum);
+    }
+  }
+}
+
+}  // namespace sinter::codegen

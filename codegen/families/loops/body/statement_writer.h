@@ -1,0 +1,50 @@
+// Statements of a kernel's body, and the loops around them.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "codegen/families/loops/body/value_text.h"
+
+namespace sinter::codegen {
+
+class StatementWriter {
+ public:
+  explicit StatementWriter(BodyState& state) : text(state), s_(state), code_(state.code) {}
+
+  /// Lines of a mapping: what none behind them uses is left out.
+  void declare_all(const std::vector<std::string>& lines);
+  /// The loop over a thread's vectors.
+  void open_vectors();
+  void close_vectors();
+  /// The loop over a vector's elements.
+  void open_elements();
+  void close_elements();
+
+  /// The value of instruction `i` gets a name.
+  void define(std::size_t i, const std::string& expression);
+  void statement(std::size_t i);
+  void declare_pointer(std::size_t i);
+  /// Declares registers for `values`, of `slots` slots each (0: no slots).
+  void keep(const InstrSet& values, std::int64_t slots);
+  /// A loop that loads vectors: "r3[k] = ..", if the subscript is "[k]".
+  void load_vectors(const std::vector<std::size_t>& loads, const std::string& subscript);
+
+  /// What pass `stage` computes of a vector: once for all its elements, for each of them, and what
+  /// it stores.
+  void write(const InstrSet& needed, int stage);
+
+  const ValueText text;
+
+ private:
+  void running_value(std::size_t i);
+  void store_scalar(std::size_t i);
+  void vector_part(const InstrSet& needed, int stage);
+  void element_part(const InstrSet& needed, int stage);
+  void vector_stores(const InstrSet& needed);
+
+  BodyState& s_;
+  CodeText& code_;
+};
+
+}  // namespace sinter::codegen

@@ -1,0 +1,232 @@
+// Compiles emitted sources for all architectures, in parallel, through the kernel cache.
+#include "codegen/targets/cuda/compile_cuda.h"
+
+#include <algorithm>
+#include <chrono>
+#include <filesystem>
+#include <map>
+#include <mutex>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <sinter/error.h>
+
+#include "codegen/targets/cuda/embedded_device_headers.h"
+#include "codegen/targets/cuda/nvrtc_loader.h"
+#include "codegen/targets/kernel_cache.h"
+#include "ir/parallel.h"
+#include "runtime/files/output_file.h"
+
+namespace sinter::codegen {
+
+namespace {
+
+constexpr const char* kOptions[] = {"-std=c++17", "-default-device"};
+constexpr const char* kFileName =
+    "kernel.cu";  // fixed: the code must not depend on where it is made
+
+class Program {
+ public:
+  Program(const Nvrtc& nvrtc, const std::string& source) : nvrtc_(nvrtc) {
+    std::vector<const char*> texts, names;
+    for (const DeviceHeader& header : embedded_device_headers()) {
+      texts.push_back(header.text.c_str());
+      names.push_back(header.name.c_str());
+    }
+    check(nvrtc.create_program(&program_, source.c_str(), kFileName, static_cast<int>(texts.size()),
+                               texts.data(), names.data()),
+          "nvrtcCreateProgram");
+  }
+  Program(const Program&) = delete;
+  Program& operator=(const Program&) = delete;
+  ~Program() { nvrtc_.destroy_program(&program_); }
+
+  nvrtcResult compile(const std::string& architecture) {
+    const std::string target = "--gpu-architecture=" + architecture;
+    std::vector<const char*> options = {target.c_str()};
+    options.insert(options.end(), std::begin(kOptions), std::end(kOptions));
+    return nvrtc_.compile_program(program_, static_cast<int>(options.size()), options.data());
+  }
+  std::string log() {
+    std::size_t size = 0;
+    if (nvrtc_.get_log_size(program_, &size) != NVRTC_SUCCESS || size == 0) return "";
+    std::string text(size, '\0');
+    if (nvrtc_.get_log(program_, text.data()) != NVRTC_SUCCESS) return "";
+    text.resize(text.find_last_not_of(std::string("\0\n", 2)) + 1);
+    return text;
+  }
+  std::vector<std::byte> cubin() {
+    std::size_t size = 0;
+    check(nvrtc_.get_cubin_size(program_, &size), "nvrtcGetCUBINSize");
+    std::vector<std::byte> code(size);
+    check(nvrtc_.get_cubin(program_, reinterpret_cast<char*>(code.data())), "nvrtcGetCUBIN");
+    return code;
+  }
+
+ private:
+  void check(nvrtcResult result, const char* what) const {
+    if (result != NVRTC_SUCCESS)
+      throw Error(ErrorCode::kDevice,
+                  fmt::format("{} failed: {}", what, nvrtc_.get_error_string(result)));
+  }
+  const Nvrtc& nvrtc_;
+  nvrtcProgram program_ = nullptr;
+};
+
+/// The source with the device headers in place of their #include lines, each once.
+void inline_headers(std::string_view source, std::vector<std::string>& seen, std::string& out) {
+  for (std::size_t at = 0; at < source.size();) {
+    const std::size_t end = std::min(source.find('\n', at), source.size());
+    const std::string_view line = source.substr(at, end - at);
+    at = end + 1;
+    if (line == "#pragma once") continue;
+    const DeviceHeader* included = nullptr;
+    if (line.starts_with("#include \""))
+      for (const DeviceHeader& header : embedded_device_headers())
+        if (line == fmt::format("#include \"{}\"", header.name)) included = &header;
+    if (included == nullptr) {
+      out.append(line).push_back('\n');
+    } else if (std::find(seen.begin(), seen.end(), included->name) == seen.end()) {
+      seen.push_back(included->name);
+      inline_headers(included->text, seen, out);
+    }
+  }
+}
+
+/// All that NVRTC sees of `source` but its own headers: a change of a device header that it does
+/// not include leaves its kernel what it was.
+std::string whole_text(std::string_view source) {
+  std::vector<std::string> seen;
+  std::string text;
+  inline_headers(source, seen, text);
+  return text;
+}
+
+/// Writes what is needed to see the failure again without Sinter; returns its path.
+std::string write_reproducer(const std::string& source, const std::string& architecture,
+                             const std::string& log) {
+  std::error_code error;
+  std::filesystem::path folder = std::filesystem::temp_directory_path(error);
+  if (error) folder = ".";
+  const std::string whole = whole_text(source);
+  const std::string key = KernelCache::key(whole, "", "", 0, architecture);
+  const std::filesystem::path path = folder / fmt::format("sinter-kernel-{}.cu", key.substr(0, 12));
+  std::string text = fmt::format(
+      "// Does not compile. To see it again:\n//   nvcc -arch={} {} "
+      "--cubin -o /dev/null {}\n//\n",
+      architecture, kOptions[0], path.filename().string());
+  std::size_t at = 0;
+  while (at < log.size()) {
+    const std::size_t end = std::min(log.find('\n', at), log.size());
+    text += "// " + log.substr(at, end - at) + "\n";
+    at = end + 1;
+  }
+  text += whole;
+  try {
+    // Never through a link that somebody planted in everybody's folder.
+    files::write_file(path.string(), text, {.what = "the reproducer"});
+  } catch (const Error& cause) {
+    return fmt::format("(no reproducer: {})", cause.what());
+  }
+  return path.string();
+}
+
+/// "sm_75, sm_80, ..." that this NVRTC compiles for.
+std::string supported_architectures(const Nvrtc& nvrtc) {
+  int count = 0;
+  if (nvrtc.get_arch_count(&count) != NVRTC_SUCCESS || count == 0) return "unknown";
+  std::vector<int> numbers(static_cast<std::size_t>(count));
+  if (nvrtc.get_archs(numbers.data()) != NVRTC_SUCCESS) return "unknown";
+  std::vector<std::string> names;
+  for (int number : numbers) names.push_back(fmt::format("sm_{}", number));
+  return fmt::format("{}", fmt::join(names, ", "));
+}
+
+void check_architectures(const Nvrtc& nvrtc, std::span<const KernelText> texts) {
+  const std::string supported = supported_architectures(nvrtc);
+  for (const auto& [source, architecture] : texts) {
+    // Family- and architecture-specific targets, sm_90a, count as their number.
+    std::string number = architecture;
+    while (!number.empty() && (number.back() == 'a' || number.back() == 'f')) number.pop_back();
+    if (supported != "unknown" &&
+        fmt::format(", {},", supported).find(fmt::format(", {},", number)) == std::string::npos)
+      throw Error(
+          ErrorCode::kUsage,
+          fmt::format("GPU architecture '{}' is unknown to NVRTC {}.{} ({}), which compiles "
+                      "for {}",
+                      architecture, nvrtc.version / 1000, nvrtc.version % 1000 / 10, nvrtc.path,
+                      supported));
+  }
+}
+
+/// One (source, architecture) to compile; equal ones are compiled once.
+struct Job {
+  std::string key;
+  const KernelText* text = nullptr;
+  CompiledKernel result;
+};
+
+void run_job(Job& job, const KernelCache& cache, const Nvrtc& nvrtc) {
+  if (auto code = cache.find(job.key)) {
+    job.result = {std::move(*code), true, {}};
+    return;
+  }
+  Program program(nvrtc, *job.text->source);
+  const bool exact = job.text->source->find(kExactTarget) != std::string::npos;
+  const nvrtcResult result = program.compile(
+      exact && job.text->architecture == "sm_90" ? "sm_90a" : job.text->architecture);
+  if (result == NVRTC_ERROR_COMPILATION) {
+    const std::string log = program.log();
+    job.result.refusal = {log, write_reproducer(*job.text->source, job.text->architecture, log)};
+    return;
+  }
+  if (result != NVRTC_SUCCESS)
+    throw Error(ErrorCode::kDevice,
+                fmt::format("NVRTC ({}) failed: {}", nvrtc.path, nvrtc.get_error_string(result)));
+  job.result = {program.cubin(), false, {}};
+  cache.insert(job.key, job.result.code);
+}
+
+}  // namespace
+
+std::vector<CompiledKernel> compile_cuda(std::span<const KernelText> texts,
+                                         const KernelCompileOptions& options,
+                                         KernelCompileStats& stats) {
+  const auto start = std::chrono::steady_clock::now();
+  const Nvrtc& nvrtc = load_nvrtc();
+  check_architectures(nvrtc, texts);
+  const KernelCache cache(options.cache_dir);
+  const std::string flags = fmt::format("{}", fmt::join(kOptions, " "));
+
+  std::vector<Job> jobs;
+  std::map<std::string, std::size_t> by_key;
+  std::map<const std::string*, std::string> whole;  // by source
+  std::vector<std::size_t> job_of;                  // of each text
+  for (const KernelText& text : texts) {
+    const auto [seen, is_new] = whole.try_emplace(text.source);
+    if (is_new) seen->second = whole_text(*text.source);
+    std::string key = KernelCache::key(seen->second, "", flags, nvrtc.version, text.architecture);
+    const auto [found, added] = by_key.emplace(key, jobs.size());
+    if (added) jobs.push_back({std::move(key), &text, {}});
+    job_of.push_back(found->second);
+  }
+
+  std::mutex mutex;
+  std::size_t done = 0;
+  ir::for_each_job(jobs.size(), static_cast<std::size_t>(std::max(0, options.threads)),
+                   [&](std::size_t j) {
+                     run_job(jobs[j], cache, nvrtc);
+                     const std::lock_guard lock(mutex);
+                     ++done;
+                     if (options.progress) options.progress(done, jobs.size());
+                   });
+
+  std::vector<CompiledKernel> results;
+  for (const std::size_t job : job_of) results.push_back(jobs[job].result);
+  for (const Job& job : jobs) stats.cache_hits += job.result.from_cache ? 1 : 0;
+  stats.seconds += std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  stats.version = nvrtc.version;
+  return results;
+}
+
+}  // namespace sinter::codegen
