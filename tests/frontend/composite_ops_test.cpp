@@ -185,16 +185,6 @@ TEST(Recurrent, ReadsAllStepsInOneProduct) {
 }
 
 TEST(Recurrent, RefusalsSayWhatToDo) {
-  ModelBuilder model;
-  model.input("x", DType::kFloat32, {"steps", 1, 2});
-  model.initializer("w", ramp({1, 9, 2})).initializer("r", ramp({1, 9, 3}));
-  model.node("GRU", {"x", "w", "r"}, {"y"}).output("y");
-  EXPECT_THAT(model.import_error(ErrorCode::kUnsupported),
-              AllOf(HasSubstr("'the_GRU' (GRU-17)"), HasSubstr("symbolic dimension steps"),
-                    HasSubstr("compile with that dimension fixed")));
-  ImportOptions fixed;
-  fixed.ranges["steps"] = {3, 3, nullptr};
-  EXPECT_NO_THROW(model.import(fixed));
   EXPECT_THAT(
       (OneOp{"RNN", {ramp({2, 1, 2}), ramp({1, 3, 2}), ramp({1, 3, 3})}, {attr("hidden_size", 4)}})
           .model()
