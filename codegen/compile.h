@@ -8,7 +8,7 @@
 
 #include "codegen/compiled_plan.h"
 #include "codegen/plan/compile_options.h"
-#include "ir/graph.h"
+#include "codegen/program/describe.h"
 
 namespace sinter::codegen {
 

@@ -5,8 +5,6 @@
 #include <fmt/format.h>
 #include <sinter/error.h>
 
-#include "ir/op_def.h"
-
 namespace sinter::ir {
 namespace {
 
@@ -100,20 +98,6 @@ std::size_t hash_of(const Attrs& attrs) {
       for (const Dim& dim : std::get<std::vector<Dim>>(attr)) mix(hash_of(dim));
   }
   return hash;
-}
-
-std::string_view to_string(OpKind kind) {
-  switch (kind) {
-    case OpKind::kPointwise: return "pointwise";
-    case OpKind::kReduce: return "reduce";
-    case OpKind::kView: return "view";
-    case OpKind::kIndexed: return "indexed";
-    case OpKind::kLibrary: return "library";
-    case OpKind::kComposite: return "composite";
-    case OpKind::kFused: return "fused";
-    case OpKind::kWhile: return "while";
-  }
-  return "?";
 }
 
 }  // namespace sinter::ir

@@ -6,7 +6,6 @@
 #include <sinter/error.h>
 
 #include "ir/dim/dim_internal.h"
-#include "ir/dim/dim_mismatch.h"
 
 namespace sinter::ir {
 namespace {
@@ -356,27 +355,6 @@ Dim linearize(std::span<const Dim> index, const Shape& shape) {
   Dim sum = 0;
   for (std::size_t d = 0; d < shape.size(); ++d) sum += strides[d] * index[d];
   return sum;
-}
-
-Shape broadcast(const Shape& a, const Shape& b) {
-  const std::size_t rank = std::max(a.size(), b.size());
-  Shape result(rank, Dim(1));
-  for (std::size_t i = 0; i < rank; ++i) {  // from the last dimension
-    const Dim x = i < a.size() ? a[a.size() - 1 - i] : Dim(1);
-    const Dim y = i < b.size() ? b[b.size() - 1 - i] : Dim(1);
-    Dim& out = result[rank - 1 - i];
-    if (x == y || y == Dim(1)) {
-      out = x;
-    } else if (x == Dim(1)) {
-      out = y;
-    } else {
-      throw DimMismatch(
-          x, y,
-          fmt::format("shapes {} and {} do not broadcast: dimensions {} and {} differ",
-                      to_string(a), to_string(b), x.to_string(), y.to_string()));
-    }
-  }
-  return result;
 }
 
 }  // namespace sinter::ir

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "codegen/emit/kernel_request.h"
+#include "codegen/plan/expr_table.h"
 
 namespace sinter::codegen {
 
