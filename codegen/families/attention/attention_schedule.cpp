@@ -240,16 +240,16 @@ AttentionSchedule parse(const std::string& text) {
       result.row_tiles = second / 16;
     }
     if (!value || first < 1 || first > 4096) refuse();
-    int* const field = name == "rows"       ? &result.row_warps
-                       : name == "key_groups"   ? &result.key_groups
-                       : name == "keys"     ? &result.keys
-                       : name == "vector"   ? &result.vector
-                       : name == "ahead"    ? &result.ahead
-                       : name == "split_kv" ? &result.splits
-                       : name == "stages"   ? &result.stages
-                       : name == "queries"  ? &result.queries
-                       : name == "blocks"   ? &result.blocks
-                                            : nullptr;
+    int* const field = name == "rows"         ? &result.row_warps
+                       : name == "key_groups" ? &result.key_groups
+                       : name == "keys"       ? &result.keys
+                       : name == "vector"     ? &result.vector
+                       : name == "ahead"      ? &result.ahead
+                       : name == "split_kv"   ? &result.splits
+                       : name == "stages"     ? &result.stages
+                       : name == "queries"    ? &result.queries
+                       : name == "blocks"     ? &result.blocks
+                                              : nullptr;
     if (field == nullptr) refuse();
     *field = first;
   }
