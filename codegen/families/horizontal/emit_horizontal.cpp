@@ -173,7 +173,7 @@ class HorizontalText {
     for (std::size_t v = 0; v < schedules.size(); ++v)
       result.functions[v].text = fmt::format(
           "\n// schedule: {}\nSINTER_DEVICE void\n{} {{\n{}{}{}}}\n", schedules[v].to_string(),
-          signature_text(result.functions[v].name, parameters), fetches[v], wait(), bodies[v]);
+          signature_text(result.functions[v].name, parameters), fetches[v], wait(args), bodies[v]);
     return result;
   }
 
@@ -260,8 +260,12 @@ class HorizontalText {
     return signature_text(kinds_[kind].functions[variant].name, arguments) + ";";
   }
 
-  std::string wait() const {
-    return request_.programmatic_launch ? "  grid_dependency_wait();\n" : std::string();
+  /// Loads of what the kernel in front writes must stay behind it: see after_grid_wait.
+  std::string wait(const Arguments& args) const {
+    if (!request_.programmatic_launch) return "";
+    std::string text = "  grid_dependency_wait();\n";
+    for (const std::string& line : args.after_grid_wait()) text += "  " + line + "\n";
+    return text;
   }
 
   // Few parts: the text chooses.

@@ -102,6 +102,17 @@ TEST(Horizontal, PartsOfManySizesShareOneFunction) {
   EXPECT_THAT(kernel.source, HasSubstr("many_part part = {u32(0), {625, 5001"));
 }
 
+// Of `const __restrict__` the assembler moves loads in front of the wait otherwise.
+TEST(Horizontal, ReadsWhatOtherStepsWriteBehindTheWait) {
+  HorizontalEmitted kernel;
+  EXPECT_EQ(difference("graph @body(%x0: f32[300], %x1: f32[500]) {\n" +
+                           member(0, "f32[]", "ReduceMax", 0) + member(1, "f32[]", "ReduceMax", 0) +
+                           "  return a = %r0, b = %r1\n}\n",
+                       &kernel),
+            "");
+  EXPECT_THAT(kernel.source, HasSubstr("  grid_dependency_wait();\n  x0 = after_grid_wait(x0);\n"));
+}
+
 TEST(Horizontal, SeveralKindsAndRows) {
   std::string text =
       "graph @body(%x0: f32[1000], %x1: f32[3, 130], %x2: f32[40, 2], %x3: f32[7]) {\n";
