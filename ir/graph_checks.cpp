@@ -90,7 +90,9 @@ std::vector<TensorType> infer_types(const OpDef& op, const Attrs& attrs, Types i
   }
   const bool has_body = op.kind == OpKind::kFused || op.name == "While";
   if (has_body != (body != nullptr))
-    invalid(body ? "has a body, but is neither fused nor a loop" : "has no body");
+    invalid(body                        ? "has a body, but is neither a fused node nor a loop"
+            : op.kind == OpKind::kFused ? "is a fused node without a body"
+                                        : "is a loop without a body");
   if (!body) {
     std::vector<TensorType> types = op.infer(attrs, inputs);
     for (const TensorType& type : types) check_type(type);

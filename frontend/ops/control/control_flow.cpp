@@ -222,10 +222,10 @@ std::optional<LoopResult> unrolled(NodeContext& node, const LoopEnd& end,
       collected[k].push_back((*outputs)[1 + carried.size() + k]);
     running = i + 1 >= limit || goes_on(outputs->front());
   }
-  LoopResult result{std::move(carried), {}};
   // A loop that never runs still has scan outputs of a shape: that of its body's.
   const auto shapes = i == 0 && scanned > 0 ? run_body(0) : std::nullopt;
   if (i == 0 && scanned > 0 && !shapes) return std::nullopt;
+  LoopResult result{std::move(carried), {}};
   for (std::size_t k = 0; k < scanned; ++k) {
     const ValueId like = i == 0 ? (*shapes)[1 + result.carried.size() + k] : collected[k].front();
     result.scanned.push_back(stack(node, collected[k], node.type(like), 0));
@@ -250,7 +250,20 @@ void loop(NodeContext& node) {
     result = as_while(node, end, carried, scanned, true);
   bool decided = can_unroll;
   if (can_unroll && !result) result = unrolled(node, end, carried, scanned, decided);
-  if (!decided) result = as_while(node, end, carried, scanned, false);
+  if (!decided) {
+    // Unrolled it could do more, were it known how often it runs.
+    const auto need_end = [&] {
+      for (const ValueId value : {end.limit, end.condition})
+        if (value.valid()) node.folder().need(value);
+    };
+    try {
+      result = as_while(node, end, carried, scanned, false);
+    } catch (const Error&) {
+      need_end();
+      throw;
+    }
+    if (!result) need_end();
+  }
   if (!result) return;
   for (std::size_t k = 0; k < carried.size(); ++k) node.output(k, result->carried[k]);
   for (std::size_t k = 0; k < scanned; ++k) node.output(carried.size() + k, result->scanned[k]);
