@@ -1,0 +1,131 @@
+// Loops in plans: what they compute, how far they go, and what a damaged one is refused for.
+#include <array>
+#include <functional>
+#include <vector>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sinter/sinter.h>
+
+#include "codegen/compile.h"
+#include "codegen/targets/cpu/cpu_target.h"
+#include "ir/text/text.h"
+#include "runtime/plan/plan_data.h"
+
+namespace sinter::testing {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+// Doubles x n times.
+constexpr const char* kDoubles = R"(graph @main(%x: f32[2], %n: f32[n]) ranges {n: 0..100} {
+  %zero = const i64[] {0}
+  %y = While(%zero, %x, %n) {states = 1, trips = [n]} : f32[2] body(%i, %v, %all) {
+    %w = Fused(%v) {kind = "pointwise"} body(%a) {
+      %s = Add(%a, %a)
+      return s = %s
+    }
+    return w = %w
+  }
+  return y = %y
+}
+)";
+
+// Doubles x while it is below 100.
+constexpr const char* kChecked = R"(graph @main(%go: bool[], %x: f32[]) {
+  %zero = const i64[] {0}
+  %last, %y = While(%zero, %go, %x) {checked = 1, states = 2} : bool[], f32[] body(%i, %flag, %v) {
+    %more, %next = Fused(%v) {kind = "pointwise"} body(%a) {
+      %limit = const f32[] {100}
+      %s = Add(%a, %a)
+      %m = Less(%s, %limit)
+      return m = %m, s = %s
+    }
+    return more = %more, next = %next
+  }
+  return y = %y
+}
+)";
+
+plan::PlanParts parts_of(const char* text) {
+  codegen::CompileOptions options;
+  options.target = &codegen::cpu_target();
+  return codegen::compile(ir::parse_graph(text), options).parts;
+}
+
+Plan plan_of(const char* text) { return Plan::from_memory(plan::serialize_plan(parts_of(text))); }
+
+TEST(While, RunsAsOftenAsASizeSays) {
+  Session session(plan_of(kDoubles));
+  for (const std::int64_t n : {1, 5, 0, 20}) {
+    session.set_input("x", {2}, std::vector<float>{1, 3});
+    session.set_input("n", {n}, std::vector<float>(static_cast<std::size_t>(n)));
+    session.run();
+    const float power = static_cast<float>(1 << n);
+    EXPECT_THAT(session.output("y").as<float>(), ElementsAre(power, 3 * power)) << n;
+  }
+}
+
+TEST(While, EndsOnWhatItComputes) {
+  Session session(plan_of(kChecked));
+  const auto run = [&](bool go, float x) {
+    session.set_input("go", {}, std::array<bool, 1>{go});
+    session.set_input("x", {}, std::vector<float>{x});
+    session.run();
+    return session.output("y").as<float>()[0];
+  };
+  EXPECT_EQ(run(true, 3), 192);
+  EXPECT_EQ(run(true, 60), 120);
+  EXPECT_EQ(run(false, 3), 3);
+}
+
+TEST(While, IsBounded) {
+  SessionOptions options;
+  options.max_iterations = 1000;
+  Session session(plan_of(kChecked), options);
+  session.set_input("go", {}, std::array<bool, 1>{true});
+  session.set_input("x", {}, std::vector<float>{-1});
+  // Towards minus infinity it never ends.
+  try {
+    session.run();
+    FAIL() << "the loop ended";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ErrorCode::kUsage);
+    EXPECT_THAT(error.what(), AllOf(HasSubstr("loop_"), HasSubstr("has run 1000 iterations"),
+                                    HasSubstr("SessionOptions::max_iterations")));
+  }
+}
+
+std::string refusal_of(const std::function<void(plan::fb::PlanT&, plan::fb::WhileStepT&)>& damage) {
+  plan::PlanParts parts = parts_of(kDoubles);
+  for (const auto& step : parts.meta.steps)
+    if (auto* loop = step->work.AsWhileStep()) damage(parts.meta, *loop);
+  try {
+    Plan::from_memory(plan::serialize_plan(std::move(parts)));
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ErrorCode::kInvalidPlan);
+    return error.what();
+  }
+  return "accepted";
+}
+
+TEST(While, DamagedOnesAreRefused) {
+  EXPECT_THAT(refusal_of([](auto&, auto& loop) { loop.steps = 7; }),
+              AllOf(HasSubstr("loop_"), HasSubstr("its body has 7 steps, but 1 follow it")));
+  EXPECT_THAT(refusal_of([](auto&, auto& loop) { loop.trips = -1; }), HasSubstr("nothing ends it"));
+  EXPECT_THAT(refusal_of([](auto&, auto& loop) { loop.trips = 1 << 20; }),
+              HasSubstr("the number of its iterations"));
+  EXPECT_THAT(refusal_of([](auto&, auto& loop) { loop.condition = 0; }),
+              HasSubstr("its condition is not of type bool"));
+  EXPECT_THAT(refusal_of([](auto&, auto& loop) { loop.counter = 0; }),
+              HasSubstr("the number of the iteration is not of type i64"));
+  EXPECT_THAT(refusal_of([](auto& plan, auto& loop) {
+                plan.buffers[loop.counter]->last_step = plan.buffers[loop.counter]->first_step;
+              }),
+              HasSubstr("lives from step"));
+}
+
+}  // namespace
+}  // namespace sinter::testing
