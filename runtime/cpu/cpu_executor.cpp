@@ -154,6 +154,7 @@ class CpuExecutor final : public Executor {
       output_views_[i].data = addresses_[binding.buffer];
     }
     const Computing computing;
+    iterations_ = 0;
     run_steps(prepared, 0, prepared.steps.size(), [&](std::size_t i) { run_step(prepared, i); });
   }
 
@@ -199,6 +200,7 @@ class CpuExecutor final : public Executor {
     const Computing computing;
     bind_addresses(*last_shape_);
     if (cold) flush_caches();
+    iterations_ = 0;
     const auto start = std::chrono::steady_clock::now();
     run_steps(*last_, 0, last_->steps.size(), [&](std::size_t i) { run_step(*last_, i); });
     return microseconds_since(start);
@@ -213,6 +215,7 @@ class CpuExecutor final : public Executor {
     flush_caches();
     std::vector<double> spent(last_->steps.size(), 0);
     std::vector<std::size_t> runs(last_->steps.size(), 0);
+    iterations_ = 0;
     run_steps(*last_, 0, last_->steps.size(), [&](std::size_t i) {
       const auto start = std::chrono::steady_clock::now();
       run_step(*last_, i);
@@ -372,11 +375,11 @@ class CpuExecutor final : public Executor {
       if (loop == nullptr) continue;
       for (std::int64_t done = 0; loop->trips < 0 || done < loop->trips; ++done) {
         if (loop->condition >= 0 && addresses_[loop->condition][0] == std::byte{0}) break;
-        if (done == max_iterations_)
-          throw Error(ErrorCode::kUsage,
-                      fmt::format("step '{}': the loop has run {} iterations and goes on; "
-                                  "SessionOptions::max_iterations allows more",
-                                  meta_.steps[prepared.shape->steps.first + i]->name, done));
+        if (++iterations_ > max_iterations_)
+          throw usage_error(
+              "step '{}': loops have run {} iterations and this one goes on; "
+              "SessionOptions::max_iterations allows more",
+              meta_.steps[prepared.shape->steps.first + i]->name, max_iterations_);
         std::memcpy(addresses_[loop->counter], &done, sizeof done);
         run_steps(prepared, i + 1, i + 1 + loop->steps, run);
       }
@@ -420,7 +423,7 @@ class CpuExecutor final : public Executor {
   std::shared_ptr<const plan::PlanData> plan_;
   const plan::fb::PlanT& meta_;
   int threads_;
-  std::int64_t max_iterations_;
+  std::int64_t max_iterations_, iterations_ = 0;  // of the run
   std::shared_ptr<PackedWeights> weights_;
   std::vector<HostBuffer> inputs_, outputs_;
   std::vector<std::byte*> given_inputs_, given_outputs_;  // the user's memory, or null

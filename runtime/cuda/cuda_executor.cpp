@@ -350,6 +350,8 @@ BufferAddresses CudaExecutor::addresses(const BoundShape& shape) const {
 graphs::DeviceMemory CudaExecutor::number_iterations(const BoundShape& shape,
                                                      BufferAddresses& buffers) {
   std::int64_t most = 0;
+  double all = 0;
+  std::vector<std::pair<std::size_t, double>> around;  // loops' last steps, and their iterations
   std::vector<std::uint32_t> counters;
   for (std::size_t i = 0; i < shape.steps.count; ++i) {
     const fb::StepT& step = *meta().steps[shape.steps.first + i];
@@ -358,11 +360,15 @@ graphs::DeviceMemory CudaExecutor::number_iterations(const BoundShape& shape,
     counters.push_back(loop->counter);
     if (loop->trips < 0) continue;
     const std::int64_t trips = shape.expressions[static_cast<std::size_t>(loop->trips)];
-    if (trips > options_.max_iterations)
-      throw Error(ErrorCode::kUsage, fmt::format("step '{}': the loop runs {} iterations; "
-                                                 "SessionOptions::max_iterations allows {}",
-                                                 step.name, trips, options_.max_iterations));
     most = std::max(most, trips);
+    while (!around.empty() && around.back().first < i) around.pop_back();
+    const double outer = around.empty() ? 1 : around.back().second;
+    around.emplace_back(i + loop->steps, outer * static_cast<double>(trips));
+    all += around.back().second;
+    if (all > static_cast<double>(options_.max_iterations))
+      throw Error(ErrorCode::kUsage, fmt::format("step '{}': with it loops run {:.0f} iterations; "
+                                                 "SessionOptions::max_iterations allows {}",
+                                                 step.name, all, options_.max_iterations));
   }
   if (most == 0) return {};
   std::vector<std::int64_t> numbers(static_cast<std::size_t>(most));

@@ -283,6 +283,7 @@ void run(std::span<const std::byte> bytes) {
     if (plan.target() != "cpu") return;
     SessionOptions options;
     options.threads = 1;
+    options.max_iterations = 100;
     options.allocator = std::make_shared<Bounded>();
     Session session(plan, options);
     run_with(session, 0);

@@ -49,8 +49,7 @@ Tensor numbers(std::vector<std::int64_t> shape, std::vector<double> values) {
 
 TEST(While, RunsItsBodyAsOftenAsASizeSays) {
   for (const std::int64_t n : {0, 1, 4}) {
-    const auto out =
-        run(kTwoStates, {numbers({2}, {1, 3}), numbers({n}, std::vector<double>(n))});
+    const auto out = run(kTwoStates, {numbers({2}, {1, 3}), numbers({n}, std::vector<double>(n))});
     const double sum = static_cast<double>(n * (n - 1) / 2), power = static_cast<double>(1 << n);
     EXPECT_THAT(out[0].to_doubles(), ElementsAre(1 + sum, 3 + sum));
     EXPECT_THAT(out[1].to_doubles(), ElementsAre(power, 3 * power));

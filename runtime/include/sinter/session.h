@@ -30,7 +30,7 @@ struct SessionOptions {
   /// what it finds as such: later sessions prefer it.
   bool thorough_tuning = false;
   std::shared_ptr<Allocator> allocator;  // null: the system's memory and the driver's
-  /// Iterations of one loop of the model in a run; one that goes on throws Error(kUsage).
+  /// Iterations of all loops of the model in a run; where there are more, it throws Error(kUsage).
   std::int64_t max_iterations = 10'000'000;
 };
 

@@ -93,7 +93,7 @@ TEST(While, IsBounded) {
     FAIL() << "the loop ended";
   } catch (const Error& error) {
     EXPECT_EQ(error.code(), ErrorCode::kUsage);
-    EXPECT_THAT(error.what(), AllOf(HasSubstr("loop_"), HasSubstr("has run 1000 iterations"),
+    EXPECT_THAT(error.what(), AllOf(HasSubstr("loop_"), HasSubstr("have run 1000 iterations"),
                                     HasSubstr("SessionOptions::max_iterations")));
   }
 }
