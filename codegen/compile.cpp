@@ -11,6 +11,7 @@
 
 #include "codegen/families/registry.h"
 #include "codegen/kernel_table.h"
+#include "codegen/plan/largest_sizes.h"
 #include "codegen/plan/plan_buffers.h"
 #include "codegen/program/describe.h"
 #include "ir/text/text.h"
@@ -71,6 +72,9 @@ class Compiler {
     plan.compiler_version = SINTER_VERSION;
     plan.target = options_.target->name();
     if (context_.generates_kernels() && options_.code) compile_kernels();
+    if (context_.generates_kernels())
+      for (StepT& step : steps_)
+        with_context(fmt::format("step '{}'", step.name), [&] { ask_for_the_largest(step, exprs_); });
     set_lifetimes();
     add_states(plan);
     buffers_.write(result_.parts);
@@ -100,6 +104,8 @@ class Compiler {
       try {
         if (node.op->kind == ir::OpKind::kWhile)
           add_loop(node);
+        else if (node.op->kind == ir::OpKind::kExtent)
+          add_extent(node);
         else
           add_step(node, name);
       } catch (Error& error) {
@@ -151,6 +157,31 @@ class Compiler {
     steps_[place].work.Set(std::move(work));
   }
 
+  void add_extent(const Node& node) {
+    const std::uint32_t extent = buffers_.of(node.outputs[0]);
+    if (const std::uint32_t source = buffers_.of(node.inputs[0]); source != extent)
+      add_copy({source, extent, 0});
+    StepT step;
+    step.name = fmt::format("size_{}", steps_.size());
+    step.origins = node.origins;
+    step.reads = {extent};
+    set_cost(step, {ir::Dim(0), ir::Dim(0), ir::Dim(0)}, exprs_);
+    plan::fb::ExtentStepT work;
+    work.extent = extent;
+    step.work.Set(std::move(work));
+    steps_.push_back(std::move(step));
+  }
+
+  /// The buffers of sizes that kernels of a node read on the device.
+  std::vector<std::uint32_t> extents_of(const Node& node) const {
+    std::set<std::uint32_t> found;
+    if (!context_.generates_kernels()) return {};
+    for (const std::string& symbol : ir::named_symbols(node, graph_->types(node.outputs)))
+      for (const auto& [name, buffer] : exprs_.extents_of(Dim::symbol(symbol)))
+        found.insert(buffer);
+    return {found.begin(), found.end()};
+  }
+
   Error::Node error_node(const Node& node) const {
     Error::Node described{fmt::format("{}", fmt::join(node.origins, ", ")), name_stem(node), {}};
     for (const ValueId input : node.inputs)
@@ -164,6 +195,7 @@ class Compiler {
                   "only fused regions and reshapes can be compiled; the passes must have wrapped "
                   "every other operator");
     Region region{*graph_, node, {}, {}, name};
+    const std::vector<std::uint32_t> extents = extents_of(node);
     for (const ValueId value : node.inputs) region.inputs.push_back(buffers_.of(value));
     for (const ValueId value : node.outputs) region.outputs.push_back(buffers_.of(value));
     for (const ScatterRegion& scatter : scatter_regions(node))
@@ -174,12 +206,16 @@ class Compiler {
     for (StepTactics& step : family_of(region, *options_.target).lower(region, context_)) {
       if (step.step.name.empty())
         step.step.name = fmt::format("{}_{}", name_stem(node), steps_.size());
-      add_tactics(node, step);
+      for (const std::uint32_t extent : extents)
+        if (std::ranges::find(step.step.reads, extent) == step.step.reads.end())
+          step.step.reads.push_back(extent);
+      add_tactics(node, step, extents);
     }
   }
 
   /// A step of one part is that part's work; of several, or with several tactics, a choice.
-  void add_tactics(const Node& node, StepTactics& step) {
+  void add_tactics(const Node& node, StepTactics& step,
+                   const std::vector<std::uint32_t>& extents) {
     const NodePlace at{entries_.size(), node_};
     const bool is_choice = step.tactics.size() > 1 || !step.tactics[0].name.empty();
     plan::fb::TacticStepT choice;
@@ -193,7 +229,7 @@ class Compiler {
         Place place{steps_.size(), {}};
         if (is_choice) place.part = {t, p};
         if (loops_ > 0) part.tuned_by.reset();  // alone it would be another graph's
-        if (part.program) kernels_.add(part, node.origins, at, place);
+        if (part.program) kernels_.add(part, node.origins, extents, at, place);
         if (part.work.type == plan::fb::Work::LoopStep) ++result_.stats.kernels;
         written->parts.push_back(std::make_unique<plan::fb::PartT>());
         written->parts.back()->work = std::move(part.work);

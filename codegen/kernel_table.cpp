@@ -42,10 +42,11 @@ const KernelStepT& launch(const EmittedKernel& kernel, std::size_t number) {
   return number == 0 ? kernel.step : kernel.more[number - 1];
 }
 
-/// `step`, on the buffers `first`, on `own`.
+/// `step`, on the buffers `first`, on `own`; those of sizes stay.
 void use_buffers(KernelStepT& step, const std::vector<std::uint32_t>& first,
-                 const std::vector<std::uint32_t>& own) {
+                 const std::vector<std::uint32_t>& own, const std::vector<std::uint32_t>& extents) {
   const auto replace = [&](std::uint32_t buffer) {
+    if (std::ranges::find(extents, buffer) != extents.end()) return buffer;
     return own[static_cast<std::size_t>(std::ranges::find(first, buffer) - first.begin())];
   };
   const auto replace_all = [&](std::vector<KernelArg>& args) {
@@ -89,16 +90,18 @@ class KernelTable::Impl {
     if (!options.schedule.empty()) check_schedule(options.schedule);
   }
 
-  void add(const TacticPart& part, const std::vector<std::string>& origins, NodePlace node,
-           const Place& place) {
+  void add(const TacticPart& part, const std::vector<std::string>& origins,
+           const std::vector<std::uint32_t>& extents, NodePlace node, const Place& place) {
     std::vector<std::uint32_t> buffers = part.program->buffers();
     std::string signature = part.program->signature(exprs_);
     for (const std::uint32_t buffer : buffers)
       signature += fmt::format(" {}@{}", to_string(buffers_.type(buffer)),
                                std::ranges::find(buffers, buffer) - buffers.begin());
+    for (const std::uint32_t extent : extents) signature += fmt::format(" size {}", extent);
     const auto [at, added] = by_signature_.emplace(std::move(signature), groups_.size());
     if (added)
-      groups_.push_back({part.kernel, at->first, part.program, part.tuned_by, {}, {}, {}, {}});
+      groups_.push_back(
+          {part.kernel, at->first, part.program, part.tuned_by, extents, {}, {}, {}, {}});
     Group& group = groups_[at->second];
     group.nodes.push_back(node);
     group.places.push_back(place);
@@ -133,6 +136,7 @@ class KernelTable::Impl {
     std::string signature;  // all that schedules depend on but ranges of sizes and options
     std::shared_ptr<const KernelProgram> program;  // on the buffers of the first place
     std::optional<std::string> tuned_by;           // of the first use
+    std::vector<std::uint32_t> extents;            // buffers of sizes
     std::vector<NodePlace> nodes;                  // whose steps use it, the first use's first
     std::vector<Place> places;
     std::vector<std::vector<std::uint32_t>> buffers;  // the plan's, for each of places
@@ -170,7 +174,8 @@ class KernelTable::Impl {
     request.origins = sorted_once(group.origins);
     for (const std::uint32_t buffer : group.buffers[0])
       request.buffer_types.push_back(buffers_.type(buffer));
-    request.programmatic_launch = options_.programmatic_launch;
+    // Sizes that a kernel reads are among what it would have to wait for.
+    request.programmatic_launch = options_.programmatic_launch && group.extents.empty();
     request.precise = options_.precise_math;
     request.given = given_buffers(group);
     const auto chosen = options_.schedules.find(key);
@@ -211,7 +216,7 @@ class KernelTable::Impl {
         variant->module_ = static_cast<std::uint32_t>(module);
       for (std::size_t s = 0; s < group.places.size(); ++s) {
         KernelStepT work = step;
-        use_buffers(work, group.buffers[0], group.buffers[s]);
+        use_buffers(work, group.buffers[0], group.buffers[s], group.extents);
         Place place = group.places[s];
         if (k > 0) place.part->second += k;
         work_at(steps, place).Set(std::move(work));
@@ -312,8 +317,9 @@ KernelTable::KernelTable(const CompileOptions& options, ExprTable& exprs,
 KernelTable::~KernelTable() = default;
 
 void KernelTable::add(const TacticPart& part, const std::vector<std::string>& origins,
-                      NodePlace node, const Place& place) {
-  impl_->add(part, origins, node, place);
+                      const std::vector<std::uint32_t>& extents, NodePlace node,
+                      const Place& place) {
+  impl_->add(part, origins, extents, node, place);
 }
 
 void KernelTable::compile(std::vector<StepT>& steps, CompiledPlan& result) {

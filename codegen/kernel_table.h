@@ -26,9 +26,10 @@ class KernelTable {
               std::vector<const DeviceModel*> devices);
   ~KernelTable();
 
-  /// Notes that the work at `place` is `part`'s kernel, of a step of the node at `node`.
-  void add(const TacticPart& part, const std::vector<std::string>& origins, NodePlace node,
-           const Place& place);
+  /// Notes that the work at `place` is `part`'s kernel, of a step of the node at `node`. `extents`:
+  /// buffers of sizes that it may read on the device.
+  void add(const TacticPart& part, const std::vector<std::string>& origins,
+           const std::vector<std::uint32_t>& extents, NodePlace node, const Place& place);
   /// Writes every kernel for every architecture, compiles it, and puts steps and modules into
   /// place. Throws KernelsRefused.
   void compile(std::vector<StepT>& steps, CompiledPlan& result);

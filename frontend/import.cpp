@@ -66,6 +66,7 @@ class Importer {
         state_(builder_, folder, *model_) {
     state_.pad_selections = options.pad_selections;
     state_.memory_left = options.max_memory;
+    state_.data_sizes.start(options.bounds);
     if (options.on_node)
       state_.on_node = [this](std::size_t done) {
         // Functions and loops add nodes to those in the file.
@@ -92,6 +93,9 @@ class Importer {
     refuse_unsupported(drop_outputs(scope));
     read_graph_outputs(scope);
 
+    if (const auto unused = state_.data_sizes.unused(); !unused.empty())
+      throw usage_error("--bound: no value or node whose size follows from data is called '{}'",
+                        fmt::join(unused, "', '"));
     for (std::string& note : state_.default_ranges.notes())
       state_.warnings.push_back(std::move(note));
     ImportedModel result{builder_.finish()};
@@ -143,6 +147,7 @@ class Importer {
       inputs_.emplace(value, input.name);
       if (const auto flag = options_.flags.find(input.name); flag != options_.flags.end())
         state_.folder.assume(value, flag->second ? 1 : 0);
+      state_.data_sizes.note_value(value, input.name);
     }
   }
 

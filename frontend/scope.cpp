@@ -24,6 +24,7 @@ ImportState::ImportState(ir::GraphBuilder& graph_builder, const std::filesystem:
     : builder(graph_builder),
       default_ranges(builder),
       folder(builder, default_ranges),
+      data_sizes(builder, folder),
       external(folder_path),
       functions(model),
       nodes_left_(kMaxAddedNodes + model.graph().node_size()) {}
@@ -168,7 +169,8 @@ void Scope::import_node(const onnx::NodeProto& node, const std::string& label,
     NodeContext context(node,
                         {state_.builder, state_.folder, state_.external, *this, place_.owner,
                          version_of(""), label, state_.default_ranges, state_.warnings,
-                         state_.pad_selections, std::move(four_bits), &state_.memory_left},
+                         state_.pad_selections, std::move(four_bits), &state_.data_sizes,
+                         &state_.memory_left},
                         std::move(inputs), std::move(used));
     row->import(context);
     if (row->four_bits == FourBits::kKeeps && context.is_four_bit(0)) context.give_four_bits();
@@ -305,6 +307,7 @@ void Scope::set_outputs(const onnx::NodeProto& node, NodeContext& context) {
 void Scope::set_output(const std::string& name, ir::ValueId value) {
   state_.builder.name(value, place_.prefix + name);
   values_.emplace(name, value);
+  state_.data_sizes.note_value(value, place_.prefix + name);
 }
 
 std::string Scope::describe_input(const std::string& name) const {

@@ -14,6 +14,7 @@
 #include "frontend/model/structure.h"
 #include "frontend/ops/node_context.h"
 #include "frontend/ops/table/row_checks.h"
+#include "frontend/symbols/data_sizes.h"
 #include "frontend/symbols/default_ranges.h"
 
 namespace onnx {
@@ -42,6 +43,7 @@ struct ImportState {
   ir::GraphBuilder& builder;
   DefaultRanges default_ranges;
   ShapeFolder folder;
+  DataSizes data_sizes;
   ExternalData external;
   FunctionLibrary functions;
   RowChecks row_checks;

@@ -5,6 +5,7 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <set>
 #include <span>
 #include <string>
 #include <string_view>
@@ -48,6 +49,9 @@ struct Node {
   Attrs attrs;
   std::vector<std::string> origins;   // names of the ONNX nodes this comes from, sorted, unique
   std::shared_ptr<const Graph> body;  // fused nodes only; body inputs correspond to `inputs`
+  /// Results of Extent nodes of the graph whose symbols the node names beside its inputs: in
+  /// attributes, types of outputs, or its body. They are made before it. Sorted, each once.
+  std::vector<ValueId> extents;
 };
 
 /// A named state: output `output` of one run becomes input `input` of the next.
@@ -78,7 +82,7 @@ class Graph {
   const std::vector<std::string>& output_names() const { return parts_->output_names; }
   const Ranges& ranges() const { return parts_->ranges; }
   const std::vector<State>& states() const { return parts_->states; }
-  /// Nodes that read `id`, in order, each once.
+  /// Nodes that read `id`, or name the size that it is, in order, each once.
   const std::vector<NodeId>& users(ValueId id) const { return parts_->users[id.position()]; }
   bool is_output(ValueId id) const { return parts_->is_output[id.position()]; }
   bool is_constant(ValueId id) const { return value(id).constant != nullptr; }
@@ -102,6 +106,9 @@ class Graph {
 
   std::shared_ptr<const Parts> parts_;
 };
+
+/// Symbols that a node of these outputs names: in attributes, types of outputs, or its body.
+std::set<std::string> named_symbols(const Node& node, Types outputs);
 
 /// Structural equality: same inputs, nodes, attributes, constants, outputs, ranges and states, up
 /// to the numbering of values. Names and origins do not count.
@@ -136,9 +143,13 @@ class GraphBuilder {
   void name(ValueId value, std::string name);
 
   const TensorType& type(ValueId value) const;
+  /// The model's name for `value`, or nothing.
+  const std::string& name(ValueId value) const;
   /// The constant behind `value`, or null.
   const Tensor* constant_of(ValueId value) const;
   std::shared_ptr<const Tensor> shared_constant(ValueId value) const;
+  /// The result of the Extent node whose symbol is `symbol`, or an invalid id.
+  ValueId extent(std::string_view symbol) const;
   /// The node that makes `value`, or null. The pointer lasts until the next call that adds.
   const Node* producer(ValueId value) const;
   const Ranges& ranges() const;

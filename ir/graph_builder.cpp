@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <map>
 #include <unordered_map>
 
 #include <fmt/format.h>
@@ -72,6 +73,7 @@ struct GraphBuilder::Impl {
   std::unordered_map<std::int32_t, std::size_t> merged;       // nodes, with their origins in order
   std::unordered_multimap<std::uint64_t, ValueId> constants;  // by Tensor::hash
   std::unordered_multimap<std::size_t, NodeId> nodes;         // by hash_of
+  std::map<std::string, ValueId, std::less<>> extents;        // by symbol
 
   ValueId new_value(Value value) {
     const ValueId id{static_cast<std::int32_t>(graph->values.size())};
@@ -178,12 +180,22 @@ std::vector<ValueId> GraphBuilder::add_multi(std::string_view op_name, std::vect
   }
 
   const NodeId id{static_cast<std::int32_t>(graph.nodes.size())};
+  if (!impl_->extents.empty())
+    for (const std::string& symbol : named_symbols(node, output_types))
+      if (const ValueId extent = this->extent(symbol); extent.valid())
+        node.extents.push_back(extent);
+  std::ranges::sort(node.extents);
   for (std::size_t i = 0; i < output_types.size(); ++i)
     node.outputs.push_back(impl_->new_value(
         {.type = std::move(output_types[i]), .producer = id, .output_index = static_cast<int>(i)}));
   graph.nodes.push_back(std::move(node));
   impl_->nodes.emplace(hash, id);
-  return graph.nodes.back().outputs;
+  const Node& added = graph.nodes.back();
+  if (op.kind == OpKind::kExtent &&
+      !impl_->extents.emplace(added.attrs.get_string("symbol"), added.outputs[0]).second)
+    throw Error(ErrorCode::kInternal, fmt::format("'{}' stands for two sizes",
+                                                  added.attrs.get_string("symbol")));
+  return added.outputs;
 }
 
 void GraphBuilder::output(std::string name, ValueId value) {
@@ -204,6 +216,8 @@ void GraphBuilder::name(ValueId value, std::string name) {
   if (named.name.empty()) named.name = std::move(name);
 }
 
+const std::string& GraphBuilder::name(ValueId value) const { return impl_->value(value).name; }
+
 const TensorType& GraphBuilder::type(ValueId value) const { return impl_->value(value).type; }
 
 const Tensor* GraphBuilder::constant_of(ValueId value) const {
@@ -212,6 +226,11 @@ const Tensor* GraphBuilder::constant_of(ValueId value) const {
 
 std::shared_ptr<const Tensor> GraphBuilder::shared_constant(ValueId value) const {
   return impl_->value(value).constant;
+}
+
+ValueId GraphBuilder::extent(std::string_view symbol) const {
+  const auto known = impl_->extents.find(symbol);
+  return known == impl_->extents.end() ? ValueId() : known->second;
 }
 
 const Node* GraphBuilder::producer(ValueId value) const {
@@ -248,8 +267,8 @@ Graph GraphBuilder::finish() {
     live_node[i] =
         std::ranges::any_of(node.outputs, [&](ValueId id) { return live[id.position()]; });
     if (!live_node[i]) continue;
-    for (const ValueId id : node.inputs) mark(id);
-    for (const ValueId id : node.outputs) mark(id);
+    for (const auto* ids : {&node.inputs, &node.outputs, &node.extents})
+      for (const ValueId id : *ids) mark(id);
   }
 
   auto parts = std::make_shared<Graph::Parts>();
@@ -276,10 +295,12 @@ Graph GraphBuilder::finish() {
     Node& node = built.nodes[i];
     renumber(node.inputs);
     renumber(node.outputs);
-    for (const ValueId id : node.inputs) {
-      auto& users = graph.users[id.position()];
-      if (users.empty() || users.back() != new_node[i]) users.push_back(new_node[i]);
-    }
+    renumber(node.extents);
+    for (const auto* ids : {&node.inputs, &node.extents})
+      for (const ValueId id : *ids) {
+        auto& users = graph.users[id.position()];
+        if (users.empty() || users.back() != new_node[i]) users.push_back(new_node[i]);
+      }
     graph.nodes.push_back(std::move(node));
   }
   renumber(built.inputs);

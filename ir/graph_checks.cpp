@@ -119,6 +119,30 @@ std::vector<TensorType> infer_types(const OpDef& op, const Attrs& attrs, Types i
   return types;
 }
 
+namespace {
+
+void add_symbols(std::span<const Dim> dims, std::set<std::string>& symbols) {
+  for (const Dim& dim : dims)
+    for (std::string& symbol : dim.symbols()) symbols.insert(std::move(symbol));
+}
+
+void add_symbols(const Node& node, std::set<std::string>& symbols) {
+  for (const auto& [name, attr] : node.attrs.values())
+    if (const auto* dims = std::get_if<std::vector<Dim>>(&attr)) add_symbols(*dims, symbols);
+  if (!node.body) return;
+  for (const Value& value : node.body->values()) add_symbols(value.type.shape, symbols);
+  for (const Node& inner : node.body->nodes()) add_symbols(inner, symbols);
+}
+
+}  // namespace
+
+std::set<std::string> named_symbols(const Node& node, Types outputs) {
+  std::set<std::string> symbols;
+  for (const TensorType& type : outputs) add_symbols(type.shape, symbols);
+  add_symbols(node, symbols);
+  return symbols;
+}
+
 void check_states(const Graph& graph) {
   for (const State& state : graph.states()) {
     if (state.input < 0 || static_cast<std::size_t>(state.input) >= graph.inputs().size() ||

@@ -12,6 +12,7 @@ std::string_view to_string(OpKind kind) {
     case OpKind::kComposite: return "composite";
     case OpKind::kFused: return "fused";
     case OpKind::kWhile: return "while";
+    case OpKind::kExtent: return "extent";
   }
   return "?";
 }

@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <map>
 
 #include <fmt/format.h>
 #include <sinter/error.h>
@@ -15,6 +16,9 @@ class Verifier {
 
   void run() {
     check_values();
+    for (const Node& node : graph_.nodes())
+      if (node.op && node.op->kind == OpKind::kExtent)
+        extents_.emplace(node.attrs.get_string("symbol"), node.outputs.at(0));
     for (std::size_t i = 0; i < graph_.nodes().size(); ++i) {
       const Node& node = graph_.nodes()[i];
       if (!node.op) fail(fmt::format("node {} has no operator", i));
@@ -71,6 +75,7 @@ class Verifier {
         fail(fmt::format("reads value {}, which a later node makes", input.index));
       input_types.push_back(graph_.type(input));
     }
+    check_extents(node, id);
     std::vector<TensorType> inferred;
     try {
       if (!(complete_attrs(*node.op, node.attrs) == node.attrs))
@@ -96,14 +101,29 @@ class Verifier {
     if (node.body) with_context("body", [&] { verify(*node.body); });
   }
 
+  /// What names a size that a node makes comes behind it, and knows of it.
+  void check_extents(const Node& node, NodeId id) const {
+    if (extents_.empty()) return;
+    std::vector<ValueId> wanted;
+    for (const std::string& symbol : named_symbols(node, graph_.types(node.outputs)))
+      if (const auto extent = extents_.find(symbol); extent != extents_.end()) {
+        if (graph_.value(extent->second).producer >= id)
+          fail(fmt::format("names '{}', which a later node makes", symbol));
+        wanted.push_back(extent->second);
+      }
+    std::ranges::sort(wanted);
+    if (wanted != node.extents) fail("does not know the sizes that it names");
+  }
+
   void check_users() const {
     std::vector<std::vector<NodeId>> users(graph_.values().size());
     for (std::size_t i = 0; i < graph_.nodes().size(); ++i)
-      for (const ValueId input : graph_.nodes()[i].inputs) {
-        auto& list = users[input.position()];
-        const NodeId id{static_cast<std::int32_t>(i)};
-        if (list.empty() || list.back() != id) list.push_back(id);
-      }
+      for (const auto* ids : {&graph_.nodes()[i].inputs, &graph_.nodes()[i].extents})
+        for (const ValueId input : *ids) {
+          auto& list = users[input.position()];
+          const NodeId id{static_cast<std::int32_t>(i)};
+          if (list.empty() || list.back() != id) list.push_back(id);
+        }
     for (std::size_t i = 0; i < users.size(); ++i)
       if (users[i] != graph_.users(ValueId{static_cast<std::int32_t>(i)}))
         fail(fmt::format("the users of value {} ('{}') are not those that read it", i,
@@ -126,6 +146,7 @@ class Verifier {
   }
 
   const Graph& graph_;
+  std::map<std::string, ValueId, std::less<>> extents_;  // by symbol
 };
 
 }  // namespace

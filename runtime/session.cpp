@@ -5,6 +5,7 @@
 #include <sinter/session.h>
 
 #include "runtime/format_error.h"
+#include "runtime/plan/extents.h"
 #include "runtime/log.h"
 #include "runtime/session_access.h"
 
@@ -96,7 +97,8 @@ Session::Impl::Impl(Plan plan_in, SessionOptions options_in,
       inputs(meta().inputs.size()),
       input_values(meta().inputs.size()),
       used_values(meta().inputs.size()),
-      outputs(meta().outputs.size()) {}
+      outputs(meta().outputs.size()),
+      finds_sizes(plan::count_extents(meta()) > 0) {}
 
 const std::shared_ptr<const runtime::BoundShape>& Session::Impl::bind() {
   if (current) return current;
@@ -209,7 +211,8 @@ const TensorView& Session::Impl::output(std::size_t index) {
     return executor->state(*state, bound->output_shapes[index]);
   }
   const TensorView& view = executor->output(index);
-  if (running && view.memory == Memory::kHost) await();
+  // Sizes that the run finds are known when it is over.
+  if (running && (view.memory == Memory::kHost || finds_sizes)) await();
   return view;
 }
 

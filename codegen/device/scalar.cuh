@@ -115,6 +115,9 @@ SINTER_DEVICE T floor_quotient(T a, T b) {
   const T q = a / b;
   return q * b != a && (a < 0) != (b < 0) ? q - 1 : q;
 }
+// Of sizes that a kernel reads in memory.
+SINTER_DEVICE i64 min_size(i64 a, i64 b) { return a < b ? a : b; }
+SINTER_DEVICE i64 max_size(i64 a, i64 b) { return a < b ? b : a; }
 /// A data-dependent index: negative values count from the end, what is outside reads element 0.
 template <class T>
 SINTER_DEVICE i64 wrap_index(T value, i64 extent) {

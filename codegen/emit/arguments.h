@@ -30,6 +30,9 @@ class Arguments {
   /// "const f16* __restrict__ x0, int seq": one entry for each parameter.
   std::vector<std::string> parameters() const;
   std::vector<KernelArg> kernel_args() const;
+  /// Lines at the beginning of a kernel: the sizes that it reads in memory, and what follows from
+  /// them; blocks that `blocks` is too few for end. Empty if it reads none.
+  std::string sizes_from_data(const Dim& blocks);
   /// "x0 = after_grid_wait(x0);": one line for each buffer that is read, unless no step writes it.
   std::vector<std::string> after_grid_wait() const;
 
@@ -40,10 +43,21 @@ class Arguments {
     std::uint32_t expression = 0;
     std::string name;
     bool wide = false;
+    bool from_data = false;
   };
+  /// A size in memory.
+  struct Extent {
+    std::string symbol;
+    std::uint32_t buffer = 0;
+    std::string least, most;  // expressions
+  };
+  void add_extent(const std::string& symbol, std::uint32_t buffer);
+  std::string text(const Dim& dim);
+  std::string text(const ir::DimAtom& atom);
   const ProgramAnalysis* analysis_;
   std::vector<std::string> buffer_names_;
   std::vector<Size> sizes_;
+  std::vector<Extent> extents_;
 };
 
 }  // namespace sinter::codegen

@@ -11,17 +11,17 @@ namespace {
 
 /// The function of a variant, which code for one GPU alone is compiled for that GPU alone.
 std::string function_text(const VariantText& variant, const std::string& name,
-                          const std::vector<std::string>& parameters) {
+                          const std::vector<std::string>& parameters, const std::string& sizes) {
   const std::string text = fmt::format(
-      "extern \"C\" __global__ void __launch_bounds__({}{})\n{} {{\n{}}}\n", variant.threads,
+      "extern \"C\" __global__ void __launch_bounds__({}{})\n{} {{\n{}{}}}\n", variant.threads,
       variant.blocks_at_once > 0 ? fmt::format(", {}", variant.blocks_at_once) : "",
-      signature_text(name, parameters), variant.body);
+      signature_text(name, parameters), sizes, variant.body);
   return variant.maps.empty() ? text : fmt::format("#ifdef SINTER_WARPGROUPS\n{}#endif\n", text);
 }
 
 }  // namespace
 
-void assemble(const KernelRequest& request, ExprTable& exprs, const Arguments& args,
+void assemble(const KernelRequest& request, ExprTable& exprs, Arguments& args,
               const std::vector<VariantText>& variants, const std::vector<std::string>& headers,
               const std::string& functions, EmittedKernel& kernel) {
   std::string text = kernel_heading(request.name, request.origins);
@@ -30,6 +30,8 @@ void assemble(const KernelRequest& request, ExprTable& exprs, const Arguments& a
     text += fmt::format("{}\n", kExactTarget);
   for (const std::string& header : headers) text += fmt::format("#include \"{}\"\n", header);
   text += functions;
+  std::vector<std::string> sizes;
+  for (const VariantText& variant : variants) sizes.push_back(args.sizes_from_data(variant.blocks));
   // Parameters are the same for all variants, so they are known only now.
   const std::vector<std::string> parameters = args.parameters();
   for (std::size_t v = 0; v < variants.size(); ++v) {
@@ -52,7 +54,7 @@ void assemble(const KernelRequest& request, ExprTable& exprs, const Arguments& a
       own.push_back("const __grid_constant__ TensorMap " + map.name);
       result->maps.push_back(std::make_unique<plan::fb::TensorMapT>(map.map));
     }
-    text += function_text(variant, result->function, own);
+    text += function_text(variant, result->function, own, sizes[v]);
     kernel.step.variants.push_back(std::move(result));
   }
   kernel.source = std::move(text);

@@ -48,7 +48,7 @@ std::vector<std::string> choose_variants(const KernelRequest& request,
 /// Adds to `kernel` the source and the step of `variants`. `headers`: device headers that they
 /// include, in order; `functions`: text in front of the first variant. All have the same
 /// parameters, `args`.
-void assemble(const KernelRequest& request, ExprTable& exprs, const Arguments& args,
+void assemble(const KernelRequest& request, ExprTable& exprs, Arguments& args,
               const std::vector<VariantText>& variants, const std::vector<std::string>& headers,
               const std::string& functions, EmittedKernel& kernel);
 

@@ -114,7 +114,16 @@ std::uint32_t ExprTable::intern(const Dim& dim) {
   return result;
 }
 
-void ExprTable::write(plan::fb::PlanT& plan) const {
+std::map<std::string, std::uint32_t> ExprTable::extents_of(const Dim& dim) const {
+  std::map<std::string, std::uint32_t> found;
+  for (const std::string& symbol : dim.symbols())
+    if (const auto extent = extents_.find(symbol); extent != extents_.end()) found.insert(*extent);
+  return found;
+}
+
+void ExprTable::write(plan::fb::PlanT& plan) {
+  std::map<std::string, std::uint32_t> bounds;
+  for (const auto& [symbol, buffer] : extents_) bounds[symbol] = largest(this->symbol(symbol));
   std::vector<std::uint32_t> order(symbols_.size());
   std::iota(order.begin(), order.end(), 0u);
   std::ranges::sort(order,
@@ -129,6 +138,10 @@ void ExprTable::write(plan::fb::PlanT& plan) const {
     const ir::Range known = range == ranges_.end() ? ir::Range{} : range->second;
     symbol->min = known.min;
     symbol->max = known.max;
+    if (const auto extent = extents_.find(symbol->name); extent != extents_.end()) {
+      symbol->extent_of = static_cast<std::int32_t>(extent->second);
+      symbol->bound = static_cast<std::int32_t>(bounds.at(symbol->name));
+    }
     plan.symbols.push_back(std::move(symbol));
   }
   plan.expressions = nodes_;

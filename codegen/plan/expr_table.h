@@ -37,10 +37,23 @@ class ExprTable {
   std::optional<std::int64_t> lower_bound(std::uint32_t expression) const;
   std::optional<std::int64_t> upper_bound(std::uint32_t expression) const;
   const Ranges& ranges() const { return ranges_; }
+
+  /// Whether only the run knows the value, because an Extent's symbol is in it.
+  bool is_from_data(std::uint32_t expression) const {
+    return ir::is_from_data({&dim(expression), 1}, ranges_);
+  }
+  /// What the value never exceeds, without such symbols.
+  std::uint32_t largest(std::uint32_t expression) {
+    return intern(ir::largest(Dim(dim(expression)), ranges_));
+  }
+  /// `buffer` will hold the number that `symbol` is.
+  void set_extent(const std::string& symbol, std::uint32_t buffer) { extents_[symbol] = buffer; }
+  /// The buffers of the symbols of `dim` that only the run knows, by symbol.
+  std::map<std::string, std::uint32_t> extents_of(const Dim& dim) const;
   std::size_t size() const { return nodes_.size(); }
 
   /// The finished tables: symbols (in name order) and nodes.
-  void write(plan::fb::PlanT& plan) const;
+  void write(plan::fb::PlanT& plan);
 
  private:
   std::uint32_t symbol(const std::string& name);
@@ -50,6 +63,7 @@ class ExprTable {
   std::uint32_t push(const std::string& key, plan::fb::ExprNode node, Dim dim);
 
   Ranges ranges_;
+  std::map<std::string, std::uint32_t> extents_;  // buffers, by symbol
   std::vector<std::string> symbols_;  // in order of first use; write() sorts them
   std::vector<plan::fb::ExprNode> nodes_;
   std::vector<Dim> dims_;

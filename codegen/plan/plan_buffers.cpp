@@ -117,6 +117,19 @@ void PlanBuffers::begin(const Graph& graph) {
     const ValueId origin = root(value);
     if (graph.producer(origin)) scope_.by_value.emplace(origin, outputs_[i]->buffer);
   }
+  share_extents();
+}
+
+void PlanBuffers::share_extents() {
+  for (const ir::Node& node : scope_.graph->nodes()) {
+    if (node.op->kind != ir::OpKind::kExtent) continue;
+    const std::uint32_t buffer = add(BufferKind::Extent, {DType::kInt64, {}}, extents_++);
+    exprs_.set_extent(node.attrs.get_string("symbol"), buffer);
+    scope_.by_value.emplace(node.outputs[0], buffer);
+    // It is computed there, unless it lies elsewhere for a reason.
+    const ValueId source = root(node.inputs[0]);
+    if (scope_.graph->producer(source)) scope_.by_value.emplace(source, buffer);
+  }
 }
 
 ValueId PlanBuffers::root(ValueId value) const {
@@ -212,6 +225,7 @@ PlanBuffers::Loop PlanBuffers::begin_body(const ir::Node& loop, std::vector<Copy
   for (std::size_t i = 0; i < inputs.size(); ++i)
     scope_.by_value.emplace(root(body.inputs()[i]), inputs[i]);
   share_new_states();
+  share_extents();
   return result;
 }
 
@@ -299,7 +313,8 @@ std::uint32_t PlanBuffers::add(BufferKind kind, const TensorType& type, std::uin
   plan::fb::BufferT buffer;
   buffer.kind = kind;
   buffer.dtype = static_cast<std::uint8_t>(type.dtype);
-  bytes_.push_back(ir::element_count(type.shape) *
+  // Where only the run knows how many elements there are, there is room for the most.
+  bytes_.push_back(ir::largest(ir::element_count(type.shape), exprs_.ranges()) *
                    Dim(static_cast<std::int64_t>(size_of(type.dtype))));
   buffer.bytes = exprs_.intern(bytes_.back());
   buffer.binding = binding;

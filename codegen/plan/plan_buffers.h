@@ -112,6 +112,7 @@ class PlanBuffers {
   void place_weights(plan::PlanParts& parts);
   void share_changed();
   void share_new_states();
+  void share_extents();
   bool can_replace(ir::ValueId before, ir::ValueId after, ir::NodeId producer) const;
   bool is_state(ir::ValueId input) const;
   std::unique_ptr<plan::fb::BindingT> binding(const std::string& name, const ir::TensorType& type,
@@ -137,6 +138,7 @@ class PlanBuffers {
       weights_by_hash_;
   std::map<std::uint32_t, std::shared_ptr<const Tensor>> weights_;  // by buffer
   std::map<int, std::uint32_t> state_of_output_;                    // the buffer, by output
+  std::uint32_t extents_ = 0;                                       // buffers of sizes
   std::vector<std::unique_ptr<plan::fb::BindingT>> inputs_, outputs_;
 };
 

@@ -37,6 +37,9 @@ struct ImportOptions {
   /// What inputs of one bool are taken to hold, by name. They stay inputs, whose value then says
   /// nothing new: see ImportedModel::Flag.
   std::map<std::string, bool> flags;
+  /// The most that sizes may be which follow from data, by the name of the value that holds them or
+  /// of the node that finds them.
+  std::map<std::string, std::int64_t> bounds;
   /// NonMaxSuppression gives max_output_boxes_per_class rows for each class of each batch: first
   /// those that ONNX's would give, in its order, then rows of -1. Otherwise it is refused, because
   /// the number of its rows depends on data.

@@ -258,30 +258,6 @@ void eye_like(NodeContext& node) {
   node.output((row + k).with("Equal", column).cast(dtype).value());
 }
 
-/// The places of elements that are not zero, one column for each: of a tensor that is known when
-/// compiling, as masks of sizes are.
-void non_zero(NodeContext& node) {
-  const auto x = node.folder().constant(node.x());
-  if (!x) node.unsupported("its input is not known when compiling");
-  Ints places;  // one after the other, each with an index for each dimension
-  Ints index(x->shape().size());
-  for (std::int64_t i = 0; i < x->element_count(); ++i) {
-    std::int64_t rest = i;
-    for (std::size_t d = index.size(); d-- > 0;) {
-      index[d] = rest % x->shape()[d];
-      rest /= x->shape()[d];
-    }
-    const bool is_zero = is_float(x->dtype()) ? x->at(i) == 0 : x->at_int(i) == 0;
-    if (!is_zero) places.insert(places.end(), index.begin(), index.end());
-  }
-  const auto rank = std::ssize(index);
-  if (rank == 0) node.unsupported("its input has no dimensions");
-  const auto count = std::ssize(places) / rank;
-  const ValueId rows =
-      node.builder().constant(Tensor::from_ints(DType::kInt64, {count, rank}, places));
-  node.output(node.add("Transpose", {rows}, {{"perm", Ints{1, 0}}}));
-}
-
 }  // namespace
 
 const OpRows kGeneratorOps = {
@@ -293,7 +269,6 @@ const OpRows kGeneratorOps = {
     {"Trilu", 14, trilu, "upper"},
     {"OneHot", 9, one_hot, "axis"},
     {"EyeLike", 9, eye_like, "dtype k"},
-    {"NonZero", 9, non_zero},
 };
 
 }  // namespace sinter::frontend

@@ -39,10 +39,28 @@ std::vector<Dim> NodeContext::sizes(std::size_t i, std::string_view what) const 
   if (!is_integer(dtype(value)) || rank(value) > 1)
     invalid("input {} ({}) must be a vector of integers, but is {}", i, what, type(value));
   if (auto dims = env_.folder.needed_contents(value)) return *dims;
+  std::vector<std::string> names;
+  for (const ValueId source : env_.data_sizes->sources(value))
+    if (const std::string& name = env_.builder.name(source); !name.empty())
+      names.push_back(fmt::format("--bound '{}=N'", name));
   unsupported(
       "the value of its {} (input {}, '{}') depends on the data of the model's inputs; "
-      "it must follow from constants and input shapes",
-      what, i, node_.input(static_cast<int>(i)));
+      "it must follow from constants and input shapes{}{}",
+      what, i, node_.input(static_cast<int>(i)),
+      names.empty() ? "" : ", or from sizes of which you give the most that they may be: ",
+      fmt::join(names, " "));
+}
+
+Dim NodeContext::size_up_to(std::size_t i, const Dim& most, std::string_view what) {
+  const ValueId value = input(i, what);
+  if (!is_integer(dtype(value)) || ir::element_count(shape(value)) != Dim(1))
+    invalid("input {} ({}) must be one integer, but is {}", i, what, type(value));
+  return size_from_data(value, most, fmt::format("/{}", what));
+}
+
+Dim NodeContext::size_from_data(ValueId count, const std::optional<Dim>& most,
+                                const std::string& suffix) {
+  return env_.data_sizes->size(count, env_.label + suffix, most);
 }
 
 Dim NodeContext::size(std::size_t i, std::string_view what) const {

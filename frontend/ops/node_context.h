@@ -14,6 +14,7 @@
 #include <fmt/format.h>
 #include <sinter/error.h>
 
+#include "frontend/symbols/data_sizes.h"
 #include "frontend/symbols/default_ranges.h"
 #include "frontend/symbols/shape_folding.h"
 #include "ir/graph.h"
@@ -94,6 +95,7 @@ class NodeContext {
     std::vector<std::string>& warnings;
     bool pad_selections = false;          // see ImportOptions
     std::vector<bool> four_bits = {};     // inputs that the model holds in 4 bits each
+    DataSizes* data_sizes = nullptr;
     std::int64_t* memory_left = nullptr;  // see ImportOptions::max_memory; null: any amount
   };
   /// `inputs` has an invalid id where the node leaves an optional input out; `output_is_used` is
@@ -135,6 +137,11 @@ class NodeContext {
   /// model's inputs, kInvalidModel if it is not a vector (or, for `scalar`, one element).
   std::vector<Dim> sizes(std::size_t i, std::string_view what) const;
   Dim size(std::size_t i, std::string_view what) const;
+  /// Likewise a size that may follow from data, if it is then at most `most`.
+  Dim size_up_to(std::size_t i, const Dim& most, std::string_view what);
+  /// The size that `count`, one integer that nodes compute, holds. Without `most` the user must
+  /// have given a bound. `suffix` tells the sizes of a node apart.
+  Dim size_from_data(ValueId count, const std::optional<Dim>& most, const std::string& suffix = {});
   /// Likewise, where symbolic sizes will not do.
   Ints ints(std::size_t i, std::string_view what) const;
   /// The one element of input `i`, which must be constant.

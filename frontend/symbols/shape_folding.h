@@ -33,6 +33,10 @@ class ShapeFolder {
   void assume(ValueId value, const Dim& element) {
     contents_[value.index] = std::vector<Dim>{element};
   }
+  /// The same of each element.
+  void assume(ValueId value, std::vector<Dim> elements) {
+    contents_[value.index] = std::move(elements);
+  }
   /// Likewise of a value that import cannot do without. Where integers are divided that have a
   /// negative quotient for some sizes only, these sizes are excluded (see DefaultRanges): no one
   /// expression would do. Where the contents are not known all the same, notes as need() does.

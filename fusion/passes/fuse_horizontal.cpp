@@ -106,7 +106,8 @@ class HorizontalFuser {
     for (std::size_t n = 0; n < graph_.nodes().size(); ++n) {
       const Node& node = graph_.nodes()[n];
       int here = 0;
-      for (const ValueId input : node.inputs) here = std::max(here, level[input.position()]);
+      for (const auto* ids : {&node.inputs, &node.extents})
+        for (const ValueId id : *ids) here = std::max(here, level[id.position()]);
       if (node.op->name != "Reshape") ++here;
       for (const ValueId output : node.outputs) level[output.position()] = here;
       if (is_kind(node, "reduction") || is_kind(node, "pointwise") || changes_state(graph_, node))
@@ -209,6 +210,11 @@ class HorizontalFuser {
           refusal = "it is empty";
           return std::nullopt;
         }
+      }
+    for (const Value& value : node.body->values())
+      if (ir::is_from_data(value.type.shape, graph_.ranges())) {
+        refusal = "its size is found by the run";
+        return std::nullopt;
       }
     for (const Node& part : node.body->nodes())
       for (const ValueId output : part.outputs)

@@ -21,7 +21,8 @@ std::string family_of(const Node& node) {
       if (node.op->name == "ArgSort") return "sort";
       break;
     case OpKind::kFused:
-    case OpKind::kWhile: break;
+    case OpKind::kWhile:
+    case OpKind::kExtent: break;
   }
   throw Error(ErrorCode::kUnsupported, "'" + describe(node) + "' has no kernel kind");
 }
@@ -31,7 +32,7 @@ std::string family_of(const Node& node) {
 Graph wrap_singletons(const Graph& graph, Context&) {
   std::vector<Piece> pieces;
   for (const ir::Node& node : graph.nodes()) {
-    if (node.body || node.op->name == "Reshape") continue;
+    if (node.body || node.op->kind == OpKind::kExtent || node.op->name == "Reshape") continue;
     BodyBuilder body(graph, node.op->kind == OpKind::kLibrary ? BodyBuilder::Literals::kNone
                                                               : BodyBuilder::Literals::kOneElement);
     std::vector<ValueId> results;

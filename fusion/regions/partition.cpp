@@ -62,6 +62,7 @@ Verdict Partition::can_fuse(const Region& region, NodeId id) const {
       if (!node.op->scatter()) return {true, ""};
       return {false, "'" + describe(node) + "' has a kernel of its own"};
     case OpKind::kWhile: return {false, "'" + describe(node) + "' is a loop"};
+    case OpKind::kExtent: return {false, "'" + describe(node) + "' says what a size is"};
     case OpKind::kFused: return {false, "'" + describe(node) + "' is a kernel of its own"};
     default: return {false, "'" + describe(node) + "' is a library call"};
   }
@@ -395,11 +396,17 @@ Graph Partition::finish() {
     const NodeId producer = graph_.value(value).producer;
     if (!producer.valid()) continue;
     if (const int group = group_of_[at(producer)]; group >= 0) {
-      const auto leaves = groups_[static_cast<std::size_t>(group)].leaves();
+      const Region& region = groups_[static_cast<std::size_t>(group)];
+      const auto leaves = region.leaves();
       open.insert(open.end(), leaves.begin(), leaves.end());
+      for (const NodeId id : region.nodes()) {
+        const auto& extents = graph_.node(id).extents;
+        open.insert(open.end(), extents.begin(), extents.end());
+      }
     } else {
-      const auto& inputs = graph_.node(producer).inputs;
-      open.insert(open.end(), inputs.begin(), inputs.end());
+      const Node& node = graph_.node(producer);
+      open.insert(open.end(), node.inputs.begin(), node.inputs.end());
+      open.insert(open.end(), node.extents.begin(), node.extents.end());
     }
   }
   std::vector<Piece> pieces;

@@ -50,6 +50,23 @@ class Rebuilder {
     return node != nullptr ? node->inputs : none;
   }
 
+  /// What has to be made before it: what it reads, and the sizes that it names.
+  std::vector<ValueId> needs_of(ValueId value) const {
+    std::vector<ValueId> needs = reads_of(value);
+    const auto add = [&](const std::vector<ValueId>& extents) {
+      needs.insert(needs.end(), extents.begin(), extents.end());
+    };
+    if (const int piece = piece_of_[at(value)]; piece >= 0) {
+      const Piece& p = pieces_[static_cast<std::size_t>(piece)];
+      add(p.extents);
+      for (const ValueId written : p.writes)
+        if (const Node* node = graph_.producer(written)) add(node->extents);
+    } else if (const Node* node = graph_.producer(value)) {
+      add(node->extents);
+    }
+    return needs;
+  }
+
   void mark_needed() {
     needed_.assign(graph_.values().size(), false);
     std::vector<ValueId> open(graph_.outputs());
@@ -58,8 +75,8 @@ class Rebuilder {
       open.pop_back();
       if (needed_[at(value)]) continue;
       needed_[at(value)] = true;
-      const auto& reads = reads_of(value);
-      open.insert(open.end(), reads.begin(), reads.end());
+      const std::vector<ValueId> needs = needs_of(value);
+      open.insert(open.end(), needs.begin(), needs.end());
     }
   }
 
@@ -81,7 +98,7 @@ class Rebuilder {
       if (state == State::kDone)
         throw Error(ErrorCode::kInternal, "a fused region depends on its own result");
       bool ready = true;
-      for (ValueId read : reads_of(next)) {
+      for (ValueId read : needs_of(next)) {
         if (map_[at(read)].valid()) continue;
         if (graph_.value(read).constant == nullptr && state_of(read) == State::kOpen)
           throw Error(ErrorCode::kInternal, "fused regions depend on each other in a circle");
@@ -151,7 +168,8 @@ bool is_as_rebuilt(const Graph& graph) {
     if (!follows(input)) return false;
   const auto reads = [&](ValueId value) { return known[value.position()] || follows(value); };
   for (const Node& node : graph.nodes()) {
-    if (!std::all_of(node.inputs.rbegin(), node.inputs.rend(), reads) ||
+    if (!std::all_of(node.extents.rbegin(), node.extents.rend(), reads) ||
+        !std::all_of(node.inputs.rbegin(), node.inputs.rend(), reads) ||
         !std::ranges::all_of(node.outputs, follows))
       return false;
   }
@@ -210,6 +228,7 @@ void BodyBuilder::copy(const Node& node) {
   GraphBuilder::OriginScope scope(builder_, node.origins);
   const auto results = builder_.add_multi(node.op->name, inputs, node.attrs, node.body);
   for (std::size_t i = 0; i < results.size(); ++i) bind(node.outputs[i], results[i]);
+  extents_.insert(extents_.end(), node.extents.begin(), node.extents.end());
   origins_.insert(origins_.end(), node.origins.begin(), node.origins.end());
   // Not after every node: regions have hundreds of them.
   if (origins_.size() < 2 * origins_in_order_) return;
@@ -246,6 +265,7 @@ Piece body_piece(std::string kind, BodyBuilder& body, std::span<const ValueId> o
   Piece piece;
   piece.reads = body.reads();
   piece.writes = std::move(writes);
+  piece.extents = body.extents();
   auto origins = body.origins();
   ir::sort_unique(origins);
   piece.emit = [kind = std::move(kind), graph = std::make_shared<const Graph>(body.finish(outputs)),

@@ -18,6 +18,8 @@ namespace sinter::fusion {
 /// A replacement: `writes` are computed from `reads` by what `emit` adds.
 struct Piece {
   std::vector<ValueId> reads, writes;  // of the old graph
+  /// Sizes that nodes of `emit` name (Node::extents), beside those that makers of `writes` name.
+  std::vector<ValueId> extents = {};
   /// Adds nodes and returns one new value for each of `writes`. `reads` are mapped.
   std::function<std::vector<ValueId>(GraphBuilder& builder, std::span<const ValueId> reads)> emit;
 };
@@ -54,13 +56,15 @@ class BodyBuilder {
   /// The outer values that became inputs.
   const std::vector<ValueId>& reads() const { return reads_; }
   std::vector<std::string>& origins() { return origins_; }
+  /// The sizes that copied nodes name.
+  const std::vector<ValueId>& extents() const { return extents_; }
   Graph finish(std::span<const ValueId> outputs);
 
  private:
   const Graph& graph_;
   Literals literals_;
   GraphBuilder builder_{"body"};
-  std::vector<ValueId> reads_;
+  std::vector<ValueId> reads_, extents_;
   /// Inner values of outer ones, in the order in which they became known.
   using Inner = std::unordered_map<std::int32_t, std::vector<ValueId>>;
   Inner known_, stored_;

@@ -261,7 +261,7 @@ std::size_t hash_of(const Dim& dim) {
 }
 
 bool operator==(const Range& a, const Range& b) {
-  if (a.min != b.min || a.max != b.max) return false;
+  if (a.min != b.min || a.max != b.max || a.from_data != b.from_data) return false;
   if (!a.symbolic_max || !b.symbolic_max) return a.symbolic_max == b.symbolic_max;
   return *a.symbolic_max == *b.symbolic_max;
 }

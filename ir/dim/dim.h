@@ -24,6 +24,8 @@ struct Range {
   /// A tighter upper bound that is itself symbolic (an index symbol's is its extent minus one), or
   /// null.
   std::shared_ptr<const Dim> symbolic_max;
+  /// Only the run knows the value, which it computes: see ir/ops/extent.cpp.
+  bool from_data = false;
   friend bool operator==(const Range& a, const Range& b);
 };
 using Ranges = std::map<std::string, Range, std::less<>>;
@@ -120,6 +122,12 @@ std::optional<std::int64_t> lower_bound(const Dim& a, const Ranges& ranges = {})
 std::optional<std::int64_t> upper_bound(const Dim& a, const Ranges& ranges = {});
 /// True only if a <= b is proven for all values in `ranges`.
 bool proves_le(const Dim& a, const Dim& b, const Ranges& ranges = {});
+/// True if a symbol of one of `dims` has a value that only the run knows.
+bool is_from_data(std::span<const Dim> dims, const Ranges& ranges);
+/// A size that `a` never exceeds and that the inputs' shapes alone decide: with the bounds of
+/// symbols that are from data in their place. Throws Error(kUnsupported) naming a symbol that has
+/// none.
+Dim largest(const Dim& a, const Ranges& ranges);
 /// Of a variable that counts `extent` elements: [0, extent - 1].
 Range index_range(const Dim& extent, const Ranges& ranges);
 

@@ -1,5 +1,7 @@
 #include "ir/reference/evaluate.h"
 
+#include <algorithm>
+
 #include <fmt/format.h>
 #include <sinter/error.h>
 
@@ -92,9 +94,24 @@ class Evaluator {
       for (std::size_t i = 0; i < found.size(); ++i) check_type(found[i], node.outputs[i]);
       results = run_op(*node.op, attrs, inputs, types, found, options_.keep_wide);
     }
+    if (node.op->kind == OpKind::kExtent) bind(node.attrs.get_string("symbol"), results[0]);
     if (options_.on_node) options_.on_node(node, results);
     for (std::size_t i = 0; i < results.size(); ++i)
       if (reads_left(node.outputs[i]) > 0) stored(node.outputs[i]) = std::move(results[i]);
+  }
+
+  /// From here on `symbol` is the number that `size` holds.
+  void bind(const std::string& symbol, const Tensor& size) {
+    const std::int64_t value = size.at_int(0);
+    const auto known = graph_.ranges().find(symbol);
+    const Range range = known == graph_.ranges().end() ? Range{} : known->second;
+    const std::int64_t most = std::min(
+        range.max, range.symbolic_max ? range.symbolic_max->evaluate(bindings_) : INT64_MAX);
+    if (value < range.min || value > most)
+      throw Error(ErrorCode::kUsage,
+                  fmt::format("the size '{}' is {}, but must be {} to {}", symbol, value,
+                              range.min, most));
+    bindings_[symbol] = value;
   }
 
   /// See ir/ops/while.cpp.
@@ -122,7 +139,7 @@ class Evaluator {
   }
 
   const Graph& graph_;
-  const Bindings& bindings_;
+  Bindings bindings_;  // grows with each Extent
   const EvaluateOptions& options_;
   std::vector<Stored> values_;
 };

@@ -145,9 +145,10 @@ class GraphParser {
       Range range;
       range.min = lexer_.integer();
       lexer_.expect("..");
-      if (!lexer_.peek(",") && !lexer_.peek("}") && !lexer_.peek("max"))
+      if (!lexer_.peek(",") && !lexer_.peek("}") && !lexer_.peek("max") && !lexer_.peek("data"))
         range.max = lexer_.integer();
       if (lexer_.accept("max")) range.symbolic_max = std::make_shared<const Dim>(lexer_.dim());
+      range.from_data = lexer_.accept("data");
       at(start, [&] { builder_.range(*symbol, range); });
     } while (lexer_.accept(","));
     lexer_.expect("}");

@@ -20,6 +20,7 @@ std::string ranges_text(const Ranges& ranges) {
     std::string part = fmt::format("{}: {}..", symbol_text(symbol), range.min);
     if (range.max != INT64_MAX) part += std::to_string(range.max);
     if (range.symbolic_max) part += " max " + range.symbolic_max->to_string();
+    if (range.from_data) part += " data";
     parts.push_back(std::move(part));
   }
   return fmt::format("ranges {{{}}}", fmt::join(parts, ", "));

@@ -3,6 +3,7 @@
 #include <chrono>
 #include <cstring>
 #include <map>
+#include <memory>
 #include <mutex>
 #include <variant>
 
@@ -16,6 +17,9 @@
 #include "runtime/cpu/tiles/tile_program.h"
 #include "runtime/executor.h"
 #include "runtime/format_error.h"
+#include "runtime/plan/expressions.h"
+#include "runtime/plan/extents.h"
+#include "runtime/plan/verify/verify_plan.h"
 #include "runtime/threads/openmp.h"
 #include "runtime/threads/thread_pool.h"
 
@@ -70,13 +74,23 @@ struct While {
   int condition;       // buffer; -1: none
   std::uint32_t counter;
 };
+/// A size that the run finds.
+struct Extent {
+  std::uint32_t buffer;
+  std::optional<std::size_t> symbol;
+};
 using PreparedStep = std::variant<TileProgram, MatmulDnnl, MatmulQuant, ConvDnnl, RowSort,
-                                  CpuAttention, Copy, While>;
+                                  CpuAttention, Copy, While, Extent>;
 
 struct Prepared {
-  std::shared_ptr<const BoundShape> shape;
+  std::shared_ptr<const BoundShape> shape;  // with the largest sizes that a run may find
   std::vector<PreparedStep> steps;
   std::uint64_t last_use = 0;
+  /// Of plans with such sizes: the last run's, and steps that were made for others.
+  std::optional<BoundShape> found;
+  std::vector<bool> stale;
+
+  const BoundShape& current() const { return found ? *found : *shape; }
 };
 
 class CpuExecutor final : public Executor {
@@ -96,17 +110,22 @@ class CpuExecutor final : public Executor {
         state_views_(meta_.states.size()),
         workspace_(buffers(static_cast<std::size_t>(threads_), options)),
         arena_(options.allocator),
-        addresses_(meta_.buffers.size(), nullptr) {}
+        addresses_(meta_.buffers.size(), nullptr),
+        extents_(plan::count_extents(meta_)) {}
 
   void prepare(const std::shared_ptr<const BoundShape>& shape) override {
     Prepared* prepared = find(*shape);
     if (!prepared) {
       const Computing computing;
-      Prepared fresh{shape, {}, 0};
+      Prepared fresh{shape, {}, 0, {}, {}};
       for (std::size_t i = 0; i < shape->steps.count; ++i) {
         const plan::fb::StepT& step = *meta_.steps[shape->steps.first + i];
         fresh.steps.push_back(
             with_context("step '" + step.name + "'", [&] { return make_step(step, *shape); }));
+      }
+      if (!extents_.empty()) {
+        fresh.found = *shape;
+        fresh.stale.assign(shape->steps.count, false);
       }
       reserve(fresh);
       if (prepared_.size() >= kMaxPrepared)
@@ -156,6 +175,9 @@ class CpuExecutor final : public Executor {
     const Computing computing;
     iterations_ = 0;
     run_steps(prepared, 0, prepared.steps.size(), [&](std::size_t i) { run_step(prepared, i); });
+    for (std::size_t i = 0; prepared.found && i < output_views_.size(); ++i)
+      for (std::size_t d = 0; d < output_views_[i].shape.size(); ++d)
+        output_views_[i].shape[d] = prepared.found->expressions[meta_.outputs[i]->shape[d]];
   }
 
   void await() override {}
@@ -210,7 +232,7 @@ class CpuExecutor final : public Executor {
     const Computing computing;
     bind_addresses(*last_shape_);
     const auto value = [&](std::uint32_t expression) {
-      return static_cast<std::uint64_t>(last_shape_->expressions[expression]);
+      return static_cast<std::uint64_t>(last_->current().expressions[expression]);
     };
     flush_caches();
     std::vector<double> spent(last_->steps.size(), 0);
@@ -256,6 +278,7 @@ class CpuExecutor final : public Executor {
     if (std::holds_alternative<MatmulQuant>(step)) return "quantized";
     if (std::holds_alternative<CpuAttention>(step)) return "attention";
     if (std::holds_alternative<While>(step)) return "loop";
+    if (std::holds_alternative<Extent>(step)) return "size";
     return std::holds_alternative<Copy>(step) ? "copy" : "oneDNN";
   }
 
@@ -288,6 +311,10 @@ class CpuExecutor final : public Executor {
             loop.trips < 0 ? -1 : shape.expressions[static_cast<std::size_t>(loop.trips)];
         return While{loop.steps, trips, loop.condition, loop.counter};
       }
+      case Work::ExtentStep: {
+        const std::uint32_t buffer = step.work.AsExtentStep()->extent;
+        return Extent{buffer, plan::symbol_of_extent(meta_, buffer)};
+      }
       default: throw internal_error("a kind of step that the CPU does not run");
     }
   }
@@ -296,17 +323,7 @@ class CpuExecutor final : public Executor {
   void reserve(const Prepared& prepared) {
     const BoundShape& shape = *prepared.shape;
     arena_.reserve(shape.layout.arena_bytes, "the arena");
-    std::size_t workspace = 0;
-    for (const PreparedStep& step : prepared.steps)
-      workspace = std::max(workspace, std::visit(
-                                          [](const auto& work) -> std::size_t {
-                                            if constexpr (requires { work.workspace_bytes(); })
-                                              return work.workspace_bytes();
-                                            else
-                                              return 0;
-                                          },
-                                          step));
-    for (HostBuffer& one : workspace_) one.reserve(workspace, "the workspace of a thread");
+    reserve_workspace(prepared.steps);
     for (std::size_t s = 0; s < states_.size(); ++s)
       reserve_state(s,
                     shape.bytes_of(*meta_.buffers[meta_.inputs[meta_.states[s]->input]->buffer]));
@@ -318,6 +335,22 @@ class CpuExecutor final : public Executor {
       if (!given_outputs_[i] && !state_of(meta_, *meta_.outputs[i]))
         outputs_[i].reserve(shape.bytes_of(*meta_.buffers[meta_.outputs[i]->buffer]), "output",
                             meta_.outputs[i]->name);
+  }
+
+  void reserve_workspace(std::span<const PreparedStep> steps) {
+    std::size_t workspace = 0;
+    for (const PreparedStep& step : steps)
+      workspace = std::max(workspace, std::visit(
+                                          [](const auto& work) -> std::size_t {
+                                            if constexpr (requires { work.workspace_bytes(); })
+                                              return work.workspace_bytes();
+                                            else
+                                              return 0;
+                                          },
+                                          step));
+    for (HostBuffer& one : workspace_) one.reserve(workspace, "the workspace of a thread");
+    workspace_addresses_.clear();
+    for (const HostBuffer& one : workspace_) workspace_addresses_.push_back(one.data());
   }
 
   /// Zeros behind what was there.
@@ -360,10 +393,11 @@ class CpuExecutor final : public Executor {
           break;
         case BufferKind::State: addresses_[i] = states_[buffer.binding].data(); break;
         case BufferKind::Arena: addresses_[i] = arena_.data() + shape.layout.offsets[i]; break;
+        case BufferKind::Extent:
+          addresses_[i] = reinterpret_cast<std::byte*>(&extents_[buffer.binding]);
+          break;
       }
     }
-    workspace_addresses_.clear();
-    for (const HostBuffer& workspace : workspace_) workspace_addresses_.push_back(workspace.data());
   }
 
   /// Calls `run` for steps [first, last), those of loops in each iteration.
@@ -387,8 +421,52 @@ class CpuExecutor final : public Executor {
     }
   }
 
+  /// From here on a symbol of the plan's is the number that steps have found.
+  void set_extent(Prepared& prepared, const Extent& extent) {
+    if (!extent.symbol) return;
+    const std::int64_t value = extents_[meta_.buffers[extent.buffer]->binding];
+    plan::check_extent(meta_, *extent.symbol, value, prepared.shape->symbols);
+    BoundShape& found = *prepared.found;
+    if (found.symbols[*extent.symbol] == value) return;
+    found.symbols[*extent.symbol] = value;
+    found.expressions = plan::evaluate_expressions(meta_, found.symbols);
+    for (const std::size_t step : steps_with(*extent.symbol))
+      if (found.steps.contains(step)) prepared.stale[step - found.steps.first] = true;
+  }
+
+  /// Those that a symbol's value changes.
+  const std::vector<std::size_t>& steps_with(std::size_t symbol) {
+    const auto [at, is_new] = steps_with_.try_emplace(symbol);
+    if (!is_new) return at->second;
+    const std::vector<bool> meant = plan::expressions_with(meta_, symbol);
+    for (std::size_t i = 0; i < meta_.steps.size(); ++i) {
+      bool depends = false;
+      plan::for_each_expression(*meta_.steps[i], [&](std::uint32_t expression) {
+        depends = depends || meant[expression];
+      });
+      if (depends) at->second.push_back(i);
+    }
+    return at->second;
+  }
+
+  /// Makes a step for the sizes that have been found since it was made.
+  void remake(Prepared& prepared, std::size_t index) {
+    const BoundShape& found = *prepared.found;
+    const std::size_t step = found.steps.first + index;
+    plan::verify_bound(meta_, found.expressions, {step, 1},
+                       plan::describe_dimensions(meta_, found.symbols));
+    PreparedStep made = make_step(*meta_.steps[step], found);
+    // They can be moved, but not assigned.
+    PreparedStep& place = prepared.steps[index];
+    std::destroy_at(&place);
+    std::construct_at(&place, std::move(made));
+    prepared.stale[index] = false;
+    reserve_workspace({&prepared.steps[index], 1});
+  }
+
   void run_step(Prepared& prepared, std::size_t index) {
     try {
+      if (prepared.found && prepared.stale[index]) remake(prepared, index);
       PreparedStep& step = prepared.steps[index];
       if (const auto* program = std::get_if<TileProgram>(&step))
         program->run(addresses_, workspace_addresses_);
@@ -404,6 +482,8 @@ class CpuExecutor final : public Executor {
         conv->execute(addresses_, workspace_addresses_);
       else if (const auto* copy = std::get_if<Copy>(&step); copy && copy->bytes > 0)
         std::memcpy(addresses_[copy->target], addresses_[copy->source], copy->bytes);
+      else if (const auto* extent = std::get_if<Extent>(&step))
+        set_extent(prepared, *extent);
     } catch (Error& error) {
       error.add_context("step '" + meta_.steps[prepared.shape->steps.first + index]->name + "'");
       throw;
@@ -434,6 +514,8 @@ class CpuExecutor final : public Executor {
   int flush_value_ = 0;
   std::vector<std::byte*> addresses_;  // by plan buffer, of the last run
   std::vector<std::byte*> workspace_addresses_;
+  std::vector<std::int64_t> extents_;  // sizes that the run has found
+  std::map<std::size_t, std::vector<std::size_t>> steps_with_;  // by symbol
   std::map<std::vector<std::int64_t>, Prepared> prepared_;
   std::uint64_t clock_ = 0;
   Prepared* last_ = nullptr;

@@ -11,6 +11,7 @@
 
 #include "runtime/format_error.h"
 #include "runtime/log.h"
+#include "runtime/plan/extents.h"
 
 namespace sinter::runtime {
 namespace {
@@ -88,6 +89,7 @@ CudaExecutor::CudaExecutor(const CudaEnvironment& environment,
       out_(plan_->context(), plan->meta.outputs.size(), options.output_memory == Memory::kHost,
            allocator_),
       states_(plan_->context(), plan->meta.states.size(), allocator_),
+      extents_(plan_->context(), 1, true, allocator_),
       input_pointers_(plan->meta.inputs.size()),
       output_pointers_(plan->meta.outputs.size()),
       output_targets_(plan->meta.outputs.size()),
@@ -96,6 +98,10 @@ CudaExecutor::CudaExecutor(const CudaEnvironment& environment,
       state_sizes_(plan->meta.states.size()),
       cache_(options.graph_cache),
       state_views_(plan->meta.states.size()) {
+  if (const std::uint64_t bytes = extent_bytes()) {
+    extents_.reserve({&bytes, 1}, stream_.handle());
+    stream_.synchronize();
+  }
   if (!plan_->library() && !plan_->cudnn()) return;
   const Context& context = *plan_->context();
   // An allocator's own memory is not what the driver has free.
@@ -342,6 +348,9 @@ BufferAddresses CudaExecutor::addresses(const BoundShape& shape) const {
         break;
       case fb::BufferKind::Weight: address = plan_->weights() + buffer.weight_offset; break;
       case fb::BufferKind::Arena: address = arena_.address() + shape.layout.offsets[i]; break;
+      case fb::BufferKind::Extent:
+        address = extents_.device(0) + buffer.binding * sizeof(std::int64_t);
+        break;
     }
   }
   return result;
@@ -478,6 +487,30 @@ void CudaExecutor::put_downloads(const BoundRun& run, CUstream stream) const {
   for (const RegionCopy& copy : run.downloads)
     driver().memcpy_dtoh_async(out_.host_base() + copy.offset, out_.device_base() + copy.offset,
                                copy.bytes, stream);
+  if (const std::uint64_t bytes = extent_bytes())
+    driver().memcpy_dtoh_async(extents_.host_base(), extents_.device_base(), bytes, stream);
+}
+
+std::uint64_t CudaExecutor::extent_bytes() const {
+  return plan::count_extents(meta()) * sizeof(std::int64_t);
+}
+
+void CudaExecutor::read_extents(const BoundShape& shape, std::vector<TensorView>& outputs) const {
+  if (extent_bytes() == 0) return;
+  std::vector<std::int64_t> symbols = shape.symbols;
+  for (std::size_t s = 0; s < symbols.size(); ++s) {
+    const std::int32_t buffer = meta().symbols[s]->extent_of;
+    if (buffer < 0) continue;
+    std::int64_t value = 0;
+    const std::size_t place = meta().buffers[static_cast<std::size_t>(buffer)]->binding;
+    std::memcpy(&value, extents_.host(0) + place * sizeof value, sizeof value);
+    plan::check_extent(meta(), s, value, shape.symbols);
+    symbols[s] = value;
+  }
+  const std::vector<std::int64_t> expressions = plan::evaluate_expressions(meta(), symbols);
+  for (std::size_t i = 0; i < outputs.size(); ++i)
+    for (std::size_t d = 0; d < outputs[i].shape.size(); ++d)
+      outputs[i].shape[d] = expressions[meta().outputs[i]->shape[d]];
 }
 
 void CudaExecutor::put_all(const BoundRun& run, CUstream stream) const {
@@ -546,6 +579,7 @@ void CudaExecutor::await() {
     else
       done_.synchronize();
   });
+  read_extents(*last_run_->shape, outputs);
   last_outputs_ = std::move(outputs);
   for (std::size_t i = 0; has_targets && i < targets_in_flight_.size(); ++i)
     if (const std::size_t bytes = targets_in_flight_[i] ? last_outputs_[i].byte_count() : 0)

@@ -95,6 +95,10 @@ class CudaExecutor final : public Executor {
   void put_uploads(const BoundRun& run, CUstream stream) const;
   void put_downloads(const BoundRun& run, CUstream stream) const;
   void put_all(const BoundRun& run, CUstream stream) const;
+  std::uint64_t extent_bytes() const;
+  /// Gives outputs the shapes that the run has found. Throws Error(kUsage) for a size beyond its
+  /// bound.
+  void read_extents(const BoundShape& shape, std::vector<TensorView>& outputs) const;
   void put_compute(const BoundRun& run, CUstream stream) const;
   /// Steps on `stream`, and on those beside it where `places` says so; all end on `stream`.
   void put_branches(const std::vector<StepLaunches>& steps, const std::vector<StepPlace>& places,
@@ -128,6 +132,7 @@ class CudaExecutor final : public Executor {
   graphs::DeviceMemory workspace_, arena_;
   IoRegion in_, out_;
   StateMemory states_;
+  IoRegion extents_;  // one slot: the sizes that runs find
   // The user's device memory, or 0.
   std::vector<CUdeviceptr> input_pointers_, output_pointers_;
   // The user's host memory that await() copies an output to, or null: as it is set, and for the run

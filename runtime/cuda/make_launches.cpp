@@ -301,6 +301,7 @@ struct Binder {
 
   StepLaunches bind(const fb::StepT& step) const {
     if (const fb::TacticStepT* choice = step.work.AsTacticStep()) return bind(step, *choice);
+    if (step.work.type == fb::Work::ExtentStep) return {0, {}, {}};  // kernels read it
     if (const fb::WhileStepT* loop = step.work.AsWhileStep())
       return {
           0, {}, {}, LoopLaunch{loop->steps, trips_of(*loop), buffers.address[loop->counter], {}}};

@@ -6,6 +6,7 @@
 
 #include "runtime/format_error.h"
 #include "runtime/plan/expressions.h"
+#include "runtime/plan/extents.h"
 
 namespace sinter::plan {
 namespace {
@@ -174,7 +175,7 @@ std::vector<std::int64_t> bind_symbols(const fb::PlanT& plan, const InputShapes&
       plan, shapes, values, [&](std::uint32_t symbol) { return origins[symbol].has_value(); },
       [&](std::uint32_t symbol, const Origin& at) { origins[symbol] = at; });
   for (std::size_t s = 0; s < origins.size(); ++s) {
-    if (origins[s]) continue;
+    if (origins[s] || plan.symbols[s]->extent_of >= 0) continue;
     if (const std::int32_t input = plan.symbols[s]->value_of; input >= 0)
       throw usage_error("'{}' is not known: give input '{}', whose value it is",
                         plan.symbols[s]->name, plan.inputs[static_cast<std::size_t>(input)]->name);
@@ -188,6 +189,7 @@ std::vector<std::int64_t> bind_symbols(const fb::PlanT& plan, const InputShapes&
     throw usage_error("'{}' is not known: give the shape of input {}", plan.symbols[s]->name,
                       fmt::join(names, " or "));
   }
+  bind_extents(plan, values);
   return values;
 }
 

@@ -115,6 +115,9 @@ void add_build_options(Command& verb, BuildTexts& texts, bool with_passes) {
   verb.add_option("--dim", texts.dims,
                   "Range or value of a symbolic dimension: seq=1..512, batch=8; multiples only: "
                   "h=32..960/32; another dimension or a sum of some: rows=batch, total=past+seq");
+  verb.add_option("--bound", texts.bounds,
+                  "The most that a size may be which follows from data: NAME=N; NAME is the value "
+                  "that holds it, or the node that finds it");
   verb.add_option("--constant", texts.constants,
                   "Make an input a constant of the plan: NAME=FILE.npy or NAME=FILE.pb");
   verb.add_option("--state", texts.states,
@@ -195,6 +198,7 @@ BuildRequest::BuildRequest(const BuildTexts& texts, const Console& console)
   options_.min_shapes = parse_shapes(texts.min_shapes);
   options_.max_shapes = parse_shapes(texts.max_shapes);
   for (const auto& text : texts.dims) parse_dim(text, options_.dims);
+  for (const auto& text : texts.bounds) parse_bound(text, options_.bounds);
   for (const auto& [name, tensor] : constants_)
     options_.constants.push_back({name, view_of(tensor)});
   options_.states = parse_states(texts.states);

@@ -12,14 +12,8 @@ struct Row {
 
 // Operators that cannot be compiled as they are, and what a model can say instead.
 constexpr Row kHintRows[] = {
-    {"NonZero",
-     "its output's shape depends on data: keep a mask of fixed shape, and multiply or select "
-     "(Where) by it"},
     {"Unique",
      "its output's shape depends on data: take it out of the model and run it before or after"},
-    {"Compress",
-     "its output's shape depends on data: keep a mask of fixed shape, or gather with indices of "
-     "fixed number (TopK)"},
     {"RandomNormal", "pass random numbers in as an input"},
     {"RandomNormalLike", "pass random numbers in as an input"},
     {"RandomUniform", "pass random numbers in as an input"},

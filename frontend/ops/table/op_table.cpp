@@ -22,6 +22,7 @@ constexpr OpFamily kFamilies[] = {
     {"grid sampling", &kSamplingOps, Types::kFloats},
     {"region-of-interest pooling", &kRoiAlignOps, Types::kFloats},
     {"generators", &kGeneratorOps, Types::kAny},
+    {"selection", &kSelectionOps, Types::kAny},
     {"normalization", &kNormalizationOps, Types::kFloats},
     {"matrix products", &kMatmulOps, Types::kNumbers},
     {"einsum", &kEinsumOps, Types::kNumbers},

@@ -5,6 +5,7 @@
 #include <set>
 
 #include "runtime/plan/expressions.h"
+#include "runtime/plan/extents.h"
 #include "runtime/plan/verify/checker.h"
 
 namespace sinter::plan {
@@ -45,12 +46,15 @@ std::array<std::uint32_t, 2> state_buffers(const Checker& check, const fb::State
 
 void verify_buffers(Checker& check, const BlobSizes& blobs) {
   const fb::PlanT& plan = check.plan;
+  const std::vector<bool> from_data = expressions_from_data(plan);
+  std::set<std::uint32_t> places;
   for (std::size_t i = 0; i < plan.buffers.size(); ++i) {
     check.where = fmt::format("buffer {}", i);
     const fb::BufferT& buffer = *plan.buffers[i];
     check.in_range(buffer.kind, fb::BufferKind::MAX, "its kind");
     check.dtype(buffer.dtype, "it");
     check.expression(buffer.bytes, "its size");
+    if (from_data[buffer.bytes]) check.fail("its size depends on data");
     switch (buffer.kind) {
       case fb::BufferKind::Input:
         check.index(buffer.binding, plan.inputs.size(), "its binding", "inputs");
@@ -85,6 +89,16 @@ void verify_buffers(Checker& check, const BlobSizes& blobs) {
         if (buffer.first_step > buffer.last_step)
           check.fail("it lives from step {} to step {}", buffer.first_step, buffer.last_step);
         break;
+      case fb::BufferKind::Extent: {
+        check.index(buffer.binding, count_extents(plan), "its place", "extents");
+        const fb::ExprNode& size = plan.expressions[buffer.bytes];
+        if (static_cast<DType>(buffer.dtype) != DType::kInt64 ||
+            size.op() != fb::ExprOp::Constant || size.value() != 8)
+          check.fail("an extent must be one i64");
+        if (!places.insert(buffer.binding).second)
+          check.fail("two extents have the place {}", buffer.binding);
+        break;
+      }
     }
   }
   check.where.clear();
@@ -124,6 +138,28 @@ void verify_bindings(Checker& check, const char* what, fb::BufferKind kind,
   check.where.clear();
 }
 
+/// Symbols whose numbers steps find, which the shapes of inputs, `of_inputs`, do not have.
+void verify_extents(const Checker& check, const std::vector<bool>& of_inputs,
+                    std::vector<bool>& bound) {
+  const fb::PlanT& plan = check.plan;
+  const std::vector<bool> from_data = expressions_from_data(plan);
+  for (std::size_t i = 0; i < of_inputs.size(); ++i)
+    if (of_inputs[i] && from_data[i]) check.fail("the shape of an input depends on data");
+  std::set<std::int32_t> buffers;
+  for (std::size_t s = 0; s < bound.size(); ++s) {
+    const fb::SymbolT& symbol = *plan.symbols[s];
+    if (symbol.extent_of == -1) continue;
+    const fb::BufferT& buffer = check.buffer(static_cast<std::uint32_t>(symbol.extent_of), "its buffer");
+    if (buffer.kind != fb::BufferKind::Extent || !buffers.insert(symbol.extent_of).second ||
+        symbol.value_of != -1)
+      check.fail("symbol '{}' is not the number of an extent of its own", symbol.name);
+    check.expression(static_cast<std::uint32_t>(symbol.bound), "its bound");
+    if (from_data[static_cast<std::size_t>(symbol.bound)])
+      check.fail("the bound of symbol '{}' depends on data", symbol.name);
+    bound[s] = true;
+  }
+}
+
 /// A session finds the symbols' values in the shapes of its inputs.
 void verify_symbols_are_bound(const Checker& check) {
   // A session solves dimensions that are expressions one by one, at a cost of the whole table each.
@@ -161,6 +197,7 @@ void verify_symbols_are_bound(const Checker& check) {
                  symbol.min, symbol.max, kMostValues);
     bound[s] = true;
   }
+  verify_extents(check, needed, bound);
   for (std::size_t i = needed.size(); i-- > 0;) {
     const fb::ExprNode& node = check.plan.expressions[i];
     if (!needed[i] || node.op() == fb::ExprOp::Constant) continue;

@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <set>
 
+#include "runtime/plan/extents.h"
 #include "runtime/plan/loop_values.h"
 #include "runtime/plan/verify/checker.h"
 
@@ -435,6 +436,11 @@ Uses verify_work(const Checker& check, const fb::StepT& step, const fb::WorkUnio
       verify_choice(check, step, *work.AsTacticStep(), uses);
       break;
     case fb::Work::WhileStep: verify_while(check, *work.AsWhileStep(), uses); break;
+    case fb::Work::ExtentStep:
+      if (check.buffer(work.AsExtentStep()->extent, "its extent").kind != fb::BufferKind::Extent)
+        check.fail("buffer {} is no extent", work.AsExtentStep()->extent);
+      uses.reads.insert(work.AsExtentStep()->extent);
+      break;
     default: check.fail("its work has the unknown kind {}", static_cast<int>(work.type));
   }
   return uses;
@@ -534,6 +540,7 @@ void verify_steps(Checker& check) {
   Buffers written;
   auto end = ends.begin();
   OpenLoops loops(check);
+  const std::vector<bool> from_data = expressions_from_data(plan);
   const auto end_entries = [&](std::size_t step) {
     for (; end != ends.end() && *end == step; ++end) {
       verify_outputs_written(check, written);
@@ -552,6 +559,11 @@ void verify_steps(Checker& check) {
       check.fail("a convolution on target 'cuda' must be one of a choice's tactics");
     const Uses uses = verify_work(check, step, step.work);
     loops.begin(i, *end);
+    if (plan.target == "cuda")
+      for_each_expression(step, [&](std::uint32_t expression) {
+        if (from_data[expression])
+          check.fail("a size that its kernels find on the GPU is asked of the host");
+      });
 
     const Buffers reads(step.reads.begin(), step.reads.end());
     const Buffers writes(step.writes.begin(), step.writes.end());
@@ -559,7 +571,8 @@ void verify_steps(Checker& check) {
       verify_alive(check, buffer, i);
       loops.verify_use(buffer);
       const fb::BufferKind kind = plan.buffers[buffer]->kind;
-      if ((kind == fb::BufferKind::Arena || kind == fb::BufferKind::Output) &&
+      if ((kind == fb::BufferKind::Arena || kind == fb::BufferKind::Output ||
+           kind == fb::BufferKind::Extent) &&
           !written.contains(buffer))
         check.fail("it reads buffer {}, which no step before it has written", buffer);
     }
@@ -568,7 +581,7 @@ void verify_steps(Checker& check) {
       loops.verify_use(buffer);
       const fb::BufferKind kind = plan.buffers[buffer]->kind;
       if (kind != fb::BufferKind::Arena && kind != fb::BufferKind::Output &&
-          kind != fb::BufferKind::State)
+          kind != fb::BufferKind::State && kind != fb::BufferKind::Extent)
         check.fail("it writes buffer {}, which is an {}", buffer, fb::EnumNameBufferKind(kind));
     }
     for (const std::uint32_t buffer : uses.reads)

@@ -182,6 +182,8 @@ std::vector<std::pair<std::string, std::string>> manifest_options(const BuildOpt
   if (target.traits().approximates_functions)
     all.emplace_back("math", options.precise_math ? "precise" : "short");
   if (!options.schedule.empty()) all.emplace_back("schedule", options.schedule);
+  for (const auto& [name, most] : options.bounds)
+    all.emplace_back("bound", fmt::format("{}={}", name, most));
   if (options.pad_selections) all.emplace_back("nms-pad", "on");
   if (options.drop_unsupported_outputs) all.emplace_back("drop-unsupported-outputs", "on");
   if (options.sample) all.emplace_back(kSampleKey, to_text(*options.sample));

@@ -74,6 +74,7 @@ frontend::ImportedModel read_graph_text(const Model& model, const CompileOptions
 frontend::ImportedModel read_onnx(const Model& model, const CompileOptions& options,
                                   const Reporter& reporter) {
   frontend::ImportOptions values;
+  values.bounds = options.bounds;
   values.pad_selections = options.pad_selections;
   values.drop_unsupported_outputs = options.drop_unsupported_outputs;
   values.max_memory = memory_limit(options);
@@ -90,6 +91,7 @@ frontend::ImportedModel read_onnx(const Model& model, const CompileOptions& opti
     wanted = import_options(options, inputs);
     wanted.input_values = std::move(values.input_values);
     wanted.input_ranks = std::move(values.input_ranks);
+    wanted.bounds = std::move(values.bounds);
     wanted.pad_selections = options.pad_selections;
     wanted.drop_unsupported_outputs = options.drop_unsupported_outputs;
     wanted.max_memory = values.max_memory;

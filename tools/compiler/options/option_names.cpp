@@ -7,6 +7,7 @@ namespace sinter::tools {
 namespace {
 
 constexpr std::array kOptionNames = {
+    OptionName{"--bound", "bounds"},
     OptionName{"--calibration", "weights.calibration"},
     OptionName{"--constant", "constants"},
     OptionName{"--dim", "dims"},

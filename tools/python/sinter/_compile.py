@@ -61,7 +61,8 @@ def compile(model: Any, path: str | os.PathLike[str] | None = None, *, example_i
             dynamic_shapes: Any = "auto", external_data: str | os.PathLike[str] | None = None, name: str | None = None,
             target: str = "auto", precision: Any = "model", weights: str = "model", keep_layers: Sequence[str] = (),
             max_layer_error: float = 0.0, calibration: Mapping[str, Any] | str | os.PathLike[str] | None = None,
-            dims: Mapping[str, Any] | None = None, min_shapes: Mapping[str, Sequence[int]] | str | None = None,
+            dims: Mapping[str, Any] | None = None, bounds: Mapping[str, int] | None = None,
+            min_shapes: Mapping[str, Sequence[int]] | str | None = None,
             max_shapes: Mapping[str, Sequence[int]] | str | None = None, constants: Mapping[str, Any] | None = None,
             pad_selections: bool = False, drop_unsupported_outputs: bool = False,
             states: str | Mapping[str, str] | None = "auto",
@@ -93,6 +94,7 @@ def compile(model: Any, path: str | os.PathLike[str] | None = None, *, example_i
       keep_layers, max_layer_error, calibration: layers that keep their weights; samples by input, or a file.npz
       dims: by name: 8, (1, 64), (32, 960, 32) for multiples of 32, range(32, 961, 32), or what it equals ("batch",
         "past + seq"); an input of one bool that chooses between two bodies: 0 or 1
+      bounds: the most that sizes may be which follow from data, by the value that holds one or the node that finds it
       min_shapes, max_shapes: by input: the least and the largest
       constants: inputs that become constants, as arrays
       pad_selections: NonMaxSuppression gives all rows that it may, -1 where fewer are
@@ -119,7 +121,7 @@ def compile(model: Any, path: str | os.PathLike[str] | None = None, *, example_i
     tensors = Tensors()
     options = compile_options(
         tensors, target=target, precision=precision, weights=weights, keep_layers=keep_layers,
-        max_layer_error=max_layer_error, calibration=calibration, dims=dims, min_shapes=min_shapes,
+        max_layer_error=max_layer_error, calibration=calibration, dims=dims, bounds=bounds, min_shapes=min_shapes,
         max_shapes=max_shapes, constants=constants, pad_selections=pad_selections,
         drop_unsupported_outputs=drop_unsupported_outputs, states=states, sample=sample,
         entries=entries, fuse=fuse, disabled_passes=disabled_passes, programmatic_launch=programmatic_launch,

@@ -112,6 +112,12 @@ using DimRanges = std::map<std::string, DimRange>;
 /// Throws Error(kUsage).
 SINTER_API void parse_dim(std::string_view text, DimRanges& ranges);
 
+/// The most that sizes may be which follow from data, by the name of a value of the model that
+/// holds one, or of the node that finds it.
+using Bounds = std::map<std::string, std::int64_t>;
+/// "frames=1000": adds to `bounds`. Throws Error(kUsage).
+SINTER_API void parse_bound(std::string_view text, Bounds& bounds);
+
 /// A tensor in host memory, by name. Its data must live as long as the call.
 struct NamedTensor {
   std::string name;
@@ -216,6 +222,7 @@ struct CompileOptions {
   Shapes min_shapes, max_shapes;
   DimRanges dims;
   std::vector<NamedTensor> constants;  // inputs that become constants of the plan
+  Bounds bounds;
   bool pad_selections = false;  // NonMaxSuppression gives all rows that it may, -1 where fewer are
   /// Outputs that depend on what is not supported (strings, sequences) are left out, with a
   /// warning.

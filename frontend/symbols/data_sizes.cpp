@@ -1,0 +1,107 @@
+#include "frontend/symbols/data_sizes.h"
+
+#include <algorithm>
+
+#include "runtime/format_error.h"
+
+namespace sinter::frontend {
+
+std::string DataSizes::unique(const std::string& name) const {
+  std::string symbol = name;
+  for (int i = 1; builder_.ranges().contains(symbol); ++i) symbol = fmt::format("{}#{}", name, i);
+  return symbol;
+}
+
+Dim DataSizes::size(ValueId count, const std::string& name, const std::optional<Dim>& most) {
+  if (const auto held = folder_.contents(count); held && held->size() == 1) return held->front();
+  if (builder_.type(count).dtype != DType::kInt64)
+    count = builder_.add("Cast", {count}, {{"to", DType::kInt64}});
+  if (!builder_.type(count).shape.empty())
+    count = builder_.add("Reshape", {count}, {{"shape", std::vector<Dim>{}}});
+  if (const auto known = known_.find(count); known != known_.end()) return known->second;
+  const std::string symbol = unique(name);
+  std::optional<Dim> bound = most;
+  if (const auto given = bounds_.find(name); given != bounds_.end()) {
+    used_.insert(name);
+    bound = bound ? ir::min(*bound, Dim(given->second), builder_.ranges()) : Dim(given->second);
+  }
+  if (!bound)
+    throw unsupported_error(
+        "its size follows from data and nothing bounds it: give the most that it may be with "
+        "--bound '{}=N'",
+        name);
+  ir::Range range;
+  range.min = 0;
+  range.max = ir::upper_bound(*bound, builder_.ranges()).value_or(INT64_MAX);
+  if (!bound->is_constant()) range.symbolic_max = std::make_shared<const Dim>(*bound);
+  range.from_data = true;
+  builder_.range(symbol, range);
+  const ValueId extent = builder_.add("Extent", {count}, {{"symbol", symbol}});
+  const Dim size = Dim::symbol(symbol);
+  folder_.assume(extent, size);
+  folder_.assume(count, size);
+  known_.emplace(count, size);
+  known_.emplace(extent, size);
+  return size;
+}
+
+void DataSizes::note_value(ValueId value, const std::string& name) {
+  const auto given = bounds_.find(name);
+  if (given == bounds_.end()) return;
+  const ir::TensorType type = builder_.type(value);
+  const auto count = ir::element_count(type.shape);
+  constexpr std::int64_t kMostElements = 256;
+  if (!is_integer(type.dtype) || !count.is_constant() || count.value() > kMostElements)
+    throw usage_error("--bound {}: that value is {}; sizes are a few integers", name,
+                      ir::to_string(type));
+  used_.insert(name);
+  if (folder_.contents(value)) return;
+  std::vector<Dim> elements;
+  for (std::int64_t i = 0; i < count.value(); ++i) {
+    const ValueId flat = builder_.add("Reshape", {value}, {{"shape", std::vector<Dim>{count}}});
+    const ValueId one = count == Dim(1)
+                            ? value
+                            : builder_.add("Slice", {flat},
+                                           {{"starts", std::vector<Dim>{Dim(i)}},
+                                            {"steps", ir::Ints{1}},
+                                            {"shape", std::vector<Dim>{Dim(1)}}});
+    elements.push_back(size(one, count == Dim(1) ? name : fmt::format("{}[{}]", name, i),
+                            Dim(given->second)));
+  }
+  folder_.assume(value, elements);
+}
+
+std::vector<ValueId> DataSizes::sources(ValueId value) {
+  std::vector<ValueId> open{value}, found;
+  std::set<ValueId> seen;
+  const auto is_small = [&](ValueId id) {
+    const ir::TensorType& type = builder_.type(id);
+    const Dim count = ir::element_count(type.shape);
+    return is_integer(type.dtype) && count.is_constant() && count.value() <= 256;
+  };
+  while (!open.empty()) {
+    const ValueId next = open.back();
+    open.pop_back();
+    if (!seen.insert(next).second || folder_.contents(next)) continue;
+    const ir::Node* node = builder_.producer(next);
+    const bool follows = node != nullptr && !node->body && std::ranges::all_of(node->inputs, is_small) &&
+                         (node->op->kind == ir::OpKind::kPointwise ||
+                          node->op->kind == ir::OpKind::kView || node->op->take() != nullptr ||
+                          node->op->kind == ir::OpKind::kReduce);
+    if (!follows)
+      found.push_back(next);
+    else
+      open.insert(open.end(), node->inputs.begin(), node->inputs.end());
+  }
+  std::ranges::sort(found);
+  return found;
+}
+
+std::vector<std::string> DataSizes::unused() const {
+  std::vector<std::string> names;
+  for (const auto& [name, bound] : bounds_)
+    if (!used_.contains(name)) names.push_back(name);
+  return names;
+}
+
+}  // namespace sinter::frontend

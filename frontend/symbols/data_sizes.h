@@ -1,0 +1,47 @@
+// Sizes that follow from data: symbols whose value the run finds.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "frontend/symbols/shape_folding.h"
+#include "ir/graph.h"
+
+namespace sinter::frontend {
+
+/// Makes the symbols, each with an Extent node that says what it is (see ir/ops/extent.cpp).
+class DataSizes {
+ public:
+  DataSizes(ir::GraphBuilder& builder, ShapeFolder& folder) : builder_(builder), folder_(folder) {}
+
+  /// Bounds that the user gave, by name.
+  void start(std::map<std::string, std::int64_t> bounds) { bounds_ = std::move(bounds); }
+
+  /// The number that `count` holds, one integer: a known size, or a symbol called `name`, whose
+  /// bound is `most` or the user's. Throws Error(kUnsupported) saying how to give one if there is
+  /// none.
+  Dim size(ValueId count, const std::string& name, const std::optional<Dim>& most);
+  /// Where the user gave a bound for the value that the model calls `name`, its elements are such
+  /// sizes.
+  void note_value(ValueId value, const std::string& name);
+  /// What a user can bound so that the contents of `value` are known: the first values, on the way
+  /// to it, that do not follow from sizes.
+  std::vector<ValueId> sources(ValueId value);
+  /// Names of bounds that have not been used.
+  std::vector<std::string> unused() const;
+
+ private:
+  std::string unique(const std::string& name) const;
+
+  ir::GraphBuilder& builder_;
+  ShapeFolder& folder_;
+  std::map<std::string, std::int64_t> bounds_;
+  std::set<std::string> used_;
+  std::map<ValueId, Dim> known_;  // by the value that holds it
+};
+
+}  // namespace sinter::frontend

@@ -1,0 +1,101 @@
+"""Models that a script builds, with inputs and what ONNX Runtime makes of them, through one plan each.
+
+A case is a model, a function that yields inputs, and perhaps options to compile with. A script calls `main` with a
+function that yields names and cases; it then takes
+
+  [--target cpu|cuda] [--precision model|fp16] [--filter TEXT] [--out JSON]
+  --make DIR        writes the models, their inputs and what ONNX Runtime makes of them
+  --made DIR        compares with those, where ONNX Runtime is not at hand
+
+Exit code 1 if a result differs by more than --tolerance. Needs onnx.
+"""
+import argparse
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import numpy as np
+import onnx
+from onnx import helper, numpy_helper
+
+from runs import Failed, Sinter, onnx_runtime, relative_error
+
+ROOT = Path(__file__).resolve().parents[2]
+sys.path[:0] = [str(ROOT / "tests" / "perf")]
+from common import provenance, write  # noqa: E402
+
+
+def info(name, kind, shape):
+    return helper.make_tensor_value_info(name, kind, shape)
+
+
+def model(nodes, inputs, outputs, constants=(), opset=17):
+    graph = helper.make_graph(nodes, "model", inputs, [info(name, kind, None) for name, kind in outputs],
+                              [numpy_helper.from_array(np.asarray(value), name) for name, value in constants])
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)], ir_version=9)
+
+
+def make(folder, chosen):
+    """Models, inputs and expected outputs as files."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, (proto, feeds, *_) in chosen:
+        onnx.save(proto, folder / f"{name}.onnx")
+        peer = onnx_runtime(folder / f"{name}.onnx")
+        names = [each.name for each in peer.get_outputs()]
+        for i, feed in enumerate(feeds()):
+            np.savez(folder / f"{name}.{i}.npz", **{f"in_{k}": v for k, v in feed.items()},
+                     **{f"out_{k}": v for k, v in zip(names, peer.run(None, feed))})
+
+
+def check(name, folder, runner, options=()):
+    start = time.perf_counter()
+    plan = runner.compile(folder / f"{name}.onnx", *options, name=name)
+    row = {"name": name, "compile_s": round(time.perf_counter() - start, 3), "plan_bytes": plan.stat().st_size,
+           "runs": 0, "error": 0.0}
+    for path in sorted(folder.glob(f"{name}.*.npz"), key=lambda p: int(p.suffixes[0][1:])):
+        with np.load(path) as data:
+            feeds = {k[3:]: data[k] for k in data if k.startswith("in_")}
+            expected = {k[4:]: data[k] for k in data if k.startswith("out_")}
+        found = runner.run(plan, feeds)
+        row["error"] = max([row["error"], *(relative_error(found[k], v) for k, v in expected.items())])
+        row["runs"] += 1
+    return row
+
+
+def main(cases, doc):
+    p = argparse.ArgumentParser(description=doc, formatter_class=argparse.RawDescriptionHelpFormatter)
+    p.add_argument("--sinter", default=str(ROOT / "build" / "bin" / "sinter"))
+    p.add_argument("--target", default="cpu")
+    p.add_argument("--precision", default="model")
+    p.add_argument("--tolerance", type=float, default=2e-5)
+    p.add_argument("--filter", default="", help="a part of the names")
+    p.add_argument("--make", type=Path)
+    p.add_argument("--made", type=Path)
+    p.add_argument("--out", type=Path)
+    a = p.parse_args()
+    chosen = [case for case in cases() if a.filter in case[0]]
+    if a.make:
+        make(a.make, chosen)
+        return 0
+    rows, failed = [], 0
+    with tempfile.TemporaryDirectory() as temporary:
+        folder = a.made or Path(temporary)
+        if not a.made:
+            make(folder, chosen)
+        runner = Sinter(a.sinter, temporary, a.target, a.precision)
+        for name, (_, _, *options) in chosen:
+            try:
+                row = check(name, folder, runner, *options)
+                good = row["error"] <= a.tolerance
+            except Failed as error:
+                row, good = {"name": name, "failed": str(error)}, False
+            failed += not good
+            rows.append(row)
+            print(f"{name:28} " + (row["failed"] if "failed" in row else
+                                   f"{row['error']:.1e} over {row['runs']} runs, plan {row['plan_bytes'] / 1000:.0f} kB, "
+                                   f"compiled in {row['compile_s']:.2f} s") + ("" if good else "  WRONG"), flush=True)
+    if a.out:
+        write(a.out, provenance() | {"target": a.target, "precision": a.precision, "cases": rows})
+    print(f"{len(rows) - failed} of {len(rows)} agree")
+    return failed > 0
