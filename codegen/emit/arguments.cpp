@@ -27,7 +27,9 @@ std::string int_literal(std::int64_t value) {
   return value < 0 ? fmt::format("(-{})", digits) : digits;
 }
 
-Arguments::Arguments(const ProgramAnalysis& analysis) : analysis_(&analysis) {
+Arguments::Arguments(const ProgramAnalysis& analysis)
+    : analysis_(&analysis),
+      data_(analysis.exprs(), [this](const Dim& known) { return dim(known); }) {
   std::size_t reads = 0, writes = 0;
   const std::vector<std::string>& operands = analysis.request().operands;
   const std::size_t numbered = analysis.program().buffers.size() - operands.size();
@@ -61,63 +63,18 @@ std::string Arguments::expression(std::uint32_t expression) {
   size.wide = !(low && *low >= -INT32_MAX && high && *high <= INT32_MAX);
   size.from_data = exprs.is_from_data(expression);
   sizes_.push_back(size);
-  if (size.from_data)
-    for (const auto& [symbol, buffer] : exprs.extents_of(exprs.dim(expression)))
-      add_extent(symbol, buffer);
+  if (size.from_data) data_.add(Dim(exprs.dim(expression)));
   return size.name;
 }
 
-void Arguments::add_extent(const std::string& symbol, std::uint32_t buffer) {
-  if (std::ranges::find(extents_, symbol, &Extent::symbol) != extents_.end()) return;
-  ExprTable& exprs = analysis_->exprs();
-  const Dim size = Dim::symbol(symbol);
-  extents_.push_back({symbol, buffer, {}, {}});
-  const std::size_t place = extents_.size() - 1;
-  extents_[place].least = int_literal(exprs.lower_bound(exprs.intern(size)).value_or(0));
-  extents_[place].most = expression(exprs.largest(exprs.intern(size)));
-}
-
-std::string Arguments::text(const ir::DimAtom& atom) {
-  using Kind = ir::DimAtom::Kind;
-  const auto call = [&](const char* function) {
-    return fmt::format("{}({}, {})", function, text(atom.a), text(atom.b));
-  };
-  switch (atom.kind) {
-    case Kind::kSymbol: break;
-    case Kind::kFloorDiv: return call("floor_quotient<i64>");
-    case Kind::kMin: return call("min_size");
-    case Kind::kMax: return call("max_size");
-  }
-  const auto extent = std::ranges::find(extents_, atom.name, &Extent::symbol);
-  if (extent != extents_.end()) return fmt::format("size{}", extent - extents_.begin());
-  return "(i64)" + dim(Dim::symbol(atom.name));
-}
-
-std::string Arguments::text(const Dim& dim) {
-  std::string sum;
-  for (const Dim::Term& term : dim.terms()) {
-    std::string product = int_literal(term.coefficient);
-    if (term.coefficient == 1 && !term.factors.empty()) product.clear();
-    for (const auto& factor : term.factors) product += (product.empty() ? "" : " * ") + text(*factor);
-    sum += (sum.empty() ? "" : " + ") + product;
-  }
-  return sum.empty() ? "0" : "(" + sum + ")";
-}
-
 std::string Arguments::sizes_from_data(const Dim& blocks) {
-  if (extents_.empty()) return "";
-  std::string lines;
-  for (std::size_t e = 0; e < extents_.size(); ++e)
-    lines += fmt::format("  const i64 size{0} = min_size(max_size(*extent{0}, {1}), {2});\n", e,
-                         extents_[e].least, extents_[e].most);
-  // Texts may ask for more parameters, which come behind.
-  for (std::size_t s = 0; s < sizes_.size(); ++s)
-    if (const Size size = sizes_[s]; size.from_data)
-      lines += fmt::format("  const {} {} = {};\n", size.wide ? "i64" : "i32", size.name,
-                           text(Dim(analysis_->exprs().dim(size.expression))));
-  if (ir::is_from_data({&blocks, 1}, analysis_->exprs().ranges()))
-    lines += fmt::format("  if ({} >= {}) return;\n", analysis_->request().block, text(blocks));
-  return lines;
+  const std::string end = data_.end_of_blocks(blocks, analysis_->request().block);
+  std::string lines = data_.lines();
+  for (const Size& size : sizes_)
+    if (size.from_data)
+      lines += fmt::format("  const {0} {1} = {0}({2});\n", size.wide ? "i64" : "i32", size.name,
+                           data_.text(analysis_->exprs().dim(size.expression)));
+  return lines + end;
 }
 
 std::vector<std::string> Arguments::parameters() const {
@@ -129,9 +86,7 @@ std::vector<std::string> Arguments::parameters() const {
     all.push_back(fmt::format("{}{}*{} {}", written ? "" : "const ", type,
                               read && written ? "" : " __restrict__", buffer_names_[b]));
   }
-  for (std::size_t e = 0; e < extents_.size(); ++e)
-    all.push_back(fmt::format("const i64* __restrict__ extent{} /* {} */", e,
-                              comment_text(extents_[e].symbol)));
+  for (std::string& extent : data_.parameters()) all.push_back(std::move(extent));
   for (const Size& size : sizes_) {
     if (size.from_data) continue;
     const std::string comment = comment_text(analysis_->exprs().dim(size.expression).to_string());
@@ -145,7 +100,7 @@ std::vector<KernelArg> Arguments::kernel_args() const {
   const auto& buffers = analysis_->program().buffers;
   for (std::size_t b = 0; b < buffers.size(); ++b)
     if (!is_hidden(b)) args.emplace_back(ArgKind::Buffer, buffers[b]);
-  for (const Extent& extent : extents_) args.emplace_back(ArgKind::Buffer, extent.buffer);
+  for (const KernelArg& extent : data_.args()) args.push_back(extent);
   for (const Size& size : sizes_)
     if (!size.from_data) args.emplace_back(size.wide ? ArgKind::Int64 : ArgKind::Int32, size.expression);
   return args;

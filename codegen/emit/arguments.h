@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "codegen/emit/program_analysis.h"
+#include "codegen/emit/sizes_from_data.h"
 
 namespace sinter::codegen {
 
@@ -21,6 +22,8 @@ std::string int_literal(std::int64_t value);
 class Arguments {
  public:
   explicit Arguments(const ProgramAnalysis& analysis);
+  Arguments(const Arguments&) = delete;
+  Arguments& operator=(const Arguments&) = delete;
 
   /// A literal, or the name of a parameter that is added on first use.
   std::string expression(std::uint32_t expression);
@@ -45,19 +48,10 @@ class Arguments {
     bool wide = false;
     bool from_data = false;
   };
-  /// A size in memory.
-  struct Extent {
-    std::string symbol;
-    std::uint32_t buffer = 0;
-    std::string least, most;  // expressions
-  };
-  void add_extent(const std::string& symbol, std::uint32_t buffer);
-  std::string text(const Dim& dim);
-  std::string text(const ir::DimAtom& atom);
   const ProgramAnalysis* analysis_;
   std::vector<std::string> buffer_names_;
   std::vector<Size> sizes_;
-  std::vector<Extent> extents_;
+  SizesFromData data_;
 };
 
 }  // namespace sinter::codegen

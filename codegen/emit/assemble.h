@@ -1,6 +1,7 @@
 // A kernel's translation unit, put together of its variants.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -35,11 +36,17 @@ struct VariantText {
 /// where one is forced. `candidates_of(schedule)`: see apply_requested. `cluster_of(schedule)`:
 /// blocks of its clusters.
 template <typename Schedule, typename CandidatesOf, typename ClusterOf>
-std::vector<std::string> choose_variants(const KernelRequest& request,
+std::vector<std::string> choose_variants(const KernelRequest& request, const ExprTable& exprs,
                                          std::vector<Schedule>& schedules,
                                          std::vector<VariantChoice>& choices,
                                          const CandidatesOf& candidates_of,
                                          const ClusterOf& cluster_of) {
+  // Only the device could say whether a size that the run finds is divisible.
+  std::erase_if(schedules, [&](const Schedule& schedule) {
+    return std::ranges::any_of(schedule.conditions, [&](const Condition& condition) {
+      return condition.divisor() > 1 && exprs.is_from_data(condition.expression());
+    });
+  });
   if (!request.schedule.empty()) return std::vector<std::string>(schedules.size(), kChosenByUser);
   return apply_requested(request.requested, schedules, choices, candidates_of,
                          [&](const Schedule& schedule) { return cluster_of(schedule) == 1; });

@@ -144,6 +144,20 @@ bool symbolic_float_range(NodeContext& node, std::span<const ValueId> inputs) {
   return true;
 }
 
+/// A range of which only the run knows the bounds, by a constant.
+void range_by_data(NodeContext& node, std::span<const ValueId> inputs) {
+  const auto known = node.folder().constant(inputs[2]);
+  if (!known) node.scalar(2, "delta");
+  const double delta = known->at(0), by = std::fabs(delta);
+  if (delta == 0) node.invalid("delta is 0");
+  const Term start = Term(node, inputs[0]).reshape({}), limit = Term(node, inputs[1]).reshape({});
+  const Term span = delta > 0 ? limit - start : start - limit;
+  const Term steps = is_float(start.dtype()) ? ceil(span / by)
+                                             : (span.with("Max", 0.0) + (by - 1)) / by;
+  const Dim count = node.size_from_data(steps.with("Max", 0.0).cast(DType::kInt64).value(), {});
+  node.output((iota(node, count, 0, 1, start.dtype()) * delta + start).value());
+}
+
 void range(NodeContext& node) {
   const ValueId inputs[] = {node.input(0, "start"), node.input(1, "limit"), node.input(2, "delta")};
   const DType dtype = node.dtype(inputs[0]);
@@ -157,14 +171,14 @@ void range(NodeContext& node) {
   if (start && limit && delta) return constant_range(node, *start, *limit, *delta);
   if (!is_integer(dtype)) {
     if (symbolic_float_range(node, inputs)) return;
-    for (std::size_t i = 0; i < 3; ++i) node.scalar(i, "bounds");
-    node.unsupported(
-        "its bounds are not constants; symbolic ones must be integers, or sizes cast to float32 or "
-        "float64 with a whole delta");
+    return range_by_data(node, inputs);
   }
   const bool is_anywhere = !node.folder().contents(inputs[0]);
   const auto distance =
       is_anywhere ? known_distance(node, inputs[0], inputs[1]) : std::optional<Dim>();
+  const bool follows = node.folder().needed_contents(inputs[0]).has_value() &&
+                       node.folder().needed_contents(inputs[1]).has_value();
+  if (!distance && !follows) return range_by_data(node, inputs);
   const Dim first = distance ? Dim(0) : node.size(0, "start"),
             last = distance ? *distance : node.size(1, "limit");
   const Ints step = node.ints(2, "delta");

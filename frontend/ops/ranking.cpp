@@ -75,14 +75,15 @@ void top_k(NodeContext& node) {
   const std::size_t axis = read_axis(node, x, -1);
   const bool largest = node.opset() < 11 || node.attr_int("largest", 1) != 0;
   // 'sorted' is not read: in order is one of the orders that "not sorted" allows
-  const Dim k = node.opset() < 10 ? Dim(node.attr_int("k")) : node.size(1, "K");
   const Shape shape = x.shape();
   const Dim n = shape[axis];
+  const Dim k = node.opset() < 10 ? Dim(node.attr_int("k")) : node.size_up_to(1, n, "K");
+  const bool is_bounded = ir::is_from_data({&k, 1}, node.builder().ranges());
   const auto least = ir::lower_bound(n - k, node.builder().ranges());
   const auto most = ir::upper_bound(n - k, node.builder().ranges());
   if ((k.is_constant() && k.value() < 0) || (most && *most < 0))
     node.invalid("k is {}, but dimension {} of {} has {} elements", k, axis, shape, n);
-  if (!least || *least < 0)
+  if (!is_bounded && (!least || *least < 0))
     node.unsupported("k is {}, and dimension {} may be smaller: give it a range of at least that",
                      k, n);
   const Term key = x.dtype() == DType::kBool ? x.cast(DType::kUInt8) : x;

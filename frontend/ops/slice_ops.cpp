@@ -83,9 +83,42 @@ void slice_dimension(NodeContext& node, SliceSpec& spec, std::size_t d, const Di
   if (spec.shape[d] == Dim(0)) spec.starts[d] = 0;
 }
 
-void slice(NodeContext& node, const std::vector<Dim>& starts, const std::vector<Dim>& ends,
-           std::optional<Ints> axes, Ints steps) {
-  const ValueId x = node.input(0, "data");
+/// Where a slice begins or ends: a size, or a number that only the run knows.
+struct SliceBound {
+  std::optional<Dim> size;
+  ValueId number;
+};
+
+/// The same as slice_dimension, with numbers that only the run knows among the bounds.
+ValueId slice_by_data(NodeContext& node, ValueId x, std::size_t d, const SliceBound& start,
+                      const SliceBound& end, std::int64_t step) {
+  if (step == 0) node.invalid("a step is 0");
+  const Dim extent = node.shape(x)[d];
+  const Term n = size_of_dim(node, extent);
+  const auto clamped = [&](const SliceBound& bound, double low, const Term& high) {
+    const Term at = bound.size ? size_of_dim(node, *bound.size) : Term(node, bound.number);
+    return clamp(select(at.with("Less", 0.0), at + n, at), low, high);
+  };
+  const bool forwards = step > 0;
+  const Term first = clamped(start, 0, forwards ? n : n - 1);
+  const Term last = clamped(end, forwards ? 0 : -1, forwards ? n : n - 1);
+  const auto by = static_cast<double>(forwards ? step : -step);
+  const Term span = (forwards ? last - first : first - last).with("Max", 0.0);
+  const Term count = by == 1 ? span : (span + (by - 1)) / by;
+  const Dim most = ir::ceil_div(extent, Dim(forwards ? step : -step), node.builder().ranges());
+  const Dim length = node.size_from_data(count.value(), most, fmt::format("[{}]", d));
+  if (start.size && *start.size == Dim(0) && step == 1) {
+    SliceSpec spec(node.shape(x));
+    spec.shape[d] = length;
+    return add_slice(node, x, spec);
+  }
+  const Term places = iota(node, length, 0, 1) * static_cast<double>(step) + first;
+  return node.add("Gather", {x, places.value()}, {{"axis", static_cast<std::int64_t>(d)}});
+}
+
+void slice(NodeContext& node, const std::vector<SliceBound>& starts,
+           const std::vector<SliceBound>& ends, std::optional<Ints> axes, Ints steps) {
+  ValueId x = node.input(0, "data");
   if (!axes) {
     axes.emplace(starts.size());
     std::iota(axes->begin(), axes->end(), 0);
@@ -97,26 +130,53 @@ void slice(NodeContext& node, const std::vector<Dim>& starts, const std::vector<
                  ends.size(), axes->size(), steps.size());
   node.normalise_axes(*axes, node.rank(x));  // refuses repeated ones
   SliceSpec spec(node.shape(x));
+  const auto axis = [&](std::size_t i) {
+    return static_cast<std::size_t>(node.normalise_axis((*axes)[i], node.rank(x)));
+  };
   for (std::size_t i = 0; i < starts.size(); ++i)
-    slice_dimension(node, spec,
-                    static_cast<std::size_t>(node.normalise_axis((*axes)[i], node.rank(x))),
-                    starts[i], ends[i], steps[i]);
-  node.output(add_slice(node, x, spec));
+    if (starts[i].size && ends[i].size)
+      slice_dimension(node, spec, axis(i), *starts[i].size, *ends[i].size, steps[i]);
+  x = add_slice(node, x, spec);
+  for (std::size_t i = 0; i < starts.size(); ++i)
+    if (!starts[i].size || !ends[i].size)
+      x = slice_by_data(node, x, axis(i), starts[i], ends[i], steps[i]);
+  node.output(x);
 }
 
 void slice_attributes(NodeContext& node) {
-  const auto dims = [&](const char* name) {
+  const auto bounds = [&](const char* name) {
     const auto ints = node.attr_ints(name);
     if (!ints) node.invalid("attribute '{}' is missing", name);
-    return std::vector<Dim>(ints->begin(), ints->end());
+    std::vector<SliceBound> result;
+    for (const std::int64_t number : *ints) result.push_back({Dim(number), {}});
+    return result;
   };
-  slice(node, dims("starts"), dims("ends"), node.attr_ints("axes"), {});
+  slice(node, bounds("starts"), bounds("ends"), node.attr_ints("axes"), {});
+}
+
+std::vector<SliceBound> read_bounds(NodeContext& node, std::size_t i, const char* what) {
+  const ValueId value = node.input(i, what);
+  const Shape shape = node.shape(value);
+  if (!is_integer(node.dtype(value)) || shape.size() != 1 || !shape[0].is_constant())
+    node.invalid("input {} ({}) must be a vector of integers, but is {}", i, what,
+                 node.type(value));
+  std::vector<SliceBound> result;
+  if (const auto held = node.folder().needed_contents(value)) {
+    for (const Dim& dim : *held) result.push_back({dim, {}});
+    return result;
+  }
+  for (std::int64_t e = 0; e < shape[0].value(); ++e) {
+    const Term one = slice_one(Term(node, value), 0, Dim(e)).reshape({}).cast(DType::kInt64);
+    const auto held = node.folder().contents(one.value());
+    result.push_back({held ? std::optional(held->front()) : std::nullopt, one.value()});
+  }
+  return result;
 }
 
 void slice_inputs(NodeContext& node) {
   std::optional<Ints> axes;
   if (node.has_input(3)) axes = node.ints(3, "axes");
-  slice(node, node.sizes(1, "starts"), node.sizes(2, "ends"), std::move(axes),
+  slice(node, read_bounds(node, 1, "starts"), read_bounds(node, 2, "ends"), std::move(axes),
         node.has_input(4) ? node.ints(4, "steps") : Ints{});
 }
 

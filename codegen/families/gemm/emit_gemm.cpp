@@ -59,7 +59,7 @@ EmittedKernel emit_gemm(const KernelRequest& request, ExprTable& exprs) {
   for (GemmSchedule& schedule : schedules)
     schedule.programmatic_launch = request.programmatic_launch;
   const std::vector<std::string> chosen_by = choose_variants(
-      request, schedules, kernel.choices,
+      request, exprs, schedules, kernel.choices,
       [&](const GemmSchedule& rule) {
         return gemm_candidates(analysis, product, rule, request.requested.clusters);
       },

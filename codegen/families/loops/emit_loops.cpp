@@ -46,7 +46,7 @@ EmittedKernel emit_loops(const KernelRequest& request, ExprTable& exprs) {
   EmittedKernel kernel;
   std::vector<Schedule> schedules = choose_schedules(analysis);
   const std::vector<std::string> chosen_by = choose_variants(
-      request, schedules, kernel.choices,
+      request, exprs, schedules, kernel.choices,
       [&](const Schedule& rule) {
         return schedule_candidates(analysis, rule, request.requested.clusters);
       },

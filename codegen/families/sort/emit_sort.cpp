@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <map>
 
 #include <fmt/format.h>
 
@@ -23,30 +24,56 @@ int entry_bytes(DType dtype) { return size_of(dtype) == 8 ? 16 : 8; }
 /// The parameters: buffers, then sizes of 64 bits, those that are not constant.
 class SortParameters {
  public:
-  explicit SortParameters(ExprTable& exprs) : exprs_(exprs) {}
+  explicit SortParameters(ExprTable& exprs)
+      : exprs_(exprs), data_(exprs, [this](const Dim& dim) { return known(dim); }) {}
+  SortParameters(const SortParameters&) = delete;
+  SortParameters& operator=(const SortParameters&) = delete;
 
   void buffer(const std::string& text, std::uint32_t buffer) {
     texts_.push_back(text);
     args_.emplace_back(ArgKind::Buffer, buffer);
   }
-  void size(const std::string& name, const Dim& dim) {
+  void number(const std::string& name, std::int64_t value) {
     texts_.push_back("i64 " + name);
-    args_.emplace_back(ArgKind::Int64, exprs_.intern(dim));
+    args_.emplace_back(ArgKind::Int64, exprs_.intern(value));
   }
-  /// A literal, or a parameter `name`.
-  std::string dim(const std::string& name, const Dim& dim) {
-    if (dim.is_constant()) return int_literal(dim.value());
-    size(name, dim);
-    return name;
+  /// A literal, a parameter, or what is read in memory.
+  std::string dim(const Dim& dim) {
+    if (!ir::is_from_data({&dim, 1}, exprs_.ranges())) return known(dim);
+    data_.add(dim);
+    return data_.text(dim);
   }
+  /// Statements in front of their use.
+  std::string lines() const { return data_.lines(); }
 
-  const std::vector<std::string>& texts() const { return texts_; }
-  std::vector<KernelArg> take() { return std::move(args_); }
+  std::vector<std::string> texts() const {
+    std::vector<std::string> all = texts_;
+    for (std::string& extent : data_.parameters()) all.push_back(std::move(extent));
+    return all;
+  }
+  std::vector<KernelArg> args() const {
+    std::vector<KernelArg> all = args_;
+    for (const KernelArg& extent : data_.args()) all.push_back(extent);
+    return all;
+  }
 
  private:
+  std::string known(const Dim& dim) {
+    if (dim.is_constant()) return int_literal(dim.value());
+    const std::uint32_t expression = exprs_.intern(dim);
+    const auto [at, is_new] = names_.try_emplace(expression, fmt::format("n{}", names_.size()));
+    if (is_new) {
+      texts_.push_back("i64 " + at->second);
+      args_.emplace_back(ArgKind::Int64, expression);
+    }
+    return at->second;
+  }
+
   ExprTable& exprs_;
+  SizesFromData data_;
   std::vector<std::string> texts_;
   std::vector<KernelArg> args_;
+  std::map<std::uint32_t, std::string> names_;  // of sizes, by expression
 };
 
 class SortEmitter {
@@ -78,9 +105,10 @@ class SortEmitter {
 
  private:
   std::string problem_text(SortParameters& args) {
-    return fmt::format("  const SortProblem p = {{{}, {}, {}, {}}};\n", args.dim("rows", rows_),
-                       args.dim("length", p_.length), args.dim("inner", p_.inner),
-                       args.dim("count", p_.count));
+    const std::string rows = args.dim(rows_), length = args.dim(p_.length);
+    const std::string inner = args.dim(p_.inner), count = args.dim(p_.count);
+    return fmt::format("{}  const SortProblem p = {{{}, {}, {}, {}}};\n", args.lines(), rows, length,
+                       inner, count);
   }
 
   std::string function(const std::string& name, int threads, const SortParameters& args,
@@ -101,7 +129,7 @@ class SortEmitter {
     variant->block = {static_cast<std::uint32_t>(threads), 1, 1};
     variant->schedule = schedule_.to_string();
     result.variants.push_back(std::move(variant));
-    result.args = args.take();
+    result.args = args.args();
     return result;
   }
 
@@ -131,7 +159,7 @@ class SortEmitter {
     args.buffer(fmt::format("{}* to", entry),
                 scratch_[static_cast<std::size_t>(pass + 1) % scratch_.size()]);
     args.buffer("i64* __restrict__ y", p_.output);
-    args.size("run", run);
+    args.number("run", run);
     const std::string body =
         problem_text(args) + fmt::format("  merge_runs<{}_shape>(p, from, to, y, run);\n", name_);
     if (text != nullptr) *text += function(function_name, kMergeThreads, args, body);

@@ -107,6 +107,8 @@ SINTER_DEVICE void sort_pieces(const SortProblem& p, const typename Shape::Eleme
   const int thread = threadIdx.x % Shape::kThreads;
   Entry* entries = all + threadIdx.x / Shape::kThreads * Shape::kPiece;
   const i64 pieces = (p.length + Shape::kPiece - 1) / Shape::kPiece;
+  // A grid for the largest sizes has blocks with nothing to do.
+  if (pieces == 0) return;
   const i64 piece = i64(blockIdx.x) * Shape::kPieces + threadIdx.x / Shape::kThreads;
   const i64 row = piece / pieces, first = piece % pieces * Shape::kPiece;
   const i64 here = row < p.rows ? least(Shape::kPiece, p.length - first) : 0;
@@ -159,13 +161,14 @@ SINTER_DEVICE void merge_runs(const SortProblem& p, const typename Shape::Entry*
   constexpr i64 kTile = kMergeThreads * kMergeEach;
   const i64 stored = least(run, p.count), merged = least(2 * run, p.count);
   const i64 pairs = (p.length + 2 * run - 1) / (2 * run), tiles = (merged + kTile - 1) / kTile;
+  if (p.length <= run || tiles == 0) return;
   const i64 row = i64(blockIdx.x) / (pairs * tiles), pair = i64(blockIdx.x) / tiles % pairs;
   const i64 first = i64(blockIdx.x) % tiles * kTile + threadIdx.x * kMergeEach;
   const i64 begin = pair * 2 * run, pitch = run_pitch<Shape>(p);
   const i64 a_count = least(stored, p.length - begin);
   const i64 b_rest = p.length - begin - run, b_count = b_rest > 0 ? least(stored, b_rest) : 0;
   const i64 last = least(least(first + kMergeEach, a_count + b_count), merged);
-  if (first >= last) return;
+  if (row >= p.rows || first >= last) return;
   const Entry* a = from + row * pitch + pair * 2 * stored;
   const Entry* b = a + stored;
   // How many of a's elements are among the first `first` of the result.
