@@ -154,6 +154,8 @@ class Lowering {
     if (kind == OpKind::kReduce || node.op->scan()) return {lower_reduce(node)};
     // Only which of the values at hand it is: they are taken as they are.
     if (node.op->name == "ArgSort" && reads_kept(node)) return add(node, kWide, node.attrs);
+    // Corners of boxes are positions in an image, which 16 bits round to whole pixels.
+    if (node.op->name == "Suppress") return add(node, kWide, node.attrs);
     if (kind == OpKind::kPointwise || kind == OpKind::kView) {
       if (reads_kept(node)) {
         keep(node, "computed from kept values only");

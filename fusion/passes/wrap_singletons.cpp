@@ -19,6 +19,7 @@ std::string family_of(const Node& node) {
       if (node.op->name == "Conv") return "conv";
       if (node.op->name == "Attention") return "attention";
       if (node.op->name == "ArgSort") return "sort";
+      if (node.op->name == "Suppress") return "suppression";
       break;
     case OpKind::kFused:
     case OpKind::kWhile:

@@ -21,6 +21,7 @@ std::vector<OpDef> composite_ops();
 std::vector<OpDef> fused_ops();
 std::vector<OpDef> while_ops();
 std::vector<OpDef> extent_ops();
+std::vector<OpDef> suppression_ops();
 
 /// "f32[2, 3], i64[]".
 std::string list_types(Types types);

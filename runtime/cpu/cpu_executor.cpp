@@ -14,6 +14,7 @@
 #include "runtime/cpu/machine_rates.h"
 #include "runtime/cpu/ops/element.h"
 #include "runtime/cpu/sort.h"
+#include "runtime/cpu/suppression.h"
 #include "runtime/cpu/tiles/tile_program.h"
 #include "runtime/executor.h"
 #include "runtime/format_error.h"
@@ -80,7 +81,7 @@ struct Extent {
   std::optional<std::size_t> symbol;
 };
 using PreparedStep = std::variant<TileProgram, MatmulDnnl, MatmulQuant, ConvDnnl, RowSort,
-                                  CpuAttention, Copy, While, Extent>;
+                                  CpuAttention, Suppression, Copy, While, Extent>;
 
 struct Prepared {
   std::shared_ptr<const BoundShape> shape;  // with the largest sizes that a run may find
@@ -275,6 +276,7 @@ class CpuExecutor final : public Executor {
   static std::string kind_of(const PreparedStep& step) {
     if (std::holds_alternative<TileProgram>(step)) return "loops";
     if (std::holds_alternative<RowSort>(step)) return "sort";
+    if (std::holds_alternative<Suppression>(step)) return "suppression";
     if (std::holds_alternative<MatmulQuant>(step)) return "quantized";
     if (std::holds_alternative<CpuAttention>(step)) return "attention";
     if (std::holds_alternative<While>(step)) return "loop";
@@ -304,6 +306,8 @@ class CpuExecutor final : public Executor {
                     static_cast<std::size_t>(shape.expressions[copy.bytes])};
       }
       case Work::SortStep: return RowSort(meta_, *step.work.AsSortStep(), shape, threads_);
+      case Work::SuppressionStep:
+        return Suppression(*step.work.AsSuppressionStep(), shape, threads_);
       case Work::AttentionStep: return CpuAttention(*step.work.AsAttentionStep(), shape, threads_);
       case Work::WhileStep: {
         const plan::fb::WhileStepT& loop = *step.work.AsWhileStep();
@@ -472,6 +476,8 @@ class CpuExecutor final : public Executor {
         program->run(addresses_, workspace_addresses_);
       else if (const auto* sort = std::get_if<RowSort>(&step))
         sort->run(addresses_, workspace_addresses_);
+      else if (const auto* suppression = std::get_if<Suppression>(&step))
+        suppression->run(addresses_, workspace_addresses_);
       else if (const auto* product = std::get_if<MatmulQuant>(&step))
         product->run(addresses_, workspace_addresses_);
       else if (const auto* attention = std::get_if<CpuAttention>(&step))

@@ -98,6 +98,10 @@ void visit_work(const fb::WorkUnion& work, const Visit& visit) {
         visit_matrix(matrix, visit);
       break;
     }
+    case fb::Work::SuppressionStep:
+      visit(work.AsSuppressionStep()->rows);
+      visit(work.AsSuppressionStep()->length);
+      break;
     case fb::Work::WhileStep:
       if (const std::int32_t trips = work.AsWhileStep()->trips; trips >= 0)
         visit(static_cast<std::uint32_t>(trips));

@@ -126,6 +126,54 @@ def expanded():
                   ("row", np.arange(4, dtype=np.float32).reshape(1, 4))]), feeds, ["--bound", "n=9"]
 
 
+def boxes_of(random, batch, count):
+    corner = random.uniform(0, 80, (batch, count, 2))
+    return np.concatenate([corner, corner + random.uniform(-3, 40, (batch, count, 2))], 2).astype(np.float32)
+
+
+def suppression(most, classes=3):
+    """Boxes that NonMaxSuppression selects, gathered with their scores, as detectors export it."""
+    def feeds():
+        random = np.random.default_rng(8)
+        for count in (1, 5, 90, 1200):
+            for level in (0, .5, 2):
+                yield {"boxes": boxes_of(random, 2, count), "level": np.array([level], np.float32),
+                       "scores": random.uniform(0, 1, (2, classes, count)).astype(np.float32)}
+
+    nodes = [node("NonMaxSuppression", ["boxes", "scores", "most", "iou", "level"], ["selected"]),
+             node("GatherND", ["scores", "selected"], ["s"]),
+             node("Gather", ["selected", "ends"], ["pairs"], axis=1), node("GatherND", ["boxes", "pairs"], ["b"]),
+             node("ReduceSum", ["b", "first"], ["sum"], keepdims=0)]
+    return model(nodes, [info("boxes", F, [2, "n", 4]), info("scores", F, [2, classes, "n"]), info("level", F, [1])],
+                 [("selected", I), ("s", F), ("b", F), ("sum", F)],
+                 [("most", np.array([most])), ("iou", np.array([.4], np.float32)), ("ends", np.array([0, 2])),
+                  ("first", np.array([0]))]), feeds
+
+
+def twice():
+    """Suppressed, selected by score, and suppressed again: sizes of sizes, as in two-stage detectors."""
+    def feeds():
+        random = np.random.default_rng(9)
+        for count in (1, 40, 700):
+            yield {"boxes": boxes_of(random, 1, count), "scores": random.uniform(0, 1, (1, 1, count)).astype(np.float32)}
+
+    nodes = [node("NonMaxSuppression", ["boxes", "scores", "most", "loose"], ["selected"]),
+             node("Gather", ["selected", "two"], ["column"], axis=1), node("Squeeze", ["column", "last"], ["kept"]),
+             node("Gather", ["boxes", "kept"], ["b"], axis=1), node("Gather", ["scores", "kept"], ["s"], axis=2),
+             node("Sqrt", ["s"], ["s2"]), node("Greater", ["s2", "level"], ["mask"]), node("Reshape", ["mask", "flat"], ["m"]),
+             node("NonZero", ["m"], ["places"]), node("Squeeze", ["places", "first"], ["p"]),
+             node("Gather", ["b", "p"], ["b2"], axis=1), node("Gather", ["s2", "p"], ["s3"], axis=2),
+             node("NonMaxSuppression", ["b2", "s3", "most", "tight"], ["again"]),
+             node("Shape", ["s3"], ["all"]), node("Slice", ["all", "two", "three"], ["n2"]),
+             node("Concat", ["n2", "k"], ["both"], axis=0), node("ReduceMin", ["both"], ["kk"], keepdims=1),
+             node("TopK", ["s3", "kk"], ["v", "i"]), node("Shape", ["again"], ["shape"])]
+    return model(nodes, [info("boxes", F, [1, "n", 4]), info("scores", F, [1, 1, "n"])],
+                 [("again", I), ("b2", F), ("shape", I), ("v", F)],
+                 [("most", np.array([50])), ("loose", np.array([.7], np.float32)), ("tight", np.array([.2], np.float32)),
+                  ("two", np.array([2])), ("three", np.array([3])), ("last", np.array([1])), ("first", np.array([0])), ("k", np.array([9])),
+                  ("level", np.float32(.6)), ("flat", np.array([-1]))]), feeds
+
+
 def cases():
     yield "non_zero", non_zero()
     yield "masked_select", masked_select()
@@ -136,6 +184,9 @@ def cases():
     yield "slices", slices()
     yield "ranges", ranges()
     yield "expanded", expanded()
+    yield "suppression", suppression(2**62)
+    yield "suppression_few", suppression(7)
+    yield "suppressed_twice", twice()
 
 
 if __name__ == "__main__":

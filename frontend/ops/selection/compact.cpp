@@ -2,11 +2,12 @@
 
 namespace sinter::frontend {
 
-Places places_of(NodeContext& node, const Term& flags, const std::string& suffix) {
+Places places_of(NodeContext& node, const Term& flags, const std::string& suffix,
+                 std::optional<Dim> most) {
   const Dim length = flags.shape()[0];
   const Term ones = flags.cast(DType::kInt64);
   const Term count = reduce("ReduceSum", ones, 0);
-  const Dim size = node.size_from_data(count.value(), length, suffix);
+  const Dim size = node.size_from_data(count.value(), most.value_or(length), suffix);
   // Each flag's place is the number of those before it. What is no flag has the place of the next
   // one, whose number wins, or lies behind the last.
   const Term target(node, node.add("Scan", {ones.value()},

@@ -258,6 +258,14 @@ void check_sort(const BoundChecker& check, const fb::SortStepT& work) {
   check_dense(check, work.output, {outer, count, inner}, "its output");
 }
 
+void check_suppression(const BoundChecker& check, const fb::SuppressionStepT& work) {
+  const std::int64_t rows = check.extent(work.rows, "the number of rows");
+  const std::int64_t length = check.extent(work.length, "a row's length");
+  check_dense(check, work.boxes, {rows, length, 4}, "its boxes");
+  check_dense(check, work.valid, {rows, length}, "its flags");
+  check_dense(check, work.kept, {rows, length}, "its result");
+}
+
 void check_attention(const BoundChecker& check, const fb::AttentionStepT& work) {
   const std::int64_t rows = check.extent(work.rows, "the number of rows");
   const std::int64_t keys = check.extent(work.keys, "the number of keys");
@@ -299,6 +307,9 @@ void check_work(const BoundChecker& check, const fb::WorkUnion& work) {
     case fb::Work::CopyStep: check_copy(check, *work.AsCopyStep()); break;
     case fb::Work::SortStep: check_sort(check, *work.AsSortStep()); break;
     case fb::Work::AttentionStep: check_attention(check, *work.AsAttentionStep()); break;
+    case fb::Work::SuppressionStep:
+      check_suppression(check, *work.AsSuppressionStep());
+      break;
     case fb::Work::WhileStep: check_while(check, *work.AsWhileStep()); break;
     default: break;
   }

@@ -303,6 +303,20 @@ void verify_sort(const Checker& check, const fb::SortStepT& work, Uses& uses) {
   uses.writes.insert(work.output);
 }
 
+void verify_suppression(const Checker& check, const fb::SuppressionStepT& work, Uses& uses) {
+  const auto is = [&](std::uint32_t buffer, DType type, const char* what) {
+    if (static_cast<DType>(check.buffer(buffer, what).dtype) != type)
+      check.fail("{} are not of type {}", what, to_string(type));
+  };
+  is(work.boxes, DType::kFloat32, "its boxes");
+  is(work.valid, DType::kBool, "its flags");
+  is(work.kept, DType::kBool, "its results");
+  if (work.kept == work.valid) check.fail("its results lie where its flags do");
+  for (const std::uint32_t size : {work.rows, work.length}) check.expression(size, "a size");
+  uses.reads.insert({work.boxes, work.valid});
+  uses.writes.insert(work.kept);
+}
+
 void verify_attention(const Checker& check, const fb::AttentionStepT& work, Uses& uses) {
   constexpr std::uint64_t kMostHead = 4096;
   for (const std::uint64_t head : {work.head, work.value_head})
@@ -430,6 +444,10 @@ Uses verify_work(const Checker& check, const fb::StepT& step, const fb::WorkUnio
     case fb::Work::AttentionStep:
       if (cuda) check.fail("an attention step cannot run on target '{}'", check.plan.target);
       verify_attention(check, *work.AsAttentionStep(), uses);
+      break;
+    case fb::Work::SuppressionStep:
+      if (cuda) check.fail("a suppression step cannot run on target '{}'", check.plan.target);
+      verify_suppression(check, *work.AsSuppressionStep(), uses);
       break;
     case fb::Work::TacticStep:
       if (!cuda) check.fail("a choice cannot run on target '{}'", check.plan.target);
