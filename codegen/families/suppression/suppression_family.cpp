@@ -12,6 +12,8 @@ namespace {
 
 /// Boxes of a tile, and threads of a block.
 constexpr int kTile = 512;
+/// Rows that are no longer have one block, whose barriers are quicker.
+constexpr std::int64_t kShort = 1024;
 
 /// Rows of boxes in buffers of the plan.
 struct SuppressionProblem {
@@ -72,21 +74,27 @@ class SuppressionKernel final : public KernelProgram {
       return data.text(dim);
     };
     const std::string length = size(p_.length);
-    const std::string end = data.end_of_blocks(p_.rows, "blockIdx.x");
+    const auto most = ir::upper_bound(p_.length, exprs.ranges());
+    const int cluster =
+        most && *most <= kShort ? 1 : std::min(8, request.device->cluster_blocks);
+    const Dim blocks = p_.rows * Dim(cluster);
+    const std::string end = data.end_of_blocks(blocks, "blockIdx.x");
     for (std::string& extent : data.parameters()) parameters.push_back(std::move(extent));
     for (const KernelArg& extent : data.args()) kernel.step.args.push_back(extent);
 
-    const std::string schedule = fmt::format("suppression tile={}", kTile);
+    const std::string schedule = fmt::format("suppression tile={} cluster={}", kTile, cluster);
     kernel.source = fmt::format(
         "{}#include \"suppression.cuh\"\n\n// schedule: {}\n"
         "extern \"C\" __global__ void __launch_bounds__({})\n{} {{\n{}{}"
-        "  suppress_row<{}>(boxes, valid, kept, i64(blockIdx.x), {}, {:.9g}f);\n}}\n",
+        "  suppress_row<{}, {}>(boxes, valid, kept, i64(blockIdx.x / {}), int(blockIdx.x % {}), {}, "
+        "{:.9g}f);\n}}\n",
         kernel_heading(request.name, request.origins), schedule, kTile,
-        signature_text(request.name, parameters), data.lines(), end, kTile, length,
-        static_cast<float>(p_.iou));
+        signature_text(request.name, parameters), data.lines(), end, kTile, cluster,
+        cluster, cluster, length, static_cast<float>(p_.iou));
     auto variant = std::make_unique<KernelVariantT>();
     variant->function = request.name;
-    variant->grid = {exprs.intern(p_.rows), exprs.intern(1), exprs.intern(1)};
+    variant->grid = {exprs.intern(blocks), exprs.intern(1), exprs.intern(1)};
+    variant->cluster = static_cast<std::uint32_t>(cluster);
     variant->block = {kTile, 1, 1};
     variant->schedule = schedule;
     kernel.step.variants.push_back(std::move(variant));
