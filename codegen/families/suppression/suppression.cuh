@@ -33,15 +33,25 @@ SINTER_DEVICE Box box_at(const float* boxes, i64 i) {
   return {box[0], box[1], box[2], box[3]};
 }
 
+/// Dynamic shared memory of a block.
+template <int kTile>
+struct SuppressionMemory {
+  Box tile[kTile];
+  u32 overlaps[kTile][kTile / 32];  // block 0: for each box, bits of those in front of it
+  u32 left[kTile / 32];             // bits of candidates, then of what is kept
+};
+
 /// Row `row` of `length` boxes, by a cluster of kBlocks blocks of kTile threads, of which this is
 /// number `rank`.
 template <int kTile, int kBlocks>
 SINTER_DEVICE void suppress_row(const float* boxes, const b8* valid, b8* kept, i64 row, int rank,
                                 i64 length, float most) {
   constexpr int kWords = kTile / 32, kOwn = kTile / kBlocks;  // boxes that a block compares
-  __shared__ Box tile[kTile];
-  __shared__ u32 overlaps[kTile][kWords];  // block 0: for each box, bits of those in front of it
-  __shared__ u32 left[kWords];             // bits of candidates, then of what is kept
+  SINTER_DYNAMIC_SHARED(memory);
+  auto& shared = *reinterpret_cast<SuppressionMemory<kTile>*>(memory);
+  auto& tile = shared.tile;
+  auto& overlaps = shared.overlaps;
+  auto& left = shared.left;
   const int thread = static_cast<int>(threadIdx.x);
   const auto all_wait = [] {
     if constexpr (kBlocks > 1)
@@ -51,12 +61,13 @@ SINTER_DEVICE void suppress_row(const float* boxes, const b8* valid, b8* kept, i
   };
   boxes += row * length * 4;
   valid += row * length;
-  kept += row * length;
+  // Other blocks write and read it too: nothing may stay in this multiprocessor's L1.
+  volatile u8* const flags = &kept[row * length].bits;
   if constexpr (kBlocks > 1) all_wait();  // all blocks run: their memory may be written to
   for (i64 begin = 0; begin < length; begin += kTile) {
     const i64 mine = begin + thread;
     // Behind the first tile `kept` holds what is left.
-    const bool candidate = mine < length && (begin == 0 ? valid[mine] : kept[mine]).bits != 0;
+    const bool candidate = mine < length && (begin == 0 ? valid[mine].bits : flags[mine]) != 0;
     tile[thread] = mine < length ? box_at(boxes, mine) : Box{0, 0, 0, 0};
     const u32 bits = __ballot_sync(0xffffffffu, candidate);
     if (thread % 32 == 0) left[thread / 32] = bits;
@@ -100,17 +111,17 @@ SINTER_DEVICE void suppress_row(const float* boxes, const b8* valid, b8* kept, i
     }
     all_wait();
     if (rank == 0 && mine < length)
-      kept[mine].bits = static_cast<u8>(left[thread / 32] >> (thread % 32) & 1);
+      flags[mine] = static_cast<u8>(left[thread / 32] >> (thread % 32) & 1);
     for (i64 later = begin + kTile + i64(rank) * kTile + thread; later < length;
          later += kTile * kBlocks) {
-      bool stays = (begin == 0 ? valid[later] : kept[later]).bits != 0;
+      bool stays = (begin == 0 ? valid[later].bits : flags[later]) != 0;
       const Box other = box_at(boxes, later);
       for (int word = 0; stays && word < kWords; ++word)
         for (u32 rest = left[word]; stays && rest != 0; rest &= rest - 1) {
           const u32 lowest = rest & (~rest + 1);
           stays = !overlap(tile[word * 32 + 31 - __clz(static_cast<int>(lowest))], other, most);
         }
-      kept[later].bits = static_cast<u8>(stays);
+      flags[later] = static_cast<u8>(stays);
     }
     all_wait();
   }
