@@ -221,8 +221,29 @@ class Lowering {
     }
   }
 
+  /// A layer reads narrow operands and states that its loop adds up in float32; its results are of
+  /// the types that come of that.
+  std::vector<ValueId> lower_recurrent(const Node& node) {
+    const bool has_bias = node.attrs.get_int("bias") != 0;
+    const std::size_t first_state = has_bias ? 3 : 2;
+    const std::size_t states =
+        static_cast<std::size_t>(node.attrs.get_int("initial_h") + node.attrs.get_int("initial_c"));
+    std::vector<ValueId> inputs;
+    std::vector<DType> types;
+    for (std::size_t i = 0; i < node.inputs.size(); ++i) {
+      const bool is_state = i >= first_state && i < first_state + states;
+      inputs.push_back(operand(node.inputs[i], is_state ? kWide : policy_.narrow()));
+      types.push_back(builder_.type(inputs.back()).dtype);
+    }
+    Lowering lowering(*node.body, context_, policy_.narrow(), tally_);
+    const std::vector<DType> made = lowering.lower_body(types, {});
+    return builder_.add_multi(node.op->name, inputs, node.attrs,
+                              std::make_shared<const Graph>(lowering.finish_body(made)));
+  }
+
   std::vector<ValueId> lower(const Node& node) {
     const OpKind kind = node.op->kind;
+    if (node.op->name == "Recurrent") return lower_recurrent(node);
     if (kind == OpKind::kWhile) return lower_loop(node);
     if (!has_wide_float(node)) return add(node, kWide, node.attrs);
     if (accumulates(node)) {

@@ -20,6 +20,7 @@ std::vector<OpDef> conv_ops();
 std::vector<OpDef> composite_ops();
 std::vector<OpDef> fused_ops();
 std::vector<OpDef> while_ops();
+std::vector<OpDef> recurrent_ops();
 
 /// "f32[2, 3], i64[]".
 std::string list_types(Types types);
