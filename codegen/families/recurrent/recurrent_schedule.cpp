@@ -11,7 +11,7 @@ namespace {
 
 constexpr int kTileUnits = 4, kDepth = 32, kColumns = 8;
 constexpr int kHeldRegisters = 8;    // of a thread, for 32 weights of each of 16 rows
-constexpr int kOtherRegisters = 80;  // of a thread beside weights
+constexpr int kOtherRegisters = 84;  // of a thread beside weights
 constexpr int kMostRegisters = 255, kRegisterStep = 8;
 constexpr int kStagedBytes = 1024;  // the same weights of a warp in shared memory
 constexpr int kMostWarps = 16;
