@@ -26,8 +26,6 @@ std::string refusal(const Context& context, const Graph& graph, const Node& node
     return fmt::format("this target's kernel for recurrent layers does not take {}{}",
                        to_string(type),
                        type == DType::kFloat32 ? "; --precision fp16 or bf16 gives it one" : "");
-  if (node.attrs.get_string("cell") == "GRU" && node.attrs.get_int("linear_before_reset") == 0)
-    return "its reset gate is applied before the recurrent product (linear_before_reset = 0)";
   const Dim& units = graph.type(node.inputs[1]).shape.back();
   if (!units.is_constant()) return "how many units it has is known only when it runs";
   if (units.value() > target.recurrent_units)

@@ -13,8 +13,6 @@
 namespace sinter::codegen {
 namespace {
 
-constexpr int kColumns = 8;  // sequences of a cluster
-
 constexpr const char* kNames[kRecurrentRoles] = {
     "x", "weights", "bias", "initial_h", "initial_c", "lengths", "y", "last_h", "last_c"};
 
@@ -24,6 +22,7 @@ std::string cell_name(RecurrentCell cell) {
   switch (cell) {
     case RecurrentCell::kLstm: return "LstmCell";
     case RecurrentCell::kGru: return "GruCell";
+    case RecurrentCell::kResetFirstGru: return "ResetFirstGruCell";
     case RecurrentCell::kRnn: break;
   }
   return "RnnCell";
@@ -43,32 +42,59 @@ class RecurrentEmitter {
     }
   }
 
-  EmittedKernel emit(const RecurrentSchedule& schedule, const std::string& chosen_by) {
+  EmittedKernel emit(const std::string& forced) {
     EmittedKernel kernel;
+    std::vector<RecurrentSchedule> schedules =
+        choose_recurrent(p_, exprs_, *request_.device, forced);
+    std::vector<std::string> chosen_by(schedules.size(), kChosenByUser);
+    if (forced.empty())
+      chosen_by = apply_requested(
+          request_.requested, schedules, kernel.choices,
+          [&](const RecurrentSchedule& rule) {
+            auto all = recurrent_schedules(p_.units, rule.columns, *request_.device);
+            for (RecurrentSchedule& candidate : all) candidate.conditions = rule.conditions;
+            return all;
+          },
+          // A plan for GPUs without clusters has no such region.
+          [](const RecurrentSchedule&) { return true; });
     const std::string steps = size("steps", p_.steps), batch = size("batch", p_.batch);
     kernel.source = kernel_heading(request_.name, request_.origins);
-    kernel.source += "#include \"recurrent.cuh\"\n\n";
-    kernel.source += fmt::format("// schedule: {}\n", schedule.to_string());
-    kernel.source += fmt::format(
-        "extern \"C\" __global__ void __launch_bounds__({}, 1)\n{} {{\n{}}}\n", schedule.threads(),
-        signature_text(request_.name, parameters_), body(schedule, steps, batch));
-    auto variant = std::make_unique<KernelVariantT>();
-    variant->function = request_.name;
-    const Dim clusters = Dim(p_.directions) * ir::ceil_div(p_.batch, kColumns, exprs_.ranges());
-    variant->grid = {exprs_.intern(clusters * Dim(schedule.blocks)), exprs_.intern(1),
-                     exprs_.intern(1)};
-    variant->block = {static_cast<std::uint32_t>(schedule.threads()), 1, 1};
-    variant->shared_bytes = recurrent_shared_bytes(p_.units, schedule);
-    variant->schedule = schedule.to_string();
-    variant->chosen_by = chosen_by;
-    variant->cluster = static_cast<std::uint32_t>(schedule.blocks);
-    variant->programmatic_launch = request_.programmatic_launch;
-    kernel.step.variants.push_back(std::move(variant));
+    kernel.source += "#include \"recurrent.cuh\"\n";
+    for (std::size_t s = 0; s < schedules.size(); ++s) {
+      const RecurrentSchedule& schedule = schedules[s];
+      kernel.step.variants.push_back(variant(schedule, s, chosen_by[s]));
+      const KernelVariantT& own = *kernel.step.variants.back();
+      kernel.source += fmt::format("\n// schedule: {}\n", own.schedule);
+      if (!own.conditions.empty())
+        kernel.source += fmt::format("// where {}\n", conditions_text(own.conditions, exprs_));
+      kernel.source +=
+          fmt::format("extern \"C\" __global__ void __launch_bounds__({}, 1)\n{} {{\n{}}}\n",
+                      schedule.threads(), signature_text(own.function, parameters_),
+                      body(schedule, steps, batch));
+    }
     kernel.step.args = args_;
     return kernel;
   }
 
  private:
+  std::unique_ptr<KernelVariantT> variant(const RecurrentSchedule& schedule, std::size_t number,
+                                          const std::string& chosen_by) {
+    auto result = std::make_unique<KernelVariantT>();
+    result->function = number == 0 ? request_.name : fmt::format("{}_v{}", request_.name, number);
+    const Dim clusters =
+        Dim(p_.directions) * ir::ceil_div(p_.batch, schedule.columns, exprs_.ranges());
+    result->conditions = schedule.conditions;
+    result->grid = {exprs_.intern(clusters * Dim(schedule.blocks)), exprs_.intern(1),
+                    exprs_.intern(1)};
+    result->block = {static_cast<std::uint32_t>(schedule.threads()), 1, 1};
+    result->shared_bytes = recurrent_shared_bytes(p_.units, schedule);
+    result->schedule = schedule.to_string();
+    result->chosen_by = chosen_by;
+    result->cluster = static_cast<std::uint32_t>(schedule.blocks);
+    result->programmatic_launch = request_.programmatic_launch;
+    return result;
+  }
+
   /// A literal, or a parameter.
   std::string size(const std::string& name, const Dim& dim) {
     if (dim.is_constant()) return int_literal(dim.value());
@@ -94,9 +120,10 @@ class RecurrentEmitter {
                    const std::string& batch) const {
     std::string text = fmt::format(
         "  typedef RecurrentShape<{}, {}, /*units*/ {}, /*directions*/ {}, /*backwards*/ {},\n"
-        "                         /*blocks*/ {}, /*warps*/ {}, /*held*/ {}>\n      Shape;\n",
+        "                         /*blocks*/ {}, /*warps*/ {}, /*held*/ {}, /*columns*/ {}>\n"
+        "      Shape;\n",
         storage_name(p_.dtype), cell_name(p_.cell), p_.units, p_.directions, p_.backwards, s.blocks,
-        s.warps, s.held);
+        s.warps, s.held, s.columns);
     text +=
         fmt::format("  static_assert(Shape::kSharedBytes == {}, \"what the launch reserves\");\n",
                     recurrent_shared_bytes(p_.units, s));
@@ -126,16 +153,7 @@ class RecurrentEmitter {
 
 EmittedKernel emit_recurrent(const RecurrentProgram& program, const KernelRequest& request,
                              const std::string& schedule, ExprTable& exprs) {
-  std::vector<RecurrentSchedule> schedules = recurrent_schedules(program.units, *request.device);
-  if (schedules.empty())
-    throw Error(ErrorCode::kUnsupported,
-                fmt::format("the weights of a recurrent layer of {} units do not fit on chip on {}",
-                            program.units, request.device->architecture));
-  if (!schedule.empty()) {
-    schedules = {parse_recurrent(schedule, program.units, *request.device)};
-    return RecurrentEmitter(program, request, exprs).emit(schedules[0], kChosenByUser);
-  }
-  return RecurrentEmitter(program, request, exprs).emit(schedules[0], "");
+  return RecurrentEmitter(program, request, exprs).emit(schedule);
 }
 
 }  // namespace sinter::codegen

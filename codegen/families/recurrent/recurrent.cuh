@@ -1,5 +1,5 @@
 // A recurrent layer as one kernel that stays for all steps (sm_90 and later). A cluster of blocks
-// has one direction and up to eight sequences. Each warp keeps the recurrent weights of four units,
+// has one direction of a few sequences. Each warp keeps the recurrent weights of four units,
 // sixteen rows, in registers, what does not fit in shared memory, and multiplies them with the
 // state of all units, which every block has in its shared memory, twice. The new state of four
 // units goes to all blocks of the cluster by asynchronous stores, which an mbarrier in each block
@@ -28,8 +28,8 @@ SINTER_DEVICE void store_at(T* p, i64 i, float value) {
   p[i] = narrow<T>(value);
 }
 
-// ---- cells: what is kept of the gates, in ONNX's order. x: the input's part, h: the recurrent
-// part
+// ---- cells, with the gates in ONNX's order. kProducts: of weights and a state, in each step. x is
+// the input's part of the gates, h the latest product.
 /// 1 / (1 + exp(-a)); 2^-21 relative.
 SINTER_DEVICE float recurrent_sigmoid(float a) {
   return reciprocal_of_normal(1.0f + power_of_two(minimum(a * -1.44269504f, 120.0f)));
@@ -39,7 +39,7 @@ SINTER_DEVICE float recurrent_tanh(float a) {
   return fmaf(2.0f, recurrent_sigmoid(2.0f * a), -1.0f);
 }
 struct LstmCell {
-  static constexpr int kGates = 4;
+  static constexpr int kGates = 4, kProducts = 1;
   static constexpr bool kHasCell = true;
   SINTER_DEVICE static void step(const float (&x)[4], const float (&h)[4], const float (&)[4],
                                  float& state, float& cell) {
@@ -49,9 +49,9 @@ struct LstmCell {
     state = out * recurrent_tanh(cell);
   }
 };
-/// The reset gate is applied behind the product.
+/// The reset gate is applied behind the product (linear_before_reset).
 struct GruCell {
-  static constexpr int kGates = 3;
+  static constexpr int kGates = 3, kProducts = 1;
   static constexpr bool kHasCell = false;
   SINTER_DEVICE static void step(const float (&x)[4], const float (&h)[4], const float (&bias)[4],
                                  float& state, float&) {
@@ -61,8 +61,24 @@ struct GruCell {
     state = fmaf(update, state - fresh, fresh);
   }
 };
+/// The reset gate is applied to the state, of which the candidate's product then is.
+struct ResetFirstGruCell {
+  static constexpr int kGates = 3, kProducts = 2;
+  static constexpr bool kHasCell = false;
+  /// Returns the state that the second product is of, and keeps the update gate.
+  SINTER_DEVICE static float first(const float (&x)[4], const float (&h)[4], float state,
+                                   float& update) {
+    update = recurrent_sigmoid(x[0] + h[0]);
+    return recurrent_sigmoid(x[1] + h[1]) * state;
+  }
+  SINTER_DEVICE static void second(const float (&x)[4], const float (&h)[4], float update,
+                                   float& state) {
+    const float fresh = recurrent_tanh(x[2] + h[2]);
+    state = fmaf(update, state - fresh, fresh);
+  }
+};
 struct RnnCell {
-  static constexpr int kGates = 1;
+  static constexpr int kGates = 1, kProducts = 1;
   static constexpr bool kHasCell = false;
   SINTER_DEVICE static void step(const float (&x)[4], const float (&h)[4], const float (&)[4],
                                  float& state, float&) {
@@ -71,17 +87,17 @@ struct RnnCell {
 };
 
 /// kUnits units in kDirections directions, the first of which runs backwards with kBackwards; the
-/// schedule's integers: blocks of a cluster, warps of a block, and blocks of 32 weights of each row
-/// that are in registers.
+/// schedule's integers: blocks of a cluster, warps of a block, blocks of 32 weights of each row
+/// that are in registers, and sequences of a cluster, in multiples of eight.
 template <class T, class CellType, int kUnitCount, int kDirectionCount, bool kRunsBackwards,
-          int kClusterBlocks, int kBlockWarps, int kHeldWeights>
+          int kClusterBlocks, int kBlockWarps, int kHeldWeights, int kSequences>
 struct RecurrentShape {
   typedef T Element;
   typedef CellType Cell;
   static constexpr int kUnits = kUnitCount, kDirections = kDirectionCount;
   static constexpr bool kBackwards = kRunsBackwards;
   static constexpr int kBlocks = kClusterBlocks, kWarps = kBlockWarps, kHeld = kHeldWeights;
-  static constexpr int kColumns = 8;                 // sequences of a cluster
+  static constexpr int kColumns = kSequences, kColumnTiles = kColumns / 8;
   static constexpr int kTiles = (kUnits + 3) / 4;    // of four units, each a warp's
   static constexpr int kDepth = (kUnits + 31) / 32;  // blocks of 32 weights of a row
   static constexpr int kStaged = kDepth - kHeld;     // of which so many are in shared memory
@@ -124,7 +140,7 @@ SINTER_DEVICE uint4 recurrent_row(const typename Shape::Element* row, bool valid
 template <class Shape>
 struct RecurrentPlace {
   u32 rank, direction, slice;
-  int warp, lane, tile, unit, column;  // the unit and column whose state it makes
+  int warp, lane, tile, unit, column;  // the unit and column, of each eight, whose state it makes
   SINTER_DEVICE static RecurrentPlace here() {
     RecurrentPlace p;
     const u32 cluster = blockIdx.x / Shape::kBlocks;
@@ -233,20 +249,20 @@ SINTER_DEVICE void send_state(unsigned char* to, u32 low, u32 high, unsigned cha
 #endif
 }
 
-/// sums[16][8] of the tile: its weights times the state at `state`, of which `columns` are read.
+/// sums[16][8] of the tile, for each eight columns: its weights times the state at `state`, of
+/// which `columns` are read.
 template <class Shape>
 SINTER_DEVICE void multiply_recurrent(const RecurrentWeights<Shape>& weights,
                                       const unsigned char* state, const unsigned char* staged,
-                                      int lane, int columns, float (&sums)[4]) {
+                                      int lane, int columns,
+                                      float (&sums)[Shape::kColumnTiles][4]) {
   typedef typename Shape::Element T;
-  constexpr int kChains = 4;  // of products that wait for each other
-  float parts[kChains][4] = {};
-  const bool reads = lane / 4 < columns;
+  constexpr int kTiles = Shape::kColumnTiles;
+  constexpr int kChains = kTiles == 1 ? 4 : kTiles == 2 ? 2 : 1;  // of products, one after another
+  float parts[kChains][kTiles][4] = {};
   const unsigned char* const column = state + lane / 4 * Shape::kColumnBytes + lane % 4 * 16;
 #pragma unroll
   for (int block = 0; block < Shape::kDepth; ++block) {
-    uint4 b = {0u, 0u, 0u, 0u};
-    if (reads) b = load_shared_x4(column + block * 64);
     uint4 low, high;
     if (block < Shape::kHeld) {
       low = weights.held[block < Shape::kHeld ? block : 0][0];
@@ -257,11 +273,60 @@ SINTER_DEVICE void multiply_recurrent(const RecurrentWeights<Shape>& weights,
     }
     const u32 first[4] = {low.x, high.x, low.y, high.y};
     const u32 second[4] = {low.z, high.z, low.w, high.w};
-    mma_16x8x16<T>(parts[block * 2 % kChains], first, b.x, b.y);
-    mma_16x8x16<T>(parts[(block * 2 + 1) % kChains], second, b.z, b.w);
+#pragma unroll
+    for (int n = 0; n < kTiles; ++n) {
+      uint4 b = {0u, 0u, 0u, 0u};
+      if (n * 8 + lane / 4 < columns)
+        b = load_shared_x4(column + n * 8 * Shape::kColumnBytes + block * 64);
+      mma_16x8x16<T>(parts[block * 2 % kChains][n], first, b.x, b.y);
+      mma_16x8x16<T>(parts[(block * 2 + 1) % kChains][n], second, b.z, b.w);
+    }
   }
 #pragma unroll
-  for (int i = 0; i < 4; ++i) sums[i] = (parts[0][i] + parts[1][i]) + (parts[2][i] + parts[3][i]);
+  for (int n = 0; n < kTiles; ++n)
+#pragma unroll
+    for (int i = 0; i < 4; ++i) {
+      sums[n][i] = parts[0][n][i];
+#pragma unroll
+      for (int chain = 1; chain < kChains; ++chain) sums[n][i] += parts[chain][n][i];
+    }
+}
+
+/// All gates of the lane's unit and column out of its tile's sums: the upper half of the lanes has
+/// gates 2 and 3 of both columns, and makes the second column.
+SINTER_DEVICE void gather_gates(const float (&sums)[4], int lane, float (&gates)[4]) {
+  const bool upper = lane >= 16;
+  const float mine0 = upper ? sums[1] : sums[0], mine1 = upper ? sums[3] : sums[2];
+  const float got0 = __shfl_xor_sync(0xffffffffu, upper ? sums[0] : sums[1], 16);
+  const float got1 = __shfl_xor_sync(0xffffffffu, upper ? sums[2] : sums[3], 16);
+  gates[0] = upper ? got0 : mine0;
+  gates[1] = upper ? got1 : mine1;
+  gates[2] = upper ? mine0 : got0;
+  gates[3] = upper ? mine1 : got1;
+}
+
+/// The states of eight columns that a warp has made, those of four units together, to every block
+/// of the cluster: to `state`, and counted by `barrier`. `columns` of them exist.
+template <class Shape>
+SINTER_DEVICE void send_states(float value, const RecurrentPlace<Shape>& p, int columns,
+                               unsigned char* state, unsigned char* barrier) {
+  typedef typename Shape::Element T;
+  constexpr int kSends = (Shape::kBlocks * 8 + 31) / 32;
+  const int parcels = p.tile < Shape::kTiles ? columns * Shape::kBlocks : 0;
+  const u32 bits = narrow<T>(value).bits;
+  const u32 pair = bits | __shfl_xor_sync(0xffffffffu, bits, 4) << 16;
+#pragma unroll
+  for (int send = 0; send < kSends; ++send) {
+    if (send * 32 >= parcels) break;
+    const int parcel = send * 32 + p.lane;
+    const int column = parcel < parcels ? parcel % columns : 0;
+    const int from = column % 2 * 16 + column / 2;
+    const u32 low = __shfl_sync(0xffffffffu, pair, from);
+    const u32 high = __shfl_sync(0xffffffffu, pair, from + 8);
+    if (parcel < parcels)
+      send_state(state + column * Shape::kColumnBytes + p.tile * 8, low, high, barrier,
+                 static_cast<u32>(parcel / columns));
+  }
 }
 
 /// All steps. Operands as ir/ops/recurrent.cpp has them; those not given are Absent.
@@ -273,7 +338,7 @@ SINTER_DEVICE void run_recurrent(const RecurrentWeights<Shape>& weights,
                                  LastC last_c, i64 steps, i64 batch) {
   typedef typename Shape::Element T;
   typedef typename Shape::Cell Cell;
-  constexpr int kUnits = Shape::kUnits, kGates = Cell::kGates;
+  constexpr int kUnits = Shape::kUnits, kGates = Cell::kGates, kColumnTiles = Shape::kColumnTiles;
   SINTER_DYNAMIC_SHARED(shared);
   const auto p = RecurrentPlace<Shape>::here();
   unsigned char* const barriers = shared + 2 * Shape::kStateBytes + Shape::kWeightBytes;
@@ -304,81 +369,101 @@ SINTER_DEVICE void run_recurrent(const RecurrentWeights<Shape>& weights,
   __syncthreads();
   cluster_barrier();
 
-  const bool makes = p.unit < kUnits && p.column < columns;
+  // What a lane makes: its unit's state in its column of each eight.
+  float h[kColumnTiles], c[kColumnTiles], now[kColumnTiles][4] = {};
+  i64 length[kColumnTiles];
+  bool makes[kColumnTiles];
+  const i64 x_step = batch * Shape::kDirections * kGates * kUnits;
+  constexpr i64 kNextTile = i64(8) * Shape::kDirections * kGates * kUnits;
   const i64 sequence = first + p.column;
   const i64 place = (i64(p.direction) * batch + sequence) * kUnits + p.unit;
-  float h = makes ? element_at(initial_h, place) : 0.0f;
-  float c = makes ? element_at(initial_c, place) : 0.0f;
-  const i64 length = makes ? length_at(lengths, sequence, steps) : 0;
-  float own_bias[4] = {};
-  const i64 x_step = batch * Shape::kDirections * kGates * kUnits;
   const T* x_at = x + (sequence * Shape::kDirections + p.direction) * kGates * kUnits + p.unit;
   if (backwards) x_at += (steps - 1) * x_step;
-  float now[4] = {};
+  float own_bias[4] = {};
 #pragma unroll
   for (int gate = 0; gate < kGates; ++gate)
-    if (makes) {
+    if (p.unit < kUnits)
       own_bias[gate] = element_at(bias, (i64(p.direction) * kGates + gate) * kUnits + p.unit);
-      now[gate] = widen(x_at[gate * kUnits]);
-    }
-  // Four units of a column are sent together, to one block after the other.
-  constexpr int kSends = (Shape::kBlocks * Shape::kColumns + 31) / 32;
-  const int parcels = p.tile < Shape::kTiles ? columns * Shape::kBlocks : 0;
-
-#pragma unroll 1
-  for (i64 s = 0; s < steps; ++s) {
-    const u32 which = static_cast<u32>(s) & 1;
-    const bool is_last = s + 1 == steps;
-    float next[4] = {};
-    x_at += backwards ? -x_step : x_step;
-    if (makes && !is_last) {
 #pragma unroll
-      for (int gate = 0; gate < kGates; ++gate) next[gate] = widen(x_at[gate * kUnits]);
+  for (int n = 0; n < kColumnTiles; ++n) {
+    makes[n] = p.unit < kUnits && n * 8 + p.column < columns;
+    h[n] = makes[n] ? element_at(initial_h, place + n * 8 * kUnits) : 0.0f;
+    c[n] = makes[n] ? element_at(initial_c, place + n * 8 * kUnits) : 0.0f;
+    length[n] = makes[n] ? length_at(lengths, sequence + n * 8, steps) : 0;
+#pragma unroll
+    for (int gate = 0; gate < kGates; ++gate)
+      if (makes[n]) now[n][gate] = widen(x_at[n * kNextTile + gate * kUnits]);
+  }
+
+  // Product number q is of the state in buffer q % 2; what it makes goes to the other one.
+  const i64 products = steps * Cell::kProducts;
+  float sums[kColumnTiles][4];
+  const auto multiply = [&](i64 q) {
+    const u32 which = static_cast<u32>(q) & 1;
+    if (q > 0) {
+      wait_for_phase(barriers + which * 8, static_cast<u32>((q - 1) >> 1) & 1);
+      if (threadIdx.x == 0 && q + 2 < products) expect_arrivals(barriers + which * 8, bytes);
     }
-    if (s > 0) {
-      wait_for_phase(barriers + which * 8, static_cast<u32>((s - 1) >> 1) & 1);
-      if (threadIdx.x == 0 && s + 2 < steps) expect_arrivals(barriers + which * 8, bytes);
-    }
-    float sums[4];
     multiply_recurrent<Shape>(weights, shared + which * Shape::kStateBytes, staged, p.lane, columns,
                               sums);
-    // The upper half of the lanes has gates 2 and 3 of both columns, and makes the second column.
-    const bool upper = p.lane >= 16;
-    const float mine0 = upper ? sums[1] : sums[0], mine1 = upper ? sums[3] : sums[2];
-    const float got0 = __shfl_xor_sync(0xffffffffu, upper ? sums[0] : sums[1], 16);
-    const float got1 = __shfl_xor_sync(0xffffffffu, upper ? sums[2] : sums[3], 16);
-    const float gates[4] = {upper ? got0 : mine0, upper ? got1 : mine1, upper ? mine0 : got0,
-                            upper ? mine1 : got1};
-    float new_h = h, new_c = c;
-    Cell::step(now, gates, own_bias, new_h, new_c);
-    const i64 t = backwards ? steps - 1 - s : s;
-    const bool inside = t < length;
-    h = inside ? new_h : h;
-    c = inside ? new_c : c;
-    if (!is_last) {
-      const u32 bits = makes ? narrow<T>(h).bits : 0u;
-      const u32 pair = bits | __shfl_xor_sync(0xffffffffu, bits, 4) << 16;
+  };
+  const auto send = [&](i64 q, int n, float value) {
+    const int here = columns - n * 8 < 8 ? columns - n * 8 : 8;
+    if (q + 1 == products || here <= 0) return;
+    const u32 other = (static_cast<u32>(q) & 1) ^ 1;
+    send_states<Shape>(makes[n] ? value : 0.0f, p, here,
+                       shared + other * Shape::kStateBytes + n * 8 * Shape::kColumnBytes,
+                       barriers + other * 8);
+  };
+#pragma unroll 1
+  for (i64 s = 0; s < steps; ++s) {
+    float next[kColumnTiles][4] = {};
+    x_at += backwards ? -x_step : x_step;
 #pragma unroll
-      for (int send = 0; send < kSends; ++send) {
-        if (send * 32 >= parcels) break;
-        const int parcel = send * 32 + p.lane;
-        const int column = parcel < parcels ? parcel % columns : 0;
-        const int from = column % 2 * 16 + column / 2;
-        const u32 low = __shfl_sync(0xffffffffu, pair, from);
-        const u32 high = __shfl_sync(0xffffffffu, pair, from + 8);
-        if (parcel < parcels)
-          send_state(
-              shared + (which ^ 1) * Shape::kStateBytes + column * Shape::kColumnBytes + p.tile * 8,
-              low, high, barriers + (which ^ 1) * 8, static_cast<u32>(parcel / columns));
+    for (int n = 0; n < kColumnTiles; ++n)
+      if (makes[n] && s + 1 < steps) {
+#pragma unroll
+        for (int gate = 0; gate < kGates; ++gate)
+          next[n][gate] = widen(x_at[n * kNextTile + gate * kUnits]);
+      }
+    const i64 last = (s + 1) * Cell::kProducts - 1;  // product of this step
+    const i64 t = backwards ? steps - 1 - s : s;
+    float kept[kColumnTiles];
+    if constexpr (Cell::kProducts == 2) {
+      multiply(last - 1);
+#pragma unroll
+      for (int n = 0; n < kColumnTiles; ++n) {
+        float gates[4];
+        gather_gates(sums[n], p.lane, gates);
+        send(last - 1, n, Cell::first(now[n], gates, h[n], kept[n]));
       }
     }
-    if (makes)
-      store_at(y, ((t * Shape::kDirections + p.direction) * batch + sequence) * kUnits + p.unit,
-               inside ? new_h : 0.0f);
+    multiply(last);
 #pragma unroll
-    for (int gate = 0; gate < kGates; ++gate) now[gate] = next[gate];
+    for (int n = 0; n < kColumnTiles; ++n) {
+      float gates[4], new_h = h[n], new_c = c[n];
+      gather_gates(sums[n], p.lane, gates);
+      if constexpr (Cell::kProducts == 2)
+        Cell::second(now[n], gates, kept[n], new_h);
+      else
+        Cell::step(now[n], gates, own_bias, new_h, new_c);
+      const bool inside = t < length[n];
+      h[n] = inside ? new_h : h[n];
+      c[n] = inside ? new_c : c[n];
+      send(last, n, h[n]);
+      if (makes[n])
+        store_at(
+            y,
+            ((t * Shape::kDirections + p.direction) * batch + sequence + n * 8) * kUnits + p.unit,
+            inside ? new_h : 0.0f);
+#pragma unroll
+      for (int gate = 0; gate < kGates; ++gate) now[n][gate] = next[n][gate];
+    }
   }
-  if (!makes) return;
-  store_at(last_h, place, h);
-  if constexpr (Cell::kHasCell) store_at(last_c, place, c);
+#pragma unroll
+  for (int n = 0; n < kColumnTiles; ++n)
+    if (makes[n]) {
+      store_at(last_h, place + n * 8 * kUnits, h[n]);
+      if constexpr (Cell::kHasCell) store_at(last_c, place + n * 8 * kUnits, c[n]);
+    }
 }

@@ -15,7 +15,8 @@ namespace {
 int RecurrentProgram::gates() const {
   switch (cell) {
     case RecurrentCell::kLstm: return 4;
-    case RecurrentCell::kGru: return 3;
+    case RecurrentCell::kGru:
+    case RecurrentCell::kResetFirstGru: return 3;
     case RecurrentCell::kRnn: break;
   }
   return 1;
@@ -27,13 +28,12 @@ RecurrentProgram lower_recurrent(const Graph& body, Buffers inputs, Buffers outp
     refuse("a region of kind 'recurrent' must be one Recurrent of values in memory");
   RecurrentProgram program;
   const std::string& cell = node->attrs.get_string("cell");
-  program.cell = cell == "LSTM"  ? RecurrentCell::kLstm
-                 : cell == "GRU" ? RecurrentCell::kGru
-                                 : RecurrentCell::kRnn;
+  program.cell = cell == "LSTM"                                    ? RecurrentCell::kLstm
+                 : cell == "RNN"                                   ? RecurrentCell::kRnn
+                 : node->attrs.get_int("linear_before_reset") != 0 ? RecurrentCell::kGru
+                                                                   : RecurrentCell::kResetFirstGru;
   if (const std::string& special = node->attrs.get_string("special"); !special.empty())
     refuse(special);
-  if (cell == "GRU" && node->attrs.get_int("linear_before_reset") == 0)
-    refuse("its reset gate is applied before the recurrent product");
   const TensorType &x = body.type(node->inputs[0]), &weights = body.type(node->inputs[1]);
   if (x.dtype != weights.dtype || !is_float(x.dtype) || size_of(x.dtype) != 2)
     refuse(fmt::format("x is {} and the weights are {}; both must be f16 or bf16",
@@ -73,7 +73,7 @@ RecurrentProgram lower_recurrent(const Graph& body, Buffers inputs, Buffers outp
 
 std::string print_recurrent(const RecurrentProgram& program) {
   std::string text = fmt::format(
-      "recurrent {} {} directions={}{} units={} steps={} batch={} given=", program.gates(),
+      "recurrent cell={} {} directions={}{} units={} steps={} batch={} given=", program.gates(),
       to_string(program.dtype), program.directions, program.backwards ? " backwards" : "",
       program.units, program.steps.to_string(), program.batch.to_string());
   for (const auto& buffer : program.buffers) text += buffer ? "1" : "0";

@@ -16,7 +16,7 @@
 
 namespace sinter::codegen {
 
-enum class RecurrentCell { kLstm, kGru, kRnn };
+enum class RecurrentCell { kLstm, kGru, kResetFirstGru, kRnn };
 
 /// What is read and written, in the order of the kernel's parameters; see ir/ops/recurrent.cpp.
 enum class RecurrentRole {
@@ -56,23 +56,29 @@ StepCost cost_of(const RecurrentProgram& program, const SizeOf& size);
 
 /// How a layer is spread over a device; see RecurrentShape in recurrent.cuh.
 struct RecurrentSchedule {
-  int blocks = 0;  // of a cluster
-  int warps = 0;   // of a block
-  int held = 0;    // blocks of 32 weights of a row that are in registers
+  int blocks = 0;                     // of a cluster
+  int warps = 0;                      // of a block
+  int held = 0;                       // blocks of 32 weights of a row that are in registers
+  int columns = 8;                    // sequences of a cluster
+  std::vector<Condition> conditions;  // when it may be used
 
   int threads() const { return warps * 32; }
-  /// "recurrent cluster=16 warps=8 held=16".
+  /// "recurrent cluster=16 warps=8 held=16 columns=8".
   std::string to_string() const;
 };
 /// Dynamic shared memory, as the kernel asserts it.
 std::uint32_t recurrent_shared_bytes(std::int64_t units, const RecurrentSchedule& schedule);
 
-/// Every schedule for `units` units on `device`, the best guess first; empty if the weights do not
-/// fit on chip.
-std::vector<RecurrentSchedule> recurrent_schedules(std::int64_t units, const DeviceModel& device);
-/// The schedule that `text` prints. Throws Error(kUnsupported) if it is none of them.
-RecurrentSchedule parse_recurrent(const std::string& text, std::int64_t units,
-                                  const DeviceModel& device);
+/// Every schedule of `columns` sequences a cluster for `units` units on `device`, the best guess
+/// first; empty if the weights do not fit on chip.
+std::vector<RecurrentSchedule> recurrent_schedules(std::int64_t units, int columns,
+                                                   const DeviceModel& device);
+/// The schedules to emit, in the order in which the runtime tries their conditions; the last has
+/// none. `forced`, if not empty, is the only one, in the form of to_string(). Throws
+/// Error(kUnsupported) if there are none, or it is none of them.
+std::vector<RecurrentSchedule> choose_recurrent(const RecurrentProgram& program, ExprTable& exprs,
+                                                const DeviceModel& device,
+                                                const std::string& forced);
 
 EmittedKernel emit_recurrent(const RecurrentProgram& program, const KernelRequest& request,
                              const std::string& schedule, ExprTable& exprs);
