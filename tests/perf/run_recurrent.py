@@ -58,6 +58,8 @@ WORKLOADS = {
     "gru_1x256_b8_s1000": Workload("GRU", 1, 256, 256, 1, 8, 1000),
     "lstm_1x128_b32_s200": Workload("LSTM", 1, 128, 128, 1, 32, 200),
     "gru_2x384_bi_b1_s100": Workload("GRU", 2, 384, 384, 2, 1, 100),
+    "lstm_1x512_b64_s100": Workload("LSTM", 1, 512, 512, 1, 64, 100),
+    "gru_1x256_b256_s100": Workload("GRU", 1, 256, 256, 1, 256, 100),
     "lstm_3x1024_b4_s50": Workload("LSTM", 3, 1024, 1024, 1, 4, 50),
 }
 

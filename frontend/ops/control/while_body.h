@@ -17,9 +17,9 @@ namespace sinter::frontend {
 inline constexpr std::int64_t kMostUnrolled = 16;
 
 /// What `outputs` are of `placeholders`, as a graph of its own whose first inputs these are. A
-/// constant is one in the graph, too, what is generated is so there; other values that do not depend
-/// on the placeholders are its further inputs, `captured`. The placeholders are older than what is
-/// computed from them.
+/// constant is one in the graph, too, what is generated is so there; other values that do not
+/// depend on the placeholders are its further inputs, `captured`. The placeholders are older than
+/// what is computed from them.
 struct ExtractedBody {
   std::shared_ptr<const ir::Graph> body;
   std::vector<ir::ValueId> captured;
