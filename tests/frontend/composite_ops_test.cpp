@@ -205,7 +205,8 @@ TEST(Recurrent, SaysWhatIsSpecialAboutALayer) {
     }
     model.node(op, inputs, {"y"}, attributes);
     model.output("y");
-    for (const ir::Node& node : model.import().graph.nodes())
+    const ImportedModel imported = model.import();
+    for (const ir::Node& node : imported.graph.nodes())
       if (node.op->name == "Recurrent") return node.attrs.get_string("special");
     return std::string("no layer");
   };

@@ -69,7 +69,9 @@ std::vector<RecurrentSchedule> choose_recurrent(const RecurrentProgram& program,
                                                 const std::string& forced) {
   std::vector<RecurrentSchedule> rules;
   std::string known;
+  const auto least = ir::lower_bound(program.batch, exprs.ranges());
   const auto most = ir::upper_bound(program.batch, exprs.ranges());
+  bool is_last_unused = false;  // its condition never holds: a stand-in for the last rule
   for (const int columns : kColumns) {
     const auto all = recurrent_schedules(program.units, columns, device);
     for (const RecurrentSchedule& schedule : all) {
@@ -79,10 +81,12 @@ std::vector<RecurrentSchedule> choose_recurrent(const RecurrentProgram& program,
     if (all.empty() || (!rules.empty() && rules.back().conditions.empty())) continue;
     // More sequences a cluster where those of all would not run at once.
     RecurrentSchedule rule = all[0];
-    const std::int64_t at_once =
-        std::max(1, device.clustered_multiprocessors / (rule.blocks * program.directions));
-    if (!most || *most > at_once * columns)
-      rule.conditions.emplace_back(exprs.intern(program.batch), 1, at_once * columns);
+    const std::int64_t at_once = columns * std::max(1, device.clustered_multiprocessors /
+                                                           (rule.blocks * program.directions));
+    if (!most || *most > at_once)
+      rule.conditions.emplace_back(exprs.intern(program.batch), 1, at_once);
+    if (is_last_unused) rules.pop_back();
+    is_last_unused = least && *least > at_once;
     rules.push_back(std::move(rule));
   }
   if (!forced.empty())

@@ -369,6 +369,10 @@ TEST(RecurrentSchedules, GiveAClusterMoreSequencesWhereThereAreMany) {
   EXPECT_EQ(rules[0].conditions[0].max(), 24);
   program.batch = 16;
   EXPECT_EQ(codegen::choose_recurrent(program, exprs, device, "").size(), 1u);
+  program.batch = 600;
+  const auto only = codegen::choose_recurrent(program, exprs, device, "");
+  ASSERT_EQ(only.size(), 1u);
+  EXPECT_EQ(only[0].columns, 32);
   const std::string last = rules[2].to_string();
   EXPECT_EQ(codegen::choose_recurrent(program, exprs, device, last)[0].to_string(), last);
   EXPECT_THAT([&] { codegen::choose_recurrent(program, exprs, device, "recurrent cluster=3"); },
