@@ -140,16 +140,14 @@ def torch_row(work, seconds):
 
 
 def sinter_row(a, work, plan, exact):
-    folder = a.made
     feeds = {"x": work.x()}
-    runner = Sinter(a.sinter, a.scratch, "cuda", "fp16")
+    runner = Sinter(a.sinter, a.made, "cuda", "fp16")
     found = list(runner.run(plan, feeds).values())[0]
     timed = runner.json("bench", plan, "--inputs", runner.save(feeds), "--deviceIo", f"--duration={a.seconds}",
                         "--iterations=200")
-    row = {"error": relative_error(found, exact), "bench": timed}
-    if a.profile:
-        row["profile"] = runner.json("profile", plan, "--inputs", runner.save(feeds), "--rounds=10")
-    return row
+    return {"gpu_us": round(timed["compute_us"]["median"], 2), "p10_us": round(timed["compute_us"]["p10"], 2),
+            "p90_us": round(timed["compute_us"]["p90"], 2), "wall_us": round(timed["latency_us"]["median"], 2),
+            "launches": timed["launches"], "error": relative_error(found, exact)}
 
 
 def main():
@@ -160,8 +158,6 @@ def main():
     p.add_argument("--schedule", action="append", default=[], help="NAME=TEXT: one more plan of a workload")
     p.add_argument("--filter", default="")
     p.add_argument("--seconds", type=float, default=0.5)
-    p.add_argument("--profile", action="store_true")
-    p.add_argument("--no-torch", action="store_true")
     p.add_argument("--commit")
     p.add_argument("--out", type=Path)
     a = p.parse_args()
@@ -169,7 +165,6 @@ def main():
     if a.make:
         make(a, chosen)
         return
-    a.scratch = a.made
     rows = {}
     for name, work in chosen.items():
         plans = sorted(a.made.glob(f"{name}.*.plan"))
@@ -182,7 +177,7 @@ def main():
                 row[key] = sinter_row(a, work, plan, exact)
             except Failed as error:
                 row[key] = {"failed": str(error)[:500]}
-            print(name, key, json.dumps(row[key])[:400], flush=True)
+            print(name, key, json.dumps(row[key]), flush=True)
         print(name, "torch", json.dumps({k: row[k] for k in ("torch", "torch_compile", "torch_error")}), flush=True)
         rows[name] = row
     if a.out:

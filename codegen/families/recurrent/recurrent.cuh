@@ -258,7 +258,8 @@ SINTER_DEVICE void multiply_recurrent(const RecurrentWeights<Shape>& weights,
                                       float (&sums)[Shape::kColumnTiles][4]) {
   typedef typename Shape::Element T;
   constexpr int kTiles = Shape::kColumnTiles;
-  constexpr int kChains = kTiles == 1 ? 4 : kTiles == 2 ? 2 : 1;  // of products, one after another
+  // Products that do not wait for each other; long rows have no registers for more.
+  constexpr int kChains = kTiles == 1 ? (Shape::kDepth <= 8 ? 8 : 4) : kTiles == 2 ? 2 : 1;
   float parts[kChains][kTiles][4] = {};
   const unsigned char* const column = state + lane / 4 * Shape::kColumnBytes + lane % 4 * 16;
 #pragma unroll
@@ -305,27 +306,30 @@ SINTER_DEVICE void gather_gates(const float (&sums)[4], int lane, float (&gates)
   gates[3] = upper ? mine1 : got1;
 }
 
-/// The states of eight columns that a warp has made, those of four units together, to every block
-/// of the cluster: to `state`, and counted by `barrier`. `columns` of them exist.
-template <class Shape>
-SINTER_DEVICE void send_states(float value, const RecurrentPlace<Shape>& p, int columns,
+/// What a lane sends of eight columns: the states of four units of one column to one block. A warp
+/// has a parcel for each column and block, 32 at a time.
+struct RecurrentParcel {
+  int column = 0, from = 0;  // which lane has the first two units; eight further on are the others
+  u32 rank = 0;
+  bool exists = false;
+};
+
+/// The states that a warp has made to every block of the cluster: to `state`, counted by `barrier`.
+template <class Shape, int kSends>
+SINTER_DEVICE void send_states(float value, const RecurrentPlace<Shape>& p,
+                               const RecurrentParcel (&parcels)[kSends], int sends,
                                unsigned char* state, unsigned char* barrier) {
-  typedef typename Shape::Element T;
-  constexpr int kSends = (Shape::kBlocks * 8 + 31) / 32;
-  const int parcels = p.tile < Shape::kTiles ? columns * Shape::kBlocks : 0;
-  const u32 bits = narrow<T>(value).bits;
+  const u32 bits = narrow<typename Shape::Element>(value).bits;
   const u32 pair = bits | __shfl_xor_sync(0xffffffffu, bits, 4) << 16;
 #pragma unroll
   for (int send = 0; send < kSends; ++send) {
-    if (send * 32 >= parcels) break;
-    const int parcel = send * 32 + p.lane;
-    const int column = parcel < parcels ? parcel % columns : 0;
-    const int from = column % 2 * 16 + column / 2;
-    const u32 low = __shfl_sync(0xffffffffu, pair, from);
-    const u32 high = __shfl_sync(0xffffffffu, pair, from + 8);
-    if (parcel < parcels)
-      send_state(state + column * Shape::kColumnBytes + p.tile * 8, low, high, barrier,
-                 static_cast<u32>(parcel / columns));
+    if (send >= sends) break;
+    const RecurrentParcel& parcel = parcels[send];
+    const u32 low = __shfl_sync(0xffffffffu, pair, parcel.from);
+    const u32 high = __shfl_sync(0xffffffffu, pair, parcel.from + 8);
+    if (parcel.exists)
+      send_state(state + parcel.column * Shape::kColumnBytes + p.tile * 8, low, high, barrier,
+                 parcel.rank);
   }
 }
 
@@ -395,6 +399,23 @@ SINTER_DEVICE void run_recurrent(const RecurrentWeights<Shape>& weights,
       if (makes[n]) now[n][gate] = widen(x_at[n * kNextTile + gate * kUnits]);
   }
 
+  constexpr int kSends = (Shape::kBlocks * 8 + 31) / 32;
+  RecurrentParcel parcels[kColumnTiles][kSends];
+  int sends[kColumnTiles];
+#pragma unroll
+  for (int n = 0; n < kColumnTiles; ++n) {
+    const int here = columns - n * 8 < 8 ? columns - n * 8 : 8;
+    const int count = p.tile < Shape::kTiles && here > 0 ? here * Shape::kBlocks : 0;
+    sends[n] = (count + 31) / 32;
+#pragma unroll
+    for (int send = 0; send < kSends; ++send) {
+      const int at = send * 32 + p.lane;
+      if (at >= count) continue;
+      const int column = at % here;
+      parcels[n][send] = {column, column % 2 * 16 + column / 2, static_cast<u32>(at / here), true};
+    }
+  }
+
   // Product number q is of the state in buffer q % 2; what it makes goes to the other one.
   const i64 products = steps * Cell::kProducts;
   float sums[kColumnTiles][4];
@@ -408,10 +429,9 @@ SINTER_DEVICE void run_recurrent(const RecurrentWeights<Shape>& weights,
                               sums);
   };
   const auto send = [&](i64 q, int n, float value) {
-    const int here = columns - n * 8 < 8 ? columns - n * 8 : 8;
-    if (q + 1 == products || here <= 0) return;
+    if (q + 1 == products) return;
     const u32 other = (static_cast<u32>(q) & 1) ^ 1;
-    send_states<Shape>(makes[n] ? value : 0.0f, p, here,
+    send_states<Shape>(makes[n] ? value : 0.0f, p, parcels[n], sends[n],
                        shared + other * Shape::kStateBytes + n * 8 * Shape::kColumnBytes,
                        barriers + other * 8);
   };
