@@ -93,8 +93,8 @@ Graph with_ranges(const Graph& body, const ir::Ranges& ranges) {
   return builder.finish();
 }
 
-/// Runs `pass` on a graph and, unless it does that itself, on the bodies of its loops, which have no
-/// states of the model's and none of its samples.
+/// Runs `pass` on a graph and, unless it does that itself, on the bodies of its loops, which have
+/// no states of the model's and none of its samples.
 Graph run_pass(const Pass& pass, const Graph& graph, Context& context) {
   const Graph changed = pass.run(graph, context);
   if (!pass.on_bodies) return changed;

@@ -4,10 +4,11 @@
   run_recurrent.py --make DIR [--schedule NAME=TEXT ..]   writes models and plans; needs no GPU
   run_recurrent.py --made DIR --out tests/perf/results/recurrent_h200.json
 
-Each layer is measured as one kernel (`sinter`, if its weights fit on chip) and as the loop of kernels that it is without one (`loop`: a plan that is
-for sm_80, too, where there are no clusters). Times are microseconds with a cold L2: of the GPU, between events, and of
-one synchronised call on the host's clock. Errors are relative to the norm, against PyTorch in float32, with PyTorch's
-own in float16 beside them. Weights are multiples of 1/8 of a deviation, so that plans pack well.
+Each layer is measured as one kernel (`sinter`, if its weights fit on chip) and as the loop of kernels that it is
+without one (`loop`: a plan that is for sm_80, too, where there are no clusters). Times are microseconds with a cold L2:
+of the GPU, between events, and of one synchronised call on the host's clock. Errors are relative to the norm, against
+PyTorch in float32, with PyTorch's own in float16 beside them. Weights are multiples of 1/8 of a deviation, so that
+plans pack well.
 """
 import argparse
 import json
