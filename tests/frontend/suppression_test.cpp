@@ -155,8 +155,8 @@ TEST(DataDependentShapes, AreSizesThatTheRunFinds) {
   EXPECT_EQ(graph.ranges().at("the_NonZero").symbolic_max->to_string(), "4*n");
   const auto found = ir::evaluate(
       graph, std::vector{floats({2, 4}, {0, 1, 2, 0, 3, 0, 0, 1}),
-                         Tensor::from_ints(DType::kBool, {4}, Ints{1, 0, 0, 1})});
-  EXPECT_EQ(found[0].to_ints(), (Ints{0, 0, 1, 1, 1, 2, 0, 3}));
+                         Tensor::from_ints(DType::kBool, {4}, ir::Ints{1, 0, 0, 1})});
+  EXPECT_EQ(found[0].to_ints(), (ir::Ints{0, 0, 1, 1, 1, 2, 0, 3}));
   EXPECT_EQ(found[1].to_doubles(), (std::vector<double>{0, 1, 2, 3}));
   EXPECT_EQ(found[2].to_doubles(), (std::vector<double>{0, 0, 3, 1}));
 }
