@@ -45,6 +45,16 @@ class WhileBody {
   /// changes.
   std::vector<ir::ValueId> finish(const End& end, std::span<const ir::ValueId> after);
 
+  // A branch is a loop of at most one iteration: what has been made since the object was.
+  /// Whether `value` is of the branch.
+  bool made(ir::ValueId value) const;
+  /// The nodes of the branch behind `outputs`; valid until the next one is added.
+  std::vector<const ir::Node*> nodes_of(std::span<const ir::ValueId> outputs) const;
+  /// `values` of the branch where `condition` is true, else `otherwise`.
+  std::vector<ir::ValueId> finish_branch(ir::ValueId condition,
+                                         std::span<const ir::ValueId> otherwise,
+                                         std::span<const ir::ValueId> values);
+
  private:
   struct State {
     ir::ValueId initial, before, after;
@@ -54,6 +64,7 @@ class WhileBody {
   NodeContext& node_;
   ir::ValueId index_;
   std::vector<State> states_, collected_;
+  bool takes_all_ = false;
 };
 
 /// One iteration over sequences, unrolled or of a While.

@@ -1,4 +1,5 @@
 // Loops in plans: what they compute, how far they go, and what a damaged one is refused for.
+#include <algorithm>
 #include <array>
 #include <functional>
 #include <vector>
@@ -44,6 +45,22 @@ constexpr const char* kChecked = R"(graph @main(%go: bool[], %x: f32[]) {
       return m = %m, s = %s
     }
     return more = %more, next = %next
+  }
+  return y = %y
+}
+)";
+
+// x + x where `go` is true, else 3.
+constexpr const char* kBranch = R"(graph @main(%go: bool[], %x: f32[2]) {
+  %zero = const i64[] {0}
+  %three = const f32[2] {3, 3}
+  %done, %y = While(%zero, %go, %three, %x) {checked = 1, states = 2, trips = [1]} : bool[], f32[2] body(%i, %flag, %v, %in) {
+    %no = const bool[] {0}
+    %w = Fused(%in) {kind = "pointwise"} body(%a) {
+      %s = Add(%a, %a)
+      return s = %s
+    }
+    return no = %no, w = %w
   }
   return y = %y
 }
@@ -111,9 +128,55 @@ std::string refusal_of(const std::function<void(plan::fb::PlanT&, plan::fb::Whil
   return "accepted";
 }
 
+TEST(Branch, IsALoopOfOneIterationAtMost) {
+  const plan::PlanParts parts = parts_of(kBranch);
+  EXPECT_TRUE(std::ranges::any_of(
+      parts.meta.steps, [](const auto& step) { return step->work.AsIfStep() != nullptr; }));
+  EXPECT_TRUE(std::ranges::none_of(
+      parts.meta.steps, [](const auto& step) { return step->work.AsWhileStep() != nullptr; }));
+  Session session(plan_of(kBranch));
+  for (const bool go : {true, false, true}) {
+    session.set_input("go", {}, std::array<bool, 1>{go});
+    session.set_input("x", {2}, std::vector<float>{1, 5});
+    session.run();
+    EXPECT_THAT(session.output("y").as<float>(), go ? ElementsAre(2, 10) : ElementsAre(3, 3));
+  }
+}
+
+std::string refusal_of_branch(
+    const std::function<void(plan::fb::PlanT&, plan::fb::StepT&, plan::fb::IfStepT&)>& damage) {
+  plan::PlanParts parts = parts_of(kBranch);
+  for (const auto& step : parts.meta.steps)
+    if (auto* branch = step->work.AsIfStep()) damage(parts.meta, *step, *branch);
+  try {
+    Plan::from_memory(plan::serialize_plan(std::move(parts)));
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ErrorCode::kInvalidPlan);
+    return error.what();
+  }
+  return "accepted";
+}
+
+TEST(Branch, DamagedOnesAreRefused) {
+  EXPECT_THAT(refusal_of_branch([](auto&, auto&, auto& branch) { branch.else_steps = 3; }),
+              HasSubstr("its bodies have 4 steps"));
+  EXPECT_THAT(refusal_of_branch([](auto&, auto&, auto& branch) { branch.then_steps = ~0u; }),
+              HasSubstr("steps, but"));
+  EXPECT_THAT(
+      refusal_of_branch([](auto&, auto& step, auto& branch) { branch.condition = step.writes[0]; }),
+      HasSubstr("its condition is not of type bool"));
+  EXPECT_THAT(refusal_of_branch([](auto& plan, auto& step, auto&) {
+                // Without the copy in front the other branch would write nothing.
+                std::erase_if(plan.steps, [&](const auto& other) {
+                  return other->work.AsCopyStep() && other->writes == step.writes;
+                });
+              }),
+              HasSubstr("buffer"));
+}
+
 TEST(While, DamagedOnesAreRefused) {
   EXPECT_THAT(refusal_of([](auto&, auto& loop) { loop.steps = 7; }),
-              AllOf(HasSubstr("loop_"), HasSubstr("its body has 7 steps, but 1 follow it")));
+              AllOf(HasSubstr("loop_"), HasSubstr("its bodies have 7 steps, but 1 follow it")));
   EXPECT_THAT(refusal_of([](auto&, auto& loop) { loop.trips = -1; }), HasSubstr("nothing ends it"));
   EXPECT_THAT(refusal_of([](auto&, auto& loop) { loop.trips = 1 << 20; }),
               HasSubstr("the number of its iterations"));
