@@ -59,6 +59,10 @@ class Scope:
         self.values[rank].append(name)
         return name
 
+    def small(self, name):
+        """Below the modulus, so that nothing overflows."""
+        return self.node("Mod", [name, self.constant(MODULUS)])
+
     def flag(self):
         """A condition on data."""
         return self.node("Less", [self.pick(0), self.constant(self.maker.random.integers(0, MODULUS))])
@@ -74,7 +78,7 @@ class Scope:
             out = self.node("Where", [self.flag(), a, b])
         else:
             out = self.node("Add" if kind == "Sum" else str(kind), [a, b])
-        return self.keep(self.node("Mod", [out, self.constant(MODULUS)]), rank)
+        return self.keep(self.small(out), rank)
 
     def fill(self):
         for _ in range(self.maker.random.integers(1, 4)):
@@ -142,7 +146,7 @@ class Scope:
         for name, rank in zip(names, ranks):
             self.keep(name, rank)
         for name in names[len(ranks):]:
-            self.keep(self.node("ReduceSum", [name, self.constant([0])], keepdims=0), 1)
+            self.keep(self.small(self.node("ReduceSum", [name, self.constant([0])], keepdims=0)), 1)
 
     def scan(self):
         random = self.maker.random
@@ -169,9 +173,8 @@ class Scope:
             self.keep(name, rank)
         weight = self.node("Mul", [self.maker.sequence, self.constant(3)])
         for name in names[len(ranks):]:  # the order of rows matters
-            product = self.node("Mul", [name, weight])
-            self.keep(self.node("ReduceSum", [self.node("Mod", [product, self.constant(MODULUS)]), self.constant([0])],
-                                keepdims=0), 1)
+            product = self.small(self.node("Mul", [name, weight]))
+            self.keep(self.small(self.node("ReduceSum", [product, self.constant([0])], keepdims=0)), 1)
 
 
 class Maker:

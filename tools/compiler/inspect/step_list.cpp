@@ -206,7 +206,7 @@ void list_steps(const PlanT& plan, const std::vector<std::int64_t>& values,
       Body body{i + 1 + plan::body_steps(step->work), runs, times};
       if (const auto* loop = step->work.AsWhileStep(); loop && loop->condition < 0) {
         const auto trips = static_cast<std::uint32_t>(loop->trips);
-        body.runs += " x" + text(trips);
+        body.runs += " x " + text(trips);
         if (!values.empty()) body.count *= static_cast<double>(values[trips]);
       } else {
         body.runs += loop ? " until" : " if";
