@@ -298,7 +298,8 @@ void Scope::set_outputs(const onnx::NodeProto& node, NodeContext& context) {
     const ir::ValueId value = context.outputs()[i];
     if (!value.valid()) throw unsupported_error("its output {} ('{}') is not supported", i, name);
     for (const ir::Dim& dim : state_.builder.type(value).shape) context.at_least(dim, 0);
-    set_output(name, state_.folder.simplified(value));
+    set_output(name, state_.data_sizes.with_short_sizes(state_.folder.simplified(value),
+                                                        place_.prefix + name));
     if (i == 0 && context.gives_four_bits())
       unreadable_.emplace(name, state_.builder.type(value).dtype == DType::kInt8 ? kInt4 : kUInt4);
   }

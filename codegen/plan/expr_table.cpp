@@ -117,13 +117,16 @@ std::uint32_t ExprTable::intern(const Dim& dim) {
 std::map<std::string, std::uint32_t> ExprTable::extents_of(const Dim& dim) const {
   std::map<std::string, std::uint32_t> found;
   for (const std::string& symbol : dim.symbols())
-    if (const auto extent = extents_.find(symbol); extent != extents_.end()) found.insert(*extent);
+    if (const auto extent = extents_.find(symbol); extent != extents_.end())
+      found.emplace(symbol, extent->second.buffer);
   return found;
 }
 
-void ExprTable::write(plan::fb::PlanT& plan) {
-  std::map<std::string, std::uint32_t> bounds;
-  for (const auto& [symbol, buffer] : extents_) bounds[symbol] = largest(this->symbol(symbol));
+void ExprTable::set_extent(const std::string& symbol, std::uint32_t buffer) {
+  extents_[symbol] = {buffer, largest(this->symbol(symbol))};
+}
+
+void ExprTable::write(plan::fb::PlanT& plan) const {
   std::vector<std::uint32_t> order(symbols_.size());
   std::iota(order.begin(), order.end(), 0u);
   std::ranges::sort(order,
@@ -139,8 +142,8 @@ void ExprTable::write(plan::fb::PlanT& plan) {
     symbol->min = known.min;
     symbol->max = known.max;
     if (const auto extent = extents_.find(symbol->name); extent != extents_.end()) {
-      symbol->extent_of = static_cast<std::int32_t>(extent->second);
-      symbol->bound = static_cast<std::int32_t>(bounds.at(symbol->name));
+      symbol->extent_of = static_cast<std::int32_t>(extent->second.buffer);
+      symbol->bound = static_cast<std::int32_t>(extent->second.bound);
     }
     plan.symbols.push_back(std::move(symbol));
   }

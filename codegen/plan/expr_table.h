@@ -47,13 +47,13 @@ class ExprTable {
     return intern(ir::largest(Dim(dim(expression)), ranges_));
   }
   /// `buffer` will hold the number that `symbol` is.
-  void set_extent(const std::string& symbol, std::uint32_t buffer) { extents_[symbol] = buffer; }
+  void set_extent(const std::string& symbol, std::uint32_t buffer);
   /// The buffers of the symbols of `dim` that only the run knows, by symbol.
   std::map<std::string, std::uint32_t> extents_of(const Dim& dim) const;
   std::size_t size() const { return nodes_.size(); }
 
   /// The finished tables: symbols (in name order) and nodes.
-  void write(plan::fb::PlanT& plan);
+  void write(plan::fb::PlanT& plan) const;
 
  private:
   std::uint32_t symbol(const std::string& name);
@@ -63,7 +63,10 @@ class ExprTable {
   std::uint32_t push(const std::string& key, plan::fb::ExprNode node, Dim dim);
 
   Ranges ranges_;
-  std::map<std::string, std::uint32_t> extents_;  // buffers, by symbol
+  struct Extent {
+    std::uint32_t buffer = 0, bound = 0;
+  };
+  std::map<std::string, Extent> extents_;  // by symbol
   std::vector<std::string> symbols_;  // in order of first use; write() sorts them
   std::vector<plan::fb::ExprNode> nodes_;
   std::vector<Dim> dims_;

@@ -319,6 +319,9 @@ class Search {
 
 std::optional<Assumption> assume_equal(const ir::DimMismatch& mismatch, const KnownSymbols& known,
                                        ImportOptions& options) {
+  // Of sizes that the run finds there is nothing to assume.
+  const Dim sides[] = {mismatch.a(), mismatch.b()};
+  if (ir::is_from_data(sides, known.ranges)) return std::nullopt;
   try {
     return Search(mismatch, known, options).run();
   } catch (const Error&) {
@@ -330,7 +333,7 @@ std::string option_for(const ir::DimMismatch& mismatch, const KnownSymbols& know
   // As if the user had said nothing of them.
   KnownSymbols fresh = known;
   for (auto& [symbol, range] : fresh.ranges)
-    range = {std::min<std::int64_t>(range.min, 1), kDefaultMaxDim, nullptr};
+    range = {std::min<std::int64_t>(range.min, 1), kDefaultMaxDim, nullptr, range.from_data};
   ImportOptions any;
   const auto found = assume_equal(mismatch, fresh, any);
   return found ? found->option : "";

@@ -19,6 +19,10 @@ Dim DataSizes::size(ValueId count, const std::string& name, const std::optional<
   if (!builder_.type(count).shape.empty())
     count = builder_.add("Reshape", {count}, {{"shape", std::vector<Dim>{}}});
   if (const auto known = known_.find(count); known != known_.end()) return known->second;
+  return new_size(count, name, most);
+}
+
+Dim DataSizes::new_size(ValueId count, const std::string& name, const std::optional<Dim>& most) {
   const std::string symbol = unique(name);
   std::optional<Dim> bound = most;
   if (const auto given = bounds_.find(name); given != bounds_.end()) {
@@ -69,6 +73,30 @@ void DataSizes::note_value(ValueId value, const std::string& name) {
                             Dim(given->second)));
   }
   folder_.assume(value, elements);
+}
+
+ValueId DataSizes::with_short_sizes(ValueId value, const std::string& name) {
+  constexpr int kLong = 8;
+  ir::Shape shape = builder_.type(value).shape;
+  bool changed = false;
+  for (Dim& dim : shape) {
+    if (dim.is_constant() || !ir::is_longer(dim, kLong) ||
+        !ir::is_from_data({&dim, 1}, builder_.ranges()))
+      continue;
+    auto known = short_.find(dim);
+    if (known == short_.end()) {
+      // Not folder_.scalar_of, whose contents are known.
+      const ValueId count = builder_.add("Size", {}, {{"value", std::vector<Dim>{dim}}});
+      known = short_.emplace(dim, new_size(count, name, ir::largest(dim, builder_.ranges()))).first;
+    }
+    dim = known->second;
+    changed = true;
+  }
+  if (!changed) return value;
+  return builder_.add("Slice", {value},
+                      {{"starts", std::vector<Dim>(shape.size(), Dim(0))},
+                       {"steps", ir::Ints(shape.size(), 1)},
+                       {"shape", shape}});
 }
 
 std::vector<ValueId> DataSizes::sources(ValueId value) {

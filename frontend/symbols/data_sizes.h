@@ -28,6 +28,9 @@ class DataSizes {
   /// Where the user gave a bound for the value that the model calls `name`, its elements are such
   /// sizes.
   void note_value(ValueId value, const std::string& name);
+  /// `value` with short names for dimensions that are long formulas of such sizes, as where the
+  /// selections of many classes come together: formulas of formulas would grow without end.
+  ValueId with_short_sizes(ValueId value, const std::string& name);
   /// What a user can bound so that the contents of `value` are known: the first values, on the way
   /// to it, that do not follow from sizes.
   std::vector<ValueId> sources(ValueId value);
@@ -36,12 +39,15 @@ class DataSizes {
 
  private:
   std::string unique(const std::string& name) const;
+  /// Of `count`, an i64 scalar.
+  Dim new_size(ValueId count, const std::string& name, const std::optional<Dim>& most);
 
   ir::GraphBuilder& builder_;
   ShapeFolder& folder_;
   std::map<std::string, std::int64_t> bounds_;
   std::set<std::string> used_;
   std::map<ValueId, Dim> known_;  // by the value that holds it
+  std::map<Dim, Dim> short_;      // by the formula
 };
 
 }  // namespace sinter::frontend

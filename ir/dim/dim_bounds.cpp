@@ -70,6 +70,8 @@ class Prover {
   std::optional<Dim> without_mod(const Dim& e);
   std::optional<Dim> without_index_symbol(const Dim& e);
   std::optional<Dim> without_quotient(const Dim& e);
+  /// True for constants times different symbols, each in a range of numbers.
+  bool is_sum_of_numbers(const Dim& e) const;
   Bound by_cases(const Dim& e, const AtomPtr& atom);
   Dim extreme(Dim e, bool upper);
   /// The sign that `e` keeps for all values: 1 (>= 0), -1 (<= 0) or 0 if unknown.
@@ -105,6 +107,7 @@ Prover::Interval Prover::symbol_interval(const std::string& name) const {
 
 Bound Prover::nested_lower(const Dim& e) const {
   if (e.is_constant()) return e.value();
+  if (is_sum_of_numbers(e)) return Prover(nested_facts(), INT64_MAX).by_intervals(e);
   if (facts_.depth >= kMaxDepth) return std::nullopt;
   return prove_lower_bound(e, nested_facts());
 }
@@ -298,12 +301,22 @@ Bound Prover::by_cases(const Dim& e, const AtomPtr& atom) {
   return std::min(*first, *second);
 }
 
+// Of such a sum the intervals say all that there is to say.
+bool Prover::is_sum_of_numbers(const Dim& e) const {
+  return std::ranges::all_of(e.terms(), [&](const Dim::Term& term) {
+    if (term.factors.empty()) return true;
+    if (term.factors.size() > 1 || term.factors[0]->kind != DimAtom::Kind::kSymbol) return false;
+    const Range* range = range_of(term.factors[0]->name);
+    return range == nullptr || range->symbolic_max == nullptr;
+  });
+}
+
 Bound Prover::lower(const Dim& e) {
   if (e.is_constant()) return e.value();
   if (facts_.work != nullptr && --*facts_.work < 0) return std::nullopt;
   Bound best = by_intervals(e);
   const auto done = [&] { return (best && *best >= goal_) || ++steps_ > kMaxSteps; };
-  if (done()) return best;
+  if (done() || is_sum_of_numbers(e)) return best;
   for (const auto& atom : top_level_atoms(e)) {
     if (atom->kind != DimAtom::Kind::kMin && atom->kind != DimAtom::Kind::kMax) continue;
     return larger(best, by_cases(e, atom));

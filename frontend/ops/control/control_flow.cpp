@@ -150,8 +150,12 @@ void if_then_else(NodeContext& node) {
   for (std::size_t i = 0; i < then_values->size(); ++i) {
     if (!node.output_is_used(i)) continue;
     const ValueId a = (*then_values)[i], b = (*else_values)[i];
-    const auto is_a = condition_on_sizes(node, condition);
-    if (const auto axis = only_difference(node.type(a), node.type(b)); is_a && axis) {
+    auto is_a = condition_on_sizes(node, condition);
+    const auto axis = only_difference(node.type(a), node.type(b));
+    // A size is one that the run finds.
+    if (!is_a && axis && !flag_behind(node, condition))
+      is_a = node.size_from_data(node.cast(flag, DType::kInt64), Dim(1), "/condition");
+    if (is_a && axis) {
       node.output(i, select_part(node, *is_a, a, b, *axis));
       continue;
     }

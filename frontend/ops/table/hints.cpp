@@ -12,8 +12,6 @@ struct Row {
 
 // Operators that cannot be compiled as they are, and what a model can say instead.
 constexpr Row kHintRows[] = {
-    {"Unique",
-     "its output's shape depends on data: take it out of the model and run it before or after"},
     {"RandomNormal", "pass random numbers in as an input"},
     {"RandomNormalLike", "pass random numbers in as an input"},
     {"RandomUniform", "pass random numbers in as an input"},

@@ -23,6 +23,7 @@ constexpr OpFamily kFamilies[] = {
     {"region-of-interest pooling", &kRoiAlignOps, Types::kFloats},
     {"generators", &kGeneratorOps, Types::kAny},
     {"selection", &kSelectionOps, Types::kAny},
+    {"selection", &kUniqueOps, Types::kAny},
     {"normalization", &kNormalizationOps, Types::kFloats},
     {"matrix products", &kMatmulOps, Types::kNumbers},
     {"einsum", &kEinsumOps, Types::kNumbers},

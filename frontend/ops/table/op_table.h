@@ -66,7 +66,7 @@ extern const OpRows kPointwiseOps, kActivationOps, kExperimentalOps, kReduceOps,
     kStateSpaceOps, kMicrosoftOps, kMicrosoftNormalisationOps, kMicrosoftConvolutionOps,
     kMicrosoftAttentionOps, kMicrosoftGroupQueryOps, kMicrosoftMultiHeadOps,
     kMicrosoftPositionBiasOps, kMicrosoftMoeOps, kMicrosoftQuantizedOps, kMicrosoftIntegerOps,
-    kMicrosoftQlinearOps, kIndexOps, kRankingOps, kSelectionOps, kSuppressionOps, kResizeOps, kSamplingOps,
+    kMicrosoftQlinearOps, kIndexOps, kRankingOps, kSelectionOps, kSuppressionOps, kUniqueOps, kResizeOps, kSamplingOps,
     kRoiAlignOps;
 
 struct OpFamily {

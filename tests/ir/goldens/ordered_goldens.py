@@ -77,3 +77,38 @@ def ordered():
     draw = np.random.default_rng(20261123)
     scans(draw)
     sorts(draw)
+    suppressions(draw)
+    sizes()
+
+
+def kept_boxes(boxes, valid, iou):
+    """One box after the other beside all that were kept, as the definition says."""
+    boxes, kept = wide(boxes), np.zeros(valid.shape, bool)
+    for row in np.ndindex(valid.shape[:-1]):
+        for i in range(valid.shape[-1]):
+            a = boxes[row][i]
+            area = (a[2:] - a[:2]).prod()
+            hit = False
+            for j in np.flatnonzero(kept[row]):
+                b = boxes[row][j]
+                sides = np.minimum(a[2:], b[2:]) - np.maximum(a[:2], b[:2])
+                other = (b[2:] - b[:2]).prod()
+                if (sides > 0).all() and area > 0 and other > 0:
+                    both = sides.prod()
+                    hit = hit or both / (area + other - both) > iou
+            kept[row][i] = valid[row][i] and not hit
+    return kept
+
+
+def suppressions(draw):
+    for shape in ((1, 1), (1, 40), (3, 17), (2, 2, 9), (2, 0)):
+        low = draw.uniform(0, 20, (*shape, 2))
+        boxes = np.concatenate([low, low + draw.uniform(-1, 12, (*shape, 2))], -1).astype(np.float32)
+        valid = draw.random(shape) < .8
+        for iou in (0.0, .3, .9):
+            case("Suppress", [boxes, valid], kept_boxes(boxes, valid, iou), {"iou": iou})
+
+
+def sizes():
+    for number in (0, 7):
+        case("Extent", [np.array(number)], np.array(number), {"symbol": "n"})
