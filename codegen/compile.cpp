@@ -169,10 +169,12 @@ class Compiler {
   static bool is_branch_of(const Graph& graph, const Node& node) {
     const auto& trips = node.attrs.get_dims("trips");
     const Graph& body = *node.body;
+    const auto is_free = [](const Graph& in, ValueId value) {
+      return in.users(value).empty() && !in.is_output(value);
+    };
     return node.attrs.get_int("checked") != 0 && trips.size() == 1 && trips[0] == Dim(1) &&
-           body.users(body.inputs()[0]).empty() && body.users(body.inputs()[1]).empty() &&
-           graph.users(node.outputs[0]).empty() && !graph.is_output(node.outputs[0]) &&
-           body.producer(body.outputs()[0]) == nullptr;
+           is_free(body, body.inputs()[0]) && is_free(body, body.inputs()[1]) &&
+           is_free(graph, node.outputs[0]) && body.producer(body.outputs()[0]) == nullptr;
   }
 
   void add_extent(const Node& node) {

@@ -258,12 +258,26 @@ bool is_elementwise(const Node& region, std::size_t input, std::size_t output) {
 
 }  // namespace
 
+std::optional<std::size_t> PlanBuffers::last_use(ValueId value) const {
+  std::optional<std::size_t> result;
+  for (;;) {
+    for (const Node* node; (node = scope_.graph->producer(value)) && node->op->name == "Reshape";)
+      value = node->inputs[0];
+    if (const auto last = scope_.last.find(value); last != scope_.last.end())
+      result = std::max(result.value_or(0), last->second);
+    // What changes it in its place uses its memory on.
+    const auto moved = scope_.in_place.find(value);
+    if (moved == scope_.in_place.end()) return result;
+    value = moved->second;
+  }
+}
+
 bool PlanBuffers::can_replace(ValueId before, ValueId after, NodeId producer) const {
-  const auto last = scope_.last.find(root(before));
+  const auto last = last_use(before);
   const auto at = static_cast<std::size_t>(producer.index);
   // Nothing reads the old value once the new one is being made.
-  if (last == scope_.last.end() || last->second < at) return true;
-  if (last->second > at) return false;
+  if (!last || *last < at) return true;
+  if (*last > at) return false;
   const Node& node = scope_.graph->node(producer);
   const auto reads = [&](ValueId input) { return root(input) == root(before); };
   const auto input = std::ranges::find_if(node.inputs, reads);

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "codegen/plan/cost.h"
@@ -114,6 +115,8 @@ class PlanBuffers {
   void share_changed();
   void share_new_states();
   void share_extents();
+  /// The last node that uses the memory of `value`, which others may change in its place.
+  std::optional<std::size_t> last_use(ValueId value) const;
   bool can_replace(ir::ValueId before, ir::ValueId after, ir::NodeId producer) const;
   bool is_state(ir::ValueId input) const;
   std::unique_ptr<plan::fb::BindingT> binding(const std::string& name, const ir::TensorType& type,

@@ -50,6 +50,31 @@ constexpr const char* kChecked = R"(graph @main(%go: bool[], %x: f32[]) {
 }
 )";
 
+// v + 1 in each iteration; z is the last but one v, doubled n times. The loop inside works where v
+// lies.
+constexpr const char* kBeside =
+    R"(graph @main(%v: f32[], %k: f32[], %n: f32[n]) ranges {n: 0..100} {
+  %zero = const i64[] {0}
+  %y, %z = While(%zero, %v, %k) {states = 2, trips = [n]} : f32[], f32[] body(%i, %a, %b) {
+    %new = Fused(%a) {kind = "pointwise"} body(%c) {
+      %one = const f32[] {1}
+      %s = Add(%c, %one)
+      return s = %s
+    }
+    %none = const i64[] {0}
+    %twice = While(%none, %a) {states = 1, trips = [n]} : f32[] body(%j, %d) {
+      %e = Fused(%d) {kind = "pointwise"} body(%c) {
+        %s = Add(%c, %c)
+        return s = %s
+      }
+      return e = %e
+    }
+    return new = %new, twice = %twice
+  }
+  return y = %y, z = %z
+}
+)";
+
 // x + x where `go` is true, else 3.
 constexpr const char* kBranch = R"(graph @main(%go: bool[], %x: f32[2]) {
   %zero = const i64[] {0}
@@ -83,6 +108,16 @@ TEST(While, RunsAsOftenAsASizeSays) {
     const float power = static_cast<float>(1 << n);
     EXPECT_THAT(session.output("y").as<float>(), ElementsAre(power, 3 * power)) << n;
   }
+}
+
+TEST(While, ANewStateDoesNotLieWhereTheOldOneIsWorkedOn) {
+  Session session(plan_of(kBeside));
+  session.set_input("v", {}, std::vector<float>{0});
+  session.set_input("k", {}, std::vector<float>{7});
+  session.set_input("n", {3}, std::vector<float>(3));
+  session.run();
+  EXPECT_THAT(session.output("y").as<float>(), ElementsAre(3));
+  EXPECT_THAT(session.output("z").as<float>(), ElementsAre(16));
 }
 
 TEST(While, EndsOnWhatItComputes) {
