@@ -2,6 +2,7 @@
 """Random loops and branches: plans at several lengths, against ONNX Runtime.
 
   tests/models/random_loops.py --count 5000                  on the CPU
+  tests/models/random_loops.py --count 64 --target cuda      on a GPU
   tests/models/random_loops.py --seed 17 --count 1 --keep one.onnx
 
 Every seed is a graph of Loop, Scan and If in each other, up to three deep, over int64, so that results are equal or
@@ -250,10 +251,15 @@ def main():
     p.add_argument("--batch", type=int, default=8, help="graphs in a model")
     p.add_argument("--jobs", type=int, default=2)
     p.add_argument("--keep", help="a file for the model")
+    p.add_argument("--make", type=Path, help="a folder: the models are written there, and that is all")
     p.add_argument("--refused", action="store_true", help="print what is refused")
     a = p.parse_args()
     seeds = range(a.seed, a.seed + a.count)
     batches = [[Maker(s) for s in seeds[i:i + a.batch]] for i in range(0, len(seeds), a.batch)]
+    if a.make:
+        for batch in batches:
+            onnx.save(model_of(batch), a.make / f"loops_{batch[0].seed}.onnx")
+        return 0
     made = sum((m.made for batch in batches for m in batch), collections.Counter())
     refused, wrong = 0, 0
     with ThreadPoolExecutor(a.jobs) as pool:

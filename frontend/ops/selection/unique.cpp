@@ -31,7 +31,6 @@ Term sort_places(const Term& keys, const Dim& count) {
 
 /// The places of rows [count, columns] in ascending order, equal ones in the order of the places.
 Term order_of(const Term& rows) {
-  NodeContext& node = rows.node();
   const Dim count = rows.shape()[0];
   const std::int64_t columns = rows.shape()[1].value();
   const auto column = [&](std::int64_t c) { return slice_one(rows, 1, Dim(c)).reshape({count}); };
