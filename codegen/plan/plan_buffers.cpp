@@ -231,8 +231,22 @@ PlanBuffers::Loop PlanBuffers::begin_body(const Node& loop) {
 
 namespace {
 
-/// Whether a region reads input `input` only at the element that it makes of its results, and
-/// first, as output `output` is computed from it: that may then lie where the input does.
+/// Whether all that reads `value` in a body is needed for `result`, and so comes before it.
+bool is_read_before(const Graph& body, ValueId value, ValueId result) {
+  std::set<const Node*> needed;
+  std::vector<ValueId> open{result};
+  while (!open.empty()) {
+    const Node* node = body.producer(open.back());
+    open.pop_back();
+    if (node && needed.insert(node).second)
+      open.insert(open.end(), node->inputs.begin(), node->inputs.end());
+  }
+  return std::ranges::all_of(body.users(value),
+                             [&](NodeId user) { return needed.contains(&body.node(user)); });
+}
+
+/// Whether a region reads input `input` only at the element that it makes of its results, and only
+/// to compute output `output`: that may then lie where the input does.
 bool is_elementwise(const Node& region, std::size_t input, std::size_t output) {
   const std::string& kind = region.attrs.get_string("kind");
   if (!region.body || (kind != "pointwise" && kind != "scatter")) return false;
@@ -253,7 +267,8 @@ bool is_elementwise(const Node& region, std::size_t input, std::size_t output) {
       if (seen.insert(user.outputs[0]).second) open.push_back(user.outputs[0]);
     }
   }
-  return seen.contains(body.outputs()[output]);
+  return seen.contains(body.outputs()[output]) &&
+         is_read_before(body, body.inputs()[input], body.outputs()[output]);
 }
 
 }  // namespace

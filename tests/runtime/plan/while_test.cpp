@@ -91,16 +91,18 @@ constexpr const char* kBranch = R"(graph @main(%go: bool[], %x: f32[2]) {
 }
 )";
 
-plan::PlanParts parts_of(const char* text) {
+plan::PlanParts loop_parts(const char* text) {
   codegen::CompileOptions options;
   options.target = &codegen::cpu_target();
   return codegen::compile(ir::parse_graph(text), options).parts;
 }
 
-Plan plan_of(const char* text) { return Plan::from_memory(plan::serialize_plan(parts_of(text))); }
+Plan loop_plan(const char* text) {
+  return Plan::from_memory(plan::serialize_plan(loop_parts(text)));
+}
 
 TEST(While, RunsAsOftenAsASizeSays) {
-  Session session(plan_of(kDoubles));
+  Session session(loop_plan(kDoubles));
   for (const std::int64_t n : {1, 5, 0, 20}) {
     session.set_input("x", {2}, std::vector<float>{1, 3});
     session.set_input("n", {n}, std::vector<float>(static_cast<std::size_t>(n)));
@@ -111,7 +113,7 @@ TEST(While, RunsAsOftenAsASizeSays) {
 }
 
 TEST(While, ANewStateDoesNotLieWhereTheOldOneIsWorkedOn) {
-  Session session(plan_of(kBeside));
+  Session session(loop_plan(kBeside));
   session.set_input("v", {}, std::vector<float>{0});
   session.set_input("k", {}, std::vector<float>{7});
   session.set_input("n", {3}, std::vector<float>(3));
@@ -121,7 +123,7 @@ TEST(While, ANewStateDoesNotLieWhereTheOldOneIsWorkedOn) {
 }
 
 TEST(While, EndsOnWhatItComputes) {
-  Session session(plan_of(kChecked));
+  Session session(loop_plan(kChecked));
   const auto run = [&](bool go, float x) {
     session.set_input("go", {}, std::array<bool, 1>{go});
     session.set_input("x", {}, std::vector<float>{x});
@@ -136,7 +138,7 @@ TEST(While, EndsOnWhatItComputes) {
 TEST(While, IsBounded) {
   SessionOptions options;
   options.max_iterations = 1000;
-  Session session(plan_of(kChecked), options);
+  Session session(loop_plan(kChecked), options);
   session.set_input("go", {}, std::array<bool, 1>{true});
   session.set_input("x", {}, std::vector<float>{-1});
   // Towards minus infinity it never ends.
@@ -151,7 +153,7 @@ TEST(While, IsBounded) {
 }
 
 std::string refusal_of(const std::function<void(plan::fb::PlanT&, plan::fb::WhileStepT&)>& damage) {
-  plan::PlanParts parts = parts_of(kDoubles);
+  plan::PlanParts parts = loop_parts(kDoubles);
   for (const auto& step : parts.meta.steps)
     if (auto* loop = step->work.AsWhileStep()) damage(parts.meta, *loop);
   try {
@@ -164,12 +166,12 @@ std::string refusal_of(const std::function<void(plan::fb::PlanT&, plan::fb::Whil
 }
 
 TEST(Branch, IsALoopOfOneIterationAtMost) {
-  const plan::PlanParts parts = parts_of(kBranch);
+  const plan::PlanParts parts = loop_parts(kBranch);
   EXPECT_TRUE(std::ranges::any_of(
       parts.meta.steps, [](const auto& step) { return step->work.AsIfStep() != nullptr; }));
   EXPECT_TRUE(std::ranges::none_of(
       parts.meta.steps, [](const auto& step) { return step->work.AsWhileStep() != nullptr; }));
-  Session session(plan_of(kBranch));
+  Session session(loop_plan(kBranch));
   for (const bool go : {true, false, true}) {
     session.set_input("go", {}, std::array<bool, 1>{go});
     session.set_input("x", {2}, std::vector<float>{1, 5});
@@ -180,7 +182,7 @@ TEST(Branch, IsALoopOfOneIterationAtMost) {
 
 std::string refusal_of_branch(
     const std::function<void(plan::fb::PlanT&, plan::fb::StepT&, plan::fb::IfStepT&)>& damage) {
-  plan::PlanParts parts = parts_of(kBranch);
+  plan::PlanParts parts = loop_parts(kBranch);
   for (const auto& step : parts.meta.steps)
     if (auto* branch = step->work.AsIfStep()) damage(parts.meta, *step, *branch);
   try {
