@@ -67,6 +67,7 @@ ControlFlow::ControlFlow(graphs::ContextPtr context, std::int64_t max_iterations
 void ControlFlow::make(const fb::PlanT& meta, CUstream stream) {
   const std::size_t depth = depth_of(meta);
   if (depth == 0) return;
+  const graphs::Context::Scope scope(*context_);
   const graphs::Driver& driver = context_->driver();
   account_ = graphs::DeviceMemory(context_, sizeof(Account));
   read_ = graphs::PinnedMemory(context_, sizeof(Account) + sizeof(bool));

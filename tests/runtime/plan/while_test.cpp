@@ -80,7 +80,7 @@ constexpr const char* kBranch = R"(graph @main(%go: bool[], %x: f32[2]) {
   %zero = const i64[] {0}
   %three = const f32[2] {3, 3}
   %done, %y = While(%zero, %go, %three, %x) {checked = 1, states = 2, trips = [1]} : bool[], f32[2] body(%i, %flag, %v, %in) {
-    %no = const bool[] {0}
+    %no = const bool[] {false}
     %w = Fused(%in) {kind = "pointwise"} body(%a) {
       %s = Add(%a, %a)
       return s = %s
