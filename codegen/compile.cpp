@@ -74,7 +74,8 @@ class Compiler {
     if (context_.generates_kernels() && options_.code) compile_kernels();
     if (context_.generates_kernels())
       for (StepT& step : steps_)
-        with_context(fmt::format("step '{}'", step.name), [&] { ask_for_the_largest(step, exprs_); });
+        with_context(fmt::format("step '{}'", step.name),
+                     [&] { ask_for_the_largest(step, exprs_); });
     set_lifetimes();
     add_states(plan);
     buffers_.write(result_.parts);
@@ -118,33 +119,26 @@ class Compiler {
     }
   }
 
-  /// A While: copies of what its states begin with, the step, then the steps of its body.
+  /// A While: copies of what its states begin with, the step, then the steps of its body. One that
+  /// has an iteration or none is a branch.
   void add_loop(const Node& node) {
-    if (node.attrs.get_int("checked") != 0 && !options_.target->traits().ends_loops_on_data)
-      throw Error(
-          ErrorCode::kUnsupported,
-          fmt::format("the data that it computes decide when the loop ends, which target {} "
-                      "cannot do: give it a trip count that is a constant or a size and a "
-                      "condition that stays true, or compile for --target=cpu",
-                      options_.target->name()));
-    std::vector<PlanBuffers::Copy> initial;
-    const PlanBuffers::Loop loop = buffers_.begin_body(node, initial);
-    for (const PlanBuffers::Copy& copy : initial) add_copy(copy);
-    plan::fb::WhileStepT work;
-    work.counter = loop.counter;
-    if (const auto& trips = node.attrs.get_dims("trips"); !trips.empty())
-      work.trips = static_cast<std::int32_t>(exprs_.intern(trips[0]));
-    if (node.attrs.get_int("checked") != 0)
-      work.condition = static_cast<std::int32_t>(loop.states[0]);
+    const bool checked = node.attrs.get_int("checked") != 0;
+    const bool is_branch = is_branch_of(*graph_, node);
+    PlanBuffers::Loop loop = buffers_.begin_body(node);
+    // A branch's condition is read once, and nothing changes it.
+    if (is_branch) loop.states.erase(loop.states.begin());
+    for (const PlanBuffers::Copy& copy : loop.initial)
+      if (!is_branch || copy.output != 0) add_copy(copy);
     const std::size_t place = steps_.size();
     StepT step;
-    step.name = fmt::format("loop_{}", place);
+    step.name = fmt::format("{}_{}", is_branch ? "branch" : "loop", place);
     step.origins = node.origins;
     std::set<std::uint32_t> reads(loop.captured.begin(), loop.captured.end());
     reads.insert(loop.states.begin(), loop.states.end());
+    if (is_branch) reads.insert(loop.first_state);
     step.reads.assign(reads.begin(), reads.end());
     step.writes = loop.states;
-    step.writes.push_back(loop.counter);
+    if (!is_branch) step.writes.push_back(loop.counter);
     set_cost(step, {ir::Dim(0), ir::Dim(0), ir::Dim(0)}, exprs_);
     steps_.push_back(std::move(step));
     const Graph* outer = std::exchange(graph_, node.body.get());
@@ -152,9 +146,35 @@ class Compiler {
     add_nodes();
     --loops_;
     graph_ = outer;
-    for (const PlanBuffers::Copy& copy : buffers_.end_body()) add_copy(copy);
-    work.steps = static_cast<std::uint32_t>(steps_.size() - place - 1);
+    for (const PlanBuffers::Copy& copy : buffers_.end_body())
+      if (!is_branch || copy.output != 0) add_copy(copy);
+    const auto steps = static_cast<std::uint32_t>(steps_.size() - place - 1);
+    if (is_branch) {
+      plan::fb::IfStepT work;
+      work.condition = loop.first_state;
+      work.then_steps = steps;
+      steps_[place].work.Set(std::move(work));
+      return;
+    }
+    plan::fb::WhileStepT work;
+    work.steps = steps;
+    work.counter = loop.counter;
+    if (const auto& trips = node.attrs.get_dims("trips"); !trips.empty())
+      work.trips = static_cast<std::int32_t>(exprs_.intern(trips[0]));
+    if (checked) work.condition = static_cast<std::int32_t>(loop.states[0]);
     steps_[place].work.Set(std::move(work));
+  }
+
+  /// Whether a loop has one iteration at most, of which neither number nor condition is asked for.
+  static bool is_branch_of(const Graph& graph, const Node& node) {
+    const auto& trips = node.attrs.get_dims("trips");
+    const Graph& body = *node.body;
+    const auto is_free = [](const Graph& in, ValueId value) {
+      return in.users(value).empty() && !in.is_output(value);
+    };
+    return node.attrs.get_int("checked") != 0 && trips.size() == 1 && trips[0] == Dim(1) &&
+           is_free(body, body.inputs()[0]) && is_free(body, body.inputs()[1]) &&
+           is_free(graph, node.outputs[0]) && body.producer(body.outputs()[0]) == nullptr;
   }
 
   void add_extent(const Node& node) {
@@ -214,8 +234,7 @@ class Compiler {
   }
 
   /// A step of one part is that part's work; of several, or with several tactics, a choice.
-  void add_tactics(const Node& node, StepTactics& step,
-                   const std::vector<std::uint32_t>& extents) {
+  void add_tactics(const Node& node, StepTactics& step, const std::vector<std::uint32_t>& extents) {
     const NodePlace at{entries_.size(), node_};
     const bool is_choice = step.tactics.size() > 1 || !step.tactics[0].name.empty();
     plan::fb::TacticStepT choice;
@@ -307,11 +326,15 @@ class Compiler {
         for (const std::uint32_t buffer : *list)
           buffers_.use(buffer, static_cast<std::uint32_t>(s));
     // What a loop reads and hands on is there until its last iteration has ended.
-    for (std::size_t s = 0; s < steps_.size(); ++s)
-      if (const auto* loop = steps_[s].work.AsWhileStep())
-        for (const auto* list : {&steps_[s].reads, &steps_[s].writes})
-          for (const std::uint32_t buffer : *list)
-            buffers_.use(buffer, static_cast<std::uint32_t>(s + loop->steps));
+    for (std::size_t s = 0; s < steps_.size(); ++s) {
+      const auto* loop = steps_[s].work.AsWhileStep();
+      const auto* branch = steps_[s].work.AsIfStep();
+      if (!loop && !branch) continue;
+      const std::size_t end = s + (loop ? loop->steps : branch->then_steps + branch->else_steps);
+      for (const auto* list : {&steps_[s].reads, &steps_[s].writes})
+        for (const std::uint32_t buffer : *list)
+          buffers_.use(buffer, static_cast<std::uint32_t>(end));
+    }
   }
 
   void write_manifest(plan::fb::PlanT& plan) const {

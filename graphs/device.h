@@ -44,6 +44,7 @@ class Context {
   Context& operator=(const Context&) = delete;
 
   const Driver& driver() const { return driver_; }
+  CUcontext handle() const { return handle_; }
   const DeviceProperties& properties() const { return properties_; }
   MemoryInfo memory() const;
 

@@ -95,7 +95,13 @@ class Entry<CUresult (*)(Args...)> {
   X(graph_exec_destroy, cuGraphExecDestroy)
 
 // Newer than the oldest driver that is supported; may be empty.
-#define SINTER_DRIVER_OPTIONAL_FUNCTIONS(X) X(func_load, cuFuncLoad)
+#define SINTER_DRIVER_OPTIONAL_FUNCTIONS(X)                                   \
+  X(func_load, cuFuncLoad)                                                    \
+  X(stream_get_capture_info, cuStreamGetCaptureInfo_v3)                       \
+  X(stream_update_capture_dependencies, cuStreamUpdateCaptureDependencies_v2) \
+  X(stream_begin_capture_to_graph, cuStreamBeginCaptureToGraph)               \
+  X(graph_conditional_handle_create, cuGraphConditionalHandleCreate)          \
+  X(graph_add_node, cuGraphAddNode_v2)
 
 /// The table of entry points of one driver library.
 class Driver {

@@ -104,8 +104,7 @@ std::vector<TensorType> infer_types(const OpDef& op, const Attrs& attrs, Types i
       invalid(fmt::format("input {} is {}, but the body's input is {}", i, to_string(inputs[i]),
                           to_string(type)));
   }
-  std::vector<TensorType> types;
-  for (const ValueId output : body->outputs()) types.push_back(body->type(output));
+  std::vector<TensorType> types = body->types(body->outputs());
   if (op.kind == OpKind::kFused) return types;
   const std::vector<TensorType> states = op.infer(attrs, inputs);
   if (states.empty()) return types;  // of a node that is its body

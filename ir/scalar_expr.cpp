@@ -304,26 +304,4 @@ Scalar scalar_of(const ScalarNode& node, DType type, const Attrs& attrs) {
   return {value, is_float(type) ? 0 : double_to_int(type, value)};
 }
 
-Scalar evaluate_scalar_expr(const ScalarExpr& expr, std::span<const DType> node_types,
-                            std::span<const Scalar> operands, const Attrs& attrs) {
-  std::vector<Scalar> values;
-  values.reserve(expr.nodes.size());
-  for (std::size_t i = 0; i < expr.nodes.size(); ++i) {
-    const ScalarNode& node = expr.nodes[i];
-    if (node.kind == ScalarNode::Kind::kOperand) {
-      values.push_back(operands[static_cast<std::size_t>(node.operand)]);
-    } else if (node.kind != ScalarNode::Kind::kOp) {
-      values.push_back(scalar_of(node, node_types[i], attrs));
-    } else {
-      Scalar args[3];
-      const int arity = arity_of(node.op);
-      for (int a = 0; a < arity; ++a) args[a] = values[static_cast<std::size_t>(node.args[a])];
-      const DType operand_type = node_types[static_cast<std::size_t>(node.args[arity - 1])];
-      const DType type = converts(node.op) ? node_types[i] : operand_type;
-      values.push_back(apply_scalar_op(node.op, type, operand_type, args));
-    }
-  }
-  return values.back();
-}
-
 }  // namespace sinter::ir

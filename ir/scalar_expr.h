@@ -55,8 +55,4 @@ Scalar apply_scalar_op(ScalarOp op, DType type, DType from, const Scalar* args);
 /// The value of a kConstant or kAttr node of `type`.
 Scalar scalar_of(const ScalarNode& node, DType type, const Attrs& attrs);
 
-/// Evaluates `expr` for one element.
-Scalar evaluate_scalar_expr(const ScalarExpr& expr, std::span<const DType> node_types,
-                            std::span<const Scalar> operands, const Attrs& attrs);
-
 }  // namespace sinter::ir

@@ -13,7 +13,6 @@ struct TargetTraits {
   /// Regions become kernels that the compiler writes; else they are programs that the runtime
   /// interprets.
   bool generates_kernels = false;
-  bool ends_loops_on_data = false;      // loops may go on while a value that they compute is true
   bool approximates_functions = false;  // erf, tanh and the like are cheaper forms unless asked
   /// Bytes of traffic that take as long as one more step: what fusing saves beside memory.
   double launch_bytes = 0;

@@ -5,11 +5,13 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <string>
 #include <vector>
 
 #include <sinter/profile.h>
 #include <sinter/session.h>
 
+#include "runtime/format_error.h"
 #include "runtime/plan/plan_data.h"
 
 namespace sinter::runtime {
@@ -35,6 +37,14 @@ inline std::optional<std::size_t> state_of(const plan::fb::PlanT& plan,
   const plan::fb::BufferT& buffer = *plan.buffers[binding.buffer];
   if (buffer.kind != plan::fb::BufferKind::State) return std::nullopt;
   return buffer.binding;
+}
+
+/// For the step of a loop with which a run has more iterations than it may have.
+inline Error too_many_iterations(const std::string& step, std::int64_t most) {
+  return usage_error(
+      "step '{}': loops have run {} iterations and this one goes on; "
+      "SessionOptions::max_iterations allows more",
+      step, most);
 }
 
 class Executor {

@@ -51,7 +51,7 @@ struct TacticPart {
   std::string kernel;  // its name
   std::shared_ptr<const KernelProgram> program;
   plan::fb::WorkUnion work;  // without a program
-  /// KernelInfo::way of the kernel, if it can be tuned by itself.
+  /// KernelInfo::tactic of the kernel, if it can be tuned by itself.
   std::optional<std::string> tuned_by = "";
 };
 

@@ -64,7 +64,7 @@ std::vector<ScatterRegion> scatter_regions(const Node& node) {
   return regions;
 }
 
-PlanBuffers::PlanBuffers(const ir::Graph& graph, ExprTable& exprs, const ir::Graph& bindings)
+PlanBuffers::PlanBuffers(const Graph& graph, ExprTable& exprs, const Graph& bindings)
     : scope_{&graph, {}, {}, {}, {}, {}}, exprs_(exprs) {
   for (std::size_t i = 0; i < graph.inputs().size(); ++i) {
     const ir::Value& info = graph.value(graph.inputs()[i]);
@@ -121,8 +121,8 @@ void PlanBuffers::begin(const Graph& graph) {
 }
 
 void PlanBuffers::share_extents() {
-  for (const ir::Node& node : scope_.graph->nodes()) {
-    if (node.op->kind != ir::OpKind::kExtent) continue;
+  for (const Node& node : scope_.graph->nodes()) {
+    if (node.op->kind != OpKind::kExtent) continue;
     const std::uint32_t buffer = add(BufferKind::Extent, {DType::kInt64, {}}, extents_++);
     exprs_.set_extent(node.attrs.get_string("symbol"), buffer);
     scope_.by_value.emplace(node.outputs[0], buffer);
@@ -138,7 +138,7 @@ ValueId PlanBuffers::root(ValueId value) const {
       value = moved->second;
       continue;
     }
-    const ir::Node* node = scope_.graph->producer(value);
+    const Node* node = scope_.graph->producer(value);
     if (!node || node->op->name != "Reshape") return value;
     value = node->inputs[0];
   }
@@ -148,10 +148,9 @@ bool PlanBuffers::is_state(ValueId input) const {
   const std::vector<ValueId>& inputs = scope_.graph->inputs();
   for (std::size_t k = 0; k < scope_.states.size(); ++k)
     if (inputs[1 + k] == input) return true;
-  return std::any_of(
-      scope_.graph->states().begin(), scope_.graph->states().end(), [&](const ir::State& state) {
-        return scope_.graph->inputs()[static_cast<std::size_t>(state.input)] == input;
-      });
+  return std::ranges::any_of(scope_.graph->states(), [&](const ir::State& state) {
+    return scope_.graph->inputs()[static_cast<std::size_t>(state.input)] == input;
+  });
 }
 
 namespace {
@@ -162,9 +161,9 @@ struct Changed {
   bool reads_once = false;  // nothing else in the node reads that input
 };
 
-std::vector<Changed> changed_by(const ir::Node& node) {
+std::vector<Changed> changed_by(const Node& node) {
   std::vector<Changed> all;
-  if (node.op->kind == ir::OpKind::kWhile) {
+  if (node.op->kind == OpKind::kWhile) {
     for (std::size_t k = 0; k < node.outputs.size(); ++k) all.push_back({1 + k, k, true});
     return all;
   }
@@ -176,7 +175,7 @@ std::vector<Changed> changed_by(const ir::Node& node) {
 }  // namespace
 
 void PlanBuffers::share_changed() {
-  const ir::Graph& graph = *scope_.graph;
+  const Graph& graph = *scope_.graph;
   // The last node that reads each root; outputs are read after all.
   std::map<ValueId, std::size_t>& last = scope_.last;
   for (std::size_t n = 0; n < graph.nodes().size(); ++n)
@@ -185,13 +184,13 @@ void PlanBuffers::share_changed() {
   for (const ValueId output : graph.outputs()) last[root(output)] = graph.nodes().size();
   std::map<ValueId, ValueId> in_place;
   for (std::size_t n = 0; n < graph.nodes().size(); ++n) {
-    const ir::Node& node = graph.nodes()[n];
+    const Node& node = graph.nodes()[n];
     for (const Changed& changed : changed_by(node)) {
       const ValueId data = root(node.inputs[changed.input]);
       // What the node reads beside must not see what it writes.
       const bool once = changed.reads_once &&
-                        std::count_if(node.inputs.begin(), node.inputs.end(),
-                                      [&](ValueId input) { return root(input) == data; }) == 1;
+                        std::ranges::count_if(
+                            node.inputs, [&](ValueId input) { return root(input) == data; }) == 1;
       if ((graph.producer(data) || is_state(data)) && last[data] == n && once)
         in_place.emplace(data, node.outputs[changed.output]);
       else if (!once)
@@ -206,16 +205,17 @@ void PlanBuffers::share_changed() {
   scope_.in_place = std::move(in_place);
 }
 
-PlanBuffers::Loop PlanBuffers::begin_body(const ir::Node& loop, std::vector<Copy>& initial) {
+PlanBuffers::Loop PlanBuffers::begin_body(const Node& loop) {
   Loop result;
+  result.first_state = of(loop.inputs[1]);
   for (std::size_t k = 0; k < loop.outputs.size(); ++k) {
     const std::uint32_t source = of(loop.inputs[1 + k]), target = of(loop.outputs[k]);
-    if (source != target) initial.push_back({source, target, k});
+    if (source != target) result.initial.push_back({source, target, k});
     result.states.push_back(target);
   }
   for (std::size_t i = 1 + loop.outputs.size(); i < loop.inputs.size(); ++i)
     result.captured.push_back(of(loop.inputs[i]));
-  const ir::Graph& body = *loop.body;
+  const Graph& body = *loop.body;
   result.counter = scratch(body.type(body.inputs()[0]));
   outer_.push_back(std::exchange(scope_, {&body, result.states, {}, {}, {}, {}}));
   share_changed();
@@ -231,58 +231,86 @@ PlanBuffers::Loop PlanBuffers::begin_body(const ir::Node& loop, std::vector<Copy
 
 namespace {
 
-/// Whether a region reads input `input` only at the element that it makes of its results, and
-/// first, as output `output` is computed from it: that may then lie where the input does.
-bool is_elementwise(const ir::Node& region, std::size_t input, std::size_t output) {
+/// Whether all that reads `value` in a body is needed for `result`, and so comes before it.
+bool is_read_before(const Graph& body, ValueId value, ValueId result) {
+  std::set<const Node*> needed;
+  std::vector<ValueId> open{result};
+  while (!open.empty()) {
+    const Node* node = body.producer(open.back());
+    open.pop_back();
+    if (node && needed.insert(node).second)
+      open.insert(open.end(), node->inputs.begin(), node->inputs.end());
+  }
+  return std::ranges::all_of(body.users(value),
+                             [&](NodeId user) { return needed.contains(&body.node(user)); });
+}
+
+/// Whether a region reads input `input` only at the element that it makes of its results, and only
+/// to compute output `output`: that may then lie where the input does.
+bool is_elementwise(const Node& region, std::size_t input, std::size_t output) {
   const std::string& kind = region.attrs.get_string("kind");
   if (!region.body || (kind != "pointwise" && kind != "scatter")) return false;
-  const ir::Graph& body = *region.body;
-  const ir::Shape& shape = body.type(body.inputs()[input]).shape;
+  const Graph& body = *region.body;
+  const Shape& shape = body.type(body.inputs()[input]).shape;
   std::vector<ValueId> open{body.inputs()[input]};
   std::set<ValueId> seen(open.begin(), open.end());
   while (!open.empty()) {
     const ValueId value = open.back();
     open.pop_back();
     for (const NodeId id : body.users(value)) {
-      const ir::Node& user = body.node(id);
+      const Node& user = body.node(id);
       const bool is_update = user.op->scatter() != nullptr && user.inputs[1] == value &&
-                             std::count(user.inputs.begin(), user.inputs.end(), value) == 1;
+                             std::ranges::count(user.inputs, value) == 1;
       if (is_update) continue;
-      if (user.op->kind != ir::OpKind::kPointwise || body.type(user.outputs[0]).shape != shape)
+      if (user.op->kind != OpKind::kPointwise || body.type(user.outputs[0]).shape != shape)
         return false;
       if (seen.insert(user.outputs[0]).second) open.push_back(user.outputs[0]);
     }
   }
-  return seen.contains(body.outputs()[output]);
+  return seen.contains(body.outputs()[output]) &&
+         is_read_before(body, body.inputs()[input], body.outputs()[output]);
 }
 
 }  // namespace
 
+std::optional<std::size_t> PlanBuffers::last_use(ValueId value) const {
+  std::optional<std::size_t> result;
+  for (;;) {
+    for (const Node* node; (node = scope_.graph->producer(value)) && node->op->name == "Reshape";)
+      value = node->inputs[0];
+    if (const auto last = scope_.last.find(value); last != scope_.last.end())
+      result = std::max(result.value_or(0), last->second);
+    // What changes it in its place uses its memory on.
+    const auto moved = scope_.in_place.find(value);
+    if (moved == scope_.in_place.end()) return result;
+    value = moved->second;
+  }
+}
+
 bool PlanBuffers::can_replace(ValueId before, ValueId after, NodeId producer) const {
-  const auto last = scope_.last.find(root(before));
+  const auto last = last_use(before);
   const auto at = static_cast<std::size_t>(producer.index);
   // Nothing reads the old value once the new one is being made.
-  if (last == scope_.last.end() || last->second < at) return true;
-  if (last->second > at) return false;
-  const ir::Node& node = scope_.graph->node(producer);
+  if (!last || *last < at) return true;
+  if (*last > at) return false;
+  const Node& node = scope_.graph->node(producer);
   const auto reads = [&](ValueId input) { return root(input) == root(before); };
-  const auto input = std::find_if(node.inputs.begin(), node.inputs.end(), reads);
-  const auto output = std::find(node.outputs.begin(), node.outputs.end(), after);
-  return node.op->kind == ir::OpKind::kFused && *input == before && output != node.outputs.end() &&
-         std::count_if(node.inputs.begin(), node.inputs.end(), reads) == 1 &&
+  const auto input = std::ranges::find_if(node.inputs, reads);
+  const auto output = std::ranges::find(node.outputs, after);
+  return node.op->kind == OpKind::kFused && *input == before && output != node.outputs.end() &&
+         std::ranges::count_if(node.inputs, reads) == 1 &&
          scope_.graph->type(before) == scope_.graph->type(after) &&
          is_elementwise(node, static_cast<std::size_t>(input - node.inputs.begin()),
                         static_cast<std::size_t>(output - node.outputs.begin()));
 }
 
 void PlanBuffers::share_new_states() {
-  const ir::Graph& body = *scope_.graph;
+  const Graph& body = *scope_.graph;
   for (std::size_t k = 0; k < scope_.states.size(); ++k) {
     const ValueId before = body.inputs()[1 + k], after = root(body.outputs()[k]);
     const NodeId producer = body.value(after).producer;
-    const bool changes_another =
-        std::any_of(scope_.in_place.begin(), scope_.in_place.end(),
-                    [&](const auto& change) { return root(change.second) == after; });
+    const bool changes_another = std::ranges::any_of(
+        scope_.in_place, [&](const auto& change) { return root(change.second) == after; });
     if (producer.valid() && !changes_another && can_replace(before, after, producer))
       scope_.by_value.emplace(after, scope_.states[k]);
   }
@@ -295,7 +323,7 @@ std::vector<PlanBuffers::Copy> PlanBuffers::end_body() {
     const ValueId value = scope_.graph->outputs()[k];
     std::uint32_t source = of(value);
     if (source == states[k]) continue;
-    if (std::find(states.begin(), states.end(), source) != states.end()) {
+    if (std::ranges::find(states, source) != states.end()) {
       // The other state may have its new value before this one is copied.
       const std::uint32_t between = scratch(scope_.graph->type(value));
       result.push_back({source, between, k});
@@ -394,7 +422,7 @@ std::string PlanBuffers::why_copied(const ir::State& state) {
   if (of(input) == of(output)) return "";
   const auto refused = scope_.not_in_place.find(input);
   if (refused != scope_.not_in_place.end()) return refused->second;
-  const ir::Node* node = scope_.graph->producer(root(output));
+  const Node* node = scope_.graph->producer(root(output));
   return node ? fmt::format("{} makes a new value, it does not change the old one", label(*node))
               : "it is another input";
 }

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "codegen/plan/cost.h"
@@ -41,20 +42,21 @@ class PlanBuffers {
   /// states are not those of the first.
   void begin(const Graph& graph);
 
-  /// The buffers of a loop.
-  struct Loop {
-    std::uint32_t counter = 0;
-    std::vector<std::uint32_t> states;
-    std::vector<std::uint32_t> captured;
-  };
-  /// Values are those of the body of `loop`, a While of the graph at hand, until end_body. A state
-  /// lies in the buffer of the loop's result from the start: `initial` says what has to be copied
-  /// there before the loop.
   struct Copy {
     std::uint32_t source = 0, target = 0;
     std::size_t output = 0;
   };
-  Loop begin_body(const ir::Node& loop, std::vector<Copy>& initial);
+  /// The buffers of a loop. A state lies in the buffer of the loop's result from the start:
+  /// `initial` says what has to be copied there before the loop.
+  struct Loop {
+    std::uint32_t counter = 0;
+    std::uint32_t first_state = 0;  // what the first state begins with
+    std::vector<std::uint32_t> states;
+    std::vector<std::uint32_t> captured;
+    std::vector<Copy> initial;
+  };
+  /// Values are those of the body of `loop`, a While of the graph at hand, until end_body.
+  Loop begin_body(const Node& loop);
   /// What is copied behind each iteration: new values of states that are not made in their place.
   std::vector<Copy> end_body();
 
@@ -113,6 +115,8 @@ class PlanBuffers {
   void share_changed();
   void share_new_states();
   void share_extents();
+  /// The last node that uses the memory of `value`, which others may change in its place.
+  std::optional<std::size_t> last_use(ValueId value) const;
   bool can_replace(ir::ValueId before, ir::ValueId after, ir::NodeId producer) const;
   bool is_state(ir::ValueId input) const;
   std::unique_ptr<plan::fb::BindingT> binding(const std::string& name, const ir::TensorType& type,

@@ -40,8 +40,14 @@ std::vector<Tensor> run_op(const OpDef& op, const Attrs& attrs, Tensors inputs,
 
 class Evaluator {
  public:
-  Evaluator(const Graph& graph, const Bindings& bindings, const EvaluateOptions& options)
-      : graph_(graph), bindings_(bindings), options_(options), values_(graph.values().size()) {
+  /// `iterations`: of loops so far.
+  Evaluator(const Graph& graph, const Bindings& bindings, const EvaluateOptions& options,
+            std::int64_t& iterations)
+      : graph_(graph),
+        bindings_(bindings),
+        options_(options),
+        iterations_(iterations),
+        values_(graph.values().size()) {
     for (const Node& node : graph.nodes())
       for (const ValueId input : node.inputs) ++reads_left(input);
     for (const ValueId output : graph.outputs()) ++reads_left(output);
@@ -86,7 +92,7 @@ class Evaluator {
       inner.on_node = nullptr;
       results = node.op->kind == OpKind::kWhile
                     ? run_while(node, inner, std::move(inputs))
-                    : Evaluator(*node.body, bindings_, inner).run(inputs);
+                    : Evaluator(*node.body, bindings_, inner, iterations_).run(inputs);
     } else {
       const Attrs attrs = evaluate_attrs(node.attrs, bindings_);
       // Inferring again on known sizes checks what symbols left open, such as the ends of a slice.
@@ -108,9 +114,8 @@ class Evaluator {
     const std::int64_t most = std::min(
         range.max, range.symbolic_max ? range.symbolic_max->evaluate(bindings_) : INT64_MAX);
     if (value < range.min || value > most)
-      throw Error(ErrorCode::kUsage,
-                  fmt::format("the size '{}' is {}, but must be {} to {}", symbol, value,
-                              range.min, most));
+      throw Error(ErrorCode::kUsage, fmt::format("the size '{}' is {}, but must be {} to {}",
+                                                 symbol, value, range.min, most));
     bindings_[symbol] = value;
   }
 
@@ -123,8 +128,14 @@ class Evaluator {
     const bool checked = attrs.get_int("checked") != 0;
     for (std::int64_t i = 0; trips.empty() || i < trips[0].value(); ++i) {
       if (checked && inputs[1].at_int(0) == 0) break;
+      if (++iterations_ > options.max_iterations)
+        throw Error(ErrorCode::kUsage,
+                    fmt::format("loops have run {} iterations and this one goes on: the reference "
+                                "evaluates no more",
+                                options.max_iterations));
       inputs[0] = Tensor::scalar(DType::kInt64, static_cast<double>(i));
-      std::vector<Tensor> after = Evaluator(*node.body, bindings_, options).run(inputs);
+      std::vector<Tensor> after =
+          Evaluator(*node.body, bindings_, options, iterations_).run(inputs);
       std::move(after.begin(), after.end(), inputs.begin() + 1);
     }
     return {inputs.begin() + 1, inputs.begin() + 1 + static_cast<std::ptrdiff_t>(states)};
@@ -141,6 +152,7 @@ class Evaluator {
   const Graph& graph_;
   Bindings bindings_;  // grows with each Extent
   const EvaluateOptions& options_;
+  std::int64_t& iterations_;
   std::vector<Stored> values_;
 };
 
@@ -156,7 +168,8 @@ Attrs evaluate_attrs(const Attrs& attrs, const Bindings& bindings) {
 
 std::vector<Tensor> evaluate(const Graph& graph, Tensors inputs, const EvaluateOptions& options) {
   const Bindings bindings = bind_symbols(graph, inputs);
-  std::vector<Tensor> outputs = Evaluator(graph, bindings, options).run(inputs);
+  std::int64_t iterations = 0;
+  std::vector<Tensor> outputs = Evaluator(graph, bindings, options, iterations).run(inputs);
   for (std::size_t i = 0; i < outputs.size(); ++i)
     outputs[i] = reference::convert(outputs[i], graph.type(graph.outputs()[i]).dtype);
   return outputs;

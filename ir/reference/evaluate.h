@@ -22,6 +22,8 @@ struct EvaluateOptions {
   bool keep_wide = false;
   /// Called after each node with its results, if set (progress, per-node comparison).
   std::function<void(const Node& node, Tensors results)> on_node;
+  /// Of all loops together; more throw Error(kUsage).
+  std::int64_t max_iterations = 1'000'000;
 };
 
 /// Evaluates `graph`; the outputs in order.

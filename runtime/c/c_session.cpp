@@ -1,4 +1,5 @@
 // The C ABI: sessions.
+#include <algorithm>
 #include <string_view>
 
 #include <sinter/allocator.h>
@@ -45,6 +46,9 @@ SessionOptions options_of(const sinter_session_options* given_options) {
   options.threads = said.threads;
   options.cuda_graphs = said.without_cuda_graphs == 0;
   options.output_memory = memory_of(said.output_memory);
+  if (said.max_iterations > 0)
+    options.max_iterations =
+        static_cast<std::int64_t>(std::min<std::uint64_t>(said.max_iterations, INT64_MAX));
   if (said.graph_cache > 0) options.graph_cache = said.graph_cache;
   if (said.tuning_cache) options.tuning_cache = said.tuning_cache;
   options.thorough_tuning = said.thorough_tuning != 0;

@@ -80,8 +80,12 @@ struct Extent {
   std::uint32_t buffer;
   std::optional<std::size_t> symbol;
 };
+struct If {
+  std::uint32_t condition;
+  std::size_t then_steps, else_steps;
+};
 using PreparedStep = std::variant<TileProgram, MatmulDnnl, MatmulQuant, ConvDnnl, RowSort,
-                                  CpuAttention, Suppression, Copy, While, Extent>;
+                                  CpuAttention, Suppression, Copy, While, Extent, If>;
 
 struct Prepared {
   std::shared_ptr<const BoundShape> shape;  // with the largest sizes that a run may find
@@ -174,8 +178,7 @@ class CpuExecutor final : public Executor {
       output_views_[i].data = addresses_[binding.buffer];
     }
     const Computing computing;
-    iterations_ = 0;
-    run_steps(prepared, 0, prepared.steps.size(), [&](std::size_t i) { run_step(prepared, i); });
+    run_steps(prepared, [&](std::size_t i) { run_step(prepared, i); });
     for (std::size_t i = 0; prepared.found && i < output_views_.size(); ++i)
       for (std::size_t d = 0; d < output_views_[i].shape.size(); ++d)
         output_views_[i].shape[d] = prepared.found->expressions[meta_.outputs[i]->shape[d]];
@@ -223,9 +226,8 @@ class CpuExecutor final : public Executor {
     const Computing computing;
     bind_addresses(*last_shape_);
     if (cold) flush_caches();
-    iterations_ = 0;
     const auto start = std::chrono::steady_clock::now();
-    run_steps(*last_, 0, last_->steps.size(), [&](std::size_t i) { run_step(*last_, i); });
+    run_steps(*last_, [&](std::size_t i) { run_step(*last_, i); });
     return microseconds_since(start);
   }
 
@@ -238,8 +240,7 @@ class CpuExecutor final : public Executor {
     flush_caches();
     std::vector<double> spent(last_->steps.size(), 0);
     std::vector<std::size_t> runs(last_->steps.size(), 0);
-    iterations_ = 0;
-    run_steps(*last_, 0, last_->steps.size(), [&](std::size_t i) {
+    run_steps(*last_, [&](std::size_t i) {
       const auto start = std::chrono::steady_clock::now();
       run_step(*last_, i);
       spent[i] += microseconds_since(start);
@@ -280,6 +281,7 @@ class CpuExecutor final : public Executor {
     if (std::holds_alternative<MatmulQuant>(step)) return "quantized";
     if (std::holds_alternative<CpuAttention>(step)) return "attention";
     if (std::holds_alternative<While>(step)) return "loop";
+    if (std::holds_alternative<If>(step)) return "branch";
     if (std::holds_alternative<Extent>(step)) return "size";
     return std::holds_alternative<Copy>(step) ? "copy" : "oneDNN";
   }
@@ -314,6 +316,10 @@ class CpuExecutor final : public Executor {
         const std::int64_t trips =
             loop.trips < 0 ? -1 : shape.expressions[static_cast<std::size_t>(loop.trips)];
         return While{loop.steps, trips, loop.condition, loop.counter};
+      }
+      case Work::IfStep: {
+        const plan::fb::IfStepT& branch = *step.work.AsIfStep();
+        return If{branch.condition, branch.then_steps, branch.else_steps};
       }
       case Work::ExtentStep: {
         const std::uint32_t buffer = step.work.AsExtentStep()->extent;
@@ -404,24 +410,39 @@ class CpuExecutor final : public Executor {
     }
   }
 
-  /// Calls `run` for steps [first, last), those of loops in each iteration.
+  /// Calls `run` for all steps of a run, those of loops in each iteration, and of branches if they
+  /// are taken.
+  template <class Run>
+  void run_steps(Prepared& prepared, const Run& run) {
+    iterations_ = 0;
+    run_steps(prepared, 0, prepared.steps.size(), run);
+  }
+
   template <class Run>
   void run_steps(Prepared& prepared, std::size_t first, std::size_t last, const Run& run) {
     for (std::size_t i = first; i < last; ++i) {
       run(i);
-      const auto* loop = std::get_if<While>(&prepared.steps[i]);
-      if (loop == nullptr) continue;
-      for (std::int64_t done = 0; loop->trips < 0 || done < loop->trips; ++done) {
-        if (loop->condition >= 0 && addresses_[loop->condition][0] == std::byte{0}) break;
-        if (++iterations_ > max_iterations_)
-          throw usage_error(
-              "step '{}': loops have run {} iterations and this one goes on; "
-              "SessionOptions::max_iterations allows more",
-              meta_.steps[prepared.shape->steps.first + i]->name, max_iterations_);
-        std::memcpy(addresses_[loop->counter], &done, sizeof done);
-        run_steps(prepared, i + 1, i + 1 + loop->steps, run);
+      if (const auto* loop = std::get_if<While>(&prepared.steps[i])) {
+        run_loop(prepared, i, *loop, run);
+        i += loop->steps;
+      } else if (const auto* branch = std::get_if<If>(&prepared.steps[i])) {
+        const std::size_t middle = i + 1 + branch->then_steps, end = middle + branch->else_steps;
+        const bool is_true = addresses_[branch->condition][0] != std::byte{0};
+        run_steps(prepared, is_true ? i + 1 : middle, is_true ? middle : end, run);
+        i = end - 1;
       }
-      i += loop->steps;
+    }
+  }
+
+  template <class Run>
+  void run_loop(Prepared& prepared, std::size_t at, const While& loop, const Run& run) {
+    for (std::int64_t done = 0; loop.trips < 0 || done < loop.trips; ++done) {
+      if (loop.condition >= 0 && addresses_[loop.condition][0] == std::byte{0}) break;
+      if (++iterations_ > max_iterations_)
+        throw too_many_iterations(meta_.steps[prepared.shape->steps.first + at]->name,
+                                  max_iterations_);
+      std::memcpy(addresses_[loop.counter], &done, sizeof done);
+      run_steps(prepared, at + 1, at + 1 + loop.steps, run);
     }
   }
 
@@ -520,7 +541,7 @@ class CpuExecutor final : public Executor {
   int flush_value_ = 0;
   std::vector<std::byte*> addresses_;  // by plan buffer, of the last run
   std::vector<std::byte*> workspace_addresses_;
-  std::vector<std::int64_t> extents_;  // sizes that the run has found
+  std::vector<std::int64_t> extents_;                           // sizes that the run has found
   std::map<std::size_t, std::vector<std::size_t>> steps_with_;  // by symbol
   std::map<std::vector<std::int64_t>, Prepared> prepared_;
   std::uint64_t clock_ = 0;

@@ -28,11 +28,11 @@ std::string problem_of(const plan::fb::PlanT& meta, const BoundShape& shape,
 }  // namespace
 
 void CudaExecutor::put_branches(const std::vector<StepLaunches>& steps,
-                                const std::vector<StepPlace>& places, CUstream stream) const {
+                                const std::vector<StepPlace>& places, CUstream stream) {
   if (places.empty()) {
     // The first kernel waits for all of the run before, whose states others read at their
     // beginning.
-    launch_steps(steps, driver(), stream, false);
+    control_.put_run(steps, stream, false);
     return;
   }
   const auto stream_of = [&](std::size_t number) {
@@ -67,7 +67,7 @@ std::vector<StepPlace> CudaExecutor::choose_places(const BoundShape& shape, Buff
                                                    const LibraryContext& libraries,
                                                    const std::vector<StepLaunches>& steps) {
   // A loop's steps are put again and again, behind each other.
-  if (std::any_of(steps.begin(), steps.end(), [](auto& step) { return step.loop.has_value(); }))
+  if (std::ranges::any_of(steps, [](const StepLaunches& step) { return step.body_steps() > 0; }))
     return {};
   const MemoryRange workspace{workspace_.address(), workspace_.address() + workspace_.size()};
   const auto places_at = [&](const BufferAddresses& where, const std::vector<StepLaunches>& bound) {

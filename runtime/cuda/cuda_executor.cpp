@@ -89,6 +89,7 @@ CudaExecutor::CudaExecutor(const CudaEnvironment& environment,
       out_(plan_->context(), plan->meta.outputs.size(), options.output_memory == Memory::kHost,
            allocator_),
       states_(plan_->context(), plan->meta.states.size(), allocator_),
+      control_(plan_->context(), options.max_iterations),
       extents_(plan_->context(), 1, true, allocator_),
       input_pointers_(plan->meta.inputs.size()),
       output_pointers_(plan->meta.outputs.size()),
@@ -102,6 +103,7 @@ CudaExecutor::CudaExecutor(const CudaEnvironment& environment,
     extents_.reserve({&bytes, 1}, stream_.handle());
     stream_.synchronize();
   }
+  control_.make(meta(), stream_.handle());
   if (!plan_->library() && !plan_->cudnn()) return;
   const Context& context = *plan_->context();
   // An allocator's own memory is not what the driver has free.
@@ -362,14 +364,18 @@ graphs::DeviceMemory CudaExecutor::number_iterations(const BoundShape& shape,
   double all = 0;
   std::vector<std::pair<std::size_t, double>> around;  // loops' last steps, and their iterations
   std::vector<std::uint32_t> counters;
+  const std::vector<ControlMechanism> mechanisms =
+      choose_mechanisms(meta(), shape, control_.has_nodes());
   for (std::size_t i = 0; i < shape.steps.count; ++i) {
     const fb::StepT& step = *meta().steps[shape.steps.first + i];
     const fb::WhileStepT* loop = step.work.AsWhileStep();
     if (loop == nullptr) continue;
-    counters.push_back(loop->counter);
-    if (loop->trips < 0) continue;
+    if (loop->trips < 0 || loop->condition >= 0) continue;
     const std::int64_t trips = shape.expressions[static_cast<std::size_t>(loop->trips)];
-    most = std::max(most, trips);
+    if (mechanisms[i] == ControlMechanism::kCaptured) {
+      counters.push_back(loop->counter);
+      most = std::max(most, trips);
+    }
     while (!around.empty() && around.back().first < i) around.pop_back();
     const double outer = around.empty() ? 1 : around.back().second;
     around.emplace_back(i + loop->steps, outer * static_cast<double>(trips));
@@ -420,12 +426,15 @@ std::shared_ptr<BoundRun> CudaExecutor::bind(const std::shared_ptr<const BoundSh
   libraries.stream = stream_.handle();
   libraries.flush = &flush_;
   libraries.thorough = options_.thorough_tuning;
+  libraries.conditional_nodes = control_.has_nodes();
   std::unique_lock<std::mutex> lock;
   if (tuning_) lock = std::unique_lock(tuning_->binding_mutex());
   std::vector<TimedChoice> timed;
   libraries.timed = &timed;
   run->steps = make_launches(*plan_, *shape, buffers, libraries);
-  if (options_.cuda_graphs && !timed.empty() && choose_in_graph(*shape, buffers, libraries, timed))
+  // Where data decide how long a loop is, those of no run must not.
+  if (is_captured(run->steps) && !timed.empty() && !depends_on_data(run->steps) &&
+      choose_in_graph(*shape, buffers, libraries, timed))
     run->steps = make_launches(*plan_, *shape, buffers, libraries);
   if (options_.cuda_graphs && tuning_)
     run->places = choose_places(*shape, buffers, libraries, run->steps);
@@ -446,7 +455,8 @@ std::shared_ptr<BoundRun> CudaExecutor::bind(const std::shared_ptr<const BoundSh
   if (options_.output_memory == Memory::kHost) run->downloads = out_.copies(output_sizes(*shape));
   // What was timed and cleared for this binding is complete before it can be run on any stream.
   stream_.synchronize();
-  if (options_.cuda_graphs) {
+  if (options_.cuda_graphs) control_.capture_bodies(run->steps, stream_.handle());
+  if (is_captured(run->steps)) {
     run->graph.emplace(graphs::Graph::capture(plan_->context(), stream_.handle(),
                                               [&](CUstream s) { put_all(*run, s); }));
     run->graph->upload(stream_.handle());
@@ -473,7 +483,11 @@ void CudaExecutor::prepare(const std::shared_ptr<const BoundShape>& shape) {
   acquire(shape);
 }
 
-void CudaExecutor::put_compute(const BoundRun& run, CUstream stream) const {
+bool CudaExecutor::is_captured(const std::vector<StepLaunches>& steps) const {
+  return options_.cuda_graphs && !uses(steps, ControlMechanism::kHost);
+}
+
+void CudaExecutor::put_compute(const BoundRun& run, CUstream stream) {
   put_branches(run.steps, run.places, stream);
 }
 
@@ -513,7 +527,7 @@ void CudaExecutor::read_extents(const BoundShape& shape, std::vector<TensorView>
       outputs[i].shape[d] = expressions[meta().outputs[i]->shape[d]];
 }
 
-void CudaExecutor::put_all(const BoundRun& run, CUstream stream) const {
+void CudaExecutor::put_all(const BoundRun& run, CUstream stream) {
   put_uploads(run, stream);
   put_compute(run, stream);
   put_downloads(run, stream);
@@ -579,6 +593,8 @@ void CudaExecutor::await() {
     else
       done_.synchronize();
   });
+  if (const auto step = control_.take_overrun(stream_.handle()))
+    throw too_many_iterations(meta().steps[*step]->name, options_.max_iterations);
   read_extents(*last_run_->shape, outputs);
   last_outputs_ = std::move(outputs);
   for (std::size_t i = 0; has_targets && i < targets_in_flight_.size(); ++i)

@@ -10,6 +10,7 @@
 #include "graphs/graph_exec.h"
 #include "graphs/memory.h"
 #include "graphs/stream.h"
+#include "runtime/cuda/control/control_flow.h"
 #include "runtime/cuda/device_plan.h"
 #include "runtime/cuda/io_region.h"
 #include "runtime/cuda/make_launches.h"
@@ -26,12 +27,13 @@ std::unique_ptr<Executor> make_cuda_executor(const CudaEnvironment& environment,
 /// A plan bound to sizes and addresses: everything a run puts on a stream.
 struct BoundRun {
   std::shared_ptr<const BoundShape> shape;
-  graphs::DeviceMemory numbers;  // of iterations, which the steps of loops read
+  graphs::DeviceMemory numbers;  // of iterations, which the steps of captured loops read
   std::vector<StepLaunches> steps;
   std::vector<StepPlace> places;  // of steps on streams, with CUDA graphs; none: one after another
   std::vector<RegionCopy> uploads, downloads;
   std::vector<TensorView> outputs;
-  // Copies, steps and copies, in one launch; absent without CUDA graphs.
+  // Copies, steps and copies, in one launch; absent without CUDA graphs, or where the host decides
+  // how a loop goes on.
   std::optional<graphs::GraphExec> graph;
   // Steps alone, for timing; captured when first timed.
   std::optional<graphs::GraphExec> compute_graph;
@@ -78,8 +80,8 @@ class CudaExecutor final : public Executor {
   const graphs::GraphKey& key(const BoundShape& shape);
   std::shared_ptr<BoundRun> bind(const std::shared_ptr<const BoundShape>& shape);
   BufferAddresses addresses(const BoundShape& shape) const;
-  /// The numbers 0, 1, .. of the iterations of loops, to which the address of their counters is
-  /// set.
+  /// The numbers 0, 1, .. of the iterations of loops that are captured, to which the address of
+  /// their counters is set.
   graphs::DeviceMemory number_iterations(const BoundShape& shape, BufferAddresses& buffers);
   CUdeviceptr output_address(std::size_t index) const;
   TensorView output_view(std::size_t index, const BoundShape& shape) const;
@@ -94,15 +96,17 @@ class CudaExecutor final : public Executor {
 
   void put_uploads(const BoundRun& run, CUstream stream) const;
   void put_downloads(const BoundRun& run, CUstream stream) const;
-  void put_all(const BoundRun& run, CUstream stream) const;
+  void put_all(const BoundRun& run, CUstream stream);
   std::uint64_t extent_bytes() const;
   /// Gives outputs the shapes that the run has found. Throws Error(kUsage) for a size beyond its
   /// bound.
   void read_extents(const BoundShape& shape, std::vector<TensorView>& outputs) const;
-  void put_compute(const BoundRun& run, CUstream stream) const;
+  void put_compute(const BoundRun& run, CUstream stream);
+  /// Whether a run of these steps can be captured: the host decides nothing in it.
+  bool is_captured(const std::vector<StepLaunches>& steps) const;
   /// Steps on `stream`, and on those beside it where `places` says so; all end on `stream`.
   void put_branches(const std::vector<StepLaunches>& steps, const std::vector<StepPlace>& places,
-                    CUstream stream) const;
+                    CUstream stream);
   /// `buffers` with scratch memory where only a run may write. False: there is no room for it.
   bool spare_foreign(const BoundShape& shape, BufferAddresses& buffers,
                      std::vector<graphs::DeviceMemory>& scratch) const;
@@ -132,6 +136,7 @@ class CudaExecutor final : public Executor {
   graphs::DeviceMemory workspace_, arena_;
   IoRegion in_, out_;
   StateMemory states_;
+  ControlFlow control_;
   IoRegion extents_;  // one slot: the sizes that runs find
   // The user's device memory, or 0.
   std::vector<CUdeviceptr> input_pointers_, output_pointers_;

@@ -1,6 +1,17 @@
 #include "runtime/cuda/launch_list.h"
 
+#include <algorithm>
+
 namespace sinter::runtime {
+
+std::string_view to_string(ControlMechanism mechanism) {
+  switch (mechanism) {
+    case ControlMechanism::kCaptured: return "captured";
+    case ControlMechanism::kConditional: return "conditional node";
+    case ControlMechanism::kHost: return "host";
+  }
+  return "";
+}
 
 void launch(const Launch& work, const graphs::Driver& driver, CUstream stream, bool early) {
   if (const auto* kernel = std::get_if<KernelLaunch>(&work)) {
@@ -31,29 +42,36 @@ void StepLaunches::launch(const graphs::Driver& driver, CUstream stream, bool ea
   }
 }
 
-void launch_steps(std::span<const StepLaunches> steps, const graphs::Driver& driver,
-                  CUstream stream, bool early) {
-  for (std::size_t i = 0; i < steps.size(); ++i) {
-    steps[i].launch(driver, stream, early);
-    early = early || !steps[i].works.empty();
-    if (!steps[i].loop) continue;
-    const LoopLaunch& loop = *steps[i].loop;
-    for (std::int64_t n = 0; n < loop.trips; ++n) {
-      for (CUdeviceptr* reader : loop.readers)
-        *reader = loop.numbers + static_cast<std::uint64_t>(n) * sizeof(std::int64_t);
-      launch_steps(steps.subspan(i + 1, loop.steps), driver, stream, early);
-      early = early || loop.steps > 0;
-    }
-    i += loop.steps;
-  }
+bool uses(std::span<const StepLaunches> steps, ControlMechanism mechanism) {
+  return std::ranges::any_of(steps, [&](const StepLaunches& step) {
+    return (step.loop && step.loop->mechanism == mechanism) ||
+           (step.branch && step.branch->mechanism == mechanism);
+  });
 }
 
-std::vector<std::size_t> runs_of(std::span<const StepLaunches> steps) {
+bool depends_on_data(std::span<const StepLaunches> steps) {
+  return std::ranges::any_of(steps, [](const StepLaunches& step) {
+    return step.branch || (step.loop && step.loop->condition != 0);
+  });
+}
+
+std::vector<std::size_t> runs_of(std::span<const StepLaunches> steps,
+                                 std::span<const std::int64_t> iterations) {
   std::vector<std::size_t> runs(steps.size(), 1);
-  for (std::size_t i = 0; i < steps.size(); ++i)
-    for (std::size_t s = 1; steps[i].loop && s <= steps[i].loop->steps; ++s)
-      runs[i + s] *= static_cast<std::size_t>(steps[i].loop->trips);
+  for (std::size_t i = 0; i < steps.size(); ++i) {
+    if (!steps[i].loop) continue;
+    const LoopLaunch& loop = *steps[i].loop;
+    // What the last run counted is of all runs of the loop together.
+    const std::size_t all = loop.condition == 0     ? runs[i] * static_cast<std::size_t>(loop.trips)
+                            : i < iterations.size() ? static_cast<std::size_t>(iterations[i])
+                                                    : runs[i];
+    for (std::size_t s = 1; s <= loop.steps; ++s) runs[i + s] = all;
+  }
   return runs;
+}
+
+std::size_t StepLaunches::body_steps() const {
+  return loop ? loop->steps : branch ? branch->then_steps + branch->else_steps : 0;
 }
 
 std::size_t StepLaunches::launches() const {

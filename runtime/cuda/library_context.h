@@ -40,6 +40,7 @@ struct LibraryContext {
   const TakenTactics* taken = nullptr;        // to take, whatever is stored; others are chosen
   std::vector<TimedChoice>* timed = nullptr;  // gets the choices that were timed, not found
   bool thorough = false;                      // SessionOptions::thorough_tuning
+  bool conditional_nodes = false;             // loops may be such
 };
 
 /// Names GPU, driver and the versions of the libraries that the plan uses: algorithms and

@@ -6,6 +6,7 @@
 #include <limits>
 #include <utility>
 
+#include "runtime/cuda/control/control_flow.h"
 #include "runtime/cuda/tactics/choose_tactic.h"
 #include "runtime/cuda/tensor_map.h"
 #include "runtime/format_error.h"
@@ -293,26 +294,35 @@ struct Binder {
     }
   }
 
-  std::int64_t trips_of(const fb::WhileStepT& loop) const {
-    if (loop.trips < 0 || loop.condition >= 0)
-      refuse("data decide when the loop ends, which a GPU's launch list has no place for");
-    return value(static_cast<std::uint32_t>(loop.trips));
+  StepLaunches bind(const fb::WhileStepT& loop, ControlMechanism mechanism) const {
+    return {
+        0,
+        {},
+        {},
+        LoopLaunch{
+            loop.steps, loop.trips < 0 ? -1 : value(static_cast<std::uint32_t>(loop.trips)),
+            loop.condition < 0 ? 0 : buffers.address[static_cast<std::uint32_t>(loop.condition)],
+            buffers.address[loop.counter], mechanism}};
   }
 
-  StepLaunches bind(const fb::StepT& step) const {
+  StepLaunches bind(const fb::StepT& step, ControlMechanism mechanism) const {
     if (const fb::TacticStepT* choice = step.work.AsTacticStep()) return bind(step, *choice);
     if (step.work.type == fb::Work::ExtentStep) return {0, {}, {}};  // kernels read it
-    if (const fb::WhileStepT* loop = step.work.AsWhileStep())
-      return {
-          0, {}, {}, LoopLaunch{loop->steps, trips_of(*loop), buffers.address[loop->counter], {}}};
+    if (const fb::WhileStepT* loop = step.work.AsWhileStep()) return bind(*loop, mechanism);
+    if (const fb::IfStepT* branch = step.work.AsIfStep()) {
+      StepLaunches bound;
+      bound.branch = BranchLaunch{branch->then_steps, branch->else_steps,
+                                  buffers.address[branch->condition], mechanism};
+      return bound;
+    }
     return {0, bind(step.work), {}};
   }
 };
 
-/// Finds what reads the numbers of loops' iterations.
+/// Finds what reads the numbers of iterations of loops that are captured.
 void find_readers(const fb::PlanT& meta, std::vector<StepLaunches>& steps) {
   for (std::size_t i = 0; i < steps.size(); ++i) {
-    if (!steps[i].loop) continue;
+    if (!steps[i].loop || steps[i].loop->mechanism != ControlMechanism::kCaptured) continue;
     LoopLaunch& loop = *steps[i].loop;
     const std::uint32_t counter = meta.steps[steps[i].index]->work.AsWhileStep()->counter;
     for (std::size_t s = i + 1; s <= i + loop.steps; ++s)
@@ -336,9 +346,11 @@ std::vector<StepLaunches> make_launches(const DevicePlan& plan, const BoundShape
   const auto& steps = plan.plan().meta.steps;
   std::vector<StepLaunches> bound;
   bound.reserve(shape.steps.count);
+  const std::vector<ControlMechanism> mechanisms =
+      choose_mechanisms(plan.plan().meta, shape, libraries.conditional_nodes);
   for (std::size_t i = shape.steps.first; i < shape.steps.first + shape.steps.count; ++i) {
     bound.push_back(with_context(fmt::format("step '{}'", steps[i]->name),
-                                 [&] { return binder.bind(*steps[i]); }));
+                                 [&] { return binder.bind(*steps[i], mechanisms[bound.size()]); }));
     bound.back().index = i;
   }
   find_readers(plan.plan().meta, bound);

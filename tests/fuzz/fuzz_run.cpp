@@ -153,11 +153,13 @@ class Mutator {
   }
 
   void swap_work(fb::WorkUnion& work) {
-    switch (random_() % 6) {
+    switch (random_() % 8) {
       case 0: work.Reset(); break;
       case 1: work.Set(fb::CopyStepT{}); break;
       case 2: work.Set(fb::SortStepT{}); break;
       case 3: work.Set(fb::TacticStepT{}); break;
+      case 4: work.Set(fb::WhileStepT{}); break;
+      case 5: work.Set(fb::IfStepT{}); break;
       default:
         if (seen_) work = *seen_;
     }
@@ -216,8 +218,10 @@ class Bounded final : public Allocator {
   }
 };
 
+constexpr std::int64_t kMostIterations = 100;  // of all loops of a run
+
 /// Visits of elements and multiplications that the steps take for these sizes, roughly.
-double work_of(const fb::PlanT& meta, const std::vector<std::int64_t>& values) {
+double work_of_step(const fb::StepT& step, const std::vector<std::int64_t>& values) {
   const auto product = [&](const auto& sizes) {
     double result = 1;
     // Loops around an empty one are walked, too.
@@ -225,18 +229,28 @@ double work_of(const fb::PlanT& meta, const std::vector<std::int64_t>& values) {
     return result;
   };
   double total = 0;
-  for (const auto& step : meta.steps) {
-    if (const auto* loop = step->work.AsLoopStep())
-      total += product(loop->program->extents) * static_cast<double>(loop->program->instrs.size());
-    if (const auto* matmul = step->work.AsMatmulStep())
-      total += product(std::vector{matmul->m, matmul->n, matmul->k}) * product(matmul->batch);
-    if (const auto* conv = step->work.AsConvStep())
-      total += product(conv->output_shape) * product(conv->weight_shape);
-    if (const auto* sort = step->work.AsSortStep())
-      total += 64 * product(std::vector{sort->outer, sort->length, sort->inner});
-    if (const auto* attention = step->work.AsAttentionStep())
-      total += product(std::vector{attention->rows, attention->keys}) * product(attention->batch) *
-               static_cast<double>(attention->head + attention->value_head);
+  if (const auto* loop = step.work.AsLoopStep())
+    total += product(loop->program->extents) * static_cast<double>(loop->program->instrs.size());
+  if (const auto* matmul = step.work.AsMatmulStep())
+    total += product(std::vector{matmul->m, matmul->n, matmul->k}) * product(matmul->batch);
+  if (const auto* conv = step.work.AsConvStep())
+    total += product(conv->output_shape) * product(conv->weight_shape);
+  if (const auto* sort = step.work.AsSortStep())
+    total += 64 * product(std::vector{sort->outer, sort->length, sort->inner});
+  if (const auto* attention = step.work.AsAttentionStep())
+    total += product(std::vector{attention->rows, attention->keys}) * product(attention->batch) *
+             static_cast<double>(attention->head + attention->value_head);
+  return total;
+}
+
+double work_of(const fb::PlanT& meta, const std::vector<std::int64_t>& values) {
+  double total = 0;
+  std::size_t loop_ends = 0;
+  for (std::size_t i = 0; i < meta.steps.size(); ++i) {
+    const double times = i < loop_ends ? static_cast<double>(kMostIterations) : 1;
+    total += times * work_of_step(*meta.steps[i], values);
+    if (const auto* loop = meta.steps[i]->work.AsWhileStep())
+      loop_ends = std::max(loop_ends, i + 1 + loop->steps);
   }
   return total;
 }
@@ -283,7 +297,7 @@ void run(std::span<const std::byte> bytes) {
     if (plan.target() != "cpu") return;
     SessionOptions options;
     options.threads = 1;
-    options.max_iterations = 100;
+    options.max_iterations = kMostIterations;
     options.allocator = std::make_shared<Bounded>();
     Session session(plan, options);
     run_with(session, 0);

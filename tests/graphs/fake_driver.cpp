@@ -23,6 +23,7 @@ struct FakeStream {
   FakeGraph* capturing = nullptr;
   bool invalidated = false;
   bool is_origin = true;  // of what it captures; others joined by waiting for an event
+  bool is_body = false;   // captures into a graph that a conditional node owns
   int nodes = 0, awaited = 0;
 };
 struct FakeEvent {
@@ -273,6 +274,10 @@ CUresult stream_end_capture(CUstream stream, CUgraph* graph) {
   *graph = nullptr;
   FakeGraph* captured = std::exchange(stream_of(stream).capturing, nullptr);
   if (!captured) return CUDA_ERROR_ILLEGAL_STATE;
+  if (stream_of(stream).is_body) {
+    *graph = reinterpret_cast<CUgraph>(captured);
+    return CUDA_SUCCESS;
+  }
   CUresult failed = enter("cuStreamEndCapture");
   for (FakeStream* other : all_streams) {
     if (other->capturing != captured) continue;
@@ -286,6 +291,77 @@ CUresult stream_end_capture(CUstream stream, CUgraph* graph) {
     return failed;
   }
   *graph = reinterpret_cast<CUgraph>(captured);
+  return CUDA_SUCCESS;
+}
+
+CUresult stream_get_capture_info(CUstream stream, CUstreamCaptureStatus* status, cuuint64_t* id,
+                                 CUgraph* graph, const CUgraphNode** nodes,
+                                 const CUgraphEdgeData** edges, std::size_t* count) {
+  ENTER_CONTEXT("cuStreamGetCaptureInfo_v3");
+  FakeGraph* capturing = stream_of(stream).capturing;
+  *status = capturing ? CU_STREAM_CAPTURE_STATUS_ACTIVE : CU_STREAM_CAPTURE_STATUS_NONE;
+  *id = 1;
+  *graph = reinterpret_cast<CUgraph>(capturing);
+  static CUgraphNode last;
+  last = capturing && !capturing->nodes.empty()
+             ? reinterpret_cast<CUgraphNode>(capturing->nodes.back().get())
+             : nullptr;
+  *nodes = &last;
+  *edges = nullptr;
+  *count = last ? 1 : 0;
+  return CUDA_SUCCESS;
+}
+CUresult stream_update_dependencies(CUstream stream, CUgraphNode* nodes, const CUgraphEdgeData*,
+                                    std::size_t count, unsigned flags) {
+  ENTER_CONTEXT("cuStreamUpdateCaptureDependencies_v2");
+  const FakeGraph* capturing = stream_of(stream).capturing;
+  if (!capturing || flags != CU_STREAM_SET_CAPTURE_DEPENDENCIES || count != 1 ||
+      *nodes != reinterpret_cast<CUgraphNode>(capturing->nodes.back().get()))
+    return CUDA_ERROR_INVALID_VALUE;
+  return CUDA_SUCCESS;
+}
+CUresult stream_begin_capture_to_graph(CUstream stream, CUgraph graph, const CUgraphNode*,
+                                       const CUgraphEdgeData*, std::size_t count,
+                                       CUstreamCaptureMode mode) {
+  ENTER_CONTEXT("cuStreamBeginCaptureToGraph");
+  if (!stream || !graph || count != 0 || mode != CU_STREAM_CAPTURE_MODE_THREAD_LOCAL)
+    return CUDA_ERROR_INVALID_VALUE;
+  if (stream_of(stream).capturing) return CUDA_ERROR_ILLEGAL_STATE;
+  stream_of(stream) = FakeStream{reinterpret_cast<FakeGraph*>(graph)};
+  stream_of(stream).is_body = true;
+  return CUDA_SUCCESS;
+}
+CUresult conditional_handle_create(CUgraphConditionalHandle* handle, CUgraph graph, CUcontext,
+                                   unsigned launch_value, unsigned) {
+  ENTER_CONTEXT("cuGraphConditionalHandleCreate");
+  if (!graph) return CUDA_ERROR_INVALID_VALUE;
+  *handle = fake().conditions.size() + 1;
+  fake().conditions[*handle] = launch_value;
+  return CUDA_SUCCESS;
+}
+CUresult graph_add_node(CUgraphNode* node, CUgraph graph, const CUgraphNode*,
+                        const CUgraphEdgeData*, std::size_t, CUgraphNodeParams* parameters) {
+  ENTER_CONTEXT("cuGraphAddNode_v2");
+  CUDA_CONDITIONAL_NODE_PARAMS& conditional = parameters->conditional;
+  if (parameters->type != CU_GRAPH_NODE_TYPE_CONDITIONAL || conditional.size != 1 ||
+      !fake().conditions.contains(conditional.handle))
+    return CUDA_ERROR_INVALID_VALUE;
+  struct Body {
+    FakeGraph graph;
+    CUgraph handle = nullptr;
+  };
+  auto body = std::make_shared<Body>();
+  body->handle = reinterpret_cast<CUgraph>(&body->graph);
+  conditional.phGraph_out = &body->handle;
+  const auto work = [body, handle = conditional.handle, type = conditional.type] {
+    while (fake().conditions[handle] != 0) {
+      for (const auto& inner : body->graph.nodes) inner->work();
+      if (type == CU_GRAPH_COND_TYPE_IF) return;
+    }
+  };
+  auto& nodes = reinterpret_cast<FakeGraph*>(graph)->nodes;
+  nodes.push_back(std::make_unique<Node>(Node{parameters->type, work}));
+  *node = reinterpret_cast<CUgraphNode>(nodes.back().get());
   return CUDA_SUCCESS;
 }
 
@@ -343,10 +419,11 @@ CUresult module_get_function(CUfunction* function, CUmodule module, const char* 
   ENTER_CONTEXT("cuModuleGetFunction");
   auto& from = *reinterpret_cast<FakeModule*>(module);
   const bool is_assembly = from.assembly.find(std::string(".entry ") + name) != std::string::npos;
-  if (!is_assembly && !fake().kernels.contains(name)) return CUDA_ERROR_NOT_FOUND;
+  const bool is_modelled = fake().kernels.contains(name);
+  if (!is_assembly && !is_modelled) return CUDA_ERROR_NOT_FOUND;
   auto& entry = from.functions[name];
   entry.name = name;
-  entry.is_assembly = is_assembly;
+  entry.is_assembly = is_assembly && !is_modelled;
   *function = reinterpret_cast<CUfunction>(&entry);
   return CUDA_SUCCESS;
 }
@@ -531,6 +608,11 @@ const std::map<std::string_view, void*>& table() {
       entry("cuGraphUpload", graph_upload),
       entry("cuGraphExecUpdate_v2", graph_exec_update),
       entry("cuGraphExecDestroy", graph_exec_destroy),
+      entry("cuStreamGetCaptureInfo_v3", stream_get_capture_info),
+      entry("cuStreamUpdateCaptureDependencies_v2", stream_update_dependencies),
+      entry("cuStreamBeginCaptureToGraph", stream_begin_capture_to_graph),
+      entry("cuGraphConditionalHandleCreate", conditional_handle_create),
+      entry("cuGraphAddNode_v2", graph_add_node),
   };
   return entries;
 }
@@ -550,7 +632,9 @@ void FakeDriver::reset() {
   minor = 0;
   l2_bytes = 1 << 20;
   total_memory = std::uint64_t{1} << 30;
+  conditional_nodes = true;
   kernels.clear();
+  conditions.clear();
   fail_next.clear();
   calls.clear();
   launched.clear();
@@ -569,6 +653,8 @@ const graphs::Driver& FakeDriver::driver() {
 }
 
 void* FakeDriver::resolve(const char* symbol) {
+  if (!fake().conditional_nodes && std::string_view(symbol) == "cuGraphConditionalHandleCreate")
+    return nullptr;
   const auto at = table().find(symbol);
   return at == table().end() ? nullptr : at->second;
 }

@@ -40,6 +40,8 @@ class FakeDriver {
   int major = 9, minor = 0;
   int l2_bytes = 1 << 20;
   std::uint64_t total_memory = std::uint64_t{1} << 30;
+  bool conditional_nodes = true;  // whether the driver has their entry points
+  /// Of kernels in assembly those alone that are named here do something.
   std::map<std::string, FakeKernel> kernels;
 
   // What happens.
@@ -47,7 +49,8 @@ class FakeDriver {
   std::map<std::string, int> calls;
   std::vector<std::string> launched;  // kernels that ran, in order
   std::vector<CUlaunchConfig> configs;
-  double clock = 0;  // microseconds of the fake GPU
+  std::map<std::uint64_t, unsigned> conditions;  // of conditional nodes, by handle
+  double clock = 0;                              // microseconds of the fake GPU
   // What work takes, besides the 10 us of a kernel; kernels that were loaded as text take
   // fill_time.
   double event_time = 0, fill_time = 0, copy_microseconds_per_megabyte = 0;

@@ -71,7 +71,23 @@ TEST(ScalarExpr, ConstantsTakeTheTypeOfTheirSiblings) {
 Scalar run(std::string_view text, DType type, std::vector<Scalar> operands, Attrs attrs = {}) {
   const ScalarExpr expr = parse_scalar_expr(text);
   const auto types = infer_scalar_types(expr, std::vector<DType>(operands.size(), type), type);
-  return evaluate_scalar_expr(expr, types, operands, attrs);
+  std::vector<Scalar> values;
+  for (std::size_t i = 0; i < expr.nodes.size(); ++i) {
+    const ScalarNode& node = expr.nodes[i];
+    const auto arg = [&](int a) { return static_cast<std::size_t>(node.args[a]); };
+    if (node.kind == ScalarNode::Kind::kOperand) {
+      values.push_back(operands[static_cast<std::size_t>(node.operand)]);
+    } else if (node.kind != ScalarNode::Kind::kOp) {
+      values.push_back(scalar_of(node, types[i], attrs));
+    } else {
+      Scalar args[3];
+      const int arity = arity_of(node.op);
+      for (int a = 0; a < arity; ++a) args[a] = values[arg(a)];
+      const DType from = types[arg(arity - 1)];
+      values.push_back(apply_scalar_op(node.op, converts(node.op) ? types[i] : from, from, args));
+    }
+  }
+  return values.back();
 }
 
 TEST(ScalarExpr, EvaluatesFloats) {

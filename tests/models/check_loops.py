@@ -2,8 +2,8 @@
 """Recurrent layers and loops whose lengths only the run knows, one plan at many lengths, against ONNX Runtime.
 
 LSTM, GRU and RNN in both directions, with and without sequence_lens, of 1 to 2,000 steps and batches of 1 and 16; Loop
-with a trip count that is a size, with conditions on data, nested, with carried values that change places; Scan in both
-directions; no iteration at all. Options: see made_cases.py.
+with a trip count that is a size, with conditions on data, nested, with carried values that change places, with branches
+in them; If on data; Scan in both directions; no iteration at all. Options: see made_cases.py.
 """
 import sys
 
@@ -144,6 +144,59 @@ def scan(backwards):
                  [("last", F), ("all", F), ("others", F)], [("start", np.ones(3, np.float32))]), feeds
 
 
+SQUARE = np.random.default_rng(1).uniform(-.2, .2, (2, 8, 8)).astype(np.float32)
+
+
+def branch(nodes, outputs):
+    return body(nodes, [], outputs)
+
+
+def scales():
+    """Rows whose sum is positive and rows whose sum is negative."""
+    random = np.random.default_rng(13)
+    for sign in (1, -1, 1):
+        yield {"x": (np.abs(random.standard_normal((3, 8))) * sign).astype(np.float32)}
+
+
+def branches(one_armed):
+    """An If on a sum: products in both branches, or in one; a second output that one of them only passes on."""
+    then = branch([helper.make_node("MatMul", ["x", "a"], ["p"]), helper.make_node("Relu", ["p"], ["then_y"]),
+                   helper.make_node("Identity", ["x"], ["then_z"])], [("then_y", F, None), ("then_z", F, None)])
+    other = [helper.make_node("Identity", ["x"], ["else_y"])] if one_armed else \
+        [helper.make_node("MatMul", ["x", "b"], ["else_y"])]
+    other = branch([*other, helper.make_node("Softmax", ["x"], ["else_z"])], [("else_y", F, None), ("else_z", F, None)])
+    nodes = [helper.make_node("ReduceSum", ["x"], ["sum"], keepdims=0), helper.make_node("Greater", ["sum", "none"], ["c"]),
+             helper.make_node("If", ["c"], ["y", "z"], then_branch=then, else_branch=other)]
+    return model(nodes, [info("x", F, ["rows", 8])], [("y", F), ("z", F)],
+                 [("none", np.float32(0)), ("a", SQUARE[0]), ("b", SQUARE[1])]), scales
+
+
+def branch_in_loop():
+    """Rows of one sign go one way, those of the other another one; a branch has a loop that ends on data."""
+    halve = body([helper.make_node("Mul", ["v", "half"], ["next"]), helper.make_node("ReduceMax", ["next"], ["m"], keepdims=0),
+                  helper.make_node("Greater", ["m", "least"], ["on"])],
+                 [("j", I, []), ("go2", B, []), ("v", F, [8])], [("on", B, []), ("next", F, [8])])
+    then = branch([helper.make_node("Add", ["s", "row"], ["more"]),
+                   helper.make_node("Loop", ["", "yes", "more"], ["then_s"], body=halve)], [("then_s", F, None)])
+    other = branch([helper.make_node("MatMul", ["s", "a"], ["p"]), helper.make_node("Add", ["p", "row"], ["else_s"])],
+                   [("else_s", F, None)])
+    inner = body([helper.make_node("Gather", ["x", "i"], ["row"], axis=0),
+                  helper.make_node("ReduceSum", ["row"], ["sum"], keepdims=0), helper.make_node("Greater", ["sum", "none"], ["c"]),
+                  helper.make_node("If", ["c"], ["new"], then_branch=then, else_branch=other),
+                  helper.make_node("Identity", ["new"], ["kept"]), helper.make_node("Identity", ["go"], ["on1"])],
+                 COUNTED + [("s", F, [8])], [("on1", B, []), ("new", F, [8]), ("kept", F, [8])])
+    loop = helper.make_node("Loop", ["n", "", "start"], ["last", "all"], body=inner)
+
+    def feeds():
+        random = np.random.default_rng(15)
+        for count in (1, 6, 40):
+            yield {"x": random.standard_normal((count, 8)).astype(np.float32)}
+
+    return model([*ROWS, loop], [info("x", F, ["rows", 8])], [("last", F), ("all", F)],
+                 [ZERO, ("none", np.float32(0)), ("a", SQUARE[0]), ("half", np.float32(.5)), ("least", np.float32(1)),
+                  ("yes", np.array(True)), ("start", np.ones(8, np.float32))]), feeds
+
+
 def cases():
     for op in ("LSTM", "GRU", "RNN"):
         for direction in ("forward", "reverse", "bidirectional"):
@@ -155,6 +208,9 @@ def cases():
     yield "halved", halved(False)
     yield "halved_limited", halved(True)
     yield "nested", nested()
+    yield "branches", branches(False)
+    yield "branches_one_armed", branches(True)
+    yield "branch_in_loop", branch_in_loop()
     yield "scan_forwards", scan(0)
     yield "scan_backwards", scan(1)
 

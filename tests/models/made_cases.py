@@ -5,7 +5,7 @@ function that yields names and cases; it then takes
 
   [--target cpu|cuda] [--precision model|fp16] [--filter TEXT] [--out JSON]
   --make DIR        writes the models, their inputs and what ONNX Runtime makes of them
-  --made DIR        compares with those, where ONNX Runtime is not at hand
+  --made DIR        compares with those, where ONNX Runtime is not at hand; --commit says of what
 
 Exit code 1 if a result differs by more than --tolerance. Needs onnx.
 """
@@ -72,6 +72,7 @@ def main(cases, doc):
     p.add_argument("--filter", default="", help="a part of the names")
     p.add_argument("--make", type=Path)
     p.add_argument("--made", type=Path)
+    p.add_argument("--commit", help="where the scripts run outside of a repository")
     p.add_argument("--out", type=Path)
     a = p.parse_args()
     chosen = [case for case in cases() if a.filter in case[0]]
@@ -96,6 +97,6 @@ def main(cases, doc):
                                    f"{row['error']:.1e} over {row['runs']} runs, plan {row['plan_bytes'] / 1000:.0f} kB, "
                                    f"compiled in {row['compile_s']:.2f} s") + ("" if good else "  WRONG"), flush=True)
     if a.out:
-        write(a.out, provenance() | {"target": a.target, "precision": a.precision, "cases": rows})
+        write(a.out, provenance(a.commit) | {"target": a.target, "precision": a.precision, "cases": rows})
     print(f"{len(rows) - failed} of {len(rows)} agree")
     return failed > 0

@@ -10,7 +10,6 @@ ir::TargetTraits make_traits() {
   ir::TargetTraits traits;
   // Starting a loop nest in every thread takes some 3 us at 20 GB/s.
   traits.launch_bytes = 6.4e4;
-  traits.ends_loops_on_data = true;
   traits.has_conv = true;
   traits.conv_channels_last = true;
   traits.conv_epilogue_residual = true;

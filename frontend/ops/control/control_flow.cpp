@@ -72,6 +72,56 @@ ValueId select_part(NodeContext& node, const Dim& is_a, ValueId a, ValueId b, st
                   {{"starts", starts}, {"steps", Ints(own.size(), 1)}, {"shape", own}});
 }
 
+/// Whether an If takes one branch instead of computing both and selecting. A branch costs a GPU as
+/// much time as some 20 MB of memory traffic, and a few pointwise operators of small tensors become
+/// one kernel: these are selected.
+bool takes_branch(const ir::GraphBuilder& builder, std::span<const ir::Node* const> nodes) {
+  constexpr std::size_t kMostOperators = 32;
+  constexpr std::int64_t kMostElements = 1 << 18;
+  // The sizes that it finds are needed outside.
+  if (std::ranges::any_of(nodes, [](auto* node) { return node->op->kind == ir::OpKind::kExtent; }))
+    return false;
+  const auto is_cheap = [&](const ir::Node* node) {
+    if (node->op->kind != ir::OpKind::kPointwise && node->op->kind != ir::OpKind::kView)
+      return false;
+    const Dim elements = ir::element_count(builder.type(node->outputs[0]).shape);
+    const auto most = ir::upper_bound(elements, builder.ranges());
+    return most && *most <= kMostElements;
+  };
+  return nodes.size() > kMostOperators || !std::ranges::all_of(nodes, is_cheap);
+}
+
+/// The outputs of an If whose branches are `yes` and `no`: of each output the values in both. The
+/// branch that is not taken is not computed.
+std::vector<ValueId> take_branch(NodeContext& node, ValueId condition, WhileBody& yes,
+                                 WhileBody& no, const std::vector<ValueId>& then_values,
+                                 const std::vector<ValueId>& else_values) {
+  const auto is_made = [&](ValueId value) { return yes.made(value); };
+  std::vector<ValueId> results(then_values.size());
+  for (std::size_t i = 0; i < results.size(); ++i) {
+    const ValueId a = then_values[i], b = else_values[i];
+    if (!is_made(b))
+      results[i] = is_made(a) || a == b ? b : node.add("Where", {condition, a, b});
+    else
+      results[i] = is_made(a) ? node.expand(node.constant(node.dtype(a), 0), node.shape(a)) : a;
+  }
+  const auto run = [&](WhileBody& branch, ValueId when, const std::vector<ValueId>& values) {
+    std::vector<ValueId> otherwise, made;
+    for (std::size_t i = 0; i < values.size(); ++i)
+      if (is_made(values[i])) {
+        otherwise.push_back(results[i]);
+        made.push_back(values[i]);
+      }
+    if (made.empty()) return;
+    const std::vector<ValueId> found = branch.finish_branch(when, otherwise, made);
+    for (std::size_t i = 0, next = 0; i < values.size(); ++i)
+      if (is_made(values[i])) results[i] = found[next++];
+  };
+  run(yes, condition, then_values);
+  run(no, node.add("Not", {condition}), else_values);
+  return results;
+}
+
 void if_then_else(NodeContext& node) {
   const ValueId condition = node.input(0, "cond");
   if (const auto known = known_condition(node, condition)) {
@@ -80,12 +130,23 @@ void if_then_else(NodeContext& node) {
     for (std::size_t i = 0; values && i < values->size(); ++i) node.output(i, (*values)[i]);
     return;
   }
+  WhileBody yes(node);
   const auto then_values = node.subgraph("then_branch", {}, "/then");
+  WhileBody no(node);
   const auto else_values = node.subgraph("else_branch", {}, "/else");
   if (!then_values || !else_values) return;
   if (then_values->size() != else_values->size())
     node.invalid("its branches have {} and {} outputs", then_values->size(), else_values->size());
   const ValueId flag = node.reshape(condition, {});
+  const auto have_type = [&](ValueId a, ValueId b) { return node.type(a) == node.type(b); };
+  std::vector<ValueId> all = *then_values;
+  all.insert(all.end(), else_values->begin(), else_values->end());
+  if (std::ranges::equal(*then_values, *else_values, have_type) &&
+      takes_branch(node.builder(), yes.nodes_of(all))) {
+    const auto values = take_branch(node, flag, yes, no, *then_values, *else_values);
+    for (std::size_t i = 0; i < values.size(); ++i) node.output(i, values[i]);
+    return;
+  }
   for (std::size_t i = 0; i < then_values->size(); ++i) {
     if (!node.output_is_used(i)) continue;
     const ValueId a = (*then_values)[i], b = (*else_values)[i];

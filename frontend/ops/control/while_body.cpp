@@ -17,8 +17,11 @@ namespace {
 /// Builds the body's graph out of nodes around it.
 class BodyExtractor {
  public:
-  BodyExtractor(const ir::GraphBuilder& outer, std::span<const ValueId> placeholders)
-      : outer_(outer), body_("body") {
+  /// `takes_all`: what has been made since the first placeholder belongs to the body; else what
+  /// depends on one.
+  BodyExtractor(const ir::GraphBuilder& outer, std::span<const ValueId> placeholders,
+                bool takes_all)
+      : outer_(outer), body_("body"), takes_all_(takes_all) {
     for (const auto& [symbol, range] : outer.ranges()) body_.range(symbol, range);
     for (const ValueId placeholder : placeholders) {
       inputs_.push_back(placeholder);
@@ -28,9 +31,7 @@ class BodyExtractor {
 
   ir::Graph run(std::span<const ValueId> outputs) {
     for (const auto& [first, node] : ancestors(outputs))
-      if (std::any_of(node->inputs.begin(), node->inputs.end(),
-                      [&](ValueId input) { return inner_.contains(input); }))
-        copy(*node);
+      if (takes_all_ || depends(node->inputs) || depends(node->extents)) copy(*node);
     for (const ValueId output : outputs) body_.output({}, import(output));
     return body_.finish();
   }
@@ -39,6 +40,10 @@ class BodyExtractor {
   const std::vector<ValueId>& inputs() const { return inputs_; }
 
  private:
+  bool depends(const std::vector<ValueId>& values) const {
+    return std::ranges::any_of(values, [&](ValueId value) { return inner_.contains(value); });
+  }
+
   /// The nodes that could depend on a placeholder, in topological order, by their first output.
   std::map<ValueId, const Node*> ancestors(std::span<const ValueId> outputs) const {
     std::map<ValueId, const Node*> found;
@@ -52,6 +57,7 @@ class BodyExtractor {
           !found.emplace(node->outputs.front(), node).second)
         continue;
       open.insert(open.end(), node->inputs.begin(), node->inputs.end());
+      open.insert(open.end(), node->extents.begin(), node->extents.end());
     }
     return found;
   }
@@ -73,8 +79,8 @@ class BodyExtractor {
     const bool is_cheap = node->op->kind == ir::OpKind::kView ||
                           node->op->kind == ir::OpKind::kPointwise ||
                           node->op->generate() != nullptr;
-    return is_cheap && std::all_of(node->inputs.begin(), node->inputs.end(),
-                                   [&](ValueId input) { return is_generated(input); });
+    return is_cheap &&
+           std::ranges::all_of(node->inputs, [&](ValueId input) { return is_generated(input); });
   }
 
   /// A value in the body: a constant is one there, too, what is generated is so there, and what
@@ -97,6 +103,7 @@ class BodyExtractor {
 
   const ir::GraphBuilder& outer_;
   ir::GraphBuilder body_;
+  bool takes_all_;
   std::map<ValueId, ValueId> inner_;
   std::vector<ValueId> inputs_;
 };
@@ -104,8 +111,8 @@ class BodyExtractor {
 }  // namespace
 
 ExtractedBody extract_body(const ir::GraphBuilder& builder, std::span<const ValueId> placeholders,
-                           std::span<const ValueId> outputs) {
-  BodyExtractor extractor(builder, placeholders);
+                           std::span<const ValueId> outputs, bool takes_all) {
+  BodyExtractor extractor(builder, placeholders, takes_all);
   ExtractedBody result;
   result.body = std::make_shared<const ir::Graph>(extractor.run(outputs));
   result.captured.assign(
@@ -145,20 +152,43 @@ void WhileBody::collect(ValueId value, const Dim& trips, bool backwards) {
   collected_.push_back({initial, before, node_.add("Scatter", operands)});
 }
 
+bool WhileBody::made(ValueId value) const {
+  return index_ < value && node_.builder().producer(value) != nullptr;
+}
+
+std::vector<const Node*> WhileBody::nodes_of(std::span<const ValueId> outputs) const {
+  std::set<const Node*> seen;
+  std::vector<ValueId> open(outputs.begin(), outputs.end());
+  while (!open.empty()) {
+    const ValueId value = open.back();
+    open.pop_back();
+    if (!made(value)) continue;
+    const Node* node = node_.builder().producer(value);
+    if (seen.insert(node).second) open.insert(open.end(), node->inputs.begin(), node->inputs.end());
+  }
+  return {seen.begin(), seen.end()};
+}
+
+std::vector<ValueId> WhileBody::finish_branch(ValueId condition, std::span<const ValueId> otherwise,
+                                              std::span<const ValueId> values) {
+  for (const ValueId value : otherwise) state(value);
+  takes_all_ = true;
+  return finish({Dim(1), condition, node_.constant(DType::kBool, 0)}, values);
+}
+
 std::vector<ValueId> WhileBody::finish(const End& end, std::span<const ValueId> after) {
   std::vector<State> states = std::move(states_);
   for (std::size_t i = 0; i < states.size(); ++i) {
     states[i].after = after[i];
     const ir::TensorType before = node_.type(states[i].initial), now = node_.type(after[i]);
     if (before.dtype != now.dtype)
-      node_.invalid("carried value {} is {}, but {} after an iteration", i, ir::to_string(before),
-                    ir::to_string(now));
+      node_.invalid("carried value {} is {}, but {} after an iteration", i, before, now);
     if (before != now)
       node_.unsupported(
           "carried value {} is {}, but {} after an iteration: a loop whose number of "
           "iterations is not a constant carries values of one shape; pad it to its "
           "longest",
-          i, ir::to_string(before), ir::to_string(now));
+          i, before, now);
   }
   states.insert(states.end(), collected_.begin(), collected_.end());
   const bool checked = end.first.valid();
@@ -173,7 +203,7 @@ std::vector<ValueId> WhileBody::finish(const End& end, std::span<const ValueId> 
     placeholders.push_back(state.before);
     outputs.push_back(state.after);
   }
-  ExtractedBody extracted = extract_body(node_.builder(), placeholders, outputs);
+  ExtractedBody extracted = extract_body(node_.builder(), placeholders, outputs, takes_all_);
   inputs.insert(inputs.end(), extracted.captured.begin(), extracted.captured.end());
   std::vector<Dim> trips;
   if (end.trips) trips.push_back(*end.trips);

@@ -19,14 +19,14 @@ inline constexpr std::int64_t kMostUnrolled = 16;
 /// What `outputs` are of `placeholders`, as a graph of its own whose first inputs these are. A
 /// constant is one in the graph, too, what is generated is so there; other values that do not
 /// depend on the placeholders are its further inputs, `captured`. The placeholders are older than
-/// what is computed from them.
+/// what is computed from them. `takes_all`: whatever has been made since them belongs to the graph.
 struct ExtractedBody {
   std::shared_ptr<const ir::Graph> body;
   std::vector<ir::ValueId> captured;
 };
 ExtractedBody extract_body(const ir::GraphBuilder& builder,
                            std::span<const ir::ValueId> placeholders,
-                           std::span<const ir::ValueId> outputs);
+                           std::span<const ir::ValueId> outputs, bool takes_all = false);
 
 /// A loop under construction. Its body's nodes are added to the graph around it, on placeholders
 /// for what differs from one iteration to the next; finish() moves those that depend on them into
@@ -58,6 +58,16 @@ class WhileBody {
   /// changes.
   std::vector<ir::ValueId> finish(const End& end, std::span<const ir::ValueId> after);
 
+  // A branch is a loop of at most one iteration: what has been made since the object was.
+  /// Whether `value` is of the branch.
+  bool made(ir::ValueId value) const;
+  /// The nodes of the branch behind `outputs`; valid until the next one is added.
+  std::vector<const ir::Node*> nodes_of(std::span<const ir::ValueId> outputs) const;
+  /// `values` of the branch where `condition` is true, else `otherwise`.
+  std::vector<ir::ValueId> finish_branch(ir::ValueId condition,
+                                         std::span<const ir::ValueId> otherwise,
+                                         std::span<const ir::ValueId> values);
+
  private:
   struct State {
     ir::ValueId initial, before, after;
@@ -67,6 +77,7 @@ class WhileBody {
   NodeContext& node_;
   ir::ValueId index_;
   std::vector<State> states_, collected_;
+  bool takes_all_ = false;
 };
 
 /// One iteration over sequences, unrolled or of a While.

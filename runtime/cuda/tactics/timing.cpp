@@ -73,7 +73,7 @@ double CudaExecutor::time_compute(bool cold) {
   const Context::Scope scope(*plan_->context());
   BoundRun& run = last_run("time_compute");
   CUstream stream = stream_.handle();
-  if (options_.cuda_graphs && !run.compute_graph) {
+  if (is_captured(run.steps) && !run.compute_graph) {
     run.compute_graph.emplace(
         graphs::Graph::capture(plan_->context(), stream, [&](CUstream s) { put_compute(run, s); }));
     run.compute_graph->upload(stream);
@@ -143,7 +143,7 @@ std::vector<StepTime> CudaExecutor::profile() {
   std::vector<StepTime> result;
   const auto& expressions = run.shape->expressions;
   std::size_t next = 0;
-  const std::vector<std::size_t> runs = runs_of(run.steps);
+  const std::vector<std::size_t> runs = runs_of(run.steps, control_.iterations());
   for (std::size_t i = 0; i < run.steps.size(); ++i) {
     const StepLaunches& bound = run.steps[i];
     const auto& step = *meta().steps[bound.index];

@@ -200,6 +200,7 @@ typedef struct sinter_session_options {
   int32_t thorough_tuning;            // 1: time more algorithms
   const sinter_allocator* allocator;  // NULL: the system. Copied; `user` is used
                                       // until the session and what it lent are gone
+  uint64_t max_iterations;            // of all loops in a run; 0: 10,000,000
 } sinter_session_options;
 
 /// `options` of NULL: the defaults.

@@ -311,6 +311,9 @@ void check_work(const BoundChecker& check, const fb::WorkUnion& work) {
       check_suppression(check, *work.AsSuppressionStep());
       break;
     case fb::Work::WhileStep: check_while(check, *work.AsWhileStep()); break;
+    case fb::Work::IfStep:
+      check_dense(check, work.AsIfStep()->condition, {1}, "its condition");
+      break;
     default: break;
   }
 }

@@ -1,6 +1,7 @@
 // Steps: the structure of their work, and that the buffers they use are declared and alive.
 #include <algorithm>
 #include <set>
+#include <utility>
 
 #include "runtime/plan/extents.h"
 #include "runtime/plan/loop_values.h"
@@ -386,6 +387,12 @@ void verify_while(const Checker& check, const fb::WhileStepT& work, Uses& uses) 
   uses.writes.insert(work.counter);
 }
 
+void verify_if(const Checker& check, const fb::IfStepT& work, Uses& uses) {
+  if (static_cast<DType>(check.buffer(work.condition, "its condition").dtype) != DType::kBool)
+    check.fail("its condition is not of type bool");
+  uses.reads.insert(work.condition);
+}
+
 Uses verify_work(const Checker& check, const fb::StepT& step, const fb::WorkUnion& work);
 
 void verify_choice(const Checker& check, const fb::StepT& step, const fb::TacticStepT& choice,
@@ -454,6 +461,7 @@ Uses verify_work(const Checker& check, const fb::StepT& step, const fb::WorkUnio
       verify_choice(check, step, *work.AsTacticStep(), uses);
       break;
     case fb::Work::WhileStep: verify_while(check, *work.AsWhileStep(), uses); break;
+    case fb::Work::IfStep: verify_if(check, *work.AsIfStep(), uses); break;
     case fb::Work::ExtentStep:
       if (check.buffer(work.AsExtentStep()->extent, "its extent").kind != fb::BufferKind::Extent)
         check.fail("buffer {} is no extent", work.AsExtentStep()->extent);
@@ -471,48 +479,78 @@ void verify_alive(const Checker& check, std::uint32_t index, std::size_t step) {
                buffer.last_step);
 }
 
-/// The loops around a step, outermost first: the numbers of their own step and of their body's
-/// last.
-class OpenLoops {
+/// The bodies of loops and branches around a step, outermost first.
+class OpenBodies {
  public:
-  OpenLoops(const Checker& check) : check_(check) {}
+  /// `written`: the buffers that are written so far, whichever branches are taken.
+  OpenBodies(const Checker& check, Buffers& written) : check_(check), written_(written) {}
 
-  void begin(std::size_t step, std::size_t end_of_entry) {
-    while (!open_.empty() && step > open_.back().last) open_.pop_back();
-    const fb::StepT& own = *check_.plan.steps[step];
-    const auto* loop = own.work.AsWhileStep();
-    if (loop == nullptr) return;
-    constexpr std::size_t kDeepest = 16;
-    const std::size_t end = open_.empty() ? end_of_entry : open_.back().last + 1;
-    if (loop->steps > end - step - 1)
-      check_.fail("its body has {} steps, but {} follow it", loop->steps, end - step - 1);
-    if (open_.size() == kDeepest) check_.fail("it lies in more than {} loops", kDeepest);
-    open_.push_back({step, step + loop->steps});
-    for (const auto* list : {&own.reads, &own.writes})
-      for (const std::uint32_t buffer : *list) verify_alive(check_, buffer, open_.back().last);
+  /// Leaves the bodies that have ended before `step`.
+  void leave(std::size_t step) {
+    while (!open_.empty() && step > open_.back().last) close();
   }
 
-  /// What is there before a loop, and what is there behind it, is there all the time.
+  void begin(std::size_t step, std::size_t end_of_entry) {
+    const fb::StepT& own = *check_.plan.steps[step];
+    const fb::WhileStepT* loop = own.work.AsWhileStep();
+    const fb::IfStepT* branch = own.work.AsIfStep();
+    if (!loop && !branch) return;
+    constexpr std::size_t kDeepest = 16;
+    const std::size_t left = (open_.empty() ? end_of_entry : open_.back().last + 1) - step - 1;
+    const std::size_t first = loop ? loop->steps : branch->then_steps;
+    const std::size_t second = loop ? 0 : branch->else_steps;
+    if (first > left || second > left - first)
+      check_.fail("its bodies have {} steps, but {} follow it", first + second, left);
+    if (open_.size() == kDeepest) check_.fail("it lies in more than {} bodies", kDeepest);
+    const std::size_t end = step + first + second;
+    open_.push_back({step, step + first, step, end, branch ? &own : nullptr, false, written_, {}});
+    for (const auto* list : {&own.reads, &own.writes})
+      for (const std::uint32_t buffer : *list) verify_alive(check_, buffer, end);
+  }
+
+  /// What is there before a loop or branches, and what is there behind them, is there all the time.
   void verify_use(std::uint32_t index) const {
     const fb::BufferT& buffer = *check_.plan.buffers[index];
     if (buffer.kind != fb::BufferKind::Arena) return;
-    for (const auto& [first, last] : open_) {
-      const bool within = buffer.first_step > first && buffer.last_step <= last;
-      const bool around = buffer.first_step <= first && buffer.last_step >= last;
+    for (const Body& body : open_) {
+      const bool within = buffer.first_step > body.first && buffer.last_step <= body.last;
+      const bool around = buffer.first_step <= body.step && buffer.last_step >= body.end;
       if (!within && !around)
         check_.fail(
-            "it uses buffer {}, which lives from step {} to step {}, in the loop of steps {} "
+            "it uses buffer {}, which lives from step {} to step {}, in the body of steps {} "
             "to {}",
-            index, buffer.first_step, buffer.last_step, first, last);
+            index, buffer.first_step, buffer.last_step, body.first + 1, body.last);
     }
   }
 
  private:
-  struct Range {
-    std::size_t first, last;
+  struct Body {
+    std::size_t first, last;  // it begins behind the first one
+    std::size_t step, end;    // the loop's or branches' step, and the last of all its bodies
+    const fb::StepT* branch;  // null: a loop
+    bool is_else;
+    Buffers before, in_then;  // written before the branches, and where the first has ended
   };
+
+  void close() {
+    Body body = std::move(open_.back());
+    open_.pop_back();
+    if (!body.branch) return;
+    if (!body.is_else) {
+      Buffers in_then = std::exchange(written_, body.before);
+      open_.push_back({body.last, body.end, body.step, body.end, body.branch, true,
+                       std::move(body.before), std::move(in_then)});
+      return;
+    }
+    for (const std::uint32_t buffer : body.branch->writes)
+      if (!written_.contains(buffer) || !body.in_then.contains(buffer))
+        check_.fail("a branch of step '{}' does not write buffer {}", body.branch->name, buffer);
+    std::erase_if(written_, [&](std::uint32_t buffer) { return !body.in_then.contains(buffer); });
+  }
+
   const Checker& check_;
-  std::vector<Range> open_;
+  Buffers& written_;
+  std::vector<Body> open_;
 };
 
 void verify_outputs_written(const Checker& check, const Buffers& written) {
@@ -557,9 +595,10 @@ void verify_steps(Checker& check) {
   const std::vector<std::size_t> ends = verify_entries(check);
   Buffers written;
   auto end = ends.begin();
-  OpenLoops loops(check);
+  OpenBodies bodies(check, written);
   const std::vector<bool> from_data = expressions_from_data(plan);
   const auto end_entries = [&](std::size_t step) {
+    bodies.leave(step);
     for (; end != ends.end() && *end == step; ++end) {
       verify_outputs_written(check, written);
       written.clear();
@@ -576,7 +615,7 @@ void verify_steps(Checker& check) {
     if (step.work.type == fb::Work::ConvStep && plan.target == "cuda")
       check.fail("a convolution on target 'cuda' must be one of a choice's tactics");
     const Uses uses = verify_work(check, step, step.work);
-    loops.begin(i, *end);
+    bodies.begin(i, *end);
     if (plan.target == "cuda")
       for_each_expression(step, [&](std::uint32_t expression) {
         if (from_data[expression])
@@ -587,7 +626,7 @@ void verify_steps(Checker& check) {
     const Buffers writes(step.writes.begin(), step.writes.end());
     for (const std::uint32_t buffer : reads) {
       verify_alive(check, buffer, i);
-      loops.verify_use(buffer);
+      bodies.verify_use(buffer);
       const fb::BufferKind kind = plan.buffers[buffer]->kind;
       if ((kind == fb::BufferKind::Arena || kind == fb::BufferKind::Output ||
            kind == fb::BufferKind::Extent) &&
@@ -596,7 +635,7 @@ void verify_steps(Checker& check) {
     }
     for (const std::uint32_t buffer : writes) {
       verify_alive(check, buffer, i);
-      loops.verify_use(buffer);
+      bodies.verify_use(buffer);
       const fb::BufferKind kind = plan.buffers[buffer]->kind;
       if (kind != fb::BufferKind::Arena && kind != fb::BufferKind::Output &&
           kind != fb::BufferKind::State && kind != fb::BufferKind::Extent)
@@ -606,7 +645,8 @@ void verify_steps(Checker& check) {
       if (!reads.contains(buffer)) check.fail("it reads buffer {} undeclared", buffer);
     for (const std::uint32_t buffer : uses.writes)
       if (!writes.contains(buffer)) check.fail("it writes buffer {} undeclared", buffer);
-    written.insert(writes.begin(), writes.end());
+    // Branches write what their step does.
+    if (step.work.type != fb::Work::IfStep) written.insert(writes.begin(), writes.end());
   }
   check.where.clear();
   end_entries(plan.steps.size());

@@ -13,7 +13,7 @@ namespace sinter::test {
 
 namespace {
 
-std::vector<std::int64_t> evaluate(const codegen::ExprTable& exprs, const ir::Bindings& symbols) {
+std::vector<std::int64_t> evaluate(codegen::ExprTable exprs, const ir::Bindings& symbols) {
   plan::fb::PlanT plan;
   exprs.write(plan);
   std::vector<std::int64_t> values;

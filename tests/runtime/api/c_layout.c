@@ -67,6 +67,7 @@ static const struct {
     MEMBER(sinter_session_options, tuning_cache),
     MEMBER(sinter_session_options, thorough_tuning),
     MEMBER(sinter_session_options, allocator),
+    MEMBER(sinter_session_options, max_iterations),
     STRUCT(sinter_tensor),
     MEMBER(sinter_tensor, struct_size),
     MEMBER(sinter_tensor, dtype),

@@ -314,6 +314,17 @@ plan::PlanParts PlanBuilder::parts() {
       meta.buffers[i]->last_step = static_cast<Id>(s);
     }
   }
+  // What a loop or branches use is there until their last body has ended.
+  for (std::size_t s = 0; s < meta.steps.size(); ++s) {
+    const fb::WhileStepT* loop = meta.steps[s]->work.AsWhileStep();
+    const fb::IfStepT* branch = meta.steps[s]->work.AsIfStep();
+    const Id end = static_cast<Id>(s) + (loop     ? loop->steps
+                                         : branch ? branch->then_steps + branch->else_steps
+                                                  : 0);
+    for (const auto* list : {&meta.steps[s]->reads, &meta.steps[s]->writes})
+      for (const Id id : *list)
+        meta.buffers[id]->last_step = std::max(meta.buffers[id]->last_step, end);
+  }
   plan::PlanParts parts;
   parts.meta = meta;
   std::uint64_t offset = 0;

@@ -1,4 +1,5 @@
 // Loops in plans: what they compute, how far they go, and what a damaged one is refused for.
+#include <algorithm>
 #include <array>
 #include <functional>
 #include <vector>
@@ -49,16 +50,59 @@ constexpr const char* kChecked = R"(graph @main(%go: bool[], %x: f32[]) {
 }
 )";
 
-plan::PlanParts parts_of(const char* text) {
+// v + 1 in each iteration; z is the last but one v, doubled n times. The loop inside works where v
+// lies.
+constexpr const char* kBeside =
+    R"(graph @main(%v: f32[], %k: f32[], %n: f32[n]) ranges {n: 0..100} {
+  %zero = const i64[] {0}
+  %y, %z = While(%zero, %v, %k) {states = 2, trips = [n]} : f32[], f32[] body(%i, %a, %b) {
+    %new = Fused(%a) {kind = "pointwise"} body(%c) {
+      %one = const f32[] {1}
+      %s = Add(%c, %one)
+      return s = %s
+    }
+    %none = const i64[] {0}
+    %twice = While(%none, %a) {states = 1, trips = [n]} : f32[] body(%j, %d) {
+      %e = Fused(%d) {kind = "pointwise"} body(%c) {
+        %s = Add(%c, %c)
+        return s = %s
+      }
+      return e = %e
+    }
+    return new = %new, twice = %twice
+  }
+  return y = %y, z = %z
+}
+)";
+
+// x + x where `go` is true, else 3.
+constexpr const char* kBranch = R"(graph @main(%go: bool[], %x: f32[2]) {
+  %zero = const i64[] {0}
+  %three = const f32[2] {3, 3}
+  %done, %y = While(%zero, %go, %three, %x) {checked = 1, states = 2, trips = [1]} : bool[], f32[2] body(%i, %flag, %v, %in) {
+    %no = const bool[] {false}
+    %w = Fused(%in) {kind = "pointwise"} body(%a) {
+      %s = Add(%a, %a)
+      return s = %s
+    }
+    return no = %no, w = %w
+  }
+  return y = %y
+}
+)";
+
+plan::PlanParts loop_parts(const char* text) {
   codegen::CompileOptions options;
   options.target = &codegen::cpu_target();
   return codegen::compile(ir::parse_graph(text), options).parts;
 }
 
-Plan plan_of(const char* text) { return Plan::from_memory(plan::serialize_plan(parts_of(text))); }
+Plan loop_plan(const char* text) {
+  return Plan::from_memory(plan::serialize_plan(loop_parts(text)));
+}
 
 TEST(While, RunsAsOftenAsASizeSays) {
-  Session session(plan_of(kDoubles));
+  Session session(loop_plan(kDoubles));
   for (const std::int64_t n : {1, 5, 0, 20}) {
     session.set_input("x", {2}, std::vector<float>{1, 3});
     session.set_input("n", {n}, std::vector<float>(static_cast<std::size_t>(n)));
@@ -68,8 +112,18 @@ TEST(While, RunsAsOftenAsASizeSays) {
   }
 }
 
+TEST(While, ANewStateDoesNotLieWhereTheOldOneIsWorkedOn) {
+  Session session(loop_plan(kBeside));
+  session.set_input("v", {}, std::vector<float>{0});
+  session.set_input("k", {}, std::vector<float>{7});
+  session.set_input("n", {3}, std::vector<float>(3));
+  session.run();
+  EXPECT_THAT(session.output("y").as<float>(), ElementsAre(3));
+  EXPECT_THAT(session.output("z").as<float>(), ElementsAre(16));
+}
+
 TEST(While, EndsOnWhatItComputes) {
-  Session session(plan_of(kChecked));
+  Session session(loop_plan(kChecked));
   const auto run = [&](bool go, float x) {
     session.set_input("go", {}, std::array<bool, 1>{go});
     session.set_input("x", {}, std::vector<float>{x});
@@ -84,7 +138,7 @@ TEST(While, EndsOnWhatItComputes) {
 TEST(While, IsBounded) {
   SessionOptions options;
   options.max_iterations = 1000;
-  Session session(plan_of(kChecked), options);
+  Session session(loop_plan(kChecked), options);
   session.set_input("go", {}, std::array<bool, 1>{true});
   session.set_input("x", {}, std::vector<float>{-1});
   // Towards minus infinity it never ends.
@@ -99,7 +153,7 @@ TEST(While, IsBounded) {
 }
 
 std::string refusal_of(const std::function<void(plan::fb::PlanT&, plan::fb::WhileStepT&)>& damage) {
-  plan::PlanParts parts = parts_of(kDoubles);
+  plan::PlanParts parts = loop_parts(kDoubles);
   for (const auto& step : parts.meta.steps)
     if (auto* loop = step->work.AsWhileStep()) damage(parts.meta, *loop);
   try {
@@ -111,9 +165,55 @@ std::string refusal_of(const std::function<void(plan::fb::PlanT&, plan::fb::Whil
   return "accepted";
 }
 
+TEST(Branch, IsALoopOfOneIterationAtMost) {
+  const plan::PlanParts parts = loop_parts(kBranch);
+  EXPECT_TRUE(std::ranges::any_of(
+      parts.meta.steps, [](const auto& step) { return step->work.AsIfStep() != nullptr; }));
+  EXPECT_TRUE(std::ranges::none_of(
+      parts.meta.steps, [](const auto& step) { return step->work.AsWhileStep() != nullptr; }));
+  Session session(loop_plan(kBranch));
+  for (const bool go : {true, false, true}) {
+    session.set_input("go", {}, std::array<bool, 1>{go});
+    session.set_input("x", {2}, std::vector<float>{1, 5});
+    session.run();
+    EXPECT_THAT(session.output("y").as<float>(), go ? ElementsAre(2, 10) : ElementsAre(3, 3));
+  }
+}
+
+std::string refusal_of_branch(
+    const std::function<void(plan::fb::PlanT&, plan::fb::StepT&, plan::fb::IfStepT&)>& damage) {
+  plan::PlanParts parts = loop_parts(kBranch);
+  for (const auto& step : parts.meta.steps)
+    if (auto* branch = step->work.AsIfStep()) damage(parts.meta, *step, *branch);
+  try {
+    Plan::from_memory(plan::serialize_plan(std::move(parts)));
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ErrorCode::kInvalidPlan);
+    return error.what();
+  }
+  return "accepted";
+}
+
+TEST(Branch, DamagedOnesAreRefused) {
+  EXPECT_THAT(refusal_of_branch([](auto&, auto&, auto& branch) { branch.else_steps = 3; }),
+              HasSubstr("its bodies have 4 steps"));
+  EXPECT_THAT(refusal_of_branch([](auto&, auto&, auto& branch) { branch.then_steps = ~0u; }),
+              HasSubstr("steps, but"));
+  EXPECT_THAT(
+      refusal_of_branch([](auto&, auto& step, auto& branch) { branch.condition = step.writes[0]; }),
+      HasSubstr("its condition is not of type bool"));
+  EXPECT_THAT(refusal_of_branch([](auto& plan, auto& step, auto&) {
+                // Without the copy in front the other branch would write nothing.
+                std::erase_if(plan.steps, [&](const auto& other) {
+                  return other->work.AsCopyStep() && other->writes == step.writes;
+                });
+              }),
+              HasSubstr("buffer"));
+}
+
 TEST(While, DamagedOnesAreRefused) {
   EXPECT_THAT(refusal_of([](auto&, auto& loop) { loop.steps = 7; }),
-              AllOf(HasSubstr("loop_"), HasSubstr("its body has 7 steps, but 1 follow it")));
+              AllOf(HasSubstr("loop_"), HasSubstr("its bodies have 7 steps, but 1 follow it")));
   EXPECT_THAT(refusal_of([](auto&, auto& loop) { loop.trips = -1; }), HasSubstr("nothing ends it"));
   EXPECT_THAT(refusal_of([](auto&, auto& loop) { loop.trips = 1 << 20; }),
               HasSubstr("the number of its iterations"));

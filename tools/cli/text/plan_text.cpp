@@ -86,12 +86,15 @@ Lines plan_summary_text(const ordered_json& report) {
 
 Lines steps_text(const ordered_json& report) {
   Rows rows = {{"step", "kind", "launches", "read", "written", "flops", "from"}};
-  for (const auto& step : list(report, "step_list"))
-    rows.push_back({step.contains("entry") ? string(step, "entry") + ": " + string(step, "name")
-                                           : string(step, "name"),
-                    string(step, "ways"), number(step, "launches"), string(step, "bytes_read"),
-                    string(step, "bytes_written"), string(step, "flops"),
+  for (const auto& step : list(report, "step_list")) {
+    const std::string name =
+        std::string(2 * step.at("depth").get<std::size_t>(), ' ') + string(step, "name");
+    rows.push_back({step.contains("entry") ? string(step, "entry") + ": " + name : name,
+                    string(step, "ways"), number(step, "launches") + string(step, "runs"),
+                    string(step, "bytes_read"), string(step, "bytes_written"),
+                    string(step, "flops"),
                     fmt::format("{}", fmt::join(strings(step, "origins"), ", "))});
+  }
   Lines lines = {format_table(rows)};
   if (const auto totals = report.find("totals"); totals != report.end())
     lines.push_back(fmt::format("{} steps, {} launches; {} read, {} written, {:.3f} GFLOP",

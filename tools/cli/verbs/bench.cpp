@@ -156,6 +156,9 @@ void add_bench(Cli& cli) {
   verb->add_flag("--deviceIo", options->device_io,
                  "Keep inputs and outputs on the GPU: latency is that of the model alone");
   verb->add_graph_flag(options->session.cuda_graphs);
+  verb->add_option("--max-iterations", options->session.max_iterations,
+                   "Most iterations of all loops in a run")
+      ->capture_default_str();
   verb->callback([options, &console = cli.console] { run_bench(*options, console); });
 }
 

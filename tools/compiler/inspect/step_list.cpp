@@ -1,10 +1,12 @@
 #include "tools/compiler/inspect/step_list.h"
 
 #include <algorithm>
+#include <optional>
 
 #include <fmt/ranges.h>
 
 #include "runtime/format_error.h"
+#include "runtime/plan/bodies.h"
 #include "runtime/plan/entries.h"
 #include "runtime/plan/expressions.h"
 #include "runtime/plan/input_shapes.h"
@@ -43,6 +45,21 @@ bool hold(const std::vector<plan::fb::Condition>& conditions,
            const std::int64_t value = values[c.expression()];
            return value <= c.max() && value % static_cast<std::int64_t>(c.divisor()) == 0;
          });
+}
+
+/// How often a loop runs, and on a GPU by which mechanism; or what a branch is.
+std::string control_text(const PlanT& plan, const WorkUnion& work,
+                         const std::vector<std::string>& texts, std::optional<bool> is_captured) {
+  const bool is_cuda = plan.target == "cuda";
+  const char* node = is_cuda ? "; a conditional node, or the host before CUDA 12.3" : "";
+  if (work.AsIfStep()) return fmt::format("if its condition holds{}", node);
+  const plan::fb::WhileStepT& loop = *work.AsWhileStep();
+  std::string text;
+  if (loop.trips >= 0) text = fmt::format("{} times", texts[static_cast<std::size_t>(loop.trips)]);
+  if (loop.condition >= 0)
+    return text + fmt::format("{}until its condition fails{}", text.empty() ? "" : ", or ", node);
+  if (is_cuda && is_captured) text += *is_captured ? "; captured as often" : node;
+  return text;
 }
 
 std::size_t calls_of(const PlanT& plan, const WorkUnion& work,
@@ -144,18 +161,32 @@ void list_steps(const PlanT& plan, const std::vector<std::int64_t>& values,
       if (plan::steps_of(entry.get()).contains(step)) return entry->name;
     return std::string();
   };
+  std::vector<bool> captured;
+  if (!values.empty())
+    captured =
+        plan::captured_loops(plan, {range.first, std::min(range.count, plan.steps.size())}, values);
+  struct Body {
+    std::size_t end;
+    std::string runs;  // "" where it is run once, or as data say
+    double count;      // 1 where data say
+  };
+  std::vector<Body> bodies;  // around the step
   std::size_t steps = 0, launches = 0;
   double read = 0, written = 0, flops = 0;
   report["step_list"] = nlohmann::ordered_json::array();
   for (std::size_t i = 0; i < plan.steps.size(); ++i) {
     if (!range.contains(i)) continue;
+    while (!bodies.empty() && i >= bodies.back().end) bodies.pop_back();
     const auto& step = plan.steps[i];
-    const std::size_t count = launches_of(plan, *step, values);
-    launches += count;
+    const bool has_body = step->work.AsWhileStep() || step->work.AsIfStep();
+    const std::size_t count = has_body ? 0 : launches_of(plan, *step, values);
+    const std::string runs = bodies.empty() ? "" : bodies.back().runs;
+    const double times = bodies.empty() ? 1 : bodies.back().count;
+    launches += count * static_cast<std::size_t>(times);
     if (!values.empty()) {
-      read += static_cast<double>(values[step->bytes_read]);
-      written += static_cast<double>(values[step->bytes_written]);
-      flops += static_cast<double>(values[step->flops]);
+      read += times * static_cast<double>(values[step->bytes_read]);
+      written += times * static_cast<double>(values[step->bytes_written]);
+      flops += times * static_cast<double>(values[step->flops]);
     }
     ++steps;
     report["step_list"].push_back({{"name", step->name},
@@ -165,7 +196,23 @@ void list_steps(const PlanT& plan, const std::vector<std::int64_t>& values,
                                    {"bytes_read", text(step->bytes_read)},
                                    {"bytes_written", text(step->bytes_written)},
                                    {"flops", text(step->flops)},
-                                   {"origins", step->origins}});
+                                   {"origins", step->origins},
+                                   {"depth", bodies.size()},
+                                   {"runs", runs}});
+    if (has_body) {
+      report["step_list"].back()["ways"] = control_text(
+          plan, step->work, texts,
+          captured.empty() ? std::nullopt : std::optional<bool>(captured[i - range.first]));
+      Body body{i + 1 + plan::body_steps(step->work), runs, times};
+      if (const auto* loop = step->work.AsWhileStep(); loop && loop->condition < 0) {
+        const auto trips = static_cast<std::uint32_t>(loop->trips);
+        body.runs += " x " + text(trips);
+        if (!values.empty()) body.count *= static_cast<double>(values[trips]);
+      } else {
+        body.runs += loop ? " until" : " if";
+      }
+      bodies.push_back(std::move(body));
+    }
     if (!plan.entries.empty()) report["step_list"].back()["entry"] = entry_of(i);
   }
   if (values.empty()) return;

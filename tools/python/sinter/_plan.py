@@ -83,11 +83,11 @@ class Plan(_core.Plan):
     _facts: dict[str, Any]
 
     def __init__(self, source: Any, *, device: int = 0, threads: int = 0, max_sessions: int = 0,
-                 copy: bool = False) -> None:
+                 copy: bool = False, max_iterations: int = 10_000_000) -> None:
         """Use load()."""
         options = _core.RunOptions()
         options.device, options.threads, options.max_sessions = device, threads, max_sessions
-        options.copy = copy
+        options.copy, options.max_iterations = copy, max_iterations
         if isinstance(source, (str, os.PathLike)):
             source = os.path.abspath(os.fspath(source))
             super().__init__(source, options)
@@ -95,7 +95,7 @@ class Plan(_core.Plan):
         else:
             super().__init__(source, options)
             self._file = None
-        self._settings = dict(device=device, threads=threads, max_sessions=max_sessions)
+        self._settings = dict(device=device, threads=threads, max_sessions=max_sessions, max_iterations=max_iterations)
         self._facts = self._describe()
         self._executor: tuple[int, ThreadPoolExecutor] | None = None
 
@@ -262,17 +262,19 @@ class Session(_core.Session):
 
 
 def load(source: str | os.PathLike[str] | bytes | bytearray | memoryview, *, device: int = 0, threads: int = 0,
-         max_sessions: int = 0, copy: bool = False) -> Plan:
+         max_sessions: int = 0, copy: bool = False, max_iterations: int = 10_000_000) -> Plan:
     """A plan from a file, which must not be changed while it is used, or from the bytes of one.
 
     device: the GPU of a CUDA plan.
     threads: most threads of the pool (set_threads) that one call of a CPU plan uses; 0: all.
     max_sessions: most calls that run at once, each with memory of its own; others wait. 0: as many as get_threads(),
         and 4 of a CUDA plan.
+    max_iterations: of all loops of the model in a call; more are an error.
     copy: the file is read into memory instead of mapped, so that it may be changed: a mapped file that is truncated
         ends the process. Bytes are used where they lie if they cannot change, else copied.
     """
-    return Plan(source, device=device, threads=threads, max_sessions=max_sessions, copy=copy)
+    return Plan(source, device=device, threads=threads, max_sessions=max_sessions, copy=copy,
+                max_iterations=max_iterations)
 
 
 def _restore(contents, settings):

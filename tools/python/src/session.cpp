@@ -15,6 +15,7 @@ SessionOptions session_options(const RunOptions& options, bool on_device) {
   SessionOptions result;
   result.device = options.device;
   result.threads = options.threads;
+  result.max_iterations = options.max_iterations;
   result.output_memory = on_device ? Memory::kDevice : Memory::kHost;
   return result;
 }

@@ -222,7 +222,7 @@ std::string GemmCheck::run() {
 std::string GemmCheck::run_case(const Case& test, const codegen::EmittedKernel& kernel,
                                 const EmulatedKernels& library, const ir::Bindings& symbols) const {
   plan::fb::PlanT plan;
-  exprs.write(plan);
+  codegen::ExprTable(exprs).write(plan);
   std::vector<std::int64_t> sizes;
   for (const auto& symbol : plan.symbols) {
     const auto bound = symbols.find(symbol->name);
