@@ -18,6 +18,7 @@
 #include <sinter/sinter.h>
 
 #include "plan_fields.h"
+#include "runtime/plan/extents.h"
 #include "runtime/plan/file_header.h"
 #include "runtime/plan/plan_data.h"
 #include "runtime/plan/verify/verify_plan.h"
@@ -153,13 +154,15 @@ class Mutator {
   }
 
   void swap_work(fb::WorkUnion& work) {
-    switch (random_() % 8) {
+    switch (random_() % 10) {
       case 0: work.Reset(); break;
       case 1: work.Set(fb::CopyStepT{}); break;
       case 2: work.Set(fb::SortStepT{}); break;
       case 3: work.Set(fb::TacticStepT{}); break;
       case 4: work.Set(fb::WhileStepT{}); break;
       case 5: work.Set(fb::IfStepT{}); break;
+      case 6: work.Set(fb::ExtentStepT{}); break;
+      case 7: work.Set(fb::SuppressionStepT{}); break;
       default:
         if (seen_) work = *seen_;
     }
@@ -237,6 +240,8 @@ double work_of_step(const fb::StepT& step, const std::vector<std::int64_t>& valu
     total += product(conv->output_shape) * product(conv->weight_shape);
   if (const auto* sort = step.work.AsSortStep())
     total += 64 * product(std::vector{sort->outer, sort->length, sort->inner});
+  if (const auto* suppression = step.work.AsSuppressionStep())
+    total += 8 * product(std::vector{suppression->rows, suppression->length, suppression->length});
   if (const auto* attention = step.work.AsAttentionStep())
     total += product(std::vector{attention->rows, attention->keys}) * product(attention->batch) *
              static_cast<double>(attention->head + attention->value_head);
@@ -262,6 +267,7 @@ void run_with(Session& session, std::int64_t above_min) {
   for (const auto& symbol : meta.symbols)
     symbols.push_back(symbol->max - symbol->min < above_min ? symbol->max
                                                             : symbol->min + above_min);
+  plan::bind_extents(meta, symbols);
   const auto values = plan::evaluate_expressions(meta, symbols);
   constexpr double kMostWork = 2e7;
   constexpr std::size_t kMostBytes = 16 << 20;
