@@ -15,7 +15,8 @@
 namespace sinter::fusion {
 
 const std::vector<Pass>& pipeline() {
-  // States are found in the model's own spelling; quantize_weights comes next, since what is left
+  // Layers that stay one operator are known before anything looks for products and states. States
+  // are found in the model's own spelling; quantize_weights comes next, since what is left
   // of dequantizations is folded into float weights; recognise sees the model's own spelling;
   // scales are folded into weights before those are rounded to a lower precision; simplify runs
   // after lower_precision to remove the casts that meet; attention is found while softmax is one
@@ -24,12 +25,13 @@ const std::vector<Pass>& pipeline() {
   // weights that are laid out the other way round; reductions pick their neighbours before what is
   // left becomes pointwise regions.
   static const std::vector<Pass> passes = {
+      {"expand_recurrent", expand_recurrent},
       {"find_states", find_states, false, false},
       {"quantize_weights", quantize_weights},
       {"fold_constants", fold_constants},
       {"recognise", recognise, true},
       {"fold_scales", fold_scales, true},
-      {"lower_precision", lower_precision},
+      {"lower_precision", lower_precision, false, false},
       {"simplify", simplify, true},
       {"recognise_attention", recognise_attention, true},
       {"decompose", decompose},
@@ -59,18 +61,22 @@ void check_name(const std::string& name, std::string_view option) {
                                              name, fmt::join(known, ", ")));
 }
 
-/// `graph` with every body of a loop changed, those within others first.
-Graph change_bodies(const Graph& graph, const std::function<Graph(const Graph& body)>& change) {
-  const auto is_loop = [](const Node& node) { return node.op->kind == OpKind::kWhile; };
-  if (std::none_of(graph.nodes().begin(), graph.nodes().end(), is_loop)) return graph;
+bool is_loop(const Node& node) { return node.op->kind == OpKind::kWhile; }
+/// A node that has a body from the start.
+bool is_imported_with_body(const Node& node) { return node.body != nullptr; }
+
+/// `graph` with every body of such nodes changed, those within others first.
+Graph change_bodies(const Graph& graph, bool (*is_changed)(const Node& node),
+                    const std::function<Graph(const Graph& body)>& change) {
+  if (std::none_of(graph.nodes().begin(), graph.nodes().end(), is_changed)) return graph;
   return ir::rewrite(
       graph,
       [&](ir::GraphBuilder& builder, const Graph&, const Node& node,
           std::span<const ValueId> inputs) -> std::optional<std::vector<ValueId>> {
-        if (!is_loop(node)) return std::nullopt;
+        if (!is_changed(node)) return std::nullopt;
         return builder.add_multi(
             node.op->name, {inputs.begin(), inputs.end()}, node.attrs,
-            std::make_shared<const Graph>(change(change_bodies(*node.body, change))));
+            std::make_shared<const Graph>(change(change_bodies(*node.body, is_changed, change))));
       });
 }
 
@@ -87,14 +93,14 @@ Graph with_ranges(const Graph& body, const ir::Ranges& ranges) {
   return builder.finish();
 }
 
-/// Runs `pass` on a graph and on the bodies of its loops, which have no states of the model's and
-/// none of its samples.
+/// Runs `pass` on a graph and, unless it does that itself, on the bodies of its loops, which have
+/// no states of the model's and none of its samples.
 Graph run_pass(const Pass& pass, const Graph& graph, Context& context) {
   const Graph changed = pass.run(graph, context);
   if (!pass.on_bodies) return changed;
   const auto samples = std::move(context.weights.calibration);
   const Graph result =
-      change_bodies(changed, [&](const Graph& body) { return pass.run(body, context); });
+      change_bodies(changed, is_loop, [&](const Graph& body) { return pass.run(body, context); });
   context.weights.calibration = samples;
   return result;
 }
@@ -106,7 +112,8 @@ PipelineResult run_pipeline(const Graph& graph, Context& context, const Pipeline
   if (!options.stop_after.empty()) check_name(options.stop_after, "--stop-after");
 
   PipelineResult result{
-      change_bodies(graph, [&](const Graph& body) { return with_ranges(body, graph.ranges()); }),
+      change_bodies(graph, is_imported_with_body,
+                    [&](const Graph& body) { return with_ranges(body, graph.ranges()); }),
       {}};
   for (const Pass& pass : pipeline()) {
     const std::string name(pass.name);

@@ -17,7 +17,7 @@ struct Pass {
   std::string_view name;
   Graph (*run)(const Graph& graph, Context& context);
   bool only_when_fusing = false;  // left out under --fuse=off
-  bool on_bodies = true;          // runs on the bodies of loops, too
+  bool on_bodies = true;          // the driver runs it on the bodies of loops, too
 };
 /// Every pass, in order.
 const std::vector<Pass>& pipeline();

@@ -88,11 +88,9 @@ std::vector<TensorType> infer_types(const OpDef& op, const Attrs& attrs, Types i
       expected = fmt::format("{} to {}", op.min_inputs, op.max_inputs);
     invalid(fmt::format("has {} inputs, but takes {}", count, expected));
   }
-  const bool has_body = op.kind == OpKind::kFused || op.name == "While";
-  if (has_body != (body != nullptr))
-    invalid(body                        ? "has a body, but is neither a fused node nor a loop"
-            : op.kind == OpKind::kFused ? "is a fused node without a body"
-                                        : "is a loop without a body");
+  if (op.has_body != (body != nullptr))
+    invalid(body != nullptr ? "has a body, but is of an operator without one"
+                            : "is without a body, which says what it computes");
   if (!body) {
     std::vector<TensorType> types = op.infer(attrs, inputs);
     for (const TensorType& type : types) check_type(type);
@@ -109,6 +107,7 @@ std::vector<TensorType> infer_types(const OpDef& op, const Attrs& attrs, Types i
   std::vector<TensorType> types = body->types(body->outputs());
   if (op.kind == OpKind::kFused) return types;
   const std::vector<TensorType> states = op.infer(attrs, inputs);
+  if (states.empty()) return types;  // of a node that is its body
   if (types.size() != states.size())
     invalid(fmt::format("has {} states, but its body has {} outputs", states.size(), types.size()));
   for (std::size_t i = 0; i < states.size(); ++i)

@@ -138,6 +138,7 @@ struct OpDef {
                GenerateDef, CompositeDef>
       detail;
   bool commutative = false;  // the first two inputs may be exchanged
+  bool has_body = false;     // nodes own a graph, which says what they compute
 
   const PointwiseDef& pointwise() const { return std::get<PointwiseDef>(detail); }
   const ReduceDef& reduce() const { return std::get<ReduceDef>(detail); }

@@ -36,6 +36,9 @@ struct TargetTraits {
   bool attention_prologue = false;
   // Types of attention that the runtime does itself, of heads of any known size.
   std::set<DType> attention_steps;
+  // Element types for which a recurrent layer is one kernel, and the most units that it may have.
+  std::set<DType> recurrent_types;
+  std::int64_t recurrent_units = 0;
   bool horizontal = false;    // many small regions in one launch
   bool gemm_kernels = false;  // our own products, which any region may follow
   // Types of x for which products with quantized weights exist; others multiply float weights.

@@ -40,7 +40,7 @@ std::string name_stem(const Node& node) {
     // Views, casts and generated numbers name a kernel only where there is nothing else.
     const bool any = std::ranges::any_of(nodes, names_kernel);
     for (const Node& part : nodes) {
-      if (part.body)
+      if (part.op->kind == OpKind::kFused)
         self(*part.body, self);
       else if (!any || names_kernel(part))
         add(part);

@@ -137,6 +137,29 @@ std::optional<std::vector<ValueId>> empty_outputs(GraphBuilder& builder, const G
   return results;
 }
 
+/// A loop whose captured constants are constants of its body, where passes know them as such.
+/// Nothing if it captures none.
+std::optional<std::vector<ValueId>> with_constants_inside(GraphBuilder& builder, const Node& node,
+                                                          std::span<const ValueId> inputs) {
+  const Graph& body = *node.body;
+  const std::size_t first = 1 + node.outputs.size();
+  std::vector<ValueId> outside, inside;
+  GraphBuilder inner(body.name());
+  for (const auto& [symbol, range] : body.ranges()) inner.range(symbol, range);
+  for (std::size_t i = 0; i < inputs.size(); ++i) {
+    const auto constant = i < first ? nullptr : builder.shared_constant(inputs[i]);
+    const Value& value = body.value(body.inputs()[i]);
+    if (!constant) outside.push_back(inputs[i]);
+    inside.push_back(constant ? inner.constant(constant, value.name)
+                              : inner.input(value.name, value.type));
+  }
+  if (outside.size() == inputs.size()) return std::nullopt;
+  const std::vector<ValueId> outputs = ir::inline_graph(inner, body, inside);
+  for (std::size_t i = 0; i < outputs.size(); ++i) inner.output(body.output_names()[i], outputs[i]);
+  return builder.add_multi(node.op->name, outside, node.attrs,
+                           std::make_shared<const Graph>(inner.finish()));
+}
+
 }  // namespace
 
 Graph fold_constants(const Graph& graph, Context& context) {
@@ -153,6 +176,7 @@ Graph fold_constants(const Graph& graph, Context& context) {
       [&](GraphBuilder& builder, const Graph& old, const Node& node,
           std::span<const ValueId> inputs) -> std::optional<std::vector<ValueId>> {
         if (auto empty = empty_outputs(builder, old, node)) return empty;
+        if (node.op->kind == OpKind::kWhile) return with_constants_inside(builder, node, inputs);
         if (!is_known(builder, old, node, inputs) || is_view_for_product(old, node) ||
             is_index_arithmetic(builder, old, node, inputs))
           return std::nullopt;

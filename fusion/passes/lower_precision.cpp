@@ -15,17 +15,30 @@ namespace {
 
 constexpr DType kWide = DType::kFloat32;
 
+/// What became of a graph and of the bodies in it, for the notes.
+struct Tally {
+  std::map<std::string, std::vector<std::string>> kept;  // nodes, by reason
+  std::vector<std::string> clamped;
+  std::size_t inputs = 0, outputs = 0, weights = 0, lowered = 0;
+  double weight_bytes = 0;
+};
+
 /// Rebuilds a graph with float32 values in a narrower type.
 class Lowering {
  public:
-  Lowering(const Graph& graph, Context& context, DType narrow)
-      : old_(graph), context_(context), policy_(narrow), builder_(graph.name()) {}
-
-  Graph run() {
+  Lowering(const Graph& graph, Context& context, DType narrow, Tally& tally)
+      : old_(graph),
+        context_(context),
+        policy_(narrow),
+        tally_(tally),
+        builder_(graph.name()),
+        mapped_(graph.values().size()) {
     for (const auto& [symbol, range] : old_.ranges()) builder_.range(symbol, range);
-    mapped_.resize(old_.values().size());
     // Unfused each of these nodes would be a kernel that reads and writes float32.
     if (context_.fuse) feeds_exponentials_ = feeds_exponentials(old_);
+  }
+
+  Graph run() {
     find_caches();
     for (ValueId input : old_.inputs()) {
       const Value& info = old_.value(input);
@@ -33,27 +46,17 @@ class Lowering {
       if (caches_.contains(input)) type.dtype = policy_.narrow();
       map(input) = builder_.input(info.name, type);
       if (type.dtype != kWide) continue;
-      ++inputs_;
+      ++tally_.inputs;
       map(input) = cast(map(input), policy_.narrow());
     }
-    for (const Node& node : old_.nodes()) {
-      GraphBuilder::OriginScope scope(builder_, node.origins);
-      const auto results = lower(node);
-      for (std::size_t i = 0; i < results.size(); ++i) {
-        map(node.outputs[i]) = results[i];
-        builder_.name(results[i], old_.value(node.outputs[i]).name);
-        if (old_.type(node.outputs[i]).dtype == kWide &&
-            builder_.type(results[i]).dtype == policy_.narrow())
-          ++lowered_;
-      }
-    }
+    lower_nodes();
     for (std::size_t i = 0; i < old_.outputs().size(); ++i) {
       const ValueId output = old_.outputs()[i];
       ValueId value =
           old_.is_constant(output) ? builder_.constant(old_.value(output).constant) : map(output);
       const DType wanted = caches_.contains(output) ? policy_.narrow() : old_.type(output).dtype;
       if (builder_.type(value).dtype != wanted) {
-        ++outputs_;
+        ++tally_.outputs;
         value = cast(value, wanted);
       }
       builder_.output(old_.output_names()[i], value);
@@ -63,7 +66,44 @@ class Lowering {
     return builder_.finish();
   }
 
+  /// Lowers the body of a loop whose inputs are of `types`; returns its outputs' types as they
+  /// come.
+  std::vector<DType> lower_body(std::span<const DType> types, Accumulation accumulation) {
+    accumulation_ = std::move(accumulation);
+    for (std::size_t i = 0; i < types.size(); ++i) {
+      const Value& info = old_.value(old_.inputs()[i]);
+      map(old_.inputs()[i]) = builder_.input(info.name, {types[i], info.type.shape});
+    }
+    lower_nodes();
+    std::vector<DType> found;
+    for (const ValueId output : old_.outputs())
+      found.push_back(old_.is_constant(output) ? policy_.narrow()
+                                               : builder_.type(map(output)).dtype);
+    return found;
+  }
+
+  /// The body, with outputs of these types.
+  Graph finish_body(std::span<const DType> types) {
+    for (std::size_t i = 0; i < types.size(); ++i)
+      builder_.output(old_.output_names()[i], operand(old_.outputs()[i], types[i]));
+    return builder_.finish();
+  }
+
  private:
+  void lower_nodes() {
+    for (const Node& node : old_.nodes()) {
+      GraphBuilder::OriginScope scope(builder_, node.origins);
+      const auto results = lower(node);
+      for (std::size_t i = 0; i < results.size(); ++i) {
+        map(node.outputs[i]) = results[i];
+        builder_.name(results[i], old_.value(node.outputs[i]).name);
+        if (old_.type(node.outputs[i]).dtype == kWide &&
+            builder_.type(results[i]).dtype == policy_.narrow())
+          ++tally_.lowered;
+      }
+    }
+  }
+
   /// Elements of a cache are rounded when they are put there, as they would be where they are read.
   /// Any other state keeps its type: rounding would add up from run to run.
   void find_caches() {
@@ -102,12 +142,12 @@ class Lowering {
     if (known != constants_.end()) return known->second;
     NarrowedConstant narrowed = policy_.clamp_constant(*info.constant, to);
     if (narrowed.clamped > 0)
-      notes_.push_back(fmt::format(
+      tally_.clamped.push_back(fmt::format(
           "clamped: {} value(s) of constant {} ({:g}) to the largest finite {}", narrowed.clamped,
           constant_name(old), narrowed.example, to_string(policy_.narrow())));
     if (to != kWide) {
-      ++weights_;
-      weight_bytes_ += static_cast<double>(info.constant->bytes().size());
+      ++tally_.weights;
+      tally_.weight_bytes += static_cast<double>(info.constant->bytes().size());
     }
     return constants_[{old, to}] = builder_.constant(std::move(narrowed.tensor), info.name);
   }
@@ -144,11 +184,72 @@ class Lowering {
     return kept && !narrow;
   }
 
+  bool accumulates(const Node& node) const {
+    if (accumulation_.nodes.empty()) return false;
+    return accumulation_.nodes[old_.value(node.outputs[0]).producer.position()];
+  }
+
+  /// What a loop captures is as it is outside, so that nothing is cast in each iteration. A state
+  /// is as an iteration makes it, but for what the loop adds up.
+  std::vector<ValueId> lower_loop(const Node& node) {
+    const Graph& body = *node.body;
+    const std::size_t count = node.outputs.size();
+    const Accumulation accumulation = find_accumulation(body, count);
+    std::vector<bool> wide = accumulation.states;
+    for (;;) {
+      std::vector<ValueId> inputs;
+      std::vector<DType> types, states;
+      for (std::size_t i = 0; i < node.inputs.size(); ++i) {
+        const ValueId old = node.inputs[i];
+        const bool is_state = i > 0 && i <= count;
+        const bool captured = !is_state && !old_.is_constant(old);
+        inputs.push_back(
+            captured ? map(old) : operand(old, is_state && wide[i - 1] ? kWide : policy_.narrow()));
+        types.push_back(builder_.type(inputs.back()).dtype);
+        if (is_state) states.push_back(types.back());
+      }
+      Tally tally = tally_;
+      Lowering lowering(body, context_, policy_.narrow(), tally);
+      const std::vector<DType> made = lowering.lower_body(types, accumulation);
+      bool changed = false;
+      for (std::size_t k = 0; k < count; ++k)
+        if (made[k] == kWide && !wide[k]) wide[k] = changed = true;
+      if (changed) continue;
+      auto lowered = std::make_shared<const Graph>(lowering.finish_body(states));
+      tally_ = std::move(tally);
+      return builder_.add_multi(node.op->name, inputs, node.attrs, std::move(lowered));
+    }
+  }
+
+  /// A layer reads narrow operands and states that its loop adds up in float32; its results are of
+  /// the types that come of that.
+  std::vector<ValueId> lower_recurrent(const Node& node) {
+    const bool has_bias = node.attrs.get_int("bias") != 0;
+    const std::size_t first_state = has_bias ? 3 : 2;
+    const std::size_t states =
+        static_cast<std::size_t>(node.attrs.get_int("initial_h") + node.attrs.get_int("initial_c"));
+    std::vector<ValueId> inputs;
+    std::vector<DType> types;
+    for (std::size_t i = 0; i < node.inputs.size(); ++i) {
+      const bool is_state = i >= first_state && i < first_state + states;
+      inputs.push_back(operand(node.inputs[i], is_state ? kWide : policy_.narrow()));
+      types.push_back(builder_.type(inputs.back()).dtype);
+    }
+    Lowering lowering(*node.body, context_, policy_.narrow(), tally_);
+    const std::vector<DType> made = lowering.lower_body(types, {});
+    return builder_.add_multi(node.op->name, inputs, node.attrs,
+                              std::make_shared<const Graph>(lowering.finish_body(made)));
+  }
+
   std::vector<ValueId> lower(const Node& node) {
-    // States keep their types, since rounding would add up; the body is lowered by itself.
-    if (!has_wide_float(node) || node.op->kind == OpKind::kWhile)
-      return add(node, kWide, node.attrs);
     const OpKind kind = node.op->kind;
+    if (node.op->name == "Recurrent") return lower_recurrent(node);
+    if (kind == OpKind::kWhile) return lower_loop(node);
+    if (!has_wide_float(node)) return add(node, kWide, node.attrs);
+    if (accumulates(node)) {
+      keep(node, "a loop adds up what it makes: rounding would add up, too");
+      return add(node, kWide, node.attrs);
+    }
     if (feeds_exponentials_at(node)) return {lower_logits(node)};
     if (node.op->name == "Cast") return {lower_cast(node)};
     if (kind == OpKind::kReduce || node.op->scan()) return {lower_reduce(node)};
@@ -221,7 +322,7 @@ class Lowering {
   }
 
   void keep(const Node& node, const std::string& reason) {
-    auto& kept = kept_[reason];
+    auto& kept = tally_.kept[reason];
     kept.push_back(describe(node));
   }
 
@@ -231,16 +332,17 @@ class Lowering {
     out.push_back(
         fmt::format("{}: {} constant(s) lowered from float32 ({:.1f} MB to {:.1f} MB), "
                     "{} intermediate value(s) lowered",
-                    name, weights_, weight_bytes_ / 1e6, weight_bytes_ / 2e6, lowered_));
+                    name, tally_.weights, tally_.weight_bytes / 1e6, tally_.weight_bytes / 2e6,
+                    tally_.lowered));
     out.push_back(
         fmt::format("{}: {} input(s) and {} output(s) stay float32 and are cast at the "
                     "border; arithmetic within kernels stays float32",
-                    name, inputs_, outputs_));
+                    name, tally_.inputs, tally_.outputs));
     if (!caches_.empty())
       out.push_back(fmt::format("{}: {} cache(s), which are states, are kept in it", name,
                                 caches_.size() / 2));
     constexpr std::size_t kShown = 4;
-    for (const auto& [reason, nodes] : kept_) {
+    for (const auto& [reason, nodes] : tally_.kept) {
       const std::vector<std::string> shown(
           nodes.begin(),
           nodes.begin() + static_cast<std::ptrdiff_t>(std::min(nodes.size(), kShown)));
@@ -249,27 +351,26 @@ class Lowering {
       out.push_back(fmt::format("kept float32: {} node(s), {}: {}{}", nodes.size(), reason, list,
                                 nodes.size() > kShown ? ", ..." : ""));
     }
-    out.insert(out.end(), notes_.begin(), notes_.end());
+    out.insert(out.end(), tally_.clamped.begin(), tally_.clamped.end());
   }
 
   const Graph& old_;
   Context& context_;
   LoweringPolicy policy_;
+  Tally& tally_;
   GraphBuilder builder_;
   std::vector<ValueId> mapped_;
   std::set<ValueId> caches_;              // inputs and outputs
   std::vector<bool> feeds_exponentials_;  // by node; empty: none does
+  Accumulation accumulation_;             // of a body
   std::map<ValueId, ValueId> wide_;       // of values that were cast down
   std::map<std::pair<ValueId, DType>, ValueId> constants_;
-  std::map<std::string, std::vector<std::string>> kept_;
-  std::vector<std::string> notes_;
-  std::size_t inputs_ = 0, outputs_ = 0, weights_ = 0, lowered_ = 0;
-  double weight_bytes_ = 0;
 };
 
 }  // namespace
 
 Graph lower_precision(const Graph& graph, Context& context) {
+  Tally tally;
   switch (context.precision) {
     case Precision::kModel: return graph;
     case Precision::kTf32:
@@ -277,8 +378,8 @@ Graph lower_precision(const Graph& graph, Context& context) {
           "tf32: float32 products round their operands to 10 bits of mantissa; everything else "
           "stays float32");
       return graph;
-    case Precision::kFloat16: return Lowering(graph, context, DType::kFloat16).run();
-    case Precision::kBFloat16: return Lowering(graph, context, DType::kBFloat16).run();
+    case Precision::kFloat16: return Lowering(graph, context, DType::kFloat16, tally).run();
+    case Precision::kBFloat16: return Lowering(graph, context, DType::kBFloat16, tally).run();
   }
   return graph;
 }

@@ -135,4 +135,89 @@ std::vector<bool> feeds_exponentials(const Graph& graph) {
   return feeds;
 }
 
+namespace {
+
+/// How an element of a value depends on an element of another.
+enum class Path : std::uint8_t { kNone, kChosen, kComputed };
+
+/// How the results of `node` depend on their own elements of input `i`. A product makes each of
+/// many: what was rounded before is one of many small errors, which no iteration keeps.
+Path step_of(const Graph& graph, const Node& node, std::size_t i) {
+  constexpr std::array<std::string_view, 6> kChoices = {"Where", "Max", "Min",
+                                                        "Relu",  "Neg", "Abs"};
+  const auto is_wide = [&](ValueId value) { return graph.type(value).dtype == DType::kFloat32; };
+  if (node.outputs.size() != 1 || !is_wide(node.inputs[i]) || !is_wide(node.outputs[0]))
+    return Path::kNone;
+  switch (node.op->kind) {
+    case OpKind::kView: return Path::kChosen;
+    case OpKind::kReduce: return Path::kComputed;
+    case OpKind::kPointwise:
+      return std::ranges::find(kChoices, node.op->name) != kChoices.end() ? Path::kChosen
+                                                                          : Path::kComputed;
+    case OpKind::kIndexed:
+      if (const ir::ScatterDef* scatter = node.op->scatter())
+        return scatter->combine(node.attrs) ? Path::kComputed : Path::kChosen;
+      return Path::kChosen;
+    default: return Path::kNone;
+  }
+}
+
+/// How each value depends on `from`.
+std::vector<Path> paths_from(const Graph& graph, ValueId from) {
+  std::vector<Path> paths(graph.values().size(), Path::kNone);
+  paths[from.position()] = Path::kChosen;
+  for (const Node& node : graph.nodes())
+    for (std::size_t i = 0; i < node.inputs.size(); ++i) {
+      const Path before = paths[node.inputs[i].position()], step = step_of(graph, node, i);
+      if (before == Path::kNone || step == Path::kNone) continue;
+      Path& after = paths[node.outputs[0].position()];
+      after = std::max({after, before, step});
+    }
+  return paths;
+}
+
+/// The nodes on which `to` depends so.
+std::vector<bool> nodes_before(const Graph& graph, ValueId to) {
+  std::vector<bool> values(graph.values().size(), false), found(graph.nodes().size(), false);
+  values[to.position()] = true;
+  for (std::size_t n = graph.nodes().size(); n-- > 0;) {
+    const Node& node = graph.nodes()[n];
+    if (node.outputs.size() != 1 || !values[node.outputs[0].position()]) continue;
+    found[n] = true;
+    for (std::size_t i = 0; i < node.inputs.size(); ++i)
+      if (step_of(graph, node, i) != Path::kNone) values[node.inputs[i].position()] = true;
+  }
+  return found;
+}
+
+}  // namespace
+
+Accumulation find_accumulation(const Graph& body, std::size_t states) {
+  std::vector<std::vector<Path>> values, between(states, std::vector<Path>(states));
+  for (std::size_t i = 0; i < states; ++i) {
+    values.push_back(paths_from(body, body.inputs()[1 + i]));
+    for (std::size_t j = 0; j < states; ++j)
+      between[i][j] = values[i][body.outputs()[j].position()];
+  }
+  // Over any number of iterations: states may change places.
+  for (std::size_t k = 0; k < states; ++k)
+    for (std::size_t i = 0; i < states; ++i)
+      for (std::size_t j = 0; j < states; ++j)
+        if (between[i][k] != Path::kNone && between[k][j] != Path::kNone)
+          between[i][j] = std::max({between[i][j], between[i][k], between[k][j]});
+  Accumulation result{std::vector<bool>(states), std::vector<bool>(body.nodes().size())};
+  for (std::size_t i = 0; i < states; ++i) result.states[i] = between[i][i] == Path::kComputed;
+  for (std::size_t j = 0; j < states; ++j) {
+    if (!result.states[j]) continue;
+    const std::vector<bool> before = nodes_before(body, body.outputs()[j]);
+    for (std::size_t i = 0; i < states; ++i) {
+      if (!result.states[i] || between[j][i] == Path::kNone) continue;
+      for (std::size_t n = 0; n < before.size(); ++n)
+        if (before[n] && values[i][body.nodes()[n].outputs[0].position()] != Path::kNone)
+          result.nodes[n] = true;
+    }
+  }
+  return result;
+}
+
 }  // namespace sinter::fusion

@@ -16,6 +16,10 @@
 //                                             them stays float32, else clamped; others: the node
 //                                             that reads them is computed in float32
 //   scalar constants that would underflow     the node that reads them is computed in float32
+//   states of loops                           narrow, as the value is that an iteration hands on;
+//                                             float32 where an iteration adds to what it was given:
+//                                             rounding would add up (the cell of an LSTM; its
+//                                             output passes through a product and is narrow)
 #pragma once
 
 #include <optional>
@@ -56,5 +60,13 @@ class LoweringPolicy {
 /// Softmax read, back through pointwise operators, views and reductions, to the products that made
 /// it (of which others may read the result too), and these exponentials themselves.
 std::vector<bool> feeds_exponentials(const Graph& graph);
+
+/// What a loop adds up: float32 states that depend on their own old value element by element, by
+/// more than a choice, and the nodes of the body on the way there.
+struct Accumulation {
+  std::vector<bool> states, nodes;
+};
+/// `body`: of a While of `states` states.
+Accumulation find_accumulation(const Graph& body, std::size_t states);
 
 }  // namespace sinter::fusion

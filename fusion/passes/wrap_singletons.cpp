@@ -20,6 +20,7 @@ std::string family_of(const Node& node) {
       if (node.op->name == "Attention") return "attention";
       if (node.op->name == "ArgSort") return "sort";
       if (node.op->name == "Suppress") return "suppression";
+      if (node.op->name == "Recurrent") return "recurrent";
       break;
     case OpKind::kFused:
     case OpKind::kWhile:
@@ -33,7 +34,9 @@ std::string family_of(const Node& node) {
 Graph wrap_singletons(const Graph& graph, Context&) {
   std::vector<Piece> pieces;
   for (const ir::Node& node : graph.nodes()) {
-    if (node.body || node.op->kind == OpKind::kExtent || node.op->name == "Reshape") continue;
+    const bool is_done = node.op->kind == OpKind::kFused || node.op->kind == OpKind::kWhile ||
+                         node.op->kind == OpKind::kExtent;
+    if (is_done || node.op->name == "Reshape") continue;
     BodyBuilder body(graph, node.op->kind == OpKind::kLibrary ? BodyBuilder::Literals::kNone
                                                               : BodyBuilder::Literals::kOneElement);
     std::vector<ValueId> results;

@@ -157,7 +157,8 @@ std::vector<OpDef> fused_ops() {
            .kind = OpKind::kFused,
            .min_inputs = 0,
            .max_inputs = -1,
-           .attrs = {{"kind", AttrKind::kString, std::nullopt}}};
+           .attrs = {{"kind", AttrKind::kString, std::nullopt}},
+           .has_body = true};
   // GraphBuilder takes a fused node's types from its body, the evaluator its values.
   op.infer = [](const Attrs&, Types) -> std::vector<TensorType> {
     throw Error(ErrorCode::kInternal, "result types come from the body");

@@ -47,6 +47,7 @@ std::vector<OpDef> while_ops() {
                 {"states", AttrKind::kInt, std::nullopt},
                 {"checked", AttrKind::kInt, Attr(std::int64_t{0})}};
   loop.infer = infer_while;
+  loop.has_body = true;
 
   // An input of a body while it is built among the nodes around it; "id" tells them apart.
   OpDef placeholder;

@@ -254,9 +254,9 @@ TEST(BadGraph, UndefinedNames) {
 TEST(BadGraph, AllUnsupportedNodesAreListedAtOnce) {
   ModelBuilder model;
   model.input("x", DType::kFloat32, {"batch", 2048});
-  model.node("NonZero", {"x"}, {"a"})
+  model.node("SplitToSequence", {"x"}, {"a"})
       .node("Relu", {"a"}, {"b"})  // is supported, but its input's shape is not known
-      .node("Compress", {"b", "x"}, {"c"})
+      .node("Multinomial", {"b"}, {"c"})
       .node("Gelu", {"x"}, {"d"})
       .node("Frobnicate", {"x"}, {"y"})
       .output("y");
@@ -267,9 +267,9 @@ TEST(BadGraph, AllUnsupportedNodesAreListedAtOnce) {
   import->set_version(3);
   const std::string message = model.import_error(ErrorCode::kUnsupported);
   EXPECT_THAT(message, HasSubstr("4 of the model's 5 nodes are not supported"));
-  EXPECT_THAT(message, HasSubstr("'the_NonZero' (NonZero-17) on (f32[batch, 2048]): its input is "
-                                 "not known when compiling"));
-  EXPECT_THAT(message, HasSubstr("'the_Compress' (Compress-17) on (?, f32[batch, 2048])"));
+  EXPECT_THAT(message, HasSubstr("'the_SplitToSequence' (SplitToSequence-17) on (f32[batch, 2048]): "
+                                 "the operator is not known"));
+  EXPECT_THAT(message, HasSubstr("'the_Multinomial' (Multinomial-17) on (?)"));
   EXPECT_THAT(message, HasSubstr("'the_Gelu' (Gelu-17) on (f32[batch, 2048]): the operator does "
                                  "not exist in opset 17"));
   EXPECT_THAT(message, HasSubstr("'Frobnicate_4' (com.example::Frobnicate-3)"));
@@ -279,7 +279,7 @@ TEST(BadGraph, AllUnsupportedNodesAreListedAtOnce) {
 TEST(BadGraph, EachUnsupportedNodeHasAWayOut) {
   ModelBuilder model(18);
   model.input("x", DType::kFloat32, {"n", 4}).input("b", DType::kBool, {}).ints("two", {2});
-  model.node("NonZero", {"x"}, {"a"})
+  model.node("Bernoulli", {"x"}, {"a"})
       .node("SplitToSequence", {"x"}, {"c"})
       .node("RandomNormalLike", {"x"}, {"d"})
       .node("Magic", {"x", "two"}, {"e"})
@@ -289,8 +289,7 @@ TEST(BadGraph, EachUnsupportedNodeHasAWayOut) {
   const std::string message = model.import_error(ErrorCode::kUnsupported);
   EXPECT_THAT(message, HasSubstr("4 of the model's 4 nodes are not supported"));
   // Each with its name, operator, opset, shapes, and what to do.
-  EXPECT_THAT(message, HasSubstr("'the_NonZero' (NonZero-18) on (f32[n, 4]): "));
-  EXPECT_THAT(message, HasSubstr("keep a mask of fixed shape"));
+  EXPECT_THAT(message, HasSubstr("'the_Bernoulli' (Bernoulli-18) on (f32[n, 4]): "));
   EXPECT_THAT(message, HasSubstr("'the_SplitToSequence' (SplitToSequence-18) on (f32[n, 4]): "));
   EXPECT_THAT(message, HasSubstr("export the model with tensors only"));
   EXPECT_THAT(message, HasSubstr("'the_RandomNormalLike' (RandomNormalLike-18) on (f32[n, 4]): "));

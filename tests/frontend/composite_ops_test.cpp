@@ -181,7 +181,40 @@ TEST(Recurrent, ReadsAllStepsInOneProduct) {
   const OneOp op{"LSTM", {ramp({5, 1, 2}), ramp({1, 12, 2}), ramp({1, 12, 3})}};
   const ImportedModel imported = op.model().import();
   const auto names = operators(imported.graph);
-  EXPECT_EQ(std::count(names.begin(), names.end(), "MatMul"), 1 + 5);
+  EXPECT_EQ(std::count(names.begin(), names.end(), "MatMul"), 1);
+  const auto layer =
+      std::ranges::find(imported.graph.nodes(), "Recurrent",
+                        [](const ir::Node& node) -> const std::string& { return node.op->name; });
+  ASSERT_NE(layer, imported.graph.nodes().end());
+  EXPECT_EQ(layer->attrs.get_string("special"), "");
+  const auto inner = operators(*layer->body);
+  EXPECT_EQ(std::count(inner.begin(), inner.end(), "MatMul"), 5);
+}
+
+TEST(Recurrent, SaysWhatIsSpecialAboutALayer) {
+  const auto special = [](const char* op, std::int64_t gates, std::vector<Attribute> attributes,
+                          bool peepholes = false) {
+    ModelBuilder model;
+    std::vector<std::string> inputs{"x", "w", "r"};
+    model.input("x", DType::kFloat32, {2, 1, 2});
+    model.initializer("w", ramp({1, 3 * gates, 2}));
+    model.initializer("r", ramp({1, 3 * gates, 3}));
+    if (peepholes) {
+      inputs.insert(inputs.end(), {"", "", "", "", "p"});
+      model.initializer("p", ramp({1, 9}));
+    }
+    model.node(op, inputs, {"y"}, attributes);
+    model.output("y");
+    const ImportedModel imported = model.import();
+    for (const ir::Node& node : imported.graph.nodes())
+      if (node.op->name == "Recurrent") return node.attrs.get_string("special");
+    return std::string("no layer");
+  };
+  EXPECT_EQ(special("LSTM", 4, {}), "");
+  EXPECT_EQ(special("GRU", 3, {attr("linear_before_reset", 1)}), "");
+  EXPECT_THAT(special("LSTM", 4, {attr("clip", 3.0f)}), HasSubstr("clips at 3"));
+  EXPECT_THAT(special("LSTM", 4, {attr("input_forget", 1)}), HasSubstr("forget gate"));
+  EXPECT_THAT(special("LSTM", 4, {}, true), HasSubstr("peepholes"));
 }
 
 TEST(Recurrent, RefusalsSayWhatToDo) {

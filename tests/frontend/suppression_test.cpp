@@ -127,38 +127,58 @@ TEST(NonMaxSuppression, ABoundOfNoneSelectsNothing) {
   EXPECT_EQ(ir::to_string(imported.graph.type(imported.graph.outputs()[0])), "i64[0, 3]");
 }
 
-TEST(NonMaxSuppression, IsRefusedWithoutABound) {
-  ImportOptions padded;
-  padded.pad_selections = true;
-  EXPECT_THAT(model_of({}).import_error(ErrorCode::kUnsupported),
-              AllOf(HasSubstr("'the_NonMaxSuppression' (NonMaxSuppression-17) on (f32[1, 6, 4], "
-                              "f32[1, 1, 6], i64[1], f32[1], f32[1]): "),
-                    HasSubstr("compile with --nms-pad")));
-  EXPECT_THAT(model_of({}, false).import_error(ErrorCode::kUnsupported, padded),
-              HasSubstr("its max_output_boxes_per_class (input 2, 'most') is not a constant"));
-  Problem many;
-  many.most = 5000;
-  EXPECT_THAT(model_of(many).import_error(ErrorCode::kUnsupported, padded),
-              HasSubstr("0 to 1024 are supported"));
+TEST(NonMaxSuppression, HasAsManyRowsAsItSelects) {
+  const Problem p{2, 3, 40, 5, 0.3, true, false, 0.4};
+  const ImportedModel imported = model_of(p).import();
+  const ir::TensorType type = imported.graph.type(imported.graph.outputs()[0]);
+  EXPECT_EQ(ir::to_string(type), "i64[the_NonMaxSuppression, 3]");
+  const ir::Range& range = imported.graph.ranges().at("the_NonMaxSuppression");
+  EXPECT_EQ(range.max, 2 * 3 * 5);
+  EXPECT_TRUE(range.from_data);
+  // Of how many at most, an input may say.
+  const ImportedModel open = model_of({}, false).import();
+  EXPECT_EQ(open.graph.ranges().at("the_NonMaxSuppression").max, 6);
 }
 
-TEST(DataDependentShapes, AreRefusedWithTheBoundedAlternative) {
+TEST(DataDependentShapes, AreSizesThatTheRunFinds) {
   ModelBuilder model;
   model.input("x", DType::kFloat32, {"n", 4}).input("c", DType::kBool, {4});
   model.node("NonZero", {"x"}, {"a"})
       .node("Unique", {"x"}, {"b"})
       .node("Compress", {"x", "c"}, {"d"}, {attr("axis", 1)});
   for (const char* output : {"a", "b", "d"}) model.output(output);
-  EXPECT_THAT(
-      model.import_error(ErrorCode::kUnsupported),
-      AllOf(HasSubstr("3 of the model's 3 nodes are not supported"),
-            HasSubstr("'the_NonZero' (NonZero-17) on (f32[n, 4]): its input is not known when "
-                      "compiling: its output's shape depends on data: keep a mask of fixed shape"),
-            HasSubstr("'the_Unique' (Unique-17) on (f32[n, 4]): the operator is not known: its "
-                      "output's shape depends on data: take it out of the model"),
-            HasSubstr("'the_Compress' (Compress-17) on (f32[n, 4], bool[4]): the operator is not "
-                      "known: its output's shape depends on data: keep a mask of fixed shape, or "
-                      "gather with indices of fixed number (TopK)")));
+  const ir::Graph graph = model.import().graph;
+  const auto type = [&](std::size_t i) { return ir::to_string(graph.type(graph.outputs()[i])); };
+  EXPECT_EQ(type(0), "i64[2, the_NonZero]");
+  EXPECT_EQ(type(1), "f32[the_Unique]");
+  EXPECT_EQ(type(2), "f32[n, the_Compress]");
+  EXPECT_EQ(graph.ranges().at("the_NonZero").symbolic_max->to_string(), "4*n");
+  const auto found = ir::evaluate(
+      graph, std::vector{floats({2, 4}, {0, 1, 2, 0, 3, 0, 0, 1}),
+                         Tensor::from_ints(DType::kBool, {4}, ir::Ints{1, 0, 0, 1})});
+  EXPECT_EQ(found[0].to_ints(), (ir::Ints{0, 0, 1, 1, 1, 2, 0, 3}));
+  EXPECT_EQ(found[1].to_doubles(), (std::vector<double>{0, 1, 2, 3}));
+  EXPECT_EQ(found[2].to_doubles(), (std::vector<double>{0, 0, 3, 1}));
+}
+
+TEST(DataDependentShapes, WithoutABoundSayHowToGiveOne) {
+  ModelBuilder model;
+  model.input("x", DType::kFloat32, {8}).input("y", DType::kFloat32, {4});
+  model.ints("axis", {0});
+  model.node("ReduceSum", {"x", "axis"}, {"sum"}, {attr("keepdims", 1)})
+      .node("Cast", {"sum"}, {"count"}, {attr("to", 7)})
+      .node("ConstantOfShape", {"count"}, {"z"})
+      .output("z");
+  EXPECT_THAT(model.import_error(ErrorCode::kUnsupported),
+              AllOf(HasSubstr("'the_ConstantOfShape'"), HasSubstr("--bound 'count=N'")));
+  ImportOptions options;
+  options.bounds["count"] = 100;
+  const ir::Graph graph = model.import(options).graph;
+  EXPECT_EQ(ir::to_string(graph.type(graph.outputs()[0])), "f32[count]");
+  EXPECT_EQ(graph.ranges().at("count").max, 100);
+  options.bounds["counted"] = 100;
+  EXPECT_THAT(model.import_error(ErrorCode::kUsage, options),
+              HasSubstr("--bound: no value or node whose size follows from data is called 'counted'"));
 }
 
 }  // namespace

@@ -77,9 +77,9 @@ const Case& case_named(const std::string& name) {
 }
 
 ir::Graph graph_of(const Case& test, DType type) {
-  static const std::regex pattern("\\bT\\[");
-  return ir::parse_graph(
-      std::regex_replace(test.text, pattern, std::string(to_string(type)) + "["));
+  // In front of a shape, and as the last attribute of a node.
+  static const std::regex pattern("\\bT(?=[\\[}])");
+  return ir::parse_graph(std::regex_replace(test.text, pattern, std::string(to_string(type))));
 }
 
 }  // namespace sinter::gpu_test

@@ -121,7 +121,7 @@ TEST(GraphBuilder, ErrorsNameTheNode) {
   EXPECT_THAT(error_of([&] {
                 builder.add("Fused", {x}, {{"kind", "pointwise"}});
               }),
-              HasSubstr("fused node without a body"));
+              HasSubstr("is without a body"));
   EXPECT_THAT(error_of([&] { builder.add("Nonsense", {x}); }, ErrorCode::kInternal),
               HasSubstr("'Nonsense'"));
   EXPECT_THAT(error_of([&] { builder.add("Neg", {ValueId{99}}); }, ErrorCode::kInternal),

@@ -95,6 +95,7 @@ const Edges kAllowed = {
     {"codegen/families/attention", kFamily},
     {"codegen/families/gemm", kFamily},
     {"codegen/families/horizontal", kFamily},
+    {"codegen/families/recurrent", kFamily},
     {"codegen/families/sort", kFamily},
     {"codegen/families/registry", {"codegen/families/family", "codegen/targets"}},
     {"codegen",

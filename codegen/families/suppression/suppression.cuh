@@ -1,10 +1,12 @@
-// Which boxes no better one overlaps: a block for each row of boxes, which are in order.
+// Which boxes no better one overlaps: a block, or a cluster of blocks, for each row of boxes, which
+// are in order.
 //
 // Boxes are taken in tiles. What is left of a tile by those before it is compared pair by pair, one
-// warp goes through it in order, and the rest of the row is compared with what was kept.
+// warp goes through it in order, and the rest of the row is compared with what was kept. Blocks of
+// a cluster share both comparisons.
 #pragma once
 
-#include "scalar.cuh"
+#include "cluster.cuh"
 
 struct Box {
   float low_x, low_y, high_x, high_y;
@@ -31,60 +33,96 @@ SINTER_DEVICE Box box_at(const float* boxes, i64 i) {
   return {box[0], box[1], box[2], box[3]};
 }
 
-/// Block `row` of kTile threads, of rows of `length` boxes.
+/// Dynamic shared memory of a block.
 template <int kTile>
-SINTER_DEVICE void suppress_row(const float* boxes, const b8* valid, b8* kept, i64 row, i64 length,
-                                float most) {
-  constexpr int kWords = kTile / 32;
-  __shared__ Box tile[kTile];
-  __shared__ u32 overlaps[kTile][kWords];  // for each box, bits of those in front of it
-  __shared__ u32 left[kWords];             // bits of candidates, then of what is kept
+struct SuppressionMemory {
+  Box tile[kTile];
+  u32 overlaps[kTile][kTile / 32];  // block 0: for each box, bits of those in front of it
+  u32 left[kTile / 32];             // bits of candidates, then of what is kept
+};
+
+/// Row `row` of `length` boxes, by a cluster of kBlocks blocks of kTile threads, of which this is
+/// number `rank`.
+template <int kTile, int kBlocks>
+SINTER_DEVICE void suppress_row(const float* boxes, const b8* valid, b8* kept, i64 row, int rank,
+                                i64 length, float most) {
+  constexpr int kWords = kTile / 32, kOwn = kTile / kBlocks;  // boxes that a block compares
+  SINTER_DYNAMIC_SHARED(memory);
+  auto& shared = *reinterpret_cast<SuppressionMemory<kTile>*>(memory);
+  auto& tile = shared.tile;
+  auto& overlaps = shared.overlaps;
+  auto& left = shared.left;
   const int thread = static_cast<int>(threadIdx.x);
+  const auto all_wait = [] {
+    if constexpr (kBlocks > 1)
+      cluster_barrier();
+    else
+      __syncthreads();
+  };
   boxes += row * length * 4;
   valid += row * length;
-  kept += row * length;
+  // Other blocks write and read it too: nothing may stay in this multiprocessor's L1.
+  volatile u8* const flags = &kept[row * length].bits;
+  if constexpr (kBlocks > 1) all_wait();  // all blocks run: their memory may be written to
   for (i64 begin = 0; begin < length; begin += kTile) {
     const i64 mine = begin + thread;
-    // Behind the first tile `kept` holds what is left; a thread reads what it has written itself.
-    const bool candidate = mine < length && (begin == 0 ? valid[mine] : kept[mine]).bits != 0;
-    const Box box = mine < length ? box_at(boxes, mine) : Box{0, 0, 0, 0};
-    tile[thread] = box;
+    // Behind the first tile `kept` holds what is left.
+    const bool candidate = mine < length && (begin == 0 ? valid[mine].bits : flags[mine]) != 0;
+    tile[thread] = mine < length ? box_at(boxes, mine) : Box{0, 0, 0, 0};
     const u32 bits = __ballot_sync(0xffffffffu, candidate);
     if (thread % 32 == 0) left[thread / 32] = bits;
     __syncthreads();
-    for (int word = 0; word < kWords; ++word) {
+    for (int pair = thread; pair < kOwn * kWords; pair += kTile) {
+      // Boxes in turn, so that blocks have as much to do.
+      const int box = pair / kWords * kBlocks + rank, word = pair % kWords;
       u32 hits = 0;
-      if (candidate)
-        for (int bit = 0; bit < 32 && word * 32 + bit < thread; ++bit)
-          if ((left[word] >> bit & 1) != 0 && overlap(tile[word * 32 + bit], box, most))
-            hits |= 1u << bit;
-      overlaps[thread][word] = hits;
+      if ((left[box / 32] >> (box % 32) & 1) != 0)
+        for (u32 rest = left[word]; rest != 0; rest &= rest - 1) {
+          const u32 lowest = rest & (~rest + 1);
+          const int other = word * 32 + 31 - __clz(static_cast<int>(lowest));
+          if (other >= box) break;
+          if (overlap(tile[other], tile[box], most)) hits |= lowest;
+        }
+      u32* const place = &overlaps[box][word];
+      if constexpr (kBlocks > 1)
+        *of_block(place, 0) = hits;
+      else
+        *place = hits;
     }
-    __syncthreads();
-    if (thread < 32) {
+    all_wait();
+    if (rank == 0 && thread < 32) {
       // Lane l has word l of what is kept.
       u32 keep = 0;
-      const int here = length - begin < kTile ? static_cast<int>(length - begin) : kTile;
-      for (int i = 0; i < here; ++i) {
-        const bool hit = thread < kWords && (overlaps[i][thread] & keep) != 0;
-        const u32 any = __ballot_sync(0xffffffffu, hit);
-        if (any == 0 && thread == i / 32 && (left[i / 32] >> (i % 32) & 1) != 0)
-          keep |= 1u << (i % 32);
+      for (int word = 0; word < kWords; ++word)
+        for (u32 rest = left[word]; rest != 0; rest &= rest - 1) {
+          const u32 lowest = rest & (~rest + 1);
+          const int box = word * 32 + 31 - __clz(static_cast<int>(lowest));
+          const bool hit = thread < kWords && (overlaps[box][thread] & keep) != 0;
+          if (__ballot_sync(0xffffffffu, hit) == 0 && thread == word) keep |= lowest;
+        }
+      __syncwarp();
+      if (thread < kWords) {
+        if constexpr (kBlocks > 1)
+          for (int block = 0; block < kBlocks; ++block)
+            *of_block(&left[thread], static_cast<u32>(block)) = keep;
+        else
+          left[thread] = keep;
       }
-      if (thread < kWords) left[thread] = keep;
     }
-    __syncthreads();
-    if (mine < length) kept[mine].bits = static_cast<u8>(left[thread / 32] >> (thread % 32) & 1);
-    for (i64 later = mine + kTile; later < length; later += kTile) {
-      bool stays = (begin == 0 ? valid[later] : kept[later]).bits != 0;
+    all_wait();
+    if (rank == 0 && mine < length)
+      flags[mine] = static_cast<u8>(left[thread / 32] >> (thread % 32) & 1);
+    for (i64 later = begin + kTile + i64(rank) * kTile + thread; later < length;
+         later += kTile * kBlocks) {
+      bool stays = (begin == 0 ? valid[later].bits : flags[later]) != 0;
       const Box other = box_at(boxes, later);
       for (int word = 0; stays && word < kWords; ++word)
         for (u32 rest = left[word]; stays && rest != 0; rest &= rest - 1) {
-          const int bit = 31 - __clz(static_cast<int>(rest & (~rest + 1)));
-          stays = !overlap(tile[word * 32 + bit], other, most);
+          const u32 lowest = rest & (~rest + 1);
+          stays = !overlap(tile[word * 32 + 31 - __clz(static_cast<int>(lowest))], other, most);
         }
-      kept[later].bits = static_cast<u8>(stays);
+      flags[later] = static_cast<u8>(stays);
     }
-    __syncthreads();
+    all_wait();
   }
 }

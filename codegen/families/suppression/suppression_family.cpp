@@ -2,23 +2,11 @@
 #include <fmt/format.h>
 #include <sinter/error.h>
 
-#include "codegen/emit/arguments.h"
-#include "codegen/emit/kernel_text.h"
-#include "codegen/emit/sizes_from_data.h"
 #include "codegen/families/family.h"
+#include "codegen/families/suppression/emit_suppression.h"
 
 namespace sinter::codegen {
 namespace {
-
-/// Boxes of a tile, and threads of a block.
-constexpr int kTile = 512;
-
-/// Rows of boxes in buffers of the plan.
-struct SuppressionProblem {
-  std::uint32_t boxes = 0, valid = 0, kept = 0;
-  Dim rows = 1, length;
-  double iou = 0;
-};
 
 SuppressionProblem problem_of(const Region& region) {
   const Graph& body = *region.node.body;
@@ -47,50 +35,8 @@ class SuppressionKernel final : public KernelProgram {
     return fmt::format("suppression {} {} {}", p_.rows.to_string(), p_.length.to_string(), p_.iou);
   }
   std::vector<std::uint32_t> buffers() const override { return {p_.boxes, p_.valid, p_.kept}; }
-
   EmittedKernel emit(KernelRequest request, ExprTable& exprs) const override {
-    std::vector<std::string> parameters{"const float* __restrict__ boxes",
-                                        "const b8* __restrict__ valid", "b8* kept"};
-    EmittedKernel kernel;
-    for (const std::uint32_t buffer : buffers())
-      kernel.step.args.emplace_back(ArgKind::Buffer, buffer);
-    std::map<std::uint32_t, std::string> names;
-    const auto known = [&](const Dim& dim) {
-      if (dim.is_constant()) return int_literal(dim.value());
-      const std::uint32_t expression = exprs.intern(dim);
-      const auto [at, is_new] = names.try_emplace(expression, fmt::format("n{}", names.size()));
-      if (is_new) {
-        parameters.push_back("i64 " + at->second);
-        kernel.step.args.emplace_back(ArgKind::Int64, expression);
-      }
-      return at->second;
-    };
-    SizesFromData data(exprs, known);
-    const auto size = [&](const Dim& dim) {
-      if (!ir::is_from_data({&dim, 1}, exprs.ranges())) return known(dim);
-      data.add(dim);
-      return data.text(dim);
-    };
-    const std::string length = size(p_.length);
-    const std::string end = data.end_of_blocks(p_.rows, "blockIdx.x");
-    for (std::string& extent : data.parameters()) parameters.push_back(std::move(extent));
-    for (const KernelArg& extent : data.args()) kernel.step.args.push_back(extent);
-
-    const std::string schedule = fmt::format("suppression tile={}", kTile);
-    kernel.source = fmt::format(
-        "{}#include \"suppression.cuh\"\n\n// schedule: {}\n"
-        "extern \"C\" __global__ void __launch_bounds__({})\n{} {{\n{}{}"
-        "  suppress_row<{}>(boxes, valid, kept, i64(blockIdx.x), {}, {:.9g}f);\n}}\n",
-        kernel_heading(request.name, request.origins), schedule, kTile,
-        signature_text(request.name, parameters), data.lines(), end, kTile, length,
-        static_cast<float>(p_.iou));
-    auto variant = std::make_unique<KernelVariantT>();
-    variant->function = request.name;
-    variant->grid = {exprs.intern(p_.rows), exprs.intern(1), exprs.intern(1)};
-    variant->block = {kTile, 1, 1};
-    variant->schedule = schedule;
-    kernel.step.variants.push_back(std::move(variant));
-    return kernel;
+    return emit_suppression(p_, request, exprs);
   }
 
  private:

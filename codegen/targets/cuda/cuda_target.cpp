@@ -14,6 +14,8 @@ ir::TargetTraits make_traits() {
   traits.attention = true;
   traits.attention_prologue = true;
   traits.gemm_kernels = true;
+  traits.recurrent_types = {DType::kFloat16, DType::kBFloat16};
+  traits.recurrent_units = 768;
   traits.horizontal = true;
   traits.conv_channels_last = true;
   traits.conv_any_float = true;

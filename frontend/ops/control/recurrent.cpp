@@ -1,105 +1,17 @@
-// RNN, GRU and LSTM: loops over a sequence, unrolled where it is short.
+// RNN, GRU and LSTM: one operator whose body is a loop over a sequence, unrolled where it is short.
 #include <algorithm>
 
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
+#include "frontend/ops/control/activation.h"
 #include "frontend/ops/control/unroll.h"
 #include "frontend/ops/control/while_body.h"
 #include "frontend/ops/products.h"
-#include "frontend/ops/table/input_names.h"
 #include "frontend/ops/table/op_table.h"
 #include "ir/dim/dim_mismatch.h"
 
 namespace sinter::frontend {
 namespace {
-
-/// An activation by its ONNX name, with its parameters.
-struct Activation {
-  std::string name;
-  double alpha = 0, beta = 0;
-};
-
-struct ActivationRow {
-  std::string_view name;
-  int parameters;  // 1: alpha, 2: alpha and beta
-  double alpha, beta;
-};
-
-// Names and defaults of the specification of RNN.
-constexpr ActivationRow kActivations[] = {
-    {"Relu", 0, 0, 0},         {"Tanh", 0, 0, 0},
-    {"Sigmoid", 0, 0, 0},      {"Softsign", 0, 0, 0},
-    {"Softplus", 0, 0, 0},     {"Affine", 2, 1, 0},
-    {"LeakyRelu", 1, 0.01, 0}, {"ThresholdedRelu", 1, 1, 0},
-    {"ScaledTanh", 2, 1, 1},   {"HardSigmoid", 2, 0.2, 0.5},
-    {"Elu", 1, 1, 0},
-};
-
-/// Activations of all directions in order. alpha and beta are lists without gaps: each activation
-/// takes as many as it has, while there are any.
-std::vector<Activation> read_activations(NodeContext& node, std::vector<std::string> fallback,
-                                         std::size_t directions) {
-  std::vector<std::string> names;
-  for (std::size_t d = 0; d < directions; ++d)
-    names.insert(names.end(), fallback.begin(), fallback.end());
-  if (auto given = node.attr_strings("activations")) {
-    if (given->size() != names.size())
-      node.invalid("attribute 'activations' is [{}]; it must have {} names",
-                   fmt::join(*given, ", "), names.size());
-    names = std::move(*given);
-  }
-  const auto alphas = node.attr_floats("activation_alpha").value_or(std::vector<double>());
-  const auto betas = node.attr_floats("activation_beta").value_or(std::vector<double>());
-  std::size_t next_alpha = 0, next_beta = 0;
-  std::vector<Activation> activations;
-  for (const std::string& name : names) {
-    const auto* row = std::find_if(
-        std::begin(kActivations), std::end(kActivations),
-        // "tanh" and "TanH" are in models as well.
-        [&](const ActivationRow& candidate) { return same_name(candidate.name, name); });
-    if (row == std::end(kActivations)) node.unsupported("activation '{}' is not known", name);
-    Activation activation{std::string(row->name), row->alpha, row->beta};
-    if (row->parameters >= 1 && next_alpha < alphas.size()) activation.alpha = alphas[next_alpha++];
-    if (row->parameters >= 2 && next_beta < betas.size()) activation.beta = betas[next_beta++];
-    activations.push_back(activation);
-  }
-  return activations;
-}
-
-ValueId apply(NodeContext& node, const Activation& activation, ValueId x) {
-  const std::string& name = activation.name;
-  const DType dtype = node.dtype(x);
-  const auto number = [&](double value) { return node.constant(dtype, value); };
-  const auto affine = [&](ValueId value) {
-    return node.add("Add",
-                    {node.add("Mul", {value, number(activation.alpha)}), number(activation.beta)});
-  };
-  if (name == "Softsign")
-    return node.add("Div", {x, node.add("Add", {number(1), node.add("Abs", {x})})});
-  if (name == "Softplus")  // max(x, 0) + log(1 + exp(-|x|)), which does not overflow
-    return node.add(
-        "Add",
-        {node.add("Relu", {x}),
-         node.add(
-             "Log",
-             {node.add("Add",
-                       {number(1), node.add("Exp", {node.add("Neg", {node.add("Abs", {x})})})})})});
-  if (name == "Affine") return affine(x);
-  if (name == "HardSigmoid")
-    return node.add("Max", {node.add("Min", {affine(x), number(1)}), number(0)});
-  if (name == "ScaledTanh")
-    return node.add("Mul", {number(activation.alpha),
-                            node.add("Tanh", {node.add("Mul", {number(activation.beta), x})})});
-  if (name == "LeakyRelu" || name == "Elu") {
-    const ValueId below = name == "Elu" ? node.add("Sub", {node.add("Exp", {x}), number(1)}) : x;
-    return node.add("Where", {node.add("Less", {x, number(0)}),
-                              node.add("Mul", {number(activation.alpha), below}), x});
-  }
-  if (name == "ThresholdedRelu")
-    return node.add("Where", {node.add("Greater", {x, number(activation.alpha)}), x, number(0)});
-  return node.add(name, {x});
-}
 
 /// One recurrent node: its sizes and the inputs that all directions share.
 struct Layer {
@@ -111,8 +23,13 @@ struct Layer {
   bool batch_first = false;  // layout 1
   bool quantized = false;    // weights of 8 bits, whose left operands are quantized as they come
   std::optional<double> clip;
-  ValueId x;        // [steps, batch, inputs]
-  ValueId lengths;  // [batch, 1], or invalid
+  ValueId x;  // [steps, batch, inputs]
+};
+
+/// What the steps of all directions read; see ir/ops/recurrent.cpp. What is not given is invalid.
+struct Operands {
+  ValueId projected, recurrent, recurrent_bias, h, c, lengths;
+  ValueId peepholes;  // [directions, 3 * hidden]
 };
 
 /// One direction of it.
@@ -123,7 +40,6 @@ struct Direction {
   std::optional<ValueId> zero_point;
   ValueId recurrent_bias;  // [gates * hidden], or invalid: part of `projected`
   ValueId peepholes;       // [3 * hidden], or invalid
-  ValueId h, c;            // states: [batch, hidden]; c of an LSTM only
   std::vector<Activation> activations;
 };
 
@@ -177,25 +93,24 @@ Layer read_layer(NodeContext& node, std::int64_t gates, bool quantized = false) 
     else
       layer.clip = clip;
   }
-  if (node.has_input(4)) {
-    expect_shape(node, 4, "sequence_lens", {layer.batch});
-    layer.lengths = node.reshape(node.cast(node.input(4, "sequence_lens"), DType::kInt64),
-                                 {layer.batch, Dim(1)});
-  }
   return layer;
 }
 
-/// State `i` of direction `d`: [batch, hidden], zero if the node does not give it.
-ValueId initial_state(NodeContext& node, const Layer& layer, std::size_t i, const char* what,
-                      std::size_t d) {
-  if (!node.has_input(i))
-    return node.expand(node.constant(layer.dtype, 0), {layer.batch, layer.hidden});
+/// A state as the node gives it, [directions, batch, hidden]; invalid if it does not.
+ValueId given_state(NodeContext& node, const Layer& layer, std::size_t i, const char* what) {
+  if (!node.has_input(i)) return {};
   const Dim count(static_cast<std::int64_t>(layer.directions));
   expect_shape(node, i, what,
                layer.batch_first ? Shape{layer.batch, count, layer.hidden}
                                  : Shape{count, layer.batch, layer.hidden});
-  return element(node, node.input(i, what), layer.batch_first ? 1 : 0,
-                 static_cast<std::int64_t>(d));
+  const ValueId state = node.input(i, what);
+  return layer.batch_first ? node.transpose(state, {1, 0, 2}) : state;
+}
+
+/// Of direction `d`: [batch, hidden].
+ValueId initial_state(NodeContext& node, const Layer& layer, ValueId given, std::int64_t d) {
+  if (given.valid()) return element(node, given, 0, d);
+  return node.expand(node.constant(layer.dtype, 0), {layer.batch, layer.hidden});
 }
 
 /// Parameter `i` of quantized weights: one value for a direction, or one for each column.
@@ -208,42 +123,76 @@ ValueId weight_parameter(NodeContext& node, const Layer& layer, std::size_t i, c
   return element(node, value, 0, d);
 }
 
-/// Weights and states of direction `d`. The input's part of all steps is one product. The recurrent
-/// bias joins it unless `separate_recurrent_bias`.
-Direction read_direction(NodeContext& node, const Layer& layer, std::size_t d,
-                         bool separate_recurrent_bias) {
-  const auto at = static_cast<std::int64_t>(d);
-  const Dim rows = Dim(layer.gates) * layer.hidden;
-  Direction result;
-  ValueId w = element(node, node.input(1, "W"), 0, at);
-  result.recurrent = element(node, node.input(2, "R"), 0, at);
+/// The input's part of all steps and directions is one product. The recurrent bias joins it unless
+/// `separate_recurrent_bias`. Quantized weights are read by read_direction.
+Operands read_operands(NodeContext& node, const Layer& layer, bool separate_recurrent_bias,
+                       bool has_cell) {
+  const Dim rows = Dim(layer.gates) * layer.hidden,
+            count(static_cast<std::int64_t>(layer.directions)), all = count * rows;
+  Operands result;
+  result.h = given_state(node, layer, 5, "initial_h");
+  if (node.has_input(4)) {
+    expect_shape(node, 4, "sequence_lens", {layer.batch});
+    result.lengths = node.input(4, "sequence_lens");
+  }
+  if (has_cell) {
+    result.c = given_state(node, layer, 6, "initial_c");
+    if (node.has_input(7)) {
+      expect_shape(node, 7, "P", {count, Dim(3) * layer.hidden});
+      result.peepholes = node.input(7, "P");
+    }
+  }
+  if (layer.quantized) return result;
+  result.recurrent = node.input(2, "R");
   const Shape shape = node.shape(layer.x);
   const ValueId flat = node.reshape(layer.x, {shape[0] * shape[1], shape[2]});
-  ValueId product;
-  if (layer.quantized) {
-    const auto zero_point = [&](std::size_t i, const char* what) {
-      return node.has_input(i) ? std::optional(weight_parameter(node, layer, i, what, at))
-                               : std::nullopt;
-    };
-    product = multiply_dynamic(node, flat, w, weight_parameter(node, layer, 8, "W_scale", at),
-                               zero_point(9, "W_zero_point"));
-    result.scale = weight_parameter(node, layer, 10, "R_scale", at);
-    result.zero_point = zero_point(11, "R_zero_point");
-  } else {
-    result.recurrent = node.transpose(result.recurrent, {1, 0});
-    product = node.add("MatMul", {flat, node.transpose(w, {1, 0})});
-  }
+  const ValueId w = node.reshape(node.input(1, "W"), {all, shape[2]});
+  ValueId product = node.add("MatMul", {flat, node.transpose(w, {1, 0})});
   if (node.has_input(3)) {
-    const ValueId bias = element(node, node.input(3, "B"), 0, at);
-    const ValueId input_bias = part(node, bias, 0, 0, rows);
-    const ValueId recurrent_bias = part(node, bias, 0, rows, rows);
+    const ValueId bias = node.input(3, "B");
+    const ValueId input_bias = node.reshape(part(node, bias, 1, 0, rows), {all});
+    const ValueId recurrent_bias = part(node, bias, 1, rows, rows);
     if (separate_recurrent_bias) result.recurrent_bias = recurrent_bias;
     product = node.add(
-        "Add", {product, separate_recurrent_bias ? input_bias
-                                                 : node.add("Add", {input_bias, recurrent_bias})});
+        "Add", {product, separate_recurrent_bias
+                             ? input_bias
+                             : node.add("Add", {input_bias, node.reshape(recurrent_bias, {all})})});
+  }
+  result.projected = node.reshape(product, {shape[0], shape[1], all});
+  return result;
+}
+
+/// What direction `d` reads, by itself.
+Direction read_direction(NodeContext& node, const Layer& layer, const Operands& operands,
+                         std::int64_t d) {
+  const Dim rows = Dim(layer.gates) * layer.hidden;
+  Direction result;
+  if (operands.peepholes.valid()) result.peepholes = element(node, operands.peepholes, 0, d);
+  if (!layer.quantized) {
+    result.projected = part(node, operands.projected, 2, Dim(d) * rows, rows);
+    result.recurrent = node.transpose(element(node, operands.recurrent, 0, d), {1, 0});
+    if (operands.recurrent_bias.valid())
+      result.recurrent_bias = element(node, operands.recurrent_bias, 0, d);
+    return result;
+  }
+  const auto zero_point = [&](std::size_t i, const char* what) {
+    return node.has_input(i) ? std::optional(weight_parameter(node, layer, i, what, d))
+                             : std::nullopt;
+  };
+  const Shape shape = node.shape(layer.x);
+  ValueId product = multiply_dynamic(node, node.reshape(layer.x, {shape[0] * shape[1], shape[2]}),
+                                     element(node, node.input(1, "W"), 0, d),
+                                     weight_parameter(node, layer, 8, "W_scale", d),
+                                     zero_point(9, "W_zero_point"));
+  result.recurrent = element(node, node.input(2, "R"), 0, d);
+  result.scale = weight_parameter(node, layer, 10, "R_scale", d);
+  result.zero_point = zero_point(11, "R_zero_point");
+  if (node.has_input(3)) {
+    const ValueId bias = element(node, node.input(3, "B"), 0, d);
+    product = node.add("Add", {product, node.add("Add", {part(node, bias, 0, 0, rows),
+                                                         part(node, bias, 0, rows, rows)})});
   }
   result.projected = node.reshape(product, {shape[0], shape[1], rows});
-  result.h = initial_state(node, layer, 5, "initial_h", d);
   return result;
 }
 
@@ -340,8 +289,8 @@ States lstm_step(NodeContext& node, const Layer& layer, const Direction& directi
 
 /// Runs one direction; its outputs of all steps in the sequence's order, [steps, batch, hidden],
 /// and the last states.
-ValueId run_direction(NodeContext& node, const Layer& layer, Direction& direction, bool backwards,
-                      Step step, States& states) {
+ValueId run_direction(NodeContext& node, const Layer& layer, const Direction& direction,
+                      ValueId lengths, bool backwards, Step step, States& states) {
   const bool has_cell = states.c.valid();
   std::vector<ValueId> initial{states.h};
   if (has_cell) initial.push_back(states.c);
@@ -352,13 +301,13 @@ ValueId run_direction(NodeContext& node, const Layer& layer, Direction& directio
         States next =
             step(node, layer, direction, at.element(direction.projected, 0, backwards), before);
         ValueId output = next.h;
-        if (layer.lengths.valid()) {
+        if (lengths.valid()) {
           // Steps behind a sequence's end change nothing, and their output is zero.
           const ValueId t =
               backwards
                   ? node.add("Sub", {node.folder().scalar_of(layer.steps - Dim(1)), at.number})
                   : at.number;
-          const ValueId is_inside = node.add("Less", {t, layer.lengths});
+          const ValueId is_inside = node.add("Less", {t, lengths});
           const auto select = [&](ValueId inside, ValueId outside) {
             return node.add("Where", {is_inside, inside, outside});
           };
@@ -375,54 +324,116 @@ ValueId run_direction(NodeContext& node, const Layer& layer, Direction& directio
   return result->collected[0];
 }
 
-void import_layer(NodeContext& node, const Layer& layer, std::vector<std::string> activations,
-                  Step step, bool separate_recurrent_bias, bool has_cell) {
-  const std::size_t functions = activations.size();
-  const auto all = read_activations(node, std::move(activations), layer.directions);
-  const Dim count(static_cast<std::int64_t>(layer.directions));
+/// A kind of recurrent layer.
+struct CellKind {
+  const char* name;
+  std::int64_t gates;
+  std::vector<std::string> activations;
+  Step step;
+  bool has_cell = false, linear_before_reset = false, input_forget = false;
+};
+
+/// y [steps, directions, batch, hidden], the last h and c [directions, batch, hidden].
+std::vector<ValueId> run_layer(NodeContext& node, const Layer& layer, const CellKind& cell,
+                               const std::vector<Activation>& activations,
+                               const Operands& operands) {
+  const std::size_t functions = cell.activations.size();
+  ValueId lengths;
+  if (operands.lengths.valid())
+    lengths = node.reshape(node.cast(operands.lengths, DType::kInt64), {layer.batch, Dim(1)});
   std::vector<ValueId> sequences, last_h, last_c;
-  const ir::TensorType state_type{layer.dtype, {layer.batch, layer.hidden}};
   for (std::size_t d = 0; d < layer.directions; ++d) {
-    Direction direction = read_direction(node, layer, d, separate_recurrent_bias);
-    direction.activations.assign(all.begin() + static_cast<std::ptrdiff_t>(d * functions),
-                                 all.begin() + static_cast<std::ptrdiff_t>((d + 1) * functions));
-    States states{direction.h, {}};
-    if (has_cell) {
-      states.c = initial_state(node, layer, 6, "initial_c", d);
-      if (node.has_input(7)) {
-        expect_shape(node, 7, "P", {count, Dim(3) * layer.hidden});
-        direction.peepholes = element(node, node.input(7, "P"), 0, static_cast<std::int64_t>(d));
-      }
-    }
+    const auto at = static_cast<std::int64_t>(d);
+    Direction direction = read_direction(node, layer, operands, at);
+    direction.activations.assign(
+        activations.begin() + static_cast<std::ptrdiff_t>(d * functions),
+        activations.begin() + static_cast<std::ptrdiff_t>((d + 1) * functions));
+    States states{initial_state(node, layer, operands.h, at), {}};
+    if (cell.has_cell) states.c = initial_state(node, layer, operands.c, at);
     const bool backwards = d == 1 || layer.starts_backwards;
-    sequences.push_back(run_direction(node, layer, direction, backwards, step, states));
+    sequences.push_back(
+        run_direction(node, layer, direction, lengths, backwards, cell.step, states));
     last_h.push_back(states.h);
     last_c.push_back(states.c);
   }
-  const std::int64_t direction_axis = layer.batch_first ? 1 : 0;
-  if (node.output_is_used(0)) {
-    const ir::TensorType type = node.type(sequences[0]);  // [steps, batch, hidden]
-    const ValueId y = stack(node, sequences, type, 1);
-    node.output(0, layer.batch_first ? node.transpose(y, {2, 0, 1, 3}) : y);
-  }
-  node.output(1, stack(node, last_h, state_type, direction_axis));
-  if (has_cell) node.output(2, stack(node, last_c, state_type, direction_axis));
+  const ir::TensorType state_type{layer.dtype, {layer.batch, layer.hidden}};
+  std::vector<ValueId> results{stack(node, sequences, node.type(sequences[0]), 1),
+                               stack(node, last_h, state_type, 0)};
+  if (cell.has_cell) results.push_back(stack(node, last_c, state_type, 0));
+  return results;
 }
 
-void rnn(NodeContext& node) {
-  import_layer(node, read_layer(node, 1), {"Tanh"}, rnn_step, false, false);
+/// What about the layer no kernel of its own would do; empty if it is as usual.
+std::string special(const Layer& layer, const CellKind& cell,
+                    const std::vector<Activation>& activations, const Operands& operands) {
+  for (std::size_t i = 0; i < activations.size(); ++i)
+    if (const std::string& name = cell.activations[i % cell.activations.size()];
+        activations[i].name != name)
+      return fmt::format("its activation is {} in place of {}", activations[i].name, name);
+  if (layer.clip) return fmt::format("it clips at {}", *layer.clip);
+  if (operands.peepholes.valid()) return "it has peepholes";
+  return cell.input_forget ? "its forget gate is made of its input gate" : "";
 }
+
+/// The layer as one node whose body is run_layer.
+std::vector<ValueId> as_one(NodeContext& node, const Layer& layer, const CellKind& cell,
+                            const std::vector<Activation>& activations, Operands operands) {
+  const std::string direction = layer.directions == 2    ? "bidirectional"
+                                : layer.starts_backwards ? "reverse"
+                                                         : "forward";
+  ir::Attrs attrs{{"cell", std::string(cell.name)},
+                  {"direction", direction},
+                  {"linear_before_reset", static_cast<std::int64_t>(cell.linear_before_reset)},
+                  {"special", special(layer, cell, activations, operands)}};
+  std::vector<ValueId> inputs, placeholders;
+  const auto take = [&](ValueId& operand) {
+    inputs.push_back(operand);
+    operand = node.builder().placeholder(node.type(operand));
+    placeholders.push_back(operand);
+  };
+  take(operands.projected);
+  take(operands.recurrent);
+  for (const auto& [flag, operand] : {std::pair("bias", &operands.recurrent_bias),
+                                      {"initial_h", &operands.h},
+                                      {"initial_c", &operands.c},
+                                      {"lengths", &operands.lengths}}) {
+    attrs.set(flag, static_cast<std::int64_t>(operand->valid()));
+    if (operand->valid()) take(*operand);
+  }
+  const std::vector<ValueId> results = run_layer(node, layer, cell, activations, operands);
+  ExtractedBody extracted = extract_body(node.builder(), placeholders, results);
+  // Peepholes alone are captured: they come last, and the operator that has them is special.
+  inputs.insert(inputs.end(), extracted.captured.begin(), extracted.captured.end());
+  return node.builder().add_multi("Recurrent", inputs, attrs, std::move(extracted.body));
+}
+
+void import_layer(NodeContext& node, const CellKind& cell, bool quantized = false) {
+  const Layer layer = read_layer(node, cell.gates, quantized);
+  const auto activations = read_activations(node, cell.activations, layer.directions);
+  const Operands operands = read_operands(node, layer, cell.linear_before_reset, cell.has_cell);
+  const std::vector<ValueId> results = quantized
+                                           ? run_layer(node, layer, cell, activations, operands)
+                                           : as_one(node, layer, cell, activations, operands);
+  if (node.output_is_used(0))
+    node.output(0, layer.batch_first ? node.transpose(results[0], {2, 0, 1, 3}) : results[0]);
+  for (std::size_t i = 1; i < results.size(); ++i)
+    node.output(i, layer.batch_first ? node.transpose(results[i], {1, 0, 2}) : results[i]);
+}
+
+void rnn(NodeContext& node) { import_layer(node, {"RNN", 1, {"Tanh"}, rnn_step}); }
 
 void gru(NodeContext& node) {
-  const bool linear_before_reset = node.attr_int("linear_before_reset", 0) != 0;
-  import_layer(node, read_layer(node, 3), {"Sigmoid", "Tanh"},
-               linear_before_reset ? gru_step<true> : gru_step<false>, linear_before_reset, false);
+  CellKind cell{"GRU", 3, {"Sigmoid", "Tanh"}, gru_step<false>};
+  cell.linear_before_reset = node.attr_int("linear_before_reset", 0) != 0;
+  if (cell.linear_before_reset) cell.step = gru_step<true>;
+  import_layer(node, cell);
 }
 
 void import_lstm(NodeContext& node, bool quantized) {
-  const bool input_forget = node.attr_int("input_forget", 0) != 0;
-  import_layer(node, read_layer(node, 4, quantized), {"Sigmoid", "Tanh", "Tanh"},
-               input_forget ? lstm_step<true> : lstm_step<false>, false, true);
+  CellKind cell{"LSTM", 4, {"Sigmoid", "Tanh", "Tanh"}, lstm_step<false>, true};
+  cell.input_forget = node.attr_int("input_forget", 0) != 0;
+  if (cell.input_forget) cell.step = lstm_step<true>;
+  import_layer(node, cell, quantized);
 }
 
 void lstm(NodeContext& node) { import_lstm(node, false); }

@@ -107,6 +107,17 @@ class BodyExtractor {
 
 }  // namespace
 
+ExtractedBody extract_body(const ir::GraphBuilder& builder, std::span<const ValueId> placeholders,
+                           std::span<const ValueId> outputs, bool takes_all) {
+  BodyExtractor extractor(builder, placeholders, takes_all);
+  ExtractedBody result;
+  result.body = std::make_shared<const ir::Graph>(extractor.run(outputs));
+  result.captured.assign(
+      extractor.inputs().begin() + static_cast<std::ptrdiff_t>(placeholders.size()),
+      extractor.inputs().end());
+  return result;
+}
+
 WhileBody::WhileBody(NodeContext& node)
     : node_(node), index_(node.builder().placeholder({DType::kInt64, {}})) {}
 
@@ -189,11 +200,8 @@ std::vector<ValueId> WhileBody::finish(const End& end, std::span<const ValueId> 
     placeholders.push_back(state.before);
     outputs.push_back(state.after);
   }
-  BodyExtractor extractor(node_.builder(), placeholders, takes_all_);
-  auto body = std::make_shared<const ir::Graph>(extractor.run(outputs));
-  inputs.insert(inputs.end(),
-                extractor.inputs().begin() + static_cast<std::ptrdiff_t>(placeholders.size()),
-                extractor.inputs().end());
+  ExtractedBody extracted = extract_body(node_.builder(), placeholders, outputs, takes_all_);
+  inputs.insert(inputs.end(), extracted.captured.begin(), extracted.captured.end());
   std::vector<Dim> trips;
   if (end.trips) trips.push_back(*end.trips);
   std::vector<ValueId> results =
@@ -201,7 +209,7 @@ std::vector<ValueId> WhileBody::finish(const End& end, std::span<const ValueId> 
                                 {{"trips", trips},
                                  {"states", static_cast<std::int64_t>(states.size())},
                                  {"checked", static_cast<std::int64_t>(checked)}},
-                                std::move(body));
+                                std::move(extracted.body));
   if (checked) results.erase(results.begin());
   return results;
 }

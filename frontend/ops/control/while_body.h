@@ -2,6 +2,7 @@
 #pragma once
 
 #include <functional>
+#include <memory>
 #include <optional>
 #include <span>
 #include <string>
@@ -14,6 +15,19 @@ namespace sinter::frontend {
 /// Iterations that a loop is unrolled to; one of more stays a loop. What is unrolled fuses across
 /// iterations, and what an iteration does may depend on its number.
 inline constexpr std::int64_t kMostUnrolled = 16;
+
+/// What `outputs` are of `placeholders`, as a graph of its own whose first inputs these are. A
+/// constant is one in the graph, too, what is generated is so there; other values that do not
+/// depend on the placeholders are its further inputs, `captured`. The placeholders are older than
+/// what is computed from them. `takes_all`: what is newer than the first placeholder belongs to the
+/// body, whether it depends on one or not.
+struct ExtractedBody {
+  std::shared_ptr<const ir::Graph> body;
+  std::vector<ir::ValueId> captured;
+};
+ExtractedBody extract_body(const ir::GraphBuilder& builder,
+                           std::span<const ir::ValueId> placeholders,
+                           std::span<const ir::ValueId> outputs, bool takes_all = false);
 
 /// A loop under construction. Its body's nodes are added to the graph around it, on placeholders
 /// for what differs from one iteration to the next; finish() moves those that depend on them into

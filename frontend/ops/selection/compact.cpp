@@ -8,18 +8,19 @@ Places places_of(NodeContext& node, const Term& flags, const std::string& suffix
   const Term ones = flags.cast(DType::kInt64);
   const Term count = reduce("ReduceSum", ones, 0);
   const Dim size = node.size_from_data(count.value(), most.value_or(length), suffix);
-  // Each flag's place is the number of those before it. What is no flag has the place of the next
-  // one, whose number wins, or lies behind the last.
-  const Term target(node, node.add("Scan", {ones.value()},
+  // Each flag's place is the number of those before it; what is no flag comes behind all of them, so
+  // that no two have one place and their order does not matter.
+  const Term before(node, node.add("Scan", {ones.value()},
                                    {{"axis", std::int64_t{0}},
                                     {"combine", std::string("sum")},
                                     {"exclusive", std::int64_t{1}},
                                     {"reverse", std::int64_t{0}}}));
   const Term numbers = iota(node, length, 0, 1);
-  const Term updates = select(flags, numbers, numbers.number(-1));
-  const ValueId none = node.expand(node.constant(DType::kInt64, -1), {size + Dim(1)});
-  const ValueId all = node.add("Scatter", {none, updates.value(), target.value()},
-                               {{"combine", std::string("max")}});
+  const Term target = select(flags, before, numbers - before + count);
+  const ValueId all = node.add(
+      "Scatter",
+      {node.expand(node.constant(DType::kInt64, 0), {length}), numbers.value(), target.value()},
+      {{"combine", std::string("none")}});
   return {size, {node, node.add("Slice", {all},
                                 {{"starts", std::vector<Dim>{Dim(0)}},
                                  {"steps", Ints{1}},

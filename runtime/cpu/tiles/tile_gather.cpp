@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <cstring>
 #include <type_traits>
 
 #include "runtime/cpu/ops/element.h"
@@ -153,6 +154,21 @@ void TileAccess::load_gathered(const std::byte* buffer, const Tile& tile, Gather
 
 void TileAccess::scatter(std::byte* buffer, const Tile& tile, GatherValues gathered,
                          const View& value, std::optional<Combine> combine) const {
+  const bool same_in_row = std::ranges::none_of(access_.gathers, [&](const BoundGather& gather) {
+    return gathered.views[gather.value].per_column;
+  });
+  if (access_.is_plain() && !combine && compute_ == access_.storage && value.per_column &&
+      same_in_row && x_.linear && x_.step == 1) {
+    for (std::int64_t r = 0; r < tile.rows; ++r) {
+      const std::int64_t start =
+          row_offset(tile, {true, true}, r) + tile.x0 + gathered_offset(gathered, r, 0);
+      const auto size = static_cast<std::int64_t>(storage_size_);
+      std::memcpy(buffer + start * size,
+                  static_cast<const std::byte*>(value.data) + r * value.row_stride * size,
+                  static_cast<std::size_t>(tile.cols * size));
+    }
+    return;
+  }
   // Column by column, so that neighbouring rows, which often lie side by side, share cache lines;
   // within a row the order is that of its elements.
   std::vector<std::int64_t> places(static_cast<std::size_t>(tile.rows * tile.cols));

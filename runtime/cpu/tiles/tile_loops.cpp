@@ -122,7 +122,8 @@ BoundLoops bind_loops(const plan::fb::PlanT& plan, const LoopProgramT& program, 
   BoundLoops loops;
   for (const auto& instr : program.instrs) {
     loops.has_reductions |= instr->kind == plan::fb::InstrKind::Reduce;
-    loops.ordered |= instr->kind == plan::fb::InstrKind::Scatter;
+    // Without a row no two elements are scattered to one place: any order will do.
+    loops.ordered |= instr->kind == plan::fb::InstrKind::Scatter && program.inner_dims > 0;
     loops.scans |= instr->kind == plan::fb::InstrKind::Scan;
   }
 

@@ -106,9 +106,10 @@ def suppressions(draw):
         boxes = np.concatenate([low, low + draw.uniform(-1, 12, (*shape, 2))], -1).astype(np.float32)
         valid = draw.random(shape) < .8
         for iou in (0.0, .3, .9):
-            case("Suppress", [boxes, valid], kept_boxes(boxes, valid, iou), {"iou": iou})
+            case("Suppress", [boxes, valid], kept_boxes(boxes, valid, iou), {"iou": iou},
+                 dtype="bool")
 
 
 def sizes():
-    for number in (0, 7):
+    for number in (1, 7):
         case("Extent", [np.array(number)], np.array(number), {"symbol": "n"})

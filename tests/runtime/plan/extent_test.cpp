@@ -35,13 +35,13 @@ constexpr const char* kFirst = R"(graph @main(%x: f32[a], %k: i64[]) ranges {a: 
 }
 )";
 
-plan::PlanParts parts_of(const char* text) {
+plan::PlanParts sized_parts(const char* text) {
   codegen::CompileOptions options;
   options.target = &codegen::cpu_target();
   return codegen::compile(ir::parse_graph(text), options).parts;
 }
 
-Plan first_plan() { return Plan::from_memory(plan::serialize_plan(parts_of(kFirst))); }
+Plan first_plan() { return Plan::from_memory(plan::serialize_plan(sized_parts(kFirst))); }
 
 void set(Session& session, std::int64_t count, std::int64_t k) {
   std::vector<float> x(static_cast<std::size_t>(count));
@@ -99,8 +99,8 @@ TEST(Extents, MemoryForAnOutputIsForTheMost) {
   EXPECT_THAT(memory, ElementsAre(2, 4, -1, -1, -1, -1, -1, -1));
 }
 
-std::string refusal_of(const std::function<void(plan::fb::PlanT&)>& damage) {
-  plan::PlanParts parts = parts_of(kFirst);
+std::string refused_for(const std::function<void(plan::fb::PlanT&)>& damage) {
+  plan::PlanParts parts = sized_parts(kFirst);
   damage(parts.meta);
   try {
     Plan::from_memory(plan::serialize_plan(std::move(parts)));
@@ -131,35 +131,35 @@ TEST(Extents, DamagedOnesAreRefused) {
         return i;
     throw std::logic_error("no such expression");
   };
-  EXPECT_THAT(refusal_of([&](auto& plan) { plan.buffers[0]->bytes = size_of_n(plan); }),
+  EXPECT_THAT(refused_for([&](auto& plan) { plan.buffers[0]->bytes = size_of_n(plan); }),
               HasSubstr("its size depends on data"));
-  EXPECT_THAT(refusal_of([&](auto& plan) { plan.inputs[0]->shape[0] = size_of_n(plan); }),
+  EXPECT_THAT(refused_for([&](auto& plan) { plan.inputs[0]->shape[0] = size_of_n(plan); }),
               HasSubstr("the shape of an input depends on data"));
-  EXPECT_THAT(refusal_of([](auto& plan) { symbol(plan, "n").extent_of = 0; }),
+  EXPECT_THAT(refused_for([](auto& plan) { symbol(plan, "n").extent_of = 0; }),
               HasSubstr("is not the number of an extent of its own"));
-  EXPECT_THAT(refusal_of([](auto& plan) { symbol(plan, "n").extent_of = -1; }),
+  EXPECT_THAT(refused_for([](auto& plan) { symbol(plan, "n").extent_of = -1; }),
               HasSubstr("'n' is in no input's dimension"));
-  EXPECT_THAT(refusal_of([](auto& plan) { symbol(plan, "n").bound = 1 << 20; }),
+  EXPECT_THAT(refused_for([](auto& plan) { symbol(plan, "n").bound = 1 << 20; }),
               HasSubstr("its bound"));
-  EXPECT_THAT(refusal_of([&](auto& plan) {
+  EXPECT_THAT(refused_for([&](auto& plan) {
                 symbol(plan, "n").bound = static_cast<std::int32_t>(size_of_n(plan));
               }),
               HasSubstr("the bound of symbol 'n' depends on data"));
-  EXPECT_THAT(refusal_of([](auto& plan) { extent_step(plan).extent = 0; }),
+  EXPECT_THAT(refused_for([](auto& plan) { extent_step(plan).extent = 0; }),
               HasSubstr("buffer 0 is no extent"));
-  EXPECT_THAT(refusal_of([](auto& plan) {
+  EXPECT_THAT(refused_for([](auto& plan) {
                 plan.buffers[extent_step(plan).extent]->dtype =
                     static_cast<std::uint8_t>(DType::kInt32);
               }),
               HasSubstr("an extent must be one i64"));
-  EXPECT_THAT(refusal_of([](auto& plan) { plan.buffers[extent_step(plan).extent]->binding = 3; }),
+  EXPECT_THAT(refused_for([](auto& plan) { plan.buffers[extent_step(plan).extent]->binding = 3; }),
               HasSubstr("its place"));
 }
 
 // Whatever the bound says, no step leaves its buffers: one that is too large for them is refused
 // when the shape is bound.
 TEST(Extents, ABoundBeyondTheBuffersIsRefusedWhenItRuns) {
-  plan::PlanParts parts = parts_of(kFirst);
+  plan::PlanParts parts = sized_parts(kFirst);
   for (auto& node : parts.meta.expressions)
     if (node.op() == plan::fb::ExprOp::Constant && node.value() == 8)
       node = plan::fb::ExprNode(plan::fb::ExprOp::Constant, 0, 0, 1 << 20);

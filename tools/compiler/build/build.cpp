@@ -37,7 +37,8 @@ fusion::Precision fusion_precision(Precision precision) {
   return fusion::Precision::kModel;
 }
 
-constexpr std::array<std::string_view, 2> kPassesOfTheModel = {"find_states", "quantize_weights"};
+constexpr std::array<std::string_view, 3> kPassesOfTheModel = {"expand_recurrent", "find_states",
+                                                               "quantize_weights"};
 
 fusion::Context context_of(const BuildOptions& options, const Target& target) {
   fusion::Context context;

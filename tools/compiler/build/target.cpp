@@ -23,6 +23,16 @@ std::vector<std::string> split(const std::string& text, char separator) {
 
 }  // namespace
 
+ir::TargetTraits Target::traits() const {
+  ir::TargetTraits traits = kind->traits();
+  // A layer's weights are spread over a cluster of that many multiprocessors.
+  constexpr int kRecurrentBlocks = 16;
+  for (const std::string& architecture : architectures)
+    if (kind->device(architecture).cluster_blocks < kRecurrentBlocks)
+      traits.recurrent_types.clear();
+  return traits;
+}
+
 std::string Target::to_string() const {
   std::string text(kind->name());
   for (std::size_t i = 0; i < architectures.size(); ++i)

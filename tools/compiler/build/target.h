@@ -11,7 +11,8 @@ namespace sinter::tools {
 struct Target {
   const codegen::Target* kind = &codegen::cpu_target();
   std::vector<std::string> architectures;  // none where there are none: the CPU
-  const ir::TargetTraits& traits() const { return kind->traits(); }
+  /// What all of its architectures can do.
+  ir::TargetTraits traits() const;
   std::string to_string() const;
 };
 

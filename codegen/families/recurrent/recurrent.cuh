@@ -1,0 +1,489 @@
+// A recurrent layer as one kernel that stays for all steps (sm_90 and later). A cluster of blocks
+// has one direction of a few sequences. Each warp keeps the recurrent weights of four units,
+// sixteen rows, in registers, what does not fit in shared memory, and multiplies them with the
+// state of all units, which every block has in its shared memory, twice. The new state of four
+// units goes to all blocks of the cluster by asynchronous stores, which an mbarrier in each block
+// counts: no other barrier is needed, since no block sends the next state before it has all of this
+// one, and with it the word that all warps of all blocks have read the state in front of it.
+#pragma once
+
+#include "approximate.cuh"
+#include "cluster.cuh"
+#include "mma.cuh"
+
+/// An operand that is not given.
+struct Absent {};
+SINTER_DEVICE float element_at(Absent, i64) { return 0.0f; }
+template <class T>
+SINTER_DEVICE float element_at(const T* p, i64 i) {
+  return widen(p[i]);
+}
+SINTER_DEVICE i64 length_at(Absent, i64, i64 steps) { return steps; }
+template <class T>
+SINTER_DEVICE i64 length_at(const T* p, i64 i, i64) {
+  return static_cast<i64>(p[i]);
+}
+template <class T>
+SINTER_DEVICE void store_at(T* p, i64 i, float value) {
+  p[i] = narrow<T>(value);
+}
+
+// ---- cells, with the gates in ONNX's order. kProducts: of weights and a state, in each step. x is
+// the input's part of the gates, h the latest product.
+/// 1 / (1 + exp(-a)); 2^-21 relative.
+SINTER_DEVICE float recurrent_sigmoid(float a) {
+  return reciprocal_of_normal(1.0f + power_of_two(minimum(a * -1.44269504f, 120.0f)));
+}
+/// 2^-21 absolute.
+SINTER_DEVICE float recurrent_tanh(float a) {
+  return fmaf(2.0f, recurrent_sigmoid(2.0f * a), -1.0f);
+}
+struct LstmCell {
+  static constexpr int kGates = 4, kProducts = 1;
+  static constexpr bool kHasCell = true;
+  SINTER_DEVICE static void step(const float (&x)[4], const float (&h)[4], const float (&)[4],
+                                 float& state, float& cell) {
+    const float in = recurrent_sigmoid(x[0] + h[0]), out = recurrent_sigmoid(x[1] + h[1]);
+    const float forget = recurrent_sigmoid(x[2] + h[2]), fresh = recurrent_tanh(x[3] + h[3]);
+    cell = fmaf(forget, cell, in * fresh);
+    state = out * recurrent_tanh(cell);
+  }
+};
+/// The reset gate is applied behind the product (linear_before_reset).
+struct GruCell {
+  static constexpr int kGates = 3, kProducts = 1;
+  static constexpr bool kHasCell = false;
+  SINTER_DEVICE static void step(const float (&x)[4], const float (&h)[4], const float (&bias)[4],
+                                 float& state, float&) {
+    const float update = recurrent_sigmoid(x[0] + h[0] + bias[0]);
+    const float reset = recurrent_sigmoid(x[1] + h[1] + bias[1]);
+    const float fresh = recurrent_tanh(fmaf(reset, h[2] + bias[2], x[2]));
+    state = fmaf(update, state - fresh, fresh);
+  }
+};
+/// The reset gate is applied to the state, of which the candidate's product then is.
+struct ResetFirstGruCell {
+  static constexpr int kGates = 3, kProducts = 2;
+  static constexpr bool kHasCell = false;
+  /// Returns the state that the second product is of, and keeps the update gate.
+  SINTER_DEVICE static float first(const float (&x)[4], const float (&h)[4], float state,
+                                   float& update) {
+    update = recurrent_sigmoid(x[0] + h[0]);
+    return recurrent_sigmoid(x[1] + h[1]) * state;
+  }
+  SINTER_DEVICE static void second(const float (&x)[4], const float (&h)[4], float update,
+                                   float& state) {
+    const float fresh = recurrent_tanh(x[2] + h[2]);
+    state = fmaf(update, state - fresh, fresh);
+  }
+};
+struct RnnCell {
+  static constexpr int kGates = 1, kProducts = 1;
+  static constexpr bool kHasCell = false;
+  SINTER_DEVICE static void step(const float (&x)[4], const float (&h)[4], const float (&)[4],
+                                 float& state, float&) {
+    state = recurrent_tanh(x[0] + h[0]);
+  }
+};
+
+/// kUnits units in kDirections directions, the first of which runs backwards with kBackwards; the
+/// schedule's integers: blocks of a cluster, warps of a block, blocks of 32 weights of each row
+/// that are in registers, and sequences of a cluster, in multiples of eight.
+template <class T, class CellType, int kUnitCount, int kDirectionCount, bool kRunsBackwards,
+          int kClusterBlocks, int kBlockWarps, int kHeldWeights, int kSequences>
+struct RecurrentShape {
+  typedef T Element;
+  typedef CellType Cell;
+  static constexpr int kUnits = kUnitCount, kDirections = kDirectionCount;
+  static constexpr bool kBackwards = kRunsBackwards;
+  static constexpr int kBlocks = kClusterBlocks, kWarps = kBlockWarps, kHeld = kHeldWeights;
+  static constexpr int kColumns = kSequences, kColumnTiles = kColumns / 8;
+  static constexpr int kTiles = (kUnits + 3) / 4;    // of four units, each a warp's
+  static constexpr int kDepth = (kUnits + 31) / 32;  // blocks of 32 weights of a row
+  static constexpr int kStaged = kDepth - kHeld;     // of which so many are in shared memory
+  // Sixteen bytes of every column are read at a time: odd multiples of 64 bytes meet in no bank.
+  static constexpr int kColumnBytes = kDepth * 64 + (kDepth % 2 == 0 ? 64 : 0);
+  static constexpr int kStateBytes = kColumns * kColumnBytes;
+  static constexpr int kWeightBytes = kStaged * kWarps * 1024;
+  static constexpr int kSharedBytes = 2 * kStateBytes + kWeightBytes + 16;
+  static constexpr int kThreads = kWarps * 32;
+  static_assert(kTiles <= kBlocks * kWarps, "every unit has a warp");
+};
+
+/// The weights of a lane: of rows lane / 4 and eight further down, eight neighbouring ones in every
+/// block of 32. Row r of a tile is gate r / 8 + r % 8 / 4 * 2 of unit r % 4.
+template <class Shape>
+struct RecurrentWeights {
+  uint4 held[Shape::kHeld > 0 ? Shape::kHeld : 1][2];
+};
+
+template <class Shape>
+SINTER_DEVICE uint4 recurrent_row(const typename Shape::Element* row, bool valid, int k) {
+  uint4 words = {0u, 0u, 0u, 0u};
+  if (!valid || k >= Shape::kUnits) return words;
+  if constexpr (Shape::kUnits % 8 == 0) {
+    words = *reinterpret_cast<const uint4*>(row + k);
+  } else {
+    u32 pairs[4];
+#pragma unroll
+    for (int i = 0; i < 4; ++i) {
+      const u32 low = k + 2 * i < Shape::kUnits ? row[k + 2 * i].bits : 0u;
+      const u32 high = k + 2 * i + 1 < Shape::kUnits ? row[k + 2 * i + 1].bits : 0u;
+      pairs[i] = low | high << 16;
+    }
+    words = uint4{pairs[0], pairs[1], pairs[2], pairs[3]};
+  }
+  return words;
+}
+
+/// Where a thread is.
+template <class Shape>
+struct RecurrentPlace {
+  u32 rank, direction, slice;
+  int warp, lane, tile, unit, column;  // the unit and column, of each eight, whose state it makes
+  SINTER_DEVICE static RecurrentPlace here() {
+    RecurrentPlace p;
+    const u32 cluster = blockIdx.x / Shape::kBlocks;
+    p.rank = blockIdx.x % Shape::kBlocks;
+    p.direction = cluster % Shape::kDirections;
+    p.slice = cluster / Shape::kDirections;
+    p.warp = static_cast<int>(threadIdx.x) / 32;
+    p.lane = static_cast<int>(threadIdx.x) % 32;
+    p.tile = static_cast<int>(p.rank) * Shape::kWarps + p.warp;
+    p.unit = p.tile * 4 + p.lane / 4 % 4;
+    p.column = p.lane % 4 * 2 + p.lane / 16;
+    return p;
+  }
+};
+
+/// weights: [directions, gates * units, units].
+template <class Shape>
+SINTER_DEVICE void load_recurrent_weights(const typename Shape::Element* weights,
+                                          RecurrentWeights<Shape>& result) {
+  SINTER_DYNAMIC_SHARED(shared);
+  const auto p = RecurrentPlace<Shape>::here();
+  const typename Shape::Element* rows[2];
+  bool valid[2];
+#pragma unroll
+  for (int half = 0; half < 2; ++half) {
+    const int gate = p.lane / 16 * 2 + half;
+    valid[half] = gate < Shape::Cell::kGates && p.unit < Shape::kUnits;
+    const i64 row =
+        valid[half] ? (i64(p.direction) * Shape::Cell::kGates + gate) * Shape::kUnits + p.unit : 0;
+    rows[half] = weights + row * Shape::kUnits;
+  }
+  const int first = p.lane % 4 * 8;
+#pragma unroll
+  for (int block = 0; block < Shape::kHeld; ++block)
+#pragma unroll
+    for (int half = 0; half < 2; ++half)
+      result.held[block][half] = recurrent_row<Shape>(rows[half], valid[half], block * 32 + first);
+  if constexpr (Shape::kStaged > 0) {
+    unsigned char* const staged =
+        shared + 2 * Shape::kStateBytes + (p.warp * Shape::kStaged * 64 + p.lane) * 16;
+#pragma unroll 4
+    for (int block = 0; block < Shape::kStaged; ++block)
+#pragma unroll
+      for (int half = 0; half < 2; ++half)
+        *reinterpret_cast<uint4*>(staged + (block * 2 + half) * 512) =
+            recurrent_row<Shape>(rows[half], valid[half], (Shape::kHeld + block) * 32 + first);
+  }
+}
+
+// ---- the state on its way
+/// Makes a barrier in shared memory ready for its first phase, one thread of the block.
+SINTER_DEVICE void begin_arrivals(unsigned char* barrier) {
+#if defined(__CUDACC__) && __CUDA_ARCH__ >= 900
+  asm volatile(
+      "mbarrier.init.shared::cta.b64 [%0], 1;\n"
+      "fence.mbarrier_init.release.cluster;" ::"r"(shared_address(barrier))
+      : "memory");
+#endif
+}
+/// Says how many bytes come in its phase, one thread of the block.
+SINTER_DEVICE void expect_arrivals(unsigned char* barrier, i32 bytes) {
+#if defined(__CUDACC__) && __CUDA_ARCH__ >= 900
+  asm volatile(
+      "mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(shared_address(barrier)),
+      "r"(bytes)
+      : "memory");
+#endif
+}
+SINTER_DEVICE void wait_for_phase(unsigned char* barrier, u32 parity) {
+#ifdef __CUDACC__
+#if __CUDA_ARCH__ >= 900
+  u32 done = 0;
+  while (done == 0)
+    asm volatile(
+        "{ .reg .pred p;\n"
+        "mbarrier.try_wait.parity.acquire.cluster.shared::cta.b64 p, [%1], %2;\n"
+        "selp.u32 %0, 1, 0, p; }"
+        : "=r"(done)
+        : "r"(shared_address(barrier)), "r"(parity)
+        : "memory");
+#endif
+#else
+  cluster_barrier();
+#endif
+}
+/// Eight bytes to `to`, an address in this block's shared memory, of block `rank`.
+SINTER_DEVICE void send_state(unsigned char* to, u32 low, u32 high, unsigned char* barrier,
+                              u32 rank) {
+#ifdef __CUDACC__
+#if __CUDA_ARCH__ >= 900
+  u32 there, counted;
+  asm("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(there) : "r"(shared_address(to)), "r"(rank));
+  asm("mapa.shared::cluster.u32 %0, %1, %2;"
+      : "=r"(counted)
+      : "r"(shared_address(barrier)), "r"(rank));
+  asm volatile(
+      "st.async.shared::cluster.mbarrier::complete_tx::bytes.v2.b32 [%0], {%1, %2}, [%3];" ::"r"(
+          there),
+      "r"(low), "r"(high), "r"(counted)
+      : "memory");
+#endif
+#else
+  u32* const there = reinterpret_cast<u32*>(of_block(to, rank));
+  there[0] = low;
+  there[1] = high;
+#endif
+}
+
+/// sums[16][8] of the tile, for each eight columns: its weights times the state at `state`, of
+/// which `columns` are read.
+template <class Shape>
+SINTER_DEVICE void multiply_recurrent(const RecurrentWeights<Shape>& weights,
+                                      const unsigned char* state, const unsigned char* staged,
+                                      int lane, int columns,
+                                      float (&sums)[Shape::kColumnTiles][4]) {
+  typedef typename Shape::Element T;
+  constexpr int kTiles = Shape::kColumnTiles;
+  // Products that do not wait for each other; long rows have no registers for more.
+  constexpr int kChains = kTiles == 1 ? (Shape::kDepth <= 8 ? 8 : 4) : kTiles == 2 ? 2 : 1;
+  float parts[kChains][kTiles][4] = {};
+  const unsigned char* const column = state + lane / 4 * Shape::kColumnBytes + lane % 4 * 16;
+#pragma unroll
+  for (int block = 0; block < Shape::kDepth; ++block) {
+    uint4 low, high;
+    if (block < Shape::kHeld) {
+      low = weights.held[block < Shape::kHeld ? block : 0][0];
+      high = weights.held[block < Shape::kHeld ? block : 0][1];
+    } else {
+      low = load_shared_x4(staged + (block - Shape::kHeld) * 1024);
+      high = load_shared_x4(staged + (block - Shape::kHeld) * 1024 + 512);
+    }
+    const u32 first[4] = {low.x, high.x, low.y, high.y};
+    const u32 second[4] = {low.z, high.z, low.w, high.w};
+#pragma unroll
+    for (int n = 0; n < kTiles; ++n) {
+      uint4 b = {0u, 0u, 0u, 0u};
+      if (n * 8 + lane / 4 < columns)
+        b = load_shared_x4(column + n * 8 * Shape::kColumnBytes + block * 64);
+      mma_16x8x16<T>(parts[block * 2 % kChains][n], first, b.x, b.y);
+      mma_16x8x16<T>(parts[(block * 2 + 1) % kChains][n], second, b.z, b.w);
+    }
+  }
+#pragma unroll
+  for (int n = 0; n < kTiles; ++n)
+#pragma unroll
+    for (int i = 0; i < 4; ++i) {
+      sums[n][i] = parts[0][n][i];
+#pragma unroll
+      for (int chain = 1; chain < kChains; ++chain) sums[n][i] += parts[chain][n][i];
+    }
+}
+
+/// All gates of the lane's unit and column out of its tile's sums: the upper half of the lanes has
+/// gates 2 and 3 of both columns, and makes the second column.
+SINTER_DEVICE void gather_gates(const float (&sums)[4], int lane, float (&gates)[4]) {
+  const bool upper = lane >= 16;
+  const float mine0 = upper ? sums[1] : sums[0], mine1 = upper ? sums[3] : sums[2];
+  const float got0 = __shfl_xor_sync(0xffffffffu, upper ? sums[0] : sums[1], 16);
+  const float got1 = __shfl_xor_sync(0xffffffffu, upper ? sums[2] : sums[3], 16);
+  gates[0] = upper ? got0 : mine0;
+  gates[1] = upper ? got1 : mine1;
+  gates[2] = upper ? mine0 : got0;
+  gates[3] = upper ? mine1 : got1;
+}
+
+/// What a lane sends of eight columns: the states of four units of one column to one block. A warp
+/// has a parcel for each column and block, 32 at a time.
+struct RecurrentParcel {
+  int column = 0, from = 0;  // which lane has the first two units; eight further on are the others
+  u32 rank = 0;
+  bool exists = false;
+};
+
+/// The states that a warp has made to every block of the cluster: to `state`, counted by `barrier`.
+template <class Shape, int kSends>
+SINTER_DEVICE void send_states(float value, const RecurrentPlace<Shape>& p,
+                               const RecurrentParcel (&parcels)[kSends], int sends,
+                               unsigned char* state, unsigned char* barrier) {
+  const u32 bits = narrow<typename Shape::Element>(value).bits;
+  const u32 pair = bits | __shfl_xor_sync(0xffffffffu, bits, 4) << 16;
+#pragma unroll
+  for (int send = 0; send < kSends; ++send) {
+    if (send >= sends) break;
+    const RecurrentParcel& parcel = parcels[send];
+    const u32 low = __shfl_sync(0xffffffffu, pair, parcel.from);
+    const u32 high = __shfl_sync(0xffffffffu, pair, parcel.from + 8);
+    if (parcel.exists)
+      send_state(state + parcel.column * Shape::kColumnBytes + p.tile * 8, low, high, barrier,
+                 parcel.rank);
+  }
+}
+
+/// All steps. Operands as ir/ops/recurrent.cpp has them; those not given are Absent.
+template <class Shape, class Bias, class StateH, class StateC, class Lengths, class Y, class LastH,
+          class LastC>
+SINTER_DEVICE void run_recurrent(const RecurrentWeights<Shape>& weights,
+                                 const typename Shape::Element* x, Bias bias, StateH initial_h,
+                                 StateC initial_c, Lengths lengths, Y* y, LastH last_h,
+                                 LastC last_c, i64 steps, i64 batch) {
+  typedef typename Shape::Element T;
+  typedef typename Shape::Cell Cell;
+  constexpr int kUnits = Shape::kUnits, kGates = Cell::kGates, kColumnTiles = Shape::kColumnTiles;
+  SINTER_DYNAMIC_SHARED(shared);
+  const auto p = RecurrentPlace<Shape>::here();
+  unsigned char* const barriers = shared + 2 * Shape::kStateBytes + Shape::kWeightBytes;
+  const unsigned char* const staged =
+      shared + 2 * Shape::kStateBytes + (p.warp * Shape::kStaged * 64 + p.lane) * 16;
+  const i64 first = i64(p.slice) * Shape::kColumns;
+  const int columns =
+      static_cast<int>(batch - first < Shape::kColumns ? batch - first : Shape::kColumns);
+  const bool backwards = Shape::kBackwards != (p.direction == 1);
+  const i32 bytes = Shape::kTiles * columns * 8;
+
+  // Both states are zero where no unit is; the first holds the initial one.
+  for (int i = threadIdx.x; i < 2 * Shape::kStateBytes / 16; i += Shape::kThreads)
+    *reinterpret_cast<uint4*>(shared + i * 16) = uint4{0u, 0u, 0u, 0u};
+  if (threadIdx.x == 0) {
+    begin_arrivals(barriers);
+    begin_arrivals(barriers + 8);
+    expect_arrivals(barriers, bytes);
+    expect_arrivals(barriers + 8, bytes);
+  }
+  __syncthreads();
+  for (int i = threadIdx.x; i < columns * kUnits; i += Shape::kThreads) {
+    const i64 at = (i64(p.direction) * batch + first) * kUnits + i;
+    *reinterpret_cast<T*>(shared + i / kUnits * Shape::kColumnBytes + i % kUnits * 2) =
+        narrow<T>(element_at(initial_h, at));
+  }
+  // Behind this the barriers of all blocks are ready.
+  __syncthreads();
+  cluster_barrier();
+
+  // What a lane makes: its unit's state in its column of each eight.
+  float h[kColumnTiles], c[kColumnTiles], now[kColumnTiles][4] = {};
+  i64 length[kColumnTiles];
+  bool makes[kColumnTiles];
+  const i64 x_step = batch * Shape::kDirections * kGates * kUnits;
+  constexpr i64 kNextTile = i64(8) * Shape::kDirections * kGates * kUnits;
+  const i64 sequence = first + p.column;
+  const i64 place = (i64(p.direction) * batch + sequence) * kUnits + p.unit;
+  const T* x_at = x + (sequence * Shape::kDirections + p.direction) * kGates * kUnits + p.unit;
+  if (backwards) x_at += (steps - 1) * x_step;
+  float own_bias[4] = {};
+#pragma unroll
+  for (int gate = 0; gate < kGates; ++gate)
+    if (p.unit < kUnits)
+      own_bias[gate] = element_at(bias, (i64(p.direction) * kGates + gate) * kUnits + p.unit);
+#pragma unroll
+  for (int n = 0; n < kColumnTiles; ++n) {
+    makes[n] = p.unit < kUnits && n * 8 + p.column < columns;
+    h[n] = makes[n] ? element_at(initial_h, place + n * 8 * kUnits) : 0.0f;
+    c[n] = makes[n] ? element_at(initial_c, place + n * 8 * kUnits) : 0.0f;
+    length[n] = makes[n] ? length_at(lengths, sequence + n * 8, steps) : 0;
+#pragma unroll
+    for (int gate = 0; gate < kGates; ++gate)
+      if (makes[n]) now[n][gate] = widen(x_at[n * kNextTile + gate * kUnits]);
+  }
+
+  constexpr int kSends = (Shape::kBlocks * 8 + 31) / 32;
+  RecurrentParcel parcels[kColumnTiles][kSends];
+  int sends[kColumnTiles];
+#pragma unroll
+  for (int n = 0; n < kColumnTiles; ++n) {
+    const int here = columns - n * 8 < 8 ? columns - n * 8 : 8;
+    const int count = p.tile < Shape::kTiles && here > 0 ? here * Shape::kBlocks : 0;
+    sends[n] = (count + 31) / 32;
+#pragma unroll
+    for (int send = 0; send < kSends; ++send) {
+      const int at = send * 32 + p.lane;
+      if (at >= count) continue;
+      const int column = at % here;
+      parcels[n][send] = {column, column % 2 * 16 + column / 2, static_cast<u32>(at / here), true};
+    }
+  }
+
+  // Product number q is of the state in buffer q % 2; what it makes goes to the other one.
+  const i64 products = steps * Cell::kProducts;
+  float sums[kColumnTiles][4];
+  const auto multiply = [&](i64 q) {
+    const u32 which = static_cast<u32>(q) & 1;
+    if (q > 0) {
+      wait_for_phase(barriers + which * 8, static_cast<u32>((q - 1) >> 1) & 1);
+      if (threadIdx.x == 0 && q + 2 < products) expect_arrivals(barriers + which * 8, bytes);
+    }
+    multiply_recurrent<Shape>(weights, shared + which * Shape::kStateBytes, staged, p.lane, columns,
+                              sums);
+  };
+  const auto send = [&](i64 q, int n, float value) {
+    if (q + 1 == products) return;
+    const u32 other = (static_cast<u32>(q) & 1) ^ 1;
+    send_states<Shape>(makes[n] ? value : 0.0f, p, parcels[n], sends[n],
+                       shared + other * Shape::kStateBytes + n * 8 * Shape::kColumnBytes,
+                       barriers + other * 8);
+  };
+#pragma unroll 1
+  for (i64 s = 0; s < steps; ++s) {
+    float next[kColumnTiles][4] = {};
+    x_at += backwards ? -x_step : x_step;
+#pragma unroll
+    for (int n = 0; n < kColumnTiles; ++n)
+      if (makes[n] && s + 1 < steps) {
+#pragma unroll
+        for (int gate = 0; gate < kGates; ++gate)
+          next[n][gate] = widen(x_at[n * kNextTile + gate * kUnits]);
+      }
+    const i64 last = (s + 1) * Cell::kProducts - 1;  // product of this step
+    const i64 t = backwards ? steps - 1 - s : s;
+    float kept[kColumnTiles];
+    if constexpr (Cell::kProducts == 2) {
+      multiply(last - 1);
+#pragma unroll
+      for (int n = 0; n < kColumnTiles; ++n) {
+        float gates[4];
+        gather_gates(sums[n], p.lane, gates);
+        send(last - 1, n, Cell::first(now[n], gates, h[n], kept[n]));
+      }
+    }
+    multiply(last);
+#pragma unroll
+    for (int n = 0; n < kColumnTiles; ++n) {
+      float gates[4], new_h = h[n], new_c = c[n];
+      gather_gates(sums[n], p.lane, gates);
+      if constexpr (Cell::kProducts == 2)
+        Cell::second(now[n], gates, kept[n], new_h);
+      else
+        Cell::step(now[n], gates, own_bias, new_h, new_c);
+      const bool inside = t < length[n];
+      h[n] = inside ? new_h : h[n];
+      c[n] = inside ? new_c : c[n];
+      send(last, n, h[n]);
+      if (makes[n])
+        store_at(
+            y,
+            ((t * Shape::kDirections + p.direction) * batch + sequence + n * 8) * kUnits + p.unit,
+            inside ? new_h : 0.0f);
+#pragma unroll
+      for (int gate = 0; gate < kGates; ++gate) now[n][gate] = next[n][gate];
+    }
+  }
+#pragma unroll
+  for (int n = 0; n < kColumnTiles; ++n)
+    if (makes[n]) {
+      store_at(last_h, place + n * 8 * kUnits, h[n]);
+      if constexpr (Cell::kHasCell) store_at(last_c, place + n * 8 * kUnits, c[n]);
+    }
+}

@@ -1,0 +1,104 @@
+#include <algorithm>
+#include <tuple>
+
+#include <fmt/format.h>
+#include <sinter/error.h>
+
+#include "codegen/families/recurrent/recurrent_lowering.h"
+
+namespace sinter::codegen {
+namespace {
+
+constexpr int kTileUnits = 4, kDepth = 32;
+constexpr int kHeldRegisters = 8;  // of a thread, for 32 weights of each of 16 rows
+// Of a thread beside weights: with eight columns, and for each eight more.
+constexpr int kOtherRegisters = 84, kColumnRegisters = 24;
+constexpr int kMostRegisters = 255, kRegisterStep = 8;
+constexpr int kStagedBytes = 1024;  // the same weights of a warp in shared memory
+constexpr int kMostWarps = 16;
+constexpr int kBestWarps = 8;  // more on one multiprocessor wait for each other's products
+constexpr int kColumns[] = {8, 16, 32};
+
+int tiles_of(std::int64_t units) { return static_cast<int>((units + kTileUnits - 1) / kTileUnits); }
+int depth_of(std::int64_t units) { return static_cast<int>((units + kDepth - 1) / kDepth); }
+
+}  // namespace
+
+std::string RecurrentSchedule::to_string() const {
+  return fmt::format("recurrent cluster={} warps={} held={} columns={}", blocks, warps, held,
+                     columns);
+}
+
+std::uint32_t recurrent_shared_bytes(std::int64_t units, const RecurrentSchedule& schedule) {
+  const int depth = depth_of(units);
+  const int column = depth * 64 + (depth % 2 == 0 ? 64 : 0);
+  return static_cast<std::uint32_t>(2 * schedule.columns * column +
+                                    (depth - schedule.held) * schedule.warps * kStagedBytes + 16);
+}
+
+std::vector<RecurrentSchedule> recurrent_schedules(std::int64_t units, int columns,
+                                                   const DeviceModel& device) {
+  std::vector<RecurrentSchedule> all;
+  const int tiles = tiles_of(units), depth = depth_of(units);
+  for (int blocks = 1; blocks <= device.cluster_blocks && device.has_clusters(); blocks *= 2) {
+    RecurrentSchedule schedule;
+    schedule.blocks = blocks;
+    schedule.columns = columns;
+    schedule.warps = (tiles + blocks - 1) / blocks;
+    if (schedule.warps > kMostWarps) continue;
+    // Registers are given to whole warps in steps.
+    const std::int64_t most =
+        std::min<std::int64_t>(device.registers / schedule.threads(), kMostRegisters + 1);
+    const int registers = static_cast<int>(most) / kRegisterStep * kRegisterStep;
+    const int other = kOtherRegisters + (columns / kColumns[0] - 1) * kColumnRegisters;
+    schedule.held = std::clamp((registers - other) / kHeldRegisters, 0, depth);
+    if (recurrent_shared_bytes(units, schedule) <=
+        static_cast<std::uint32_t>(device.block_shared_bytes))
+      all.push_back(schedule);
+    if (schedule.warps == 1) break;
+  }
+  // All weights in registers, then few warps, then few blocks to send to.
+  std::ranges::stable_sort(all, {}, [&](const RecurrentSchedule& s) {
+    return std::tuple(depth - s.held, std::max(s.warps, kBestWarps), s.blocks);
+  });
+  return all;
+}
+
+std::vector<RecurrentSchedule> choose_recurrent(const RecurrentProgram& program, ExprTable& exprs,
+                                                const DeviceModel& device,
+                                                const std::string& forced) {
+  std::vector<RecurrentSchedule> rules;
+  std::string known;
+  const auto least = ir::lower_bound(program.batch, exprs.ranges());
+  const auto most = ir::upper_bound(program.batch, exprs.ranges());
+  bool is_last_unused = false;  // its condition never holds: a stand-in for the last rule
+  for (const int columns : kColumns) {
+    const auto all = recurrent_schedules(program.units, columns, device);
+    for (const RecurrentSchedule& schedule : all) {
+      if (schedule.to_string() == forced) return {schedule};
+      known += "\n  " + schedule.to_string();
+    }
+    if (all.empty() || (!rules.empty() && rules.back().conditions.empty())) continue;
+    // More sequences a cluster where those of all would not run at once.
+    RecurrentSchedule rule = all[0];
+    const std::int64_t at_once = columns * std::max(1, device.clustered_multiprocessors /
+                                                           (rule.blocks * program.directions));
+    if (!most || *most > at_once)
+      rule.conditions.emplace_back(exprs.intern(program.batch), 1, at_once);
+    if (is_last_unused) rules.pop_back();
+    is_last_unused = least && *least > at_once;
+    rules.push_back(std::move(rule));
+  }
+  if (!forced.empty())
+    throw Error(ErrorCode::kUnsupported,
+                fmt::format("schedule '{}' is none of a layer of {} units on {}:{}", forced,
+                            program.units, device.architecture, known));
+  if (rules.empty())
+    throw Error(ErrorCode::kUnsupported,
+                fmt::format("the weights of a recurrent layer of {} units do not fit on chip on {}",
+                            program.units, device.architecture));
+  rules.back().conditions.clear();
+  return rules;
+}
+
+}  // namespace sinter::codegen

@@ -1,0 +1,25 @@
+// The activations of recurrent layers, which have parameters and defaults of their own.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "frontend/ops/node_context.h"
+
+namespace sinter::frontend {
+
+/// An activation by its ONNX name, with its parameters.
+struct Activation {
+  std::string name;
+  double alpha = 0, beta = 0;
+};
+
+/// Activations of all directions in order: those of attribute 'activations', or `fallback` for each
+/// direction.
+std::vector<Activation> read_activations(NodeContext& node, std::vector<std::string> fallback,
+                                         std::size_t directions);
+
+/// activation(x).
+ValueId apply(NodeContext& node, const Activation& activation, ValueId x);
+
+}  // namespace sinter::frontend

@@ -1,0 +1,76 @@
+"""Detectors of torchvision with seeded random weights, as ONNX files. Needs torch, torchvision and onnx.
+
+Layers are scaled so that their values keep the size of the image's, and scores spread: boxes are found, and rounding
+does not decide which. The same seeds give the same weights.
+"""
+from pathlib import Path
+
+import numpy as np
+
+SIZES = {"fasterrcnn": 800, "maskrcnn": 800, "ssdlite": 320, "fasterrcnn_small": 320, "maskrcnn_small": 320}
+
+
+def images(size, count, seed=0):
+    """Smooth random pictures, [3, size, size] in 0..1."""
+    random = np.random.default_rng(seed)
+    for _ in range(count):
+        coarse = random.random((3, 12, 12)).astype(np.float32)
+        places = np.linspace(0, 11, size)
+        low, part = np.minimum(places.astype(int), 10), (places % 1).astype(np.float32)
+        part[places == 11] = 1
+        rows = coarse[:, low] * (1 - part)[:, None] + coarse[:, low + 1] * part[:, None]
+        yield (rows[:, :, low] * (1 - part) + rows[:, :, low + 1] * part).astype(np.float32)
+
+
+def module_of(name):
+    """The module in eval mode on the CPU."""
+    import torch
+    import torchvision
+    torch.manual_seed(0)
+    detection, size = torchvision.models.detection, SIZES[name]
+    kind = name.split("_")[0]
+    if kind == "ssdlite":
+        module = detection.ssdlite320_mobilenet_v3_large(weights=None, weights_backbone=None, score_thresh=.02)
+    else:
+        make = getattr(detection, f"{kind}_resnet50_fpn")
+        module = make(weights=None, weights_backbone=None, min_size=size, max_size=size, box_score_thresh=.02,
+                      box_detections_per_img=40)
+    module.eval()
+
+    def keep_size(layer, given, made):
+        scale = made.std().item()
+        if scale > 0:
+            for p in layer.parameters(recurse=False):
+                p.data.div_(scale)
+            return made / scale
+        return made
+
+    # One picture through it: every product's result gets the deviation one, from the first layer to the last.
+    hooks = [layer.register_forward_hook(keep_size) for layer in module.modules()
+             if isinstance(layer, (torch.nn.Conv2d, torch.nn.Linear, torch.nn.ConvTranspose2d))]
+    with torch.no_grad():
+        module([torch.from_numpy(next(images(size, 1, 99)))])
+        for hook in hooks:
+            hook.remove()
+        for path, p in module.named_parameters():
+            if path.endswith("weight") and any(part in path for part in ("bbox_pred", "bbox_deltas", "regression_head")):
+                p.mul_(.2)
+            if path.endswith("weight") and any(part in path for part in ("cls_score", "cls_logits")):
+                p.mul_(2)
+    return module
+
+
+def export(name, path):
+    """Writes the model and returns the module."""
+    import torch
+    module = module_of(name)
+    x = torch.from_numpy(next(images(SIZES[name], 1)))
+    with torch.no_grad():
+        torch.onnx.export(module, ([x],), str(path), opset_version=17, input_names=["image"], dynamo=False)
+    return module
+
+
+if __name__ == "__main__":
+    import sys
+    for each in sys.argv[2:]:
+        export(each, Path(sys.argv[1]) / f"{each}.onnx")
