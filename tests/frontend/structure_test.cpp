@@ -192,6 +192,42 @@ TEST(If, UnknownConditionSelects) {
   expect_tensor(model.run({x, bools({1}, {0})})[0], {2}, {-1, 2});
 }
 
+/// y = If(cond): x x, or neg(x) of the outer graph; z: x + x, or Softmax(x).
+ModelBuilder if_model_of_products() {
+  ModelBuilder model;
+  model.input("x", DType::kFloat32, {2, 2}).input("c", DType::kBool, {1});
+  model.node("Neg", {"x"}, {"neg"});
+  model.node("If", {"c"}, {"y", "z"}).output("y").output("z");
+  auto& yes = add_graph(model.last_node(), "then_branch");
+  add_node(*yes.mutable_node(), "MatMul", {"x", "x"}, {"product"});
+  add_node(*yes.mutable_node(), "Add", {"x", "x"}, {"sum"});
+  yes.add_output()->set_name("product");
+  yes.add_output()->set_name("sum");
+  auto& no = add_graph(model.last_node(), "else_branch");
+  add_node(*no.mutable_node(), "Softmax", {"x"}, {"soft"});
+  no.add_output()->set_name("neg");
+  no.add_output()->set_name("soft");
+  return model;
+}
+
+TEST(If, UnknownConditionTakesOneBranchOfMoreThanAFewOperators) {
+  const ModelBuilder model = if_model_of_products();
+  const Tensor x = floats({2, 2}, {1, -2, 0, 3});
+  const auto yes = model.run({x, bools({1}, {1})}), no = model.run({x, bools({1}, {0})});
+  expect_tensor(yes[0], {2, 2}, {1, -8, 0, 9});
+  expect_tensor(yes[1], {2, 2}, {2, -4, 0, 6});
+  expect_tensor(no[0], {2, 2}, {-1, 2, 0, -3});
+  EXPECT_NEAR(no[1].at(0), 0.952574, 1e-5);
+  int branches = 0;
+  const ImportedModel imported = model.import();
+  for (const auto& node : imported.graph.nodes()) {
+    EXPECT_NE(node.op->name, "Where");
+    EXPECT_NE(node.op->name, "MatMul");  // it lies in a body
+    branches += node.op->name == "While" && node.attrs.get_dims("trips") == std::vector{ir::Dim(1)};
+  }
+  EXPECT_EQ(branches, 2);
+}
+
 /// The same, but x and x + x side by side.
 ModelBuilder if_model_of_two_shapes() {
   ModelBuilder model = if_model(false, 0);

@@ -65,6 +65,21 @@ TEST(While, EndsWhenItsFirstStateIsFalse) {
   EXPECT_THAT(at(false, 3), ElementsAre(3));
 }
 
+TEST(While, IsBounded) {
+  const Graph graph = parse_graph(kChecked);
+  EvaluateOptions options;
+  options.max_iterations = 20;
+  const std::vector<Tensor> endless{Tensor::scalar(DType::kBool, 1),
+                                    Tensor::scalar(DType::kFloat32, -1)};
+  try {
+    evaluate(graph, endless, options);
+    FAIL() << "the loop ended";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ErrorCode::kUsage);
+    EXPECT_NE(std::string(error.what()).find("have run 20 iterations"), std::string::npos);
+  }
+}
+
 TEST(While, PrintsAndParses) {
   for (const char* text : {kTwoStates, kChecked}) {
     const Graph graph = parse_graph(text);
