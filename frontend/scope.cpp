@@ -166,12 +166,12 @@ void Scope::import_node(const onnx::NodeProto& node, const std::string& label,
     state_.row_checks.unify_types(
         *row, version, state_.builder, inputs,
         [&](const std::string& what) { state_.warn(fmt::format("{}: {}", label, what)); });
-    NodeContext context(node,
-                        {state_.builder, state_.folder, state_.external, *this, place_.owner,
-                         version_of(""), label, state_.default_ranges, state_.warnings,
-                         state_.pad_selections, std::move(four_bits), &state_.data_sizes,
-                         &state_.memory_left},
-                        std::move(inputs), std::move(used));
+    NodeContext context(
+        node,
+        {state_.builder, state_.folder, state_.external, *this, place_.owner, version_of(""), label,
+         state_.default_ranges, state_.warnings, state_.pad_selections, std::move(four_bits),
+         &state_.data_sizes, &state_.memory_left},
+        std::move(inputs), std::move(used));
     row->import(context);
     if (row->four_bits == FourBits::kKeeps && context.is_four_bit(0)) context.give_four_bits();
     if (!context.is_refused()) set_outputs(node, context);

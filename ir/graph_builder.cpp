@@ -193,8 +193,8 @@ std::vector<ValueId> GraphBuilder::add_multi(std::string_view op_name, std::vect
   const Node& added = graph.nodes.back();
   if (op.kind == OpKind::kExtent &&
       !impl_->extents.emplace(added.attrs.get_string("symbol"), added.outputs[0]).second)
-    throw Error(ErrorCode::kInternal, fmt::format("'{}' stands for two sizes",
-                                                  added.attrs.get_string("symbol")));
+    throw Error(ErrorCode::kInternal,
+                fmt::format("'{}' stands for two sizes", added.attrs.get_string("symbol")));
   return added.outputs;
 }
 

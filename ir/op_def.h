@@ -24,7 +24,17 @@ using Types = std::span<const TensorType>;
 using Tensors = std::span<const Tensor>;
 
 /// What the compiler does with an operator; see the design's table.
-enum class OpKind { kPointwise, kReduce, kView, kIndexed, kLibrary, kComposite, kFused, kWhile, kExtent };
+enum class OpKind {
+  kPointwise,
+  kReduce,
+  kView,
+  kIndexed,
+  kLibrary,
+  kComposite,
+  kFused,
+  kWhile,
+  kExtent
+};
 std::string_view to_string(OpKind kind);
 
 /// How the result type of a pointwise operator follows from its inputs' types.

@@ -5,8 +5,8 @@
 #include <sinter/session.h>
 
 #include "runtime/format_error.h"
-#include "runtime/plan/extents.h"
 #include "runtime/log.h"
+#include "runtime/plan/extents.h"
 #include "runtime/session_access.h"
 
 namespace sinter {

@@ -51,7 +51,7 @@ struct Session::Impl {
     std::vector<std::int64_t> shape;
   };
   std::vector<GivenOutput> outputs;
-  bool finds_sizes = false;  // of outputs
+  bool finds_sizes = false;                            // of outputs
   std::shared_ptr<const runtime::BoundShape> current;  // of `inputs`; null: they have changed
   std::shared_ptr<const runtime::BoundShape> bound;    // of the last run or warm-up
   bool running = false;

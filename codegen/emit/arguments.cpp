@@ -5,8 +5,6 @@
 
 #include <fmt/format.h>
 
-#include "codegen/emit/kernel_text.h"
-
 namespace sinter::codegen {
 
 std::string storage_name(DType type) {
@@ -18,13 +16,6 @@ std::string storage_name(DType type) {
 std::string compute_name(DType type) {
   if (type == DType::kBool) return "bool";
   return storage_name(compute_type(type));
-}
-
-std::string int_literal(std::int64_t value) {
-  if (value == INT64_MIN) return "(-9223372036854775807LL - 1)";
-  std::string digits = fmt::format("{}", value < 0 ? -value : value);
-  if (value > INT32_MAX || value < -INT32_MAX) digits += "LL";
-  return value < 0 ? fmt::format("(-{})", digits) : digits;
 }
 
 Arguments::Arguments(const ProgramAnalysis& analysis)
@@ -102,7 +93,8 @@ std::vector<KernelArg> Arguments::kernel_args() const {
     if (!is_hidden(b)) args.emplace_back(ArgKind::Buffer, buffers[b]);
   for (const KernelArg& extent : data_.args()) args.push_back(extent);
   for (const Size& size : sizes_)
-    if (!size.from_data) args.emplace_back(size.wide ? ArgKind::Int64 : ArgKind::Int32, size.expression);
+    if (!size.from_data)
+      args.emplace_back(size.wide ? ArgKind::Int64 : ArgKind::Int32, size.expression);
   return args;
 }
 

@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "codegen/emit/kernel_text.h"
 #include "codegen/emit/program_analysis.h"
 #include "codegen/emit/sizes_from_data.h"
 
@@ -13,10 +14,6 @@ namespace sinter::codegen {
 /// Name of a storage type ("f16", "b8") and of a compute type ("float", "bool") in device code.
 std::string storage_name(DType type);
 std::string compute_name(DType type);
-
-/// An integer as a C++ literal of type int, or long long where it needs one; negative ones are in
-/// parentheses.
-std::string int_literal(std::int64_t value);
 
 /// Collects the parameters that the variants of one kernel need, in order of first use.
 class Arguments {

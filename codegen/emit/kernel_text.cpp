@@ -51,4 +51,11 @@ std::string signature_text(const std::string& name, const std::vector<std::strin
   return text;
 }
 
+std::string int_literal(std::int64_t value) {
+  if (value == INT64_MIN) return "(-9223372036854775807LL - 1)";
+  std::string digits = fmt::format("{}", value < 0 ? -value : value);
+  if (value > INT32_MAX || value < -INT32_MAX) digits += "LL";
+  return value < 0 ? fmt::format("(-{})", digits) : digits;
+}
+
 }  // namespace sinter::codegen

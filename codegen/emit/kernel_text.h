@@ -20,4 +20,8 @@ std::string conditions_text(std::span<const Condition> conditions, const ExprTab
 /// "name(const f16* __restrict__ x0,\n     ...)", broken at 100 columns.
 std::string signature_text(const std::string& name, const std::vector<std::string>& parameters);
 
+/// An integer as a C++ literal of type int, or long long where it needs one; negative ones are in
+/// parentheses.
+std::string int_literal(std::int64_t value);
+
 }  // namespace sinter::codegen

@@ -4,7 +4,6 @@
 
 #include <fmt/format.h>
 
-#include "codegen/emit/arguments.h"
 #include "codegen/emit/kernel_text.h"
 
 namespace sinter::codegen {

@@ -39,14 +39,16 @@ class Bounds {
     return true;
   }
   bool take(std::vector<fb::Condition>& conditions) {
-    return std::ranges::all_of(conditions, [&](fb::Condition& condition) { return take(condition); });
+    return std::ranges::all_of(conditions,
+                               [&](fb::Condition& condition) { return take(condition); });
   }
 
   void take(fb::KernelStepT& kernel) {
     std::erase_if(kernel.variants, [&](const auto& variant) { return !take(variant->conditions); });
     if (kernel.variants.empty())
-      throw Error(ErrorCode::kUnsupported,
-                  "its kernels are for sizes of certain divisors, and only the run knows the sizes");
+      throw Error(
+          ErrorCode::kUnsupported,
+          "its kernels are for sizes of certain divisors, and only the run knows the sizes");
     for (const auto& variant : kernel.variants) {
       take(variant->grid);
       for (const auto& map : variant->maps) {

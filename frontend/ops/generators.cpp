@@ -152,8 +152,8 @@ void range_by_data(NodeContext& node, std::span<const ValueId> inputs) {
   if (delta == 0) node.invalid("delta is 0");
   const Term start = Term(node, inputs[0]).reshape({}), limit = Term(node, inputs[1]).reshape({});
   const Term span = delta > 0 ? limit - start : start - limit;
-  const Term steps = is_float(start.dtype()) ? ceil(span / by)
-                                             : (span.with("Max", 0.0) + (by - 1)) / by;
+  const Term steps =
+      is_float(start.dtype()) ? ceil(span / by) : (span.with("Max", 0.0) + (by - 1)) / by;
   const Dim count = node.size_from_data(steps.with("Max", 0.0).cast(DType::kInt64).value(), {});
   node.output((iota(node, count, 0, 1, start.dtype()) * delta + start).value());
 }

@@ -93,8 +93,8 @@ class NodeContext {
     std::string label;                  // the node's name in messages
     DefaultRanges& default_ranges;
     std::vector<std::string>& warnings;
-    bool pad_selections = false;          // see ImportOptions
-    std::vector<bool> four_bits = {};     // inputs that the model holds in 4 bits each
+    bool pad_selections = false;       // see ImportOptions
+    std::vector<bool> four_bits = {};  // inputs that the model holds in 4 bits each
     DataSizes* data_sizes = nullptr;
     std::int64_t* memory_left = nullptr;  // see ImportOptions::max_memory; null: any amount
   };

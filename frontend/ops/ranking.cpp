@@ -83,8 +83,10 @@ void top_k(NodeContext& node) {
   const auto most = ir::upper_bound(n - k, node.builder().ranges());
   if ((k.is_constant() && k.value() < 0) || (most && *most < 0))
     node.invalid("k is {}, but dimension {} of {} has {} elements", k, axis, shape, n);
-  if (ir::is_from_data({&n, 1}, node.builder().ranges()) && !ir::proves_le(k, n, node.builder().ranges()))
-    node.unsupported("k is {}, and the run may find fewer elements: ask for the smaller of both", k);
+  if (ir::is_from_data({&n, 1}, node.builder().ranges()) &&
+      !ir::proves_le(k, n, node.builder().ranges()))
+    node.unsupported("k is {}, and the run may find fewer elements: ask for the smaller of both",
+                     k);
   if (!is_bounded && (!least || *least < 0))
     node.unsupported("k is {}, and dimension {} may be smaller: give it a range of at least that",
                      k, n);

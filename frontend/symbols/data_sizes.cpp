@@ -63,14 +63,13 @@ void DataSizes::note_value(ValueId value, const std::string& name) {
   std::vector<Dim> elements;
   for (std::int64_t i = 0; i < count.value(); ++i) {
     const ValueId flat = builder_.add("Reshape", {value}, {{"shape", std::vector<Dim>{count}}});
-    const ValueId one = count == Dim(1)
-                            ? value
-                            : builder_.add("Slice", {flat},
-                                           {{"starts", std::vector<Dim>{Dim(i)}},
-                                            {"steps", ir::Ints{1}},
-                                            {"shape", std::vector<Dim>{Dim(1)}}});
-    elements.push_back(size(one, count == Dim(1) ? name : fmt::format("{}[{}]", name, i),
-                            Dim(given->second)));
+    const ValueId one = count == Dim(1) ? value
+                                        : builder_.add("Slice", {flat},
+                                                       {{"starts", std::vector<Dim>{Dim(i)}},
+                                                        {"steps", ir::Ints{1}},
+                                                        {"shape", std::vector<Dim>{Dim(1)}}});
+    elements.push_back(
+        size(one, count == Dim(1) ? name : fmt::format("{}[{}]", name, i), Dim(given->second)));
   }
   folder_.assume(value, elements);
 }
@@ -112,10 +111,10 @@ std::vector<ValueId> DataSizes::sources(ValueId value) {
     open.pop_back();
     if (!seen.insert(next).second || folder_.contents(next)) continue;
     const ir::Node* node = builder_.producer(next);
-    const bool follows = node != nullptr && !node->body && std::ranges::all_of(node->inputs, is_small) &&
-                         (node->op->kind == ir::OpKind::kPointwise ||
-                          node->op->kind == ir::OpKind::kView || node->op->take() != nullptr ||
-                          node->op->kind == ir::OpKind::kReduce);
+    const bool follows =
+        node != nullptr && !node->body && std::ranges::all_of(node->inputs, is_small) &&
+        (node->op->kind == ir::OpKind::kPointwise || node->op->kind == ir::OpKind::kView ||
+         node->op->take() != nullptr || node->op->kind == ir::OpKind::kReduce);
     if (!follows)
       found.push_back(next);
     else

@@ -42,10 +42,8 @@ class Bounder {
   Dim bound(const DimAtom& atom, bool largest) const {
     switch (atom.kind) {
       case DimAtom::Kind::kSymbol: return bound(atom.name, largest);
-      case DimAtom::Kind::kMin:
-        return min(bound(atom.a, largest), bound(atom.b, largest), ranges_);
-      case DimAtom::Kind::kMax:
-        return max(bound(atom.a, largest), bound(atom.b, largest), ranges_);
+      case DimAtom::Kind::kMin: return min(bound(atom.a, largest), bound(atom.b, largest), ranges_);
+      case DimAtom::Kind::kMax: return max(bound(atom.a, largest), bound(atom.b, largest), ranges_);
       case DimAtom::Kind::kFloorDiv: break;
     }
     // Sizes are divided by what is positive.

@@ -44,10 +44,8 @@ std::vector<Tensor> evaluate_suppress(const Attrs& attrs, Tensors inputs, Types 
     std::vector<Box> before;
     for (std::int64_t i = row * n; i < (row + 1) * n; ++i) {
       if (valid.at_int(i) == 0) continue;
-      const Box box{boxes.at(4 * i), boxes.at(4 * i + 1), boxes.at(4 * i + 2),
-                    boxes.at(4 * i + 3)};
-      if (std::ranges::any_of(before,
-                              [&](const Box& other) { return overlaps(other, box, most); }))
+      const Box box{boxes.at(4 * i), boxes.at(4 * i + 1), boxes.at(4 * i + 2), boxes.at(4 * i + 3)};
+      if (std::ranges::any_of(before, [&](const Box& other) { return overlaps(other, box, most); }))
         continue;
       before.push_back(box);
       kept[static_cast<std::size_t>(i)] = 1;

@@ -30,7 +30,8 @@ struct PrintOptions {
 /// A value is %name, or %number if it has no name of its own; a name that is not a plain word is in
 /// quotes. A body's inputs have the types of its node's inputs; it has the ranges of the graph
 /// around it unless it states others. A range may end in a symbolic maximum ("0..15 max 2*n - 1"),
-/// have no upper end ("1.."), and be of a size that the run finds ("0..15 data"). States follow the ranges: "states {output 1 -> input 0}".
+/// have no upper end ("1.."), and be of a size that the run finds ("0..15 data"). States follow the
+/// ranges: "states {output 1 -> input 0}".
 std::string print(const Graph& graph, const PrintOptions& options = {});
 
 /// Constants that print as a hash, by that hash.

@@ -37,10 +37,8 @@ struct Kept {
       int hits = 0;
 #pragma omp simd reduction(| : hits)
       for (std::int64_t k = first; k < last; ++k) {
-        const float width =
-            std::min(high_x[k], high_x_now) - std::max(low_x[k], low_x_now);
-        const float height =
-            std::min(high_y[k], high_y_now) - std::max(low_y[k], low_y_now);
+        const float width = std::min(high_x[k], high_x_now) - std::max(low_x[k], low_x_now);
+        const float height = std::min(high_y[k], high_y_now) - std::max(low_y[k], low_y_now);
         const float both = width * height, all = area[k] + its_area - both;
         hits |= static_cast<int>(width > 0) & static_cast<int>(height > 0) &
                 static_cast<int>(area[k] > 0) & static_cast<int>(all > 0) &
@@ -74,8 +72,7 @@ void Suppression::run_row(const float* boxes, const std::byte* valid, std::byte*
   for (std::int64_t i = 0; i < length_; ++i) {
     const float* box = boxes + 4 * i;
     const float area = (box[2] - box[0]) * (box[3] - box[1]);
-    const bool keep =
-        valid[i] != std::byte{0} && !(area > 0 && before.overlap(box, area, most_));
+    const bool keep = valid[i] != std::byte{0} && !(area > 0 && before.overlap(box, area, most_));
     kept[i] = std::byte{keep};
     if (keep) before.add(box, area);
   }

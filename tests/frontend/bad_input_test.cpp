@@ -267,8 +267,9 @@ TEST(BadGraph, AllUnsupportedNodesAreListedAtOnce) {
   import->set_version(3);
   const std::string message = model.import_error(ErrorCode::kUnsupported);
   EXPECT_THAT(message, HasSubstr("4 of the model's 5 nodes are not supported"));
-  EXPECT_THAT(message, HasSubstr("'the_SplitToSequence' (SplitToSequence-17) on (f32[batch, 2048]): "
-                                 "the operator is not known"));
+  EXPECT_THAT(message,
+              HasSubstr("'the_SplitToSequence' (SplitToSequence-17) on (f32[batch, 2048]): "
+                        "the operator is not known"));
   EXPECT_THAT(message, HasSubstr("'the_Multinomial' (Multinomial-17) on (?)"));
   EXPECT_THAT(message, HasSubstr("'the_Gelu' (Gelu-17) on (f32[batch, 2048]): the operator does "
                                  "not exist in opset 17"));

@@ -153,9 +153,9 @@ TEST(DataDependentShapes, AreSizesThatTheRunFinds) {
   EXPECT_EQ(type(1), "f32[the_Unique]");
   EXPECT_EQ(type(2), "f32[n, the_Compress]");
   EXPECT_EQ(graph.ranges().at("the_NonZero").symbolic_max->to_string(), "4*n");
-  const auto found = ir::evaluate(
-      graph, std::vector{floats({2, 4}, {0, 1, 2, 0, 3, 0, 0, 1}),
-                         Tensor::from_ints(DType::kBool, {4}, ir::Ints{1, 0, 0, 1})});
+  const auto found =
+      ir::evaluate(graph, std::vector{floats({2, 4}, {0, 1, 2, 0, 3, 0, 0, 1}),
+                                      Tensor::from_ints(DType::kBool, {4}, ir::Ints{1, 0, 0, 1})});
   EXPECT_EQ(found[0].to_ints(), (ir::Ints{0, 0, 1, 1, 1, 2, 0, 3}));
   EXPECT_EQ(found[1].to_doubles(), (std::vector<double>{0, 1, 2, 3}));
   EXPECT_EQ(found[2].to_doubles(), (std::vector<double>{0, 0, 3, 1}));
@@ -177,8 +177,9 @@ TEST(DataDependentShapes, WithoutABoundSayHowToGiveOne) {
   EXPECT_EQ(ir::to_string(graph.type(graph.outputs()[0])), "f32[count]");
   EXPECT_EQ(graph.ranges().at("count").max, 100);
   options.bounds["counted"] = 100;
-  EXPECT_THAT(model.import_error(ErrorCode::kUsage, options),
-              HasSubstr("--bound: no value or node whose size follows from data is called 'counted'"));
+  EXPECT_THAT(
+      model.import_error(ErrorCode::kUsage, options),
+      HasSubstr("--bound: no value or node whose size follows from data is called 'counted'"));
 }
 
 }  // namespace

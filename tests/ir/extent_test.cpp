@@ -62,7 +62,8 @@ TEST(Extent, ComesBeforeWhatNamesIt) {
   EXPECT_EQ(users, 2u);
   EXPECT_EQ(graph.users(extent->outputs[0]).size(), 2u);
   // A rewrite keeps what nothing reads but names.
-  const Graph copy = rewrite(graph, [](auto&, const auto&, const auto&, auto) { return std::nullopt; });
+  const Graph copy =
+      rewrite(graph, [](auto&, const auto&, const auto&, auto) { return std::nullopt; });
   verify(copy);
   EXPECT_TRUE(structurally_equal(copy, graph));
 }
@@ -70,14 +71,18 @@ TEST(Extent, ComesBeforeWhatNamesIt) {
 TEST(Extent, ASecondOfTheSameNameIsRefused) {
   std::string text = kFirst;
   text.insert(text.find("  %first"), "  %again = Extent(%size) {symbol = \"n\"}\n");
-  EXPECT_THAT([&] { parse_graph(text); }, ThrowsMessage<Error>(HasSubstr("'n' stands for two sizes")));
+  EXPECT_THAT([&] { parse_graph(text); },
+              ThrowsMessage<Error>(HasSubstr("'n' stands for two sizes")));
 }
 
 TEST(Extent, BeyondItsBoundIsAnError) {
   std::string text = kFirst;
   text.replace(text.find("n: 0..8 max a"), 13, "n: 0..1");
-  EXPECT_THAT([&] { evaluate(parse_graph(text), std::vector{numbers({1, 2})}); },
-              ThrowsMessage<Error>(HasSubstr("the size 'n' is 2, but must be 0 to 1")));
+  EXPECT_THAT(
+      [&] {
+        evaluate(parse_graph(text), std::vector{numbers({1, 2})});
+      },
+      ThrowsMessage<Error>(HasSubstr("the size 'n' is 2, but must be 0 to 1")));
 }
 
 TEST(Largest, PutsBoundsInPlaceOfSizesFromData) {

@@ -107,8 +107,8 @@ class SortEmitter {
   std::string problem_text(SortParameters& args) {
     const std::string rows = args.dim(rows_), length = args.dim(p_.length);
     const std::string inner = args.dim(p_.inner), count = args.dim(p_.count);
-    return fmt::format("{}  const SortProblem p = {{{}, {}, {}, {}}};\n", args.lines(), rows, length,
-                       inner, count);
+    return fmt::format("{}  const SortProblem p = {{{}, {}, {}, {}}};\n", args.lines(), rows,
+                       length, inner, count);
   }
 
   std::string function(const std::string& name, int threads, const SortParameters& args,

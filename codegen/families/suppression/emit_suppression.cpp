@@ -47,8 +47,7 @@ EmittedKernel emit_suppression(const SuppressionProblem& problem, const KernelRe
   };
   const std::string length = size(problem.length);
   const auto most = ir::upper_bound(problem.length, exprs.ranges());
-  const int cluster =
-      most && *most <= kShort ? 1 : std::min(8, request.device->cluster_blocks);
+  const int cluster = most && *most <= kShort ? 1 : std::min(8, request.device->cluster_blocks);
   const Dim blocks = problem.rows * Dim(cluster);
   const std::string end = data.end_of_blocks(blocks, "blockIdx.x");
   for (std::string& extent : data.parameters()) parameters.push_back(std::move(extent));
@@ -61,8 +60,8 @@ EmittedKernel emit_suppression(const SuppressionProblem& problem, const KernelRe
       "  suppress_row<{}, {}>(boxes, valid, kept, i64(blockIdx.x / {}), int(blockIdx.x % {}), {}, "
       "{:.9g}f);\n}}\n",
       kernel_heading(request.name, request.origins), schedule, kTile,
-      signature_text(request.name, parameters), data.lines(), end, kTile, cluster,
-      cluster, cluster, length, static_cast<float>(problem.iou));
+      signature_text(request.name, parameters), data.lines(), end, kTile, cluster, cluster, cluster,
+      length, static_cast<float>(problem.iou));
   auto variant = std::make_unique<KernelVariantT>();
   variant->function = request.name;
   variant->grid = {exprs.intern(blocks), exprs.intern(1), exprs.intern(1)};

@@ -19,10 +19,10 @@ SINTER_DEVICE float area_of(const Box& box) {
 /// Whether the intersection of two boxes is more than `most` of their union; boxes without area
 /// have none.
 SINTER_DEVICE bool overlap(const Box& a, const Box& b, float most) {
-  const float width = (a.high_x < b.high_x ? a.high_x : b.high_x) -
-                      (a.low_x > b.low_x ? a.low_x : b.low_x);
-  const float height = (a.high_y < b.high_y ? a.high_y : b.high_y) -
-                       (a.low_y > b.low_y ? a.low_y : b.low_y);
+  const float width =
+      (a.high_x < b.high_x ? a.high_x : b.high_x) - (a.low_x > b.low_x ? a.low_x : b.low_x);
+  const float height =
+      (a.high_y < b.high_y ? a.high_y : b.high_y) - (a.low_y > b.low_y ? a.low_y : b.low_y);
   const float first = area_of(a), second = area_of(b), both = width * height;
   const float all = first + second - both;
   return width > 0 && height > 0 && first > 0 && second > 0 && all > 0 && both / all > most;

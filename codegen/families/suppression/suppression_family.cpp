@@ -10,8 +10,7 @@ namespace {
 
 SuppressionProblem problem_of(const Region& region) {
   const Graph& body = *region.node.body;
-  const Node* suppress =
-      region.outputs.size() == 1 ? body.producer(body.outputs()[0]) : nullptr;
+  const Node* suppress = region.outputs.size() == 1 ? body.producer(body.outputs()[0]) : nullptr;
   if (suppress == nullptr || suppress->op->name != "Suppress" || region.inputs.size() != 2)
     throw Error(ErrorCode::kUnsupported,
                 "a region of kind 'suppression' must be one Suppress of values in memory");

@@ -8,8 +8,8 @@ Places places_of(NodeContext& node, const Term& flags, const std::string& suffix
   const Term ones = flags.cast(DType::kInt64);
   const Term count = reduce("ReduceSum", ones, 0);
   const Dim size = node.size_from_data(count.value(), most.value_or(length), suffix);
-  // Each flag's place is the number of those before it; what is no flag comes behind all of them, so
-  // that no two have one place and their order does not matter.
+  // Each flag's place is the number of those before it; what is no flag comes behind all of them,
+  // so that no two have one place and their order does not matter.
   const Term before(node, node.add("Scan", {ones.value()},
                                    {{"axis", std::int64_t{0}},
                                     {"combine", std::string("sum")},
@@ -21,10 +21,11 @@ Places places_of(NodeContext& node, const Term& flags, const std::string& suffix
       "Scatter",
       {node.expand(node.constant(DType::kInt64, 0), {length}), numbers.value(), target.value()},
       {{"combine", std::string("none")}});
-  return {size, {node, node.add("Slice", {all},
-                                {{"starts", std::vector<Dim>{Dim(0)}},
-                                 {"steps", Ints{1}},
-                                 {"shape", std::vector<Dim>{size}}})}};
+  return {size,
+          {node, node.add("Slice", {all},
+                          {{"starts", std::vector<Dim>{Dim(0)}},
+                           {"steps", Ints{1}},
+                           {"shape", std::vector<Dim>{size}}})}};
 }
 
 std::vector<Term> unravelled(const Term& places, const Shape& shape) {

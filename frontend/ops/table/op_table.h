@@ -66,8 +66,8 @@ extern const OpRows kPointwiseOps, kActivationOps, kExperimentalOps, kReduceOps,
     kStateSpaceOps, kMicrosoftOps, kMicrosoftNormalisationOps, kMicrosoftConvolutionOps,
     kMicrosoftAttentionOps, kMicrosoftGroupQueryOps, kMicrosoftMultiHeadOps,
     kMicrosoftPositionBiasOps, kMicrosoftMoeOps, kMicrosoftQuantizedOps, kMicrosoftIntegerOps,
-    kMicrosoftQlinearOps, kIndexOps, kRankingOps, kSelectionOps, kSuppressionOps, kUniqueOps, kResizeOps, kSamplingOps,
-    kRoiAlignOps;
+    kMicrosoftQlinearOps, kIndexOps, kRankingOps, kSelectionOps, kSuppressionOps, kUniqueOps,
+    kResizeOps, kSamplingOps, kRoiAlignOps;
 
 struct OpFamily {
   std::string_view title;

@@ -1,4 +1,5 @@
-// NonMaxSuppression: how many rows it selects the run finds, unless it is asked for as many as there may be.
+// NonMaxSuppression: how many rows it selects the run finds, unless it is asked for as many as
+// there may be.
 
 #include <fmt/format.h>
 
@@ -85,9 +86,9 @@ void non_max_suppression(NodeContext& node) {
   const ValueId selected = node.concat(columns, 1);
   if (!node.pads_selections()) return node.output(selected);
   // As many rows as there may be.
-  node.output(node.add("Pad", {selected},
-                       {{"begins", Shape{0, 0}}, {"ends", Shape{rows - places.count, 0}},
-                        {"fill", -1.0}}));
+  node.output(
+      node.add("Pad", {selected},
+               {{"begins", Shape{0, 0}}, {"ends", Shape{rows - places.count, 0}}, {"fill", -1.0}}));
 }
 
 }  // namespace

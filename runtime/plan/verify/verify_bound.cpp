@@ -307,9 +307,7 @@ void check_work(const BoundChecker& check, const fb::WorkUnion& work) {
     case fb::Work::CopyStep: check_copy(check, *work.AsCopyStep()); break;
     case fb::Work::SortStep: check_sort(check, *work.AsSortStep()); break;
     case fb::Work::AttentionStep: check_attention(check, *work.AsAttentionStep()); break;
-    case fb::Work::SuppressionStep:
-      check_suppression(check, *work.AsSuppressionStep());
-      break;
+    case fb::Work::SuppressionStep: check_suppression(check, *work.AsSuppressionStep()); break;
     case fb::Work::WhileStep: check_while(check, *work.AsWhileStep()); break;
     case fb::Work::IfStep:
       check_dense(check, work.AsIfStep()->condition, {1}, "its condition");

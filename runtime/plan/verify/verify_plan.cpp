@@ -149,7 +149,8 @@ void verify_extents(const Checker& check, const std::vector<bool>& of_inputs,
   for (std::size_t s = 0; s < bound.size(); ++s) {
     const fb::SymbolT& symbol = *plan.symbols[s];
     if (symbol.extent_of == -1) continue;
-    const fb::BufferT& buffer = check.buffer(static_cast<std::uint32_t>(symbol.extent_of), "its buffer");
+    const fb::BufferT& buffer =
+        check.buffer(static_cast<std::uint32_t>(symbol.extent_of), "its buffer");
     if (buffer.kind != fb::BufferKind::Extent || !buffers.insert(symbol.extent_of).second ||
         symbol.value_of != -1)
       check.fail("symbol '{}' is not the number of an extent of its own", symbol.name);

@@ -20,7 +20,8 @@ using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 
 // The first k elements of x, doubled, and their sum.
-constexpr const char* kFirst = R"(graph @main(%x: f32[a], %k: i64[]) ranges {a: 1..100, n: 0..8 data} {
+constexpr const char* kFirst =
+    R"(graph @main(%x: f32[a], %k: i64[]) ranges {a: 1..100, n: 0..8 data} {
   %size = Extent(%k) {symbol = "n"}
   %y = Fused(%x) {kind = "pointwise"} : f32[n] body(%p) {
     %first = Slice(%p) {shape = [n], starts = [0], steps = [1]}
@@ -52,7 +53,8 @@ void set(Session& session, std::int64_t count, std::int64_t k) {
 
 TEST(Extents, OutputsHaveTheSizeThatTheRunFinds) {
   Session session(first_plan());
-  for (const auto& [count, k] : {std::pair<std::int64_t, std::int64_t>{9, 3}, {9, 8}, {9, 0}, {8, 1}, {9, 3}}) {
+  for (const auto& [count, k] :
+       {std::pair<std::int64_t, std::int64_t>{9, 3}, {9, 8}, {9, 0}, {8, 1}, {9, 3}}) {
     set(session, count, k);
     session.run();
     const auto y = session.output("y").as<float>();

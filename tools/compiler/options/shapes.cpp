@@ -267,8 +267,7 @@ void parse_dim(std::string_view text, DimRanges& ranges) {
 
 void parse_bound(std::string_view text, Bounds& bounds) {
   const auto equals = text.rfind('=');
-  const auto most =
-      equals == text.npos ? std::nullopt : tools::parse_int(text.substr(equals + 1));
+  const auto most = equals == text.npos ? std::nullopt : tools::parse_int(text.substr(equals + 1));
   if (equals == 0 || !most || *most < 0)
     throw usage_error("'{}' is no bound: write NAME=N, the most that a size may be", text);
   bounds[std::string(text.substr(0, equals))] = *most;
