@@ -183,8 +183,9 @@ TEST(Branch, IsALoopOfOneIterationAtMost) {
 std::string refusal_of_branch(
     const std::function<void(plan::fb::PlanT&, plan::fb::StepT&, plan::fb::IfStepT&)>& damage) {
   plan::PlanParts parts = loop_parts(kBranch);
-  for (const auto& step : parts.meta.steps)
-    if (auto* branch = step->work.AsIfStep()) damage(parts.meta, *step, *branch);
+  const auto step = std::ranges::find_if(
+      parts.meta.steps, [](const auto& each) { return each->work.AsIfStep() != nullptr; });
+  damage(parts.meta, **step, *(*step)->work.AsIfStep());
   try {
     Plan::from_memory(plan::serialize_plan(std::move(parts)));
   } catch (const Error& error) {
