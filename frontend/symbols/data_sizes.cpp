@@ -29,11 +29,13 @@ Dim DataSizes::new_size(ValueId count, const std::string& name, const std::optio
     used_.insert(name);
     bound = bound ? ir::min(*bound, Dim(given->second), builder_.ranges()) : Dim(given->second);
   }
-  if (!bound)
+  if (!bound) {
+    folder_.need(count);
     throw unsupported_error(
         "its size follows from data and nothing bounds it: give the most that it may be with "
         "--bound '{}=N'",
         name);
+  }
   ir::Range range;
   range.min = 0;
   range.max = ir::upper_bound(*bound, builder_.ranges()).value_or(INT64_MAX);

@@ -197,6 +197,54 @@ def branch_in_loop():
                   ("yes", np.array(True)), ("start", np.ones(8, np.float32))]), feeds
 
 
+def beam_search():
+    """Three beams of a recurrent decoder until each has met its end, or a limit that is an input: best of all
+    continuations, states and texts of the beams that they continue."""
+    beams, words, width, longest, end = 3, 11, 8, 24, 1
+    random = np.random.default_rng(17)
+
+    def weights(*shape):
+        return random.standard_normal(shape).astype(np.float32)
+
+    def node(op, inputs, output, **attributes):
+        return helper.make_node(op, inputs, [output], **attributes)
+
+    inner = body([
+        node("Gather", ["table", "last"], "e", axis=0), node("MatMul", ["h", "u"], "hu"), node("Add", ["e", "hu"], "a"),
+        node("Tanh", ["a"], "g"), node("MatMul", ["g", "v"], "logits"), node("LogSoftmax", ["logits"], "p", axis=-1),
+        # A beam at its end goes on with that word alone, at no cost.
+        node("Unsqueeze", ["done", "second"], "d"), node("Where", ["d", "only_end", "p"], "q"),
+        node("Unsqueeze", ["score", "second"], "s"), node("Add", ["s", "q"], "all"), node("Reshape", ["all", "flat"], "f"),
+        helper.make_node("TopK", ["f", "beams"], ["best", "at"], axis=0),
+        node("Div", ["at", "words"], "beam"), node("Mod", ["at", "words"], "word"),
+        node("Gather", ["g", "beam"], "next_h", axis=0), node("Gather", ["done", "beam"], "was", axis=0),
+        node("Equal", ["word", "end"], "ends"), node("Or", ["was", "ends"], "is"), node("Gather", ["text", "beam"], "t", axis=0),
+        node("Unsqueeze", ["word", "second"], "w"),
+        node("Equal", ["places", "i"], "here"), node("Where", ["here", "w", "t"], "more"),
+        node("Cast", ["is"], "n", to=I), node("ReduceMin", ["n"], "every", keepdims=0), node("Equal", ["every", "none"], "on")],
+        COUNTED + [("last", I, [beams]), ("h", F, [beams, width]), ("score", F, [beams]), ("done", B, [beams]), ("text", I, [beams, longest])],
+        [("on", B, []), ("word", I, [beams]), ("next_h", F, [beams, width]), ("best", F, [beams]), ("is", B, [beams]),
+         ("more", I, [beams, longest])])
+    nodes = [node("MatMul", ["x", "from_x"], "start"),
+             helper.make_node("Loop", ["most", "go", "first_word", "start", "first_score", "first_done", "first_text"],
+                              ["last_word", "state", "scores", "ended", "texts"], body=inner)]
+
+    def feeds():
+        for most in (0, 1, 4, 13, longest):
+            yield {"x": random.standard_normal((beams, 5)).astype(np.float32), "most": np.array(most)}
+
+    only_end = np.full(words, -1e9, np.float32)
+    only_end[end] = 0
+    constants = [("table", weights(words, width)), ("u", weights(width, width) / 2), ("v", weights(width, words)),
+                 ("from_x", weights(5, width)), ("second", np.array([1])), ("only_end", only_end), ("flat", np.array([-1])),
+                 ("beams", np.array([beams])), ("words", np.int64(words)), ("end", np.int64(end)), ("none", np.int64(0)),
+                 ("places", np.arange(longest)[None]), ("go", np.array(True)), ("first_word", np.zeros(beams, np.int64)),
+                 ("first_score", np.array([0, -1e9, -1e9], np.float32)), ("first_done", np.zeros(beams, bool)),
+                 ("first_text", np.zeros((beams, longest), np.int64))]
+    return model(nodes, [info("x", F, [beams, 5]), info("most", I, [])],
+                 [("scores", F), ("texts", I), ("ended", B), ("state", F)], constants), feeds
+
+
 def cases():
     for op in ("LSTM", "GRU", "RNN"):
         for direction in ("forward", "reverse", "bidirectional"):
@@ -211,6 +259,7 @@ def cases():
     yield "branches", branches(False)
     yield "branches_one_armed", branches(True)
     yield "branch_in_loop", branch_in_loop()
+    yield "beam_search", beam_search()
     yield "scan_forwards", scan(0)
     yield "scan_backwards", scan(1)
 

@@ -1,14 +1,15 @@
 // Structs of C++ as Python's dicts and classes, by their members' names.
 #pragma once
 
-#define SINTER_SCAN3(...) __VA_ARGS__
+#define SINTER_SCAN4(...) __VA_ARGS__
+#define SINTER_SCAN3(...) SINTER_SCAN4(SINTER_SCAN4(SINTER_SCAN4(SINTER_SCAN4(__VA_ARGS__))))
 #define SINTER_SCAN2(...) SINTER_SCAN3(SINTER_SCAN3(SINTER_SCAN3(SINTER_SCAN3(__VA_ARGS__))))
 #define SINTER_SCAN1(...) SINTER_SCAN2(SINTER_SCAN2(SINTER_SCAN2(SINTER_SCAN2(__VA_ARGS__))))
 #define SINTER_PARENTHESES ()
 #define SINTER_AGAIN() SINTER_NEXT
 #define SINTER_NEXT(apply, of, member, ...) \
   apply(of, member) __VA_OPT__(SINTER_AGAIN SINTER_PARENTHESES(apply, of, __VA_ARGS__))
-/// apply(of, a) apply(of, b) ... for up to 30 members.
+/// apply(of, a) apply(of, b) ... for up to 80 members.
 #define SINTER_EACH(apply, of, ...) SINTER_SCAN1(SINTER_NEXT(apply, of, __VA_ARGS__))
 
 /// Puts members of `value` into the dict `d`.
