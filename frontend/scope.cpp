@@ -166,15 +166,18 @@ void Scope::import_node(const onnx::NodeProto& node, const std::string& label,
     state_.row_checks.unify_types(
         *row, version, state_.builder, inputs,
         [&](const std::string& what) { state_.warn(fmt::format("{}: {}", label, what)); });
-    NodeContext context(
-        node,
-        {state_.builder, state_.folder, state_.external, *this, place_.owner, version_of(""), label,
-         state_.default_ranges, state_.warnings, state_.pad_selections, std::move(four_bits),
-         &state_.data_sizes, &state_.memory_left},
-        std::move(inputs), std::move(used));
-    row->import(context);
-    if (row->four_bits == FourBits::kKeeps && context.is_four_bit(0)) context.give_four_bits();
-    if (!context.is_refused()) set_outputs(node, context);
+    const auto import_row = [&] {
+      NodeContext context(
+          node,
+          {state_.builder, state_.folder, state_.external, *this, place_.owner, version_of(""),
+           label, state_.default_ranges, state_.warnings, state_.pad_selections, four_bits,
+           &state_.data_sizes, &state_.memory_left},
+          inputs, used);
+      row->import(context);
+      if (row->four_bits == FourBits::kKeeps && context.is_four_bit(0)) context.give_four_bits();
+      if (!context.is_refused()) set_outputs(node, context);
+    };
+    with_sizes_fitted(label, inputs, import_row);
   } catch (Error& error) {
     // Sizes that ought to be equal may yet be made so (see assumptions.h), and bodies taken one by
     // one.
@@ -189,6 +192,21 @@ void Scope::import_node(const onnx::NodeProto& node, const std::string& label,
     error.add_context(fmt::format("importing node '{}' ({}-{})", label, node.op_type(), version));
     throw;
   }
+}
+
+void Scope::with_sizes_fitted(const std::string& label, std::vector<ir::ValueId>& inputs,
+                              const std::function<void()>& import_row) {
+  constexpr int kMost = 16;
+  for (int fitted = 0;; ++fitted) try {
+      return import_row();
+    } catch (const ir::DimMismatch& mismatch) {
+      // A node inside of this one has tried.
+      const bool is_own = mismatch.node().name.empty();
+      if (!is_own || fitted == kMost || !state_.data_sizes.fit(inputs, mismatch.a(), mismatch.b()))
+        throw;
+      state_.warn(fmt::format("{}: sizes that only the run knows, {} and {}, are taken as equal",
+                              label, mismatch.a().to_string(), mismatch.b().to_string()));
+    }
 }
 
 void Scope::need_sizes(const OpRow& row, std::int64_t version,

@@ -100,6 +100,9 @@ class Scope final : public SubgraphImporter {
                    const GraphStructure& structure);
   /// Notes what a node that cannot be imported, because a node in front of it was refused, needs to
   /// know: so that all inputs that a user has to give are named at once.
+  /// Runs `import_row`, again with other `inputs` where sizes that only the run knows do not fit.
+  void with_sizes_fitted(const std::string& label, std::vector<ir::ValueId>& inputs,
+                         const std::function<void()>& import_row);
   void need_sizes(const OpRow& row, std::int64_t version, std::span<const ir::ValueId> inputs);
   void call_function(const onnx::FunctionProto& function, const onnx::NodeProto& node,
                      const std::string& label, std::span<const ir::ValueId> inputs,

@@ -107,7 +107,8 @@ class Graph {
   std::shared_ptr<const Parts> parts_;
 };
 
-/// Symbols that a node of these outputs names: in attributes, types of outputs, or its body.
+/// Symbols that a node of these outputs names: in attributes, types of outputs, or its body, but
+/// for those that the body itself finds (Extent).
 std::set<std::string> named_symbols(const Node& node, Types outputs);
 
 /// Structural equality: same inputs, nodes, attributes, constants, outputs, ranges and states, up

@@ -128,8 +128,13 @@ void add_symbols(const Node& node, std::set<std::string>& symbols) {
   for (const auto& [name, attr] : node.attrs.values())
     if (const auto* dims = std::get_if<std::vector<Dim>>(&attr)) add_symbols(*dims, symbols);
   if (!node.body) return;
-  for (const Value& value : node.body->values()) add_symbols(value.type.shape, symbols);
-  for (const Node& inner : node.body->nodes()) add_symbols(inner, symbols);
+  std::set<std::string> of_body;
+  for (const Value& value : node.body->values()) add_symbols(value.type.shape, of_body);
+  for (const Node& inner : node.body->nodes()) add_symbols(inner, of_body);
+  // What the body finds is its own.
+  for (const Node& inner : node.body->nodes())
+    if (inner.op->kind == OpKind::kExtent) of_body.erase(inner.attrs.get_string("symbol"));
+  symbols.merge(of_body);
 }
 
 }  // namespace

@@ -131,9 +131,10 @@ void scatter_elements(NodeContext& node) {
   const Term data(node, node.input(0, "data")), indices = integers(node, 1, "indices");
   const Term updates(node, node.input(2, "updates"));
   require_same_rank(node, data, indices, "data and indices");
-  if (updates.shape() != indices.shape())
-    node.invalid("indices and updates must have one shape, but are {} and {}", indices.shape(),
-                 updates.shape());
+  ir::require_equal(updates.shape(), indices.shape(), [&] {
+    return fmt::format("indices and updates must have one shape, but are {} and {}",
+                       indices.shape(), updates.shape());
+  });
   const auto axis = node.normalise_axis(node.attr_int("axis", 0), node.rank(data.value()));
   add_scatter(node, data, updates, element_indices(node, data, indices, axis), combine_of(node));
 }
@@ -145,8 +146,9 @@ void scatter_nd(NodeContext& node) {
   const Shape from = data.shape(), shape = indices.shape();
   Shape expected(shape.begin(), shape.end() - 1);
   expected.insert(expected.end(), from.begin() + static_cast<std::ptrdiff_t>(count), from.end());
-  if (updates.shape() != expected)
-    node.invalid("updates must be {}, but are {}", expected, updates.shape());
+  ir::require_equal(updates.shape(), expected, [&] {
+    return fmt::format("updates must be {}, but are {}", expected, updates.shape());
+  });
   if (expected.empty()) {  // one element: a dimension of one to write it along
     std::vector<Term> places;
     for (const Term& place : tuple_indices(node, data, indices, 0, expected))

@@ -208,6 +208,42 @@ std::optional<std::vector<ir::ValueId>> NodeContext::try_subgraph(
   return env_.subgraphs.import_subgraph(attr_graph(name), inputs, env_.label, true);
 }
 
+namespace {
+
+/// How often nodes of `graph`, and of graphs in it, read `value`; outputs count.
+int reads_of(const onnx::GraphProto& graph, const std::string& value) {
+  int count = 0;
+  for (const auto& output : graph.output()) count += output.name() == value ? 1 : 0;
+  for (const auto& node : graph.node()) {
+    count += static_cast<int>(std::ranges::count(node.input(), value));
+    for (const auto& attribute : node.attribute()) {
+      if (attribute.has_g()) count += reads_of(attribute.g(), value);
+      for (const auto& inner : attribute.graphs()) count += reads_of(inner, value);
+    }
+  }
+  return count;
+}
+
+}  // namespace
+
+std::optional<NodeContext::Growth> NodeContext::growth_in_subgraph(std::string_view name,
+                                                                   std::size_t input,
+                                                                   std::size_t output) const {
+  const onnx::GraphProto& graph = attr_graph(name);
+  const std::string& before = graph.input(static_cast<int>(input)).name();
+  const std::string& after = graph.output(static_cast<int>(output)).name();
+  const auto made = std::ranges::find_if(graph.node(), [&](const onnx::NodeProto& node) {
+    return node.op_type() == "Concat" && node.output_size() == 1 && node.output(0) == after;
+  });
+  if (made == graph.node().end() || made->attribute_size() != 1 || made->input_size() < 2)
+    return std::nullopt;
+  const bool behind = made->input(0) == before;
+  if ((!behind && made->input(made->input_size() - 1) != before) || reads_of(graph, before) != 1 ||
+      reads_of(graph, after) != 1)
+    return std::nullopt;
+  return Growth{made->attribute(0).i(), behind};
+}
+
 std::int64_t NodeContext::normalise_axis(std::int64_t axis, std::int64_t rank) const {
   if (axis < -rank || axis >= rank)
     invalid("axis {} is out of range for {} dimensions: it must be in [{}, {}]", axis, rank, -rank,

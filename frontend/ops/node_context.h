@@ -174,6 +174,15 @@ class NodeContext {
   /// of which nothing but the type is known.
   std::optional<std::vector<ir::ValueId>> try_subgraph(std::string_view name,
                                                        std::span<const ir::ValueId> inputs);
+  /// How a value grows from call to call.
+  struct Growth {
+    std::int64_t axis;
+    bool behind;  // or in front
+  };
+  /// If output `output` of that graph is its input `input` with something behind or in front, and
+  /// nothing else reads either.
+  std::optional<Growth> growth_in_subgraph(std::string_view name, std::size_t input,
+                                           std::size_t output) const;
   /// True once `subgraph` has met unsupported nodes: the outputs need no message of their own.
   bool is_refused() const { return refused_; }
 

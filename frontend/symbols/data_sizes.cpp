@@ -100,6 +100,38 @@ ValueId DataSizes::with_short_sizes(ValueId value, const std::string& name) {
                        {"shape", shape}});
 }
 
+ValueId DataSizes::with_size(ValueId value, const Dim& from, const Dim& to) {
+  ir::Shape kept = builder_.type(value).shape;
+  const std::vector<Dim> zeros(kept.size(), Dim(0));
+  std::vector<Dim> ends = zeros;
+  const Dim both = ir::min(from, to, builder_.ranges());
+  for (std::size_t d = 0; d < kept.size(); ++d) {
+    if (kept[d] != from) continue;
+    kept[d] = both;
+    ends[d] = to - both;
+  }
+  if (ends == zeros && both == from) return value;
+  value = builder_.add(
+      "Slice", {value},
+      {{"starts", zeros}, {"steps", ir::Ints(kept.size(), 1)}, {"shape", std::vector<Dim>(kept)}});
+  return builder_.add("Pad", {value}, {{"begins", zeros}, {"ends", ends}, {"fill", 0.0}});
+}
+
+bool DataSizes::fit(std::vector<ValueId>& inputs, const Dim& a, const Dim& b) {
+  const auto give = [&](const Dim& from, const Dim& to) {
+    if (!ir::is_from_data({&from, 1}, builder_.ranges())) return false;
+    bool changed = false;
+    for (ValueId& input : inputs) {
+      if (!input.valid() || std::ranges::count(builder_.type(input).shape, from) == 0) continue;
+      input = with_size(input, from, to);
+      changed = true;
+    }
+    return changed;
+  };
+  const bool a_is_longer = a.to_string().size() > b.to_string().size();
+  return a_is_longer ? give(a, b) || give(b, a) : give(b, a) || give(a, b);
+}
+
 std::vector<ValueId> DataSizes::sources(ValueId value) {
   std::vector<ValueId> open{value}, found;
   std::set<ValueId> seen;
@@ -113,10 +145,10 @@ std::vector<ValueId> DataSizes::sources(ValueId value) {
     open.pop_back();
     if (!seen.insert(next).second || folder_.contents(next)) continue;
     const ir::Node* node = builder_.producer(next);
-    const bool follows =
-        node != nullptr && !node->body && std::ranges::all_of(node->inputs, is_small) &&
-        (node->op->kind == ir::OpKind::kPointwise || node->op->kind == ir::OpKind::kView ||
-         node->op->take() != nullptr || node->op->kind == ir::OpKind::kReduce);
+    const bool follows = node != nullptr && !node->body &&
+                         std::ranges::all_of(node->inputs, is_small) &&
+                         (node->op->name == "Cast" || node->op->kind == ir::OpKind::kView ||
+                          node->op->take() != nullptr);
     if (!follows)
       found.push_back(next);
     else

@@ -31,13 +31,20 @@ class DataSizes {
   /// `value` with short names for dimensions that are long formulas of such sizes, as where the
   /// selections of many classes come together: formulas of formulas would grow without end.
   ValueId with_short_sizes(ValueId value, const std::string& name);
-  /// What a user can bound so that the contents of `value` are known: the first values, on the way
-  /// to it, that do not follow from sizes.
+  /// Two sizes must be equal for a node to fit, one of which the run finds, so that nothing can
+  /// prove it: gives those of the node's `inputs` that have the one which is said with more the
+  /// other one. Where they are equal, as in a valid model, no element changes; else what is too
+  /// much is cut off, and what lacks is zero. False if no input has such a size.
+  bool fit(std::vector<ValueId>& inputs, const Dim& a, const Dim& b);
+  /// What a user can bound so that the contents of `value` are known: the values that it is put
+  /// together of. Such are sizes; what these are computed from may be negative.
   std::vector<ValueId> sources(ValueId value);
   /// Names of bounds that have not been used.
   std::vector<std::string> unused() const;
 
  private:
+  /// `value` with the size `to` where it has `from`.
+  ValueId with_size(ValueId value, const Dim& from, const Dim& to);
   std::string unique(const std::string& name) const;
   /// Of `count`, an i64 scalar.
   Dim new_size(ValueId count, const std::string& name, const std::optional<Dim>& most);

@@ -359,14 +359,20 @@ std::optional<LinearIn> linear_in(const Dim& e, const AtomPtr& atom) {
 }
 
 Dim replace_factor(const Dim& e, const AtomPtr& atom, const Dim& replacement) {
+  std::vector<Dim::Term> untouched;  // these stay in order
   Dim sum = 0;
   for (const auto& term : e.terms()) {
+    if (std::ranges::none_of(term.factors,
+                             [&](const AtomPtr& factor) { return same_atom(factor, atom); })) {
+      untouched.push_back(term);
+      continue;
+    }
     Dim product = term.coefficient;
     for (const auto& factor : term.factors)
       product *= (same_atom(factor, atom) ? replacement : DimBuilder::from_atom(factor));
     sum += product;
   }
-  return sum;
+  return sum + DimBuilder::from_normal(std::move(untouched));
 }
 
 std::optional<std::int64_t> prove_lower_bound(const Dim& a, const Facts& facts, std::int64_t goal) {

@@ -346,18 +346,50 @@ TEST(Loop, WhoseCountIsDataCarriesValuesOnly) {
   expect_tensor(model.run({x, Tensor::scalar(DType::kInt64, 0)})[0], {2}, {1, 10});
 }
 
-TEST(Loop, CarriesValuesOfOneShape) {
+/// x [n, 2] as a carried value, n iterations, whose bodies are `fill`ed: from "v" to "longer".
+ModelBuilder carrying_model(const std::function<void(onnx::GraphProto& body)>& fill) {
   ModelBuilder model;
   model.input("x", DType::kFloat32, {"n", 2}).node("Shape", {"x"}, {"shape"});
   model.initializer("zero", int64s({}, {0})).node("Gather", {"shape", "zero"}, {"M"});
-  model.node("Loop", {"M", "", "x"}, {"last"}).output("last");
+  model.ints("zeros", {0}).node("Loop", {"M", "", "x"}, {"last"}).output("last");
   auto& body = add_graph(model.last_node(), "body");
   for (const char* name : {"i", "cond", "v"}) body.add_input()->set_name(name);
-  add_int(add_node(*body.mutable_node(), "Concat", {"v", "x"}, {"longer"}), "axis", 0);
+  fill(body);
   for (const char* name : {"cond", "longer"}) body.add_output()->set_name(name);
+  return model;
+}
+
+TEST(Loop, CarriesValuesOfOneShape) {
+  const ModelBuilder model = carrying_model([](onnx::GraphProto& body) {
+    add_int(add_node(*body.mutable_node(), "Concat", {"v", "v"}, {"longer"}), "axis", 0);
+  });
   EXPECT_THAT(model.import_error(ErrorCode::kUnsupported),
               AllOf(HasSubstr("'the_Loop' (Loop-17)"),
                     HasSubstr("carried value 0 is f32[n, 2], but f32[2*n, 2] after an iteration")));
+}
+
+TEST(Loop, CarriesWhatGrowsByOneShape) {
+  const ModelBuilder model = carrying_model([](onnx::GraphProto& body) {
+    add_node(*body.mutable_node(), "Gather", {"x", "i"}, {"row"});
+    add_node(*body.mutable_node(), "Unsqueeze", {"row", "zeros"}, {"piece"});
+    add_int(add_node(*body.mutable_node(), "Concat", {"piece", "v"}, {"longer"}), "axis", -2);
+  });
+  // In front of what there was, so that the last one is the first.
+  expect_tensor(model.run({floats({2, 2}, {1, 2, 3, 4})})[0], {4, 2}, {3, 4, 1, 2, 1, 2, 3, 4});
+}
+
+TEST(Loop, DoesNotCollectWhatIsOfAnotherSizeEachTime) {
+  const ModelBuilder model = carrying_model([](onnx::GraphProto& body) {
+    auto& nodes = *body.mutable_node();
+    add_node(nodes, "Gather", {"x", "i"}, {"row"});
+    add_node(nodes, "NonZero", {"row"}, {"places"});
+    add_int(add_node(nodes, "Cast", {"places"}, {"floats"}), "to", 1);
+    add_node(nodes, "Transpose", {"floats"}, {"column"});
+    add_int(add_node(nodes, "Concat", {"column", "column"}, {"piece"}), "axis", 1);
+    add_int(add_node(nodes, "Concat", {"v", "piece"}, {"longer"}), "axis", 0);
+  });
+  EXPECT_THAT(model.import_error(ErrorCode::kUnsupported),
+              AllOf(HasSubstr("'the_Loop' (Loop-17)"), HasSubstr("pad it to one size")));
 }
 
 TEST(Loop, NestedLoopsAreNested) {

@@ -161,6 +161,23 @@ TEST(DataDependentShapes, AreSizesThatTheRunFinds) {
   EXPECT_EQ(found[2].to_doubles(), (std::vector<double>{0, 0, 3, 1}));
 }
 
+TEST(DataDependentShapes, ThatMustBeEqualAreTakenAsEqual) {
+  ModelBuilder model;
+  model.input("x", DType::kFloat32, {"n"}).ints("axis", {0});
+  model.node("NonZero", {"x"}, {"places"})
+      .node("Squeeze", {"places", "axis"}, {"p"})
+      .node("Gather", {"x", "p"}, {"a"})
+      .node("Cast", {"x"}, {"mask"}, {attr("to", 9)})
+      .node("Compress", {"x", "mask"}, {"b"})
+      .node("Add", {"a", "b"}, {"y"})
+      .output("y");
+  const ImportedModel imported = model.import();
+  EXPECT_THAT(imported.warnings,
+              testing::Contains(AllOf(HasSubstr("the_Add"), HasSubstr("are taken as equal"))));
+  const auto found = ir::evaluate(imported.graph, std::vector{floats({5}, {1, 0, -2, 0, 3})});
+  EXPECT_EQ(found[0].to_doubles(), (std::vector<double>{2, -4, 6}));
+}
+
 TEST(DataDependentShapes, WithoutABoundSayHowToGiveOne) {
   ModelBuilder model;
   model.input("x", DType::kFloat32, {8}).input("y", DType::kFloat32, {4});

@@ -68,6 +68,38 @@ TEST(Extent, ComesBeforeWhatNamesIt) {
   EXPECT_TRUE(structurally_equal(copy, graph));
 }
 
+// The same in a loop: v + the sum of its first n elements, t times.
+constexpr const char* kInALoop =
+    R"(graph @main(%x: f32[a], %t: f32[t]) ranges {a: 1..8, t: 0..9, n: 0..8 max a data} {
+  %start = const i64[] {0}
+  %y = While(%start, %x) {states = 1, trips = [t]} : f32[a] body(%i, %v) {
+    %zero = const f32[] {0}
+    %above = Greater(%v, %zero)
+    %one = Cast(%above) {to = i64}
+    %count = ReduceSum(%one) {axes = [0], keepdims = 0}
+    %size = Extent(%count) {symbol = "n"}
+    %first = Slice(%v) {shape = [n], starts = [0], steps = [1]} : f32[n]
+    %sum = ReduceSum(%first) {axes = [0], keepdims = 0}
+    %next = Sub(%v, %sum)
+    return next = %next
+  }
+  return y = %y
+}
+)";
+
+TEST(Extent, OfALoopsBodyIsTheBodysOwn) {
+  const Graph graph = parse_graph(kInALoop);
+  verify(graph);
+  for (const Node& node : graph.nodes()) EXPECT_TRUE(node.extents.empty());
+  EXPECT_TRUE(structurally_equal(parse_graph(print(graph)), graph));
+  // Of 5, -1, 3 two are above zero: less 4; then one: less 1; then none.
+  const Tensor twice = numbers({0, 0}), often = numbers({0, 0, 0, 0});
+  EXPECT_THAT(evaluate(graph, std::vector{numbers({5, -1, 3}), twice})[0].to_doubles(),
+              ElementsAre(0, -6, -2));
+  EXPECT_THAT(evaluate(graph, std::vector{numbers({5, -1, 3}), often})[0].to_doubles(),
+              ElementsAre(0, -6, -2));
+}
+
 TEST(Extent, ASecondOfTheSameNameIsRefused) {
   std::string text = kFirst;
   text.insert(text.find("  %first"), "  %again = Extent(%size) {symbol = \"n\"}\n");

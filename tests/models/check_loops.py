@@ -245,6 +245,55 @@ def beam_search():
                  [("scores", F), ("texts", I), ("ended", B), ("state", F)], constants), feeds
 
 
+def growing(axis, behind):
+    """A carried value that each iteration adds a row or a column to, behind or in front of those that are there."""
+    inner = body([helper.make_node("Gather", ["x", "i"], ["row"], axis=0), helper.make_node("Mul", ["row", "s"], ["next"]),
+                  helper.make_node("Unsqueeze", ["next", "axis"], ["piece"]), helper.make_node("Identity", ["go"], ["on"]),
+                  helper.make_node("Concat", ["all", "piece"] if behind else ["piece", "all"], ["more"], axis=axis)],
+                 COUNTED + [("s", F, [4]), ("all", F, [None, None])], [("on", B, []), ("next", F, [4]), ("more", F, [None, None])])
+    loop = helper.make_node("Loop", ["n", "", "start", "none"], ["last", "every"], body=inner)
+    first = np.arange(8, dtype=np.float32)
+    return model([*ROWS, loop], [info("x", F, ["rows", 4])], [("last", F), ("every", F)],
+                 [ZERO, ("axis", np.array([axis % 2])), ("start", np.ones(4, np.float32)),
+                  ("none", first.reshape((2, 4) if axis % 2 == 0 else (4, 2)))]), rows_of((1, 5, 40))
+
+
+def growing_by_data():
+    """As many iterations as rows are positive; each adds a picture in which a part of a size that it finds is resized and
+    put to its place, as detectors paste masks."""
+    inner = body([helper.make_node("Gather", ["size", "i"], ["n"], axis=0), helper.make_node("Gather", ["x", "i"], ["row"], axis=0),
+                  helper.make_node("Concat", ["n", "one"], ["both"], axis=0), helper.make_node("ReduceMax", ["both"], ["part"], keepdims=1),
+                  helper.make_node("Reshape", ["row", "as_picture"], ["picture"]),
+                  helper.make_node("Concat", ["ones", "part", "part"], ["sizes"], axis=0),
+                  helper.make_node("Resize", ["picture", "", "", "sizes"], ["large"], mode="linear"),
+                  helper.make_node("Squeeze", ["large", "zero_and_one"], ["plane"]),
+                  helper.make_node("Sub", ["side", "part"], ["rest"]), helper.make_node("Concat", ["rest", "part"], ["above"], axis=0),
+                  helper.make_node("ConstantOfShape", ["above"], ["zeros"]), helper.make_node("Concat", ["zeros", "plane"], ["tall"], axis=0),
+                  helper.make_node("Concat", ["side", "rest"], ["beside"], axis=0), helper.make_node("ConstantOfShape", ["beside"], ["more_zeros"]),
+                  helper.make_node("Concat", ["tall", "more_zeros"], ["whole"], axis=1),
+                  helper.make_node("Unsqueeze", ["whole", "first"], ["piece"]), helper.make_node("Identity", ["go"], ["on"]),
+                  helper.make_node("Concat", ["all", "piece"], ["more"], axis=0)],
+                 COUNTED + [("all", F, [None, 9, 9])], [("on", B, []), ("more", F, [None, 9, 9])])
+    nodes = [helper.make_node("Gather", ["x0", "zero"], ["column"], axis=1), helper.make_node("Greater", ["column", "level"], ["mask"]),
+             helper.make_node("NonZero", ["mask"], ["places"]), helper.make_node("Squeeze", ["places", "first"], ["p"]),
+             helper.make_node("Gather", ["x0", "p"], ["x"], axis=0), helper.make_node("Shape", ["x"], ["shape"]),
+             helper.make_node("Gather", ["shape", "zero"], ["trips"], axis=0),
+             helper.make_node("Slice", ["x", "first", "first_end", "second"], ["heads"]),
+             helper.make_node("Mul", ["heads", "four"], ["scaled"]), helper.make_node("Cast", ["scaled"], ["size"], to=I),
+             helper.make_node("Loop", ["trips", "", "none"], ["every"], body=inner)]
+
+    def feeds():
+        random = np.random.default_rng(19)
+        for count in (1, 3, 12, 40):
+            yield {"x0": random.uniform(-2, 2, (count, 4)).astype(np.float32)}
+
+    return model(nodes, [info("x0", F, ["rows", 4])], [("every", F)],
+                 [ZERO, ("one", np.array([1])), ("first", np.array([0])), ("first_end", np.array([1])), ("second", np.array([1])),
+                  ("zero_and_one", np.array([0, 1])), ("ones", np.array([1, 1])), ("side", np.array([9])), ("four", np.float32(4)),
+                  ("level", np.float32(0)), ("as_picture", np.array([1, 1, 2, 2])), ("none", np.zeros((0, 9, 9), np.float32))]), \
+        feeds, ["--bound", "Loop_10/part=9"]
+
+
 def cases():
     for op in ("LSTM", "GRU", "RNN"):
         for direction in ("forward", "reverse", "bidirectional"):
@@ -260,6 +309,10 @@ def cases():
     yield "branches_one_armed", branches(True)
     yield "branch_in_loop", branch_in_loop()
     yield "beam_search", beam_search()
+    for axis in (0, 1, -1):
+        for behind in (True, False):
+            yield f"growing_{axis}_{'behind' if behind else 'in_front'}", growing(axis, behind)
+    yield "growing_by_data", growing_by_data()
     yield "scan_forwards", scan(0)
     yield "scan_backwards", scan(1)
 

@@ -63,11 +63,51 @@ def module_of(name):
 def export(name, path):
     """Writes the model and returns the module."""
     import torch
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)  # the same weights everywhere
     module = module_of(name)
+    torch.set_num_threads(threads)
     x = torch.from_numpy(next(images(SIZES[name], 1)))
     with torch.no_grad():
         torch.onnx.export(module, ([x],), str(path), opset_version=17, input_names=["image"], dynamo=False)
     return module
+
+
+def rows_of(tensors, names):
+    """A detection in each row: of boxes, scores and labels, what masks belong to."""
+    return np.concatenate([np.asarray(tensors[name], np.float64).reshape(len(tensors[name]), -1)
+                           for name in names if tensors[name].ndim < 3], 1)
+
+
+def pairs(found, expected):
+    """(place in `found`, in `expected`, difference) of detections that are the same: each is beside the one that is most
+    like it, since equal scores may come in any order."""
+    left = dict(enumerate(rows_of(found, expected)))
+    for place, row in enumerate(rows_of(expected, expected)):
+        apart = {other: np.abs(values - row).max() for other, values in left.items()}
+        best = min(apart, key=apart.get, default=None)
+        if best is not None and apart[best] < .1:
+            yield best, place, float(apart[best])
+            del left[best]
+
+
+def count(detections):
+    return len(next(iter(detections.values())))
+
+
+def bounds(path):
+    """Options that say how large what a model pastes into the picture may be: masks of Mask R-CNN."""
+    import onnx
+    nodes = onnx.load(path, load_external_data=False).graph.node
+    options, side = [], max(SIZES.values())
+    for i, node in enumerate(nodes):
+        if node.op_type != "Loop":
+            continue
+        values = {name for inner in node.attribute[0].g.node for name in inner.output}
+        for name in ("w.3", "h.3", "x_0", "x_1", "y_0", "y_1"):
+            if name in values:
+                options += ["--bound", f"{node.name or f'Loop_{i}'}/{name}={side + side // 4}"]
+    return options
 
 
 if __name__ == "__main__":

@@ -1,7 +1,8 @@
 """Models that a script builds, with inputs and what ONNX Runtime makes of them, through one plan each.
 
-A case is a model, a function that yields inputs, and perhaps options to compile with. A script calls `main` with a
-function that yields names and cases; it then takes
+A case is a model (or a function that writes it to a path), a function that yields inputs, and perhaps options to compile
+with (or a function of the path that gives them) and what compares results (found, expected: an error). A script calls
+`main` with a function that yields names and cases; it then takes
 
   [--target cpu|cuda] [--precision model|fp16] [--filter TEXT] [--out JSON]
   --make DIR        writes the models, their inputs and what ONNX Runtime makes of them
@@ -36,21 +37,30 @@ def model(nodes, inputs, outputs, constants=(), opset=17):
     return helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)], ir_version=9)
 
 
-def make(folder, chosen):
-    """Models, inputs and expected outputs as files."""
+def worst(found, expected):
+    """The greatest relative error of an output."""
+    return max(relative_error(found[name], value) for name, value in expected.items())
+
+
+def make(folder, name, source, feeds):
+    """Model, inputs and expected outputs as files."""
     folder.mkdir(parents=True, exist_ok=True)
-    for name, (proto, feeds, *_) in chosen:
-        onnx.save(proto, folder / f"{name}.onnx")
-        peer = onnx_runtime(folder / f"{name}.onnx")
-        names = [each.name for each in peer.get_outputs()]
-        for i, feed in enumerate(feeds()):
-            np.savez(folder / f"{name}.{i}.npz", **{f"in_{k}": v for k, v in feed.items()},
-                     **{f"out_{k}": v for k, v in zip(names, peer.run(None, feed))})
+    path = folder / f"{name}.onnx"
+    if callable(source):
+        source(path)
+    else:
+        onnx.save(source, path)
+    peer = onnx_runtime(path)
+    names = [each.name for each in peer.get_outputs()]
+    for i, feed in enumerate(feeds()):
+        np.savez(folder / f"{name}.{i}.npz", **{f"in_{k}": v for k, v in feed.items()},
+                 **{f"out_{k}": v for k, v in zip(names, peer.run(None, feed))})
 
 
-def check(name, folder, runner, options=()):
+def check(name, folder, runner, options=(), compare=worst):
     start = time.perf_counter()
-    plan = runner.compile(folder / f"{name}.onnx", *options, name=name)
+    path = folder / f"{name}.onnx"
+    plan = runner.compile(path, *(options(path) if callable(options) else options), name=name)
     row = {"name": name, "compile_s": round(time.perf_counter() - start, 3), "plan_bytes": plan.stat().st_size,
            "runs": 0, "error": 0.0}
     for path in sorted(folder.glob(f"{name}.*.npz"), key=lambda p: int(p.suffixes[0][1:])):
@@ -58,7 +68,7 @@ def check(name, folder, runner, options=()):
             feeds = {k[3:]: data[k] for k in data if k.startswith("in_")}
             expected = {k[4:]: data[k] for k in data if k.startswith("out_")}
         found = runner.run(plan, feeds)
-        row["error"] = max([row["error"], *(relative_error(found[k], v) for k, v in expected.items())])
+        row["error"] = max(row["error"], compare(found, expected))
         row["runs"] += 1
     return row
 
@@ -77,17 +87,18 @@ def main(cases, doc):
     a = p.parse_args()
     chosen = [case for case in cases() if a.filter in case[0]]
     if a.make:
-        make(a.make, chosen)
+        for name, (source, feeds, *_) in chosen:
+            make(a.make, name, source, feeds)
         return 0
     rows, failed = [], 0
     with tempfile.TemporaryDirectory() as temporary:
         folder = a.made or Path(temporary)
-        if not a.made:
-            make(folder, chosen)
         runner = Sinter(a.sinter, temporary, a.target, a.precision)
-        for name, (_, _, *options) in chosen:
+        for name, (source, feeds, *more) in chosen:
+            if not a.made:
+                make(folder, name, source, feeds)
             try:
-                row = check(name, folder, runner, *options)
+                row = check(name, folder, runner, *more)
                 good = row["error"] <= a.tolerance
             except Failed as error:
                 row, good = {"name": name, "failed": str(error)}, False

@@ -22,20 +22,11 @@ import detectors  # noqa: E402
 
 
 def difference(found, expected):
-    """How many detections are the same, and by how much those differ at most: each is beside the one that is most like
-    it, since equal scores may come in any order. Of thousands of candidates a few have nearly the same score, or
-    overlap by nearly the threshold: there rounding decides, and another box is kept."""
-    def rows(tensors):
-        return np.concatenate([tensors[name].astype(np.float64).reshape(len(tensors[name]), -1) for name in expected], 1)
-
-    left, same, worst = list(rows(found)), 0, 0.0
-    for row in rows(expected):
-        apart = [np.abs(other - row).max() for other in left]
-        best = int(np.argmin(apart)) if left else -1
-        if left and apart[best] < .1:
-            same, worst = same + 1, max(worst, apart[best])
-            del left[best]
-    return {"detections": len(rows(expected)), "found": len(rows(found)), "same": same, "difference": float(worst)}
+    """How many detections are the same, and by how much those differ at most. Of thousands of candidates a few have
+    nearly the same score, or overlap by nearly the threshold: there rounding decides, and another box is kept."""
+    same = [apart for _, _, apart in detectors.pairs(found, expected)]
+    return {"detections": detectors.count(expected), "found": detectors.count(found), "same": len(same),
+            "difference": max(same, default=0.0)}
 
 
 def check(a, runner, model, plan, size):
@@ -88,7 +79,7 @@ def main():
             for precision in ("model", "tf32"):
                 runner = Sinter(a.sinter, folder, "cuda:sm_90", precision)
                 try:
-                    plan = runner.compile(model, name=f"{name}.{precision}")
+                    plan = runner.compile(model, *detectors.bounds(model), name=f"{name}.{precision}")
                     image = runner.json("inspect", plan)["inputs"][0]["name"]
                     if precision == "model":
                         row["checks"] = check(a, runner, model, plan, size)

@@ -212,6 +212,29 @@ std::size_t check_loop_body(NodeContext& node, std::size_t carried) {
   return outputs - 1 - carried;
 }
 
+/// A carried value that each iteration adds something to, of one size: what they add is collected.
+struct GrowingValue {
+  std::size_t carried;  // its number
+  NodeContext::Growth growth;
+};
+
+/// `initial` with what each iteration has added, `all`: [iterations, ..].
+ValueId grown(NodeContext& node, ValueId initial, ValueId all, NodeContext::Growth growth) {
+  Shape shape = node.shape(all);
+  std::vector<std::int64_t> order;  // the iterations go in front of what grows
+  for (std::int64_t d = 1; d < std::ssize(shape); ++d) order.push_back(d);
+  order.insert(order.begin() + growth.axis, 0);
+  if (growth.axis != 0) all = node.transpose(all, order);
+  const Dim trips = shape.front();
+  shape.erase(shape.begin());
+  auto& size = shape[static_cast<std::size_t>(growth.axis)];
+  size = size * trips;
+  all = node.reshape(all, shape);
+  return node.concat(
+      growth.behind ? std::vector<ValueId>{initial, all} : std::vector<ValueId>{all, initial},
+      growth.axis);
+}
+
 /// As a loop of the plan; nothing after nodes that are not supported. `tentative`: it may be
 /// unrolled instead, which can do more; nothing where that is better or the only way.
 std::optional<LoopResult> as_while(NodeContext& node, const LoopEnd& end,
@@ -219,7 +242,22 @@ std::optional<LoopResult> as_while(NodeContext& node, const LoopEnd& end,
                                    bool tentative) {
   WhileBody body(node);
   std::vector<ValueId> inputs{body.index(), node.constant(DType::kBool, 1)};
-  for (const ValueId value : carried) inputs.push_back(body.state(value));
+  std::vector<GrowingValue> growing;
+  for (std::size_t k = 0; k < carried.size(); ++k) {
+    const bool counted = end.trips && !end.condition.valid() && !end.limit.valid();
+    auto growth =
+        counted && !tentative ? node.growth_in_subgraph("body", 2 + k, 1 + k) : std::nullopt;
+    if (!growth) {
+      inputs.push_back(body.state(carried[k]));
+      continue;
+    }
+    // Of nothing and what it adds an iteration makes what it adds.
+    Shape none = node.shape(carried[k]);
+    growth->axis = node.normalise_axis(growth->axis, std::ssize(none));
+    none[static_cast<std::size_t>(growth->axis)] = 0;
+    inputs.push_back(node.expand(node.constant(node.dtype(carried[k]), 0), none));
+    growing.push_back({k, *growth});
+  }
   const auto outputs =
       tentative ? node.try_subgraph("body", inputs) : node.subgraph("body", inputs);
   if (!outputs) return std::nullopt;
@@ -246,14 +284,33 @@ std::optional<LoopResult> as_while(NodeContext& node, const LoopEnd& end,
         "how many iterations it has depends on the data of the model's inputs, and it has scan "
         "outputs, whose size that is: give it a trip count that is a constant or a size and a "
         "condition that stays true, or carry a tensor of the greatest size instead");
-  const auto first = outputs->begin() + 1,
-             last = first + static_cast<std::ptrdiff_t>(carried.size());
-  for (auto value = last; value != outputs->end(); ++value) body.collect(*value, *end.trips, false);
   if (!end.trips && !when.first.valid())
     node.invalid("it has no end: no trip count and no condition");
-  std::vector<ValueId> results = body.finish(when, {first, last});
-  const auto middle = results.begin() + static_cast<std::ptrdiff_t>(carried.size());
-  return LoopResult{{results.begin(), middle}, {middle, results.end()}};
+  if (!growing.empty() && when.first.valid())
+    node.unsupported(
+        "how many iterations it has depends on the data of the model's inputs, and a value that it "
+        "carries grows in each: carry a tensor of the greatest size instead");
+  std::vector<ValueId> after;
+  auto next_growing = growing.begin();
+  for (std::size_t k = 0; k < carried.size(); ++k) {
+    if (next_growing == growing.end() || next_growing->carried != k) {
+      after.push_back((*outputs)[1 + k]);
+      continue;
+    }
+    body.collect((*outputs)[1 + k], *end.trips, !next_growing->growth.behind);
+    ++next_growing;
+  }
+  for (std::size_t k = 1 + carried.size(); k < outputs->size(); ++k)
+    body.collect((*outputs)[k], *end.trips, false);
+  std::vector<ValueId> results = body.finish(when, after);
+  LoopResult result{{results.begin(), results.begin() + std::ssize(after)}, {}};
+  auto collected = results.begin() + std::ssize(after);
+  for (const GrowingValue& each : growing) {
+    const auto at = result.carried.begin() + static_cast<std::ptrdiff_t>(each.carried);
+    result.carried.insert(at, grown(node, carried[each.carried], *collected++, each.growth));
+  }
+  result.scanned.assign(collected, results.end());
+  return result;
 }
 
 /// One iteration after the other. Nothing if some node is not supported. `decided` becomes false if

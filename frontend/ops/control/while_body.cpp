@@ -122,7 +122,9 @@ ExtractedBody extract_body(const ir::GraphBuilder& builder, std::span<const Valu
 }
 
 WhileBody::WhileBody(NodeContext& node)
-    : node_(node), index_(node.builder().placeholder({DType::kInt64, {}})) {}
+    : node_(node), index_(node.builder().placeholder({DType::kInt64, {}})) {
+  for (const auto& [symbol, range] : node.builder().ranges()) outer_symbols_.insert(symbol);
+}
 
 ValueId WhileBody::state(ValueId initial) {
   states_.push_back({initial, node_.builder().placeholder(node_.type(initial)), {}});
@@ -139,6 +141,12 @@ ValueId WhileBody::element(ValueId sequence, std::int64_t axis, const Dim& trips
 
 void WhileBody::collect(ValueId value, const Dim& trips, bool backwards) {
   const Shape shape = node_.shape(value);
+  for (const Dim& dim : shape)
+    for (const std::string& symbol : dim.symbols())
+      if (!outer_symbols_.contains(symbol))
+        node_.unsupported(
+            "each iteration finds how large is what it adds to an output, {}: pad it to one size",
+            node_.type(value));
   Shape all = shape;
   all.insert(all.begin(), trips);
   const ValueId initial = node_.expand(node_.constant(node_.dtype(value), 0), all);
@@ -176,7 +184,21 @@ std::vector<ValueId> WhileBody::finish_branch(ValueId condition, std::span<const
   return finish({Dim(1), condition, node_.constant(DType::kBool, 0)}, values);
 }
 
-std::vector<ValueId> WhileBody::finish(const End& end, std::span<const ValueId> after) {
+WhileBody::End WhileBody::counted_on_data(End end) {
+  const ir::Ranges& ranges = node_.builder().ranges();
+  if (!end.trips || !ir::is_from_data({&*end.trips, 1}, ranges)) return end;
+  const ValueId count = node_.folder().scalar_of(*end.trips);
+  const auto is_below = [&](ValueId number, ValueId other) {
+    const ValueId below = node_.add("Less", {number, count});
+    return other.valid() ? node_.add("And", {node_.reshape(other, {}), below}) : below;
+  };
+  const ValueId one = node_.constant(DType::kInt64, 1);
+  return {ir::largest(*end.trips, ranges), is_below(node_.constant(DType::kInt64, 0), end.first),
+          is_below(node_.add("Add", {index_, one}), end.next)};
+}
+
+std::vector<ValueId> WhileBody::finish(End end, std::span<const ValueId> after) {
+  end = counted_on_data(std::move(end));
   std::vector<State> states = std::move(states_);
   for (std::size_t i = 0; i < states.size(); ++i) {
     states[i].after = after[i];

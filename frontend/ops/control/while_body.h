@@ -4,6 +4,7 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <set>
 #include <span>
 #include <string>
 #include <vector>
@@ -56,7 +57,7 @@ class WhileBody {
   /// Adds the While node. `after`: the states behind an iteration, in the order in which they were
   /// declared. Returns them behind the last one. Throws Error(kUnsupported) if the type of one
   /// changes.
-  std::vector<ir::ValueId> finish(const End& end, std::span<const ir::ValueId> after);
+  std::vector<ir::ValueId> finish(End end, std::span<const ir::ValueId> after);
 
   // A branch is a loop of at most one iteration: what has been made since the object was.
   /// Whether `value` is of the branch.
@@ -72,10 +73,14 @@ class WhileBody {
   struct State {
     ir::ValueId initial, before, after;
   };
+  /// `end`, with a condition in the place of a number of iterations that the run finds: a host that
+  /// launches them does not know it.
+  End counted_on_data(End end);
   ir::ValueId number_of(const ir::Dim& trips, bool backwards);
 
   NodeContext& node_;
   ir::ValueId index_;
+  std::set<std::string> outer_symbols_;  // those that the loop does not find itself
   std::vector<State> states_, collected_;
   bool takes_all_ = false;
 };
