@@ -36,6 +36,7 @@ Dim DataSizes::new_size(ValueId count, const std::string& name, const std::optio
         "--bound '{}=N'",
         name);
   }
+  if (*bound == Dim(0)) return 0;
   ir::Range range;
   range.min = 0;
   range.max = ir::upper_bound(*bound, builder_.ranges()).value_or(INT64_MAX);

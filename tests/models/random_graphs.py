@@ -4,9 +4,11 @@
   tests/models/random_graphs.py --count 300                  fused and unfused, on the CPU
   tests/models/random_graphs.py --count 5000 --target cuda   on a GPU
   tests/models/random_graphs.py --seed 17 --keep one.onnx    one seed, its model kept
+  tests/models/random_graphs.py --count 5000 --sizes-from-data
 
 Every seed is a graph (graph_generator.py) of opset 11 to 25 with types, shapes of rank 0 to 8, empty dimensions and
-attributes at random. Graphs of one opset make one model, so that a process answers for many; graphs that an error
+attributes at random. With --sizes-from-data it is a chain that selects, suppresses, slices and repeats by data
+(graph_data_sizes.py), and computes on what comes of it. Graphs of one opset make one model, so that a process answers for many; graphs that an error
 names are taken out of it and counted. A result must have the type and shape that ONNX gives, be equal where
 nothing rounds, and near where something does: as far as rounding can move it, which the generator measures.
 What is refused as unsupported is counted by message (--refused prints them); anything else is a problem. Problems
@@ -32,6 +34,7 @@ ROOT = Path(__file__).resolve().parents[2]
 sys.path.append(str(ROOT / "tests" / "perf"))
 from common import provenance, write  # noqa: E402
 from graph_generator import FLOATS, Graph, feeds_of, model_of  # noqa: E402
+from graph_data_sizes import DATA_MAKERS  # noqa: E402
 from graph_operators import MAKERS  # noqa: E402
 import graph_layers  # noqa: E402, F401  more makers
 from runs import Failed, Sinter  # noqa: E402
@@ -75,7 +78,10 @@ def difference(found, value):
 class Batch:
     def __init__(self, seeds, opset, a):
         self.a, self.opset = a, opset
-        self.graphs = [Graph(seed, opset, MAKERS) for seed in seeds]
+        makers = MAKERS
+        if a.sizes_from_data:  # half of all nodes, whose makers are few
+            makers = MAKERS + DATA_MAKERS * (len(MAKERS) // len(DATA_MAKERS))
+        self.graphs = [Graph(seed, opset, makers) for seed in seeds]
         self.graphs = [g for g in self.graphs if g.outputs]
         self.problems, self.refused = {}, {}
 
@@ -179,6 +185,7 @@ def main():
     p.add_argument("--seed", type=int, default=1, help="the first seed")
     p.add_argument("--count", type=int, default=1)
     p.add_argument("--batch", type=int, default=25, help="graphs in a model")
+    p.add_argument("--sizes-from-data", action="store_true")
     p.add_argument("--opset", type=int, help="one opset instead of all from 11 to 25, one after the other")
     p.add_argument("--jobs", type=int, default=1)
     p.add_argument("--seconds", type=float, default=1e9, help="begin no other model after this time")
