@@ -9,6 +9,7 @@
 
 #include "runtime/cpu/attention.h"
 #include "runtime/cpu/gemm/matmul_dnnl.h"
+#include "runtime/cpu/gemm/matmul_panels.h"
 #include "runtime/cpu/gemm/matmul_quant.h"
 #include "runtime/cpu/host_buffer.h"
 #include "runtime/cpu/machine_rates.h"
@@ -84,8 +85,8 @@ struct If {
   std::uint32_t condition;
   std::size_t then_steps, else_steps;
 };
-using PreparedStep = std::variant<TileProgram, MatmulDnnl, MatmulQuant, ConvDnnl, RowSort,
-                                  CpuAttention, Suppression, Copy, While, Extent, If>;
+using PreparedStep = std::variant<TileProgram, MatmulDnnl, MatmulPanels, MatmulQuant, ConvDnnl,
+                                  RowSort, CpuAttention, Suppression, Copy, While, Extent, If>;
 
 struct Prepared {
   std::shared_ptr<const BoundShape> shape;  // with the largest sizes that a run may find
@@ -279,6 +280,7 @@ class CpuExecutor final : public Executor {
     if (std::holds_alternative<RowSort>(step)) return "sort";
     if (std::holds_alternative<Suppression>(step)) return "suppression";
     if (std::holds_alternative<MatmulQuant>(step)) return "quantized";
+    if (std::holds_alternative<MatmulPanels>(step)) return "panels";
     if (std::holds_alternative<CpuAttention>(step)) return "attention";
     if (std::holds_alternative<While>(step)) return "loop";
     if (std::holds_alternative<If>(step)) return "branch";
@@ -298,6 +300,8 @@ class CpuExecutor final : public Executor {
       case Work::MatmulStep: {
         const plan::fb::MatmulStepT& product = *step.work.AsMatmulStep();
         if (product.quantization) return MatmulQuant(*plan_, product, shape, *weights_, threads_);
+        if (MatmulPanels::takes(*plan_, product, shape))
+          return MatmulPanels(*plan_, product, shape, *weights_, threads_);
         return MatmulDnnl(*plan_, product, shape, *weights_, threads_);
       }
       case Work::ConvStep:
@@ -503,6 +507,8 @@ class CpuExecutor final : public Executor {
         product->run(addresses_, workspace_addresses_);
       else if (const auto* attention = std::get_if<CpuAttention>(&step))
         attention->run(addresses_, workspace_addresses_);
+      else if (auto* panels = std::get_if<MatmulPanels>(&step))
+        panels->execute(addresses_, workspace_addresses_);
       else if (auto* matmul = std::get_if<MatmulDnnl>(&step))
         matmul->execute(addresses_, workspace_addresses_);
       else if (auto* conv = std::get_if<ConvDnnl>(&step))

@@ -3,6 +3,7 @@
 
   run_recurrent.py --make DIR [--schedule NAME=TEXT ..]   writes models and plans; needs no GPU
   run_recurrent.py --made DIR --out tests/perf/results/recurrent_h200.json
+  run_recurrent.py --cpu 2 --out tests/perf/results/recurrent_cpu.json    two threads, float32, against ONNX Runtime
 
 Each layer is measured as one kernel (`sinter`, if its weights fit on chip) and as the loop of kernels that it is
 without one (`loop`: a plan that is for sm_80, too, where there are no clusters). Times are microseconds with a cold L2:
@@ -12,6 +13,7 @@ plans pack well.
 """
 import argparse
 import json
+import tempfile
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -151,11 +153,30 @@ def sinter_row(a, work, plan, exact):
             "launches": timed["launches"], "error": relative_error(found, exact)}
 
 
+def on_cpu(a, chosen):
+    """Of each layer the times of both, which take turns."""
+    import onnxruntime
+
+    from run_cpu import against_onnx_runtime
+    rows = {}
+    with tempfile.TemporaryDirectory() as folder:
+        for name, work in chosen.items():
+            model = Path(folder) / f"{name}.onnx"
+            save(work, model)
+            row = against_onnx_runtime(a.sinter, Path(folder), a.cpu, model, {"x": work.x()}, turns=5, runs=20)
+            rows[name] = row
+            print(f"{name}: {row['sinter_us']} us, ONNX Runtime {row['onnxruntime_us']} us, {row['ratio']}x its time, "
+                  f"best turns {row['ratio_of_best_turns']}x", flush=True)
+    if a.out:
+        write(a.out, provenance(a.commit) | {"threads": a.cpu, "onnxruntime": onnxruntime.__version__, "rows": rows})
+
+
 def main():
     p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     p.add_argument("--sinter", default=str(ROOT / "build" / "bin" / "sinter"))
     p.add_argument("--make", type=Path)
     p.add_argument("--made", type=Path)
+    p.add_argument("--cpu", type=int, default=0, metavar="THREADS")
     p.add_argument("--schedule", action="append", default=[], help="NAME=TEXT: one more plan of a workload")
     p.add_argument("--filter", default="")
     p.add_argument("--seconds", type=float, default=0.5)
@@ -165,6 +186,9 @@ def main():
     chosen = {name: work for name, work in WORKLOADS.items() if a.filter in name}
     if a.make:
         make(a, chosen)
+        return
+    if a.cpu:
+        on_cpu(a, chosen)
         return
     rows = {}
     for name, work in chosen.items():

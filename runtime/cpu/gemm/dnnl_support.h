@@ -1,6 +1,7 @@
 // oneDNN with Sinter's errors, and what products and convolutions share.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <dnnl.hpp>
 #include <memory>
@@ -50,6 +51,24 @@ inline std::uint64_t bytes_of(std::int64_t elements) {
 inline constexpr double kMultiplicationsOfThread = 256 * 1024;
 /// Threads, of `most`, that are worth having for so many multiplications.
 int threads_for(double multiplications, int most);
+
+/// `size` bytes that `fill` makes of the weights of buffer `buffer`, one copy for a plan and a
+/// layout.
+template <typename Fill>
+std::shared_ptr<const PackedWeights::Entry> copied(PackedWeights& weights, std::uint32_t buffer,
+                                                   const std::string& layout, std::size_t size,
+                                                   const Fill& fill) {
+  return weights.find_or_make(buffer, layout, [&] {
+    auto entry = std::make_shared<PackedWeights::Entry>();
+    std::byte* to = weights.allocate(size);
+    fill(to);
+    entry->memory = dnnl::memory({{static_cast<std::int64_t>(std::max<std::size_t>(size, 1))},
+                                  dnnl::memory::data_type::u8,
+                                  dnnl::memory::format_tag::a},
+                                 dnnl_engine(), to);
+    return entry;
+  });
+}
 
 /// The weights of buffer `buffer`, which lie at `data` as `plain`, in layout `wanted`.
 std::shared_ptr<const PackedWeights::Entry> pack(PackedWeights& weights, std::uint32_t buffer,

@@ -19,27 +19,6 @@ constexpr std::int64_t kPartColumns = 32;
 constexpr std::int64_t kMostRowsDirectly = 6;
 static_assert(kMostRowsDirectly >= kQuantRows - 1);
 
-std::int64_t rounded_up_to(std::int64_t value, std::int64_t to) {
-  return (value + to - 1) / to * to;
-}
-
-/// `size` bytes that `fill` writes, one copy for a plan.
-template <typename Fill>
-std::shared_ptr<const PackedWeights::Entry> copied(PackedWeights& weights, std::uint32_t buffer,
-                                                   const char* layout, std::size_t size,
-                                                   const Fill& fill) {
-  return weights.find_or_make(buffer, layout, [&] {
-    auto entry = std::make_shared<PackedWeights::Entry>();
-    std::byte* to = weights.allocate(size);
-    fill(to);
-    entry->memory = dnnl::memory({{static_cast<std::int64_t>(std::max<std::size_t>(size, 1))},
-                                  dnnl::memory::data_type::u8,
-                                  dnnl::memory::format_tag::a},
-                                 dnnl_engine(), to);
-    return entry;
-  });
-}
-
 /// Elements [n, groups] as [panel, group, row], zeros in the rows that fill the last panel.
 template <typename T>
 void write_group_panels(const T* from, std::int64_t n, std::int64_t groups, T* to) {

@@ -9,6 +9,10 @@ namespace sinter::runtime::cpu {
 /// Panels have whole multiples of so many columns, whatever the instructions.
 inline constexpr std::int64_t kPanelStep = 16;
 
+constexpr std::int64_t rounded_up_to(std::int64_t value, std::int64_t to) {
+  return (value + to - 1) / to * to;
+}
+
 /// y[m * y_pitch + n] += sum over i < k of x[m][i] * b[i * b_pitch + n], for m < count and
 /// n < columns, a multiple of kPanelStep; x[m] is a row of floats.
 void add_products(const float* const* x, std::int64_t count, const float* b, std::int64_t b_pitch,

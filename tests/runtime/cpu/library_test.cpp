@@ -130,6 +130,16 @@ std::vector<ProductCase> product_cases() {
   const ProductCase large{"", 64, 96, 128};
   add({}, "small");
   add(large, "large");
+  // Few rows: tiles of six, panels of 64 columns, more parts than one.
+  for (const std::int64_t m : {1, 6, 7, 13, 32, 33}) {
+    ProductCase c{"", m, 1000, 300};
+    add(c, "rows_" + std::to_string(m));
+    c = {"", m, 201, 70};
+    c.b_transposed = c.bias = c.residual = true;
+    c.alpha = 0.5F;
+    c.activation = fb::Activation::GeluErf;
+    add(c, "rows_" + std::to_string(m) + "_with_everything");
+  }
   for (const DType type : {DType::kFloat16, DType::kBFloat16, DType::kFloat64}) {
     ProductCase c{"", 17, 33, 40};
     c.type = type;
