@@ -184,9 +184,20 @@ void slice_inputs(NodeContext& node) {
 std::vector<Dim> equal_parts(NodeContext& node, const Dim& extent, std::int64_t count) {
   if (const auto part = ir::divide_exactly(extent, Dim(count)))
     return std::vector<Dim>(static_cast<std::size_t>(count), *part);
+  const ir::Ranges& ranges = node.builder().ranges();
+  if (node.opset() >= 18 && ir::is_from_data({&extent, 1}, ranges)) {
+    const Dim part = ir::ceil_div(extent, count, ranges);
+    std::vector<Dim> parts;
+    Dim begin(0);
+    for (std::int64_t i = 1; i <= count; ++i) {
+      const Dim end = i == count ? extent : ir::min(Dim(i) * part, extent, ranges);
+      parts.push_back(end - begin);
+      begin = end;
+    }
+    return parts;
+  }
   if (!extent.is_constant())
-    throw ir::DimMismatch(extent,
-                          Dim(count) * ir::floor_div(extent, Dim(count), node.builder().ranges()),
+    throw ir::DimMismatch(extent, Dim(count) * ir::floor_div(extent, Dim(count), ranges),
                           fmt::format("{} is not known to be a multiple of {}", extent, count),
                           ErrorCode::kUnsupported);
   if (node.opset() < 18)

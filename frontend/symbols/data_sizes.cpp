@@ -102,35 +102,40 @@ ValueId DataSizes::with_short_sizes(ValueId value, const std::string& name) {
 }
 
 ValueId DataSizes::with_size(ValueId value, const Dim& from, const Dim& to) {
-  ir::Shape kept = builder_.type(value).shape;
-  const std::vector<Dim> zeros(kept.size(), Dim(0));
-  std::vector<Dim> ends = zeros;
-  const Dim both = ir::min(from, to, builder_.ranges());
-  for (std::size_t d = 0; d < kept.size(); ++d) {
-    if (kept[d] != from) continue;
-    kept[d] = both;
-    ends[d] = to - both;
+  const ir::Shape shape = builder_.type(value).shape;
+  // The last element again and again beyond the end.
+  const ValueId zero = builder_.constant(ir::Tensor::scalar(DType::kInt64, 0));
+  const ValueId last = builder_.add("Max", {folder_.scalar_of(from - Dim(1)), zero});
+  const ValueId places = builder_.add("Min", {folder_.iota(to, DType::kInt64), last});
+  for (std::size_t d = 0; d < shape.size(); ++d)
+    if (shape[d] == from)
+      value = builder_.add("Gather", {value, places}, {{"axis", static_cast<std::int64_t>(d)}});
+  return value;
+}
+
+bool DataSizes::give(std::vector<ValueId>& inputs, const Dim& from, const Dim& to) {
+  if (!ir::is_from_data({&from, 1}, builder_.ranges())) return false;
+  bool changed = false;
+  for (ValueId& input : inputs) {
+    if (!input.valid() || std::ranges::count(builder_.type(input).shape, from) == 0) continue;
+    input = with_size(input, from, to);
+    changed = true;
   }
-  if (ends == zeros && both == from) return value;
-  value = builder_.add(
-      "Slice", {value},
-      {{"starts", zeros}, {"steps", ir::Ints(kept.size(), 1)}, {"shape", std::vector<Dim>(kept)}});
-  return builder_.add("Pad", {value}, {{"begins", zeros}, {"ends", ends}, {"fill", 0.0}});
+  return changed;
 }
 
 bool DataSizes::fit(std::vector<ValueId>& inputs, const Dim& a, const Dim& b) {
-  const auto give = [&](const Dim& from, const Dim& to) {
-    if (!ir::is_from_data({&from, 1}, builder_.ranges())) return false;
-    bool changed = false;
-    for (ValueId& input : inputs) {
-      if (!input.valid() || std::ranges::count(builder_.type(input).shape, from) == 0) continue;
-      input = with_size(input, from, to);
-      changed = true;
-    }
-    return changed;
-  };
   const bool a_is_longer = a.to_string().size() > b.to_string().size();
-  return a_is_longer ? give(a, b) || give(b, a) : give(b, a) || give(a, b);
+  const Dim &longer = a_is_longer ? a : b, &shorter = a_is_longer ? b : a;
+  if (give(inputs, longer, shorter) || give(inputs, shorter, longer)) return true;
+  // Numbers of elements: these are equal if a size is the others' quotient.
+  for (const std::string& symbol : longer.symbols()) {
+    const Dim size = Dim::symbol(symbol);
+    const auto factor = ir::divide_exactly(longer, size);
+    const auto quotient = factor ? ir::divide_exactly(shorter, *factor) : std::nullopt;
+    if (quotient && give(inputs, size, *quotient)) return true;
+  }
+  return false;
 }
 
 std::vector<ValueId> DataSizes::sources(ValueId value) {

@@ -33,8 +33,8 @@ class DataSizes {
   ValueId with_short_sizes(ValueId value, const std::string& name);
   /// Two sizes must be equal for a node to fit, one of which the run finds, so that nothing can
   /// prove it: gives those of the node's `inputs` that have the one which is said with more the
-  /// other one. Where they are equal, as in a valid model, no element changes; else what is too
-  /// much is cut off, and what lacks is zero. False if no input has such a size.
+  /// other one. Where they are equal no element changes, and one element is repeated as
+  /// broadcasting does; no other model is valid. False if no input has such a size.
   bool fit(std::vector<ValueId>& inputs, const Dim& a, const Dim& b);
   /// What a user can bound so that the contents of `value` are known: the values that it is put
   /// together of. Such are sizes; what these are computed from may be negative.
@@ -43,6 +43,7 @@ class DataSizes {
   std::vector<std::string> unused() const;
 
  private:
+  bool give(std::vector<ValueId>& inputs, const Dim& from, const Dim& to);
   /// `value` with the size `to` where it has `from`.
   ValueId with_size(ValueId value, const Dim& from, const Dim& to);
   std::string unique(const std::string& name) const;

@@ -177,6 +177,8 @@ Graph fold_constants(const Graph& graph, Context& context) {
           std::span<const ValueId> inputs) -> std::optional<std::vector<ValueId>> {
         if (auto empty = empty_outputs(builder, old, node)) return empty;
         if (node.op->kind == OpKind::kWhile) return with_constants_inside(builder, node, inputs);
+        // Others name what an Extent finds.
+        if (node.op->kind == OpKind::kExtent) return std::nullopt;
         if (!is_known(builder, old, node, inputs) || is_view_for_product(old, node) ||
             is_index_arithmetic(builder, old, node, inputs))
           return std::nullopt;

@@ -178,6 +178,35 @@ TEST(DataDependentShapes, ThatMustBeEqualAreTakenAsEqual) {
   EXPECT_EQ(found[0].to_doubles(), (std::vector<double>{2, -4, 6}));
 }
 
+TEST(DataDependentShapes, OfOneElementAreBroadcast) {
+  ModelBuilder model;
+  model.input("x", DType::kFloat32, {"n"}).ints("axis", {0}).ints("three", {3});
+  model.node("Cast", {"x"}, {"mask"}, {attr("to", 9)})
+      .node("Compress", {"x", "mask"}, {"a"})
+      .node("Expand", {"a", "three"}, {"y"})
+      .output("y");
+  const ir::Graph graph = model.import().graph;
+  EXPECT_EQ(ir::to_string(graph.type(graph.outputs()[0])), "f32[3]");
+  const auto of = [&](const std::vector<double>& x) {
+    return ir::evaluate(graph, std::vector{floats({5}, x)})[0].to_doubles();
+  };
+  EXPECT_EQ(of({0, 0, 7, 0, 0}), (std::vector<double>{7, 7, 7}));
+  EXPECT_EQ(of({1, 0, 2, 3, 0}), (std::vector<double>{1, 2, 3}));
+}
+
+TEST(DataDependentShapes, AreSplitWithAShorterLastPart) {
+  ModelBuilder model(18);
+  model.input("x", DType::kFloat32, {"n"});
+  model.node("Cast", {"x"}, {"mask"}, {attr("to", 9)}).node("Compress", {"x", "mask"}, {"a"});
+  model.node("Split", {"a"}, {"p", "q", "r"}, {attr("num_outputs", 3)});
+  for (const char* output : {"p", "q", "r"}) model.output(output);
+  const ir::Graph graph = model.import().graph;
+  const auto found = ir::evaluate(graph, std::vector{floats({6}, {1, 2, 0, 3, 4, 5})});
+  EXPECT_EQ(found[0].to_doubles(), (std::vector<double>{1, 2}));
+  EXPECT_EQ(found[1].to_doubles(), (std::vector<double>{3, 4}));
+  EXPECT_EQ(found[2].to_doubles(), (std::vector<double>{5}));
+}
+
 TEST(DataDependentShapes, WithoutABoundSayHowToGiveOne) {
   ModelBuilder model;
   model.input("x", DType::kFloat32, {8}).input("y", DType::kFloat32, {4});
