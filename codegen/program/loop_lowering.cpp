@@ -21,30 +21,52 @@ ScatteredValues scattered_values(const Graph& body) {
               "a region that scatters must get its data from memory and store its result");
 }
 
+namespace {
+
+/// A step costs about as much as some hundred elements with a condition for each source. More steps
+/// than this make plans large.
+bool is_worth_cutting(const LoopSpace& space, const Cuts& cuts) {
+  constexpr std::size_t kMostParts = 128;
+  constexpr std::int64_t kLeastElements = 256;  // of a part
+  std::size_t parts = 1;
+  for (const auto& [dim, places] : cuts) parts *= places.size() + 1;
+  const Dim elements = ir::element_count(space.shape());
+  return parts <= kMostParts &&
+         !(elements.is_constant() &&
+           elements.value() < kLeastElements * static_cast<std::int64_t>(parts));
+}
+
+}  // namespace
+
 LoopProgramT lower_region(const Graph& body, Buffers inputs, Buffers outputs, ExprTable& exprs) {
   return lower_over(body, inputs, outputs, exprs, space_of(body, exprs));
 }
 
 std::vector<LoopProgramT> lower_region_parts(const Graph& body, Buffers inputs, Buffers outputs,
                                              ExprTable& exprs) {
-  // More parts than this cost more in steps than their conditions did.
-  constexpr std::size_t kMostParts = 16;
   const LoopSpace space = space_of(body, exprs);
   Cuts cuts;
   std::vector<LoopProgramT> programs;
   programs.push_back(lower_over(body, inputs, outputs, exprs, space, &cuts));
-  if (scatter_of(body) || cuts.size() != 1 || cuts.begin()->second.size() >= kMostParts)
-    return programs;
-  programs.clear();
-  auto& [dim, places] = *cuts.begin();
-  places.insert(space.shape()[dim].value());
-  std::int64_t start = 0;
-  for (const std::int64_t end : places) {
-    LoopSpace part = space;
-    part.restrict(dim, start, end - start);
-    programs.push_back(lower_over(body, inputs, outputs, exprs, part));
-    start = end;
+  if (scatter_of(body) || cuts.empty() || !is_worth_cutting(space, cuts)) return programs;
+  // Along several dimensions each range of one meets each of the others.
+  std::vector<LoopSpace> parts{space};
+  for (auto& [dim, places] : cuts) {
+    places.insert(space.shape()[dim].value());
+    std::vector<LoopSpace> finer;
+    for (const LoopSpace& part : parts) {
+      std::int64_t start = 0;
+      for (const std::int64_t end : places) {
+        finer.push_back(part);
+        finer.back().restrict(dim, start, end - start);
+        start = end;
+      }
+    }
+    parts = std::move(finer);
   }
+  programs.clear();
+  for (const LoopSpace& part : parts)
+    programs.push_back(lower_over(body, inputs, outputs, exprs, part));
   return programs;
 }
 

@@ -86,6 +86,10 @@ std::string bytes_text(double bytes) {
   return fmt::format("{:.0f} B", bytes);
 }
 
+bool asks_elements(const Region& before, const Region& after, const TargetTraits& target) {
+  return !target.generates_kernels && after.choosing_views() > before.choosing_views();
+}
+
 Worth worth_fusing(const Region& before, const Region& after, const Node& node, Entry entry,
                    std::size_t copies, const TargetTraits& target) {
   const Graph& graph = after.graph();
@@ -114,6 +118,11 @@ Worth worth_fusing(const Region& before, const Region& after, const Node& node, 
         worth.launches = 1 / static_cast<double>(copies);
       }
       break;
+  }
+  if (asks_elements(before, after, target)) {
+    worth.reason =
+        fmt::format("'{}' would be asked for each element where it comes from", describe(node));
+    return worth;
   }
   // No launch and no traffic is saved by what a product does as it stores its result.
   if (again > 0 && follows_product(graph, node, target)) {

@@ -35,6 +35,11 @@ struct Worth {
   double operations = 0;  // scalar operations done again
 };
 
+/// Whether `after`, which has more in it than `before`, asks for each element which of several
+/// sources it comes from where `before` does not. Programs that are interpreted are cut into ranges
+/// of one source instead (codegen's lower_region_parts), which such a view prevents.
+bool asks_elements(const Region& before, const Region& after, const TargetTraits& target);
+
 /// Whether taking `node` into `before` (giving `after`) saves time: bytes no longer moved and
 /// launches no longer made, against operations done again because the region runs over more
 /// elements. `copies`: if positive, all that many readers can compute the value themselves, and

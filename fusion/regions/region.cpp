@@ -147,9 +147,14 @@ Verdict Region::propagate(const Node& node, const Index& index, Access access, s
           return v;
       return {true, ""};
     case OpKind::kView: {
-      for (const ir::ViewSource& source :
-           node.op->view().map(node.attrs, graph_->types(node.inputs), type(node.outputs[0]), index,
-                               frame_->ranges)) {
+      const auto sources = node.op->view().map(node.attrs, graph_->types(node.inputs),
+                                               type(node.outputs[0]), index, frame_->ranges);
+      if (sources.size() > 1 && !std::ranges::all_of(sources, [&](const ir::ViewSource& source) {
+            return std::ranges::all_of(source.guards,
+                                       [&](const auto& guard) { return is_range(guard); });
+          }))
+        choosing_.insert(graph_->value(node.outputs[0]).producer);
+      for (const ir::ViewSource& source : sources) {
         const ValueId input = node.inputs[static_cast<std::size_t>(source.input)];
         const Access inner = source.guards.empty() ? access : Access::kGuarded;
         if (Verdict v = demand(input, source.index, inner, with_guards(guards, source.guards));
@@ -187,6 +192,13 @@ Verdict Region::propagate(const Node& node, const Index& index, Access access, s
   }
   return {false, "'" + describe(node) + "' (" + std::string(to_string(kind)) +
                      ") cannot be computed element by element"};
+}
+
+/// Holds between two indices of a dimension of the space.
+bool Region::is_range(const ir::ViewSource::Guard& guard) const {
+  return guard.extent.is_constant() && std::ranges::any_of(frame_->identity, [&](const Dim& at) {
+           return (guard.value - at).is_constant();
+         });
 }
 
 /// A running combination is only right if every step of the iteration adds its own element, and all

@@ -91,6 +91,9 @@ class Region {
   bool escapes(ValueId value) const;
   /// Owned values that escape.
   std::vector<ValueId> outputs() const;
+  /// How many views in it take each element from one of several sources, where which one does not
+  /// follow from ranges of the space's dimensions: a condition for each element and source.
+  std::size_t choosing_views() const { return choosing_.size(); }
   /// Drops reshapes of what the region reads: outside they are free.
   void trim_reshapes();
   /// How often a step's element of `value` is computed over the whole iteration.
@@ -104,6 +107,7 @@ class Region {
   bool reduces_here(const Node& node) const;
   Verdict scan_at(const Node& node, const Index& index, Access access);
   bool leads_here(ValueId value) const;
+  bool is_range(const ir::ViewSource::Guard& guard) const;
 
   /// What stays as it is while the region grows; its copies share it.
   struct Frame {
@@ -116,7 +120,7 @@ class Region {
   const Graph* graph_;
   const std::vector<bool>* stored_;
   std::shared_ptr<const Frame> frame_;
-  SortedSet<NodeId> nodes_, copies_;
+  SortedSet<NodeId> nodes_, copies_, choosing_;
   SortedMap<ValueId, Demand> demands_;
   mutable std::optional<std::size_t> lasting_leaves_;  // nothing: to be counted
 };
