@@ -467,10 +467,10 @@ std::vector<std::string> listings_of_parts(const char* text) {
 }
 
 TEST(LoopLowering, PartsAskNotWhichSourceAnElementComesFrom) {
-  const auto listings = listings_of_parts(R"(graph @g(%x: f32[2, 3, 8], %y: f32[2, 5, 4]) {
-      %e = Reshape(%y) {shape = [2, 5, 4, 1]}
-      %u = Expand(%e) {shape = [2, 5, 4, 2]}
-      %r = Reshape(%u) {shape = [2, 5, 8]}
+  const auto listings = listings_of_parts(R"(graph @g(%x: f32[2, 30, 80], %y: f32[2, 50, 40]) {
+      %e = Reshape(%y) {shape = [2, 50, 40, 1]}
+      %u = Expand(%e) {shape = [2, 50, 40, 2]}
+      %r = Reshape(%u) {shape = [2, 50, 80]}
       %c = Concat(%x, %r) {axis = 1}
       %z = Exp(%c)
       return z = %z
@@ -480,6 +480,36 @@ TEST(LoopLowering, PartsAskNotWhichSourceAnElementComesFrom) {
     EXPECT_THAT(listing, testing::Not(HasSubstr("select"))) << listing;
     EXPECT_THAT(listing, testing::Not(HasSubstr(" else "))) << listing;
   }
+}
+
+/// x [n, n] rolled by three along both dimensions.
+std::size_t parts_of_a_roll(int n) {
+  const std::string size = std::to_string(n), most = std::to_string(n - 3);
+  const auto rolled = [&](const std::string& from, const std::string& to, bool rows) {
+    const auto both = [&](const std::string& a) {
+      return rows ? a + ", " + size : size + ", " + a;
+    };
+    const auto part = [&](const std::string& name, const std::string& count,
+                          const std::string& start) {
+      return "  %" + name + to + " = Slice(%" + from + ") {shape = [" + both(count) +
+             "], starts = [" + (rows ? start + ", 0" : "0, " + start) + "], steps = [1, 1]}\n";
+    };
+    return part("a", most, "3") + part("b", "3", "0") + "  %" + to + " = Concat(%a" + to + ", %b" +
+           to + ") {axis = " + (rows ? "0" : "1") + "}\n";
+  };
+  const std::string text = "graph @g(%x: f32[" + size + ", " + size + "]) {\n" +
+                           rolled("x", "r", true) + rolled("r", "c", false) +
+                           "  %z = Neg(%c)\n  return z = %z\n}";
+  const auto listings = listings_of_parts(text.c_str());
+  for (std::size_t i = 0; listings.size() > 1 && i < listings.size(); ++i) {
+    EXPECT_THAT(listings[i], testing::Not(HasSubstr(" else "))) << listings[i];
+  }
+  return listings.size();
+}
+
+TEST(LoopLowering, PartsAlongTwoDimensionsMeet) {
+  EXPECT_EQ(parts_of_a_roll(100), 4u);
+  EXPECT_EQ(parts_of_a_roll(8), 1u);  // a step costs more than the conditions
 }
 
 TEST(LoopLowering, SourcesOfSymbolicSizeStayTogether) {
