@@ -86,8 +86,15 @@ std::string bytes_text(double bytes) {
   return fmt::format("{:.0f} B", bytes);
 }
 
-bool asks_elements(const Region& before, const Region& after, const TargetTraits& target) {
-  return !target.generates_kernels && after.choosing_views() > before.choosing_views();
+bool asks_elements(const Region& before, const Region& after, const Node& node,
+                   const TargetTraits& target) {
+  if (target.generates_kernels) return false;
+  if (after.choosing_views() > before.choosing_views()) return true;
+  if (node.op->kind != OpKind::kView || node.inputs.size() < 2) return false;
+  const Graph& graph = after.graph();
+  const Dim elements = ir::element_count(graph.type(node.outputs[0]).shape);
+  return typical(after.evaluations(node.outputs[0]), graph.ranges()) >
+         typical(elements, graph.ranges());
 }
 
 Worth worth_fusing(const Region& before, const Region& after, const Node& node, Entry entry,
@@ -119,7 +126,7 @@ Worth worth_fusing(const Region& before, const Region& after, const Node& node, 
       }
       break;
   }
-  if (asks_elements(before, after, target)) {
+  if (asks_elements(before, after, node, target)) {
     worth.reason =
         fmt::format("'{}' would be asked for each element where it comes from", describe(node));
     return worth;

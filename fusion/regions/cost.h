@@ -37,8 +37,10 @@ struct Worth {
 
 /// Whether `after`, which has more in it than `before`, asks for each element which of several
 /// sources it comes from where `before` does not. Programs that are interpreted are cut into ranges
-/// of one source instead (codegen's lower_region_parts), which such a view prevents.
-bool asks_elements(const Region& before, const Region& after, const TargetTraits& target);
+/// of one source instead (codegen's lower_region_parts), which such a view prevents. So do windows
+/// that overlap: `node`, which `after` has more, is asked for an element several times.
+bool asks_elements(const Region& before, const Region& after, const Node& node,
+                   const TargetTraits& target);
 
 /// Whether taking `node` into `before` (giving `after`) saves time: bytes no longer moved and
 /// launches no longer made, against operations done again because the region runs over more

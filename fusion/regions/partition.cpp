@@ -124,7 +124,7 @@ bool Partition::try_producer(Region& region, ValueId leaf) {
     if (is_grouped(id) || is_full || reads_too_much) return keep_out();
     Region trial = region;
     if (!trial.add_producer(id, true).ok || trial.nodes().size() > kMaxNodes ||
-        stored_leaves(trial) > kMaxLeaves || asks_elements(region, trial, context_.target))
+        stored_leaves(trial) > kMaxLeaves || asks_elements(region, trial, node, context_.target))
       return keep_out();
     take(region, std::move(trial));
     return true;

@@ -275,7 +275,7 @@ class ConvDivider {
     if (!weight_data_) chosen = describe(kind.plain_weight, false);
     if (!chosen && weight_ && weight_.get_dims() == any.get_dims())
       chosen = describe(weight_, true);
-    if (!chosen) chosen = describe(any, false);
+    if (!chosen || (weight_data_ && is_reference(chosen))) chosen = describe(any, false);
     kind.weight = weight_ = chosen.weights_desc();
     kind.scratchpad = chosen.scratchpad_desc();
     kind.primitive = dnnl::convolution_forward(chosen);

@@ -6,6 +6,7 @@
 #include <dnnl.hpp>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <utility>
 
 #include <sinter/error.h>
@@ -36,6 +37,13 @@ decltype(auto) with_dnnl_errors(const char* what, Body&& body) {
         error.status == dnnl_out_of_memory ? ErrorCode::kOutOfMemory : ErrorCode::kUnsupported,
         std::string(what) + ": oneDNN: " + error.message);
   }
+}
+
+/// True for oneDNN's loops without vectors, hundreds of times as slow as its kernels: they take any
+/// layout, so that what no kernel takes still has an implementation.
+template <typename Description>
+bool is_reference(const Description& description) {
+  return std::string_view(description.impl_info_str()).starts_with("ref");
 }
 
 /// Appends what computes `activation`, of parameters `a` and `b`, on the result.

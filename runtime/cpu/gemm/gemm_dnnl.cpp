@@ -4,6 +4,7 @@
 #include <cmath>
 #include <map>
 #include <numeric>
+#include <optional>
 #include <utility>
 
 #include "runtime/cpu/gemm/dnnl_support.h"
@@ -133,6 +134,9 @@ class Divider {
  public:
   Divider(const Product& product, PackedWeights& weights) : p_(product), weights_(weights) {}
 
+  /// True if no kernel of oneDNN's takes one of the parts.
+  bool uses_reference() const { return uses_reference_; }
+
   void add(const Position& at, const Sizes& sizes, PrimitiveParts& parts) {
     const auto [found, is_new] = kinds_.try_emplace(sizes);
     Kind& kind = found->second;
@@ -169,14 +173,22 @@ class Divider {
   };
 
   Kind make(const Sizes& sizes) {
-    Kind kind;
-    kind.a = layout_of(p_.a, sizes.batch, sizes.rows, p_.k);
-    kind.b_plain = layout_of(p_.b, sizes.batch, p_.k, sizes.columns);
     // oneDNN's fastest kernels take no pitch of results. A copy costs little if k is not small.
     constexpr std::int64_t kLeastDepth = 128;
     const auto has_rows = [](const GemmOperand& operand) { return operand.column_stride == 1; };
-    kind.dense = sizes.columns < p_.n && sizes.batch.empty() && p_.k >= kLeastDepth &&
-                 has_rows(p_.d) && (!p_.residual || has_rows(*p_.residual));
+    const bool may_be_dense =
+        sizes.batch.empty() && has_rows(p_.d) && (!p_.residual || has_rows(*p_.residual));
+    Kind kind = make(sizes, may_be_dense && sizes.columns < p_.n && p_.k >= kLeastDepth);
+    if (is_reference_ && may_be_dense && !kind.dense) kind = make(sizes, true);
+    uses_reference_ = uses_reference_ || is_reference_;
+    return kind;
+  }
+
+  Kind make(const Sizes& sizes, bool dense) {
+    Kind kind;
+    kind.dense = dense;
+    kind.a = layout_of(p_.a, sizes.batch, sizes.rows, p_.k);
+    kind.b_plain = layout_of(p_.b, sizes.batch, p_.k, sizes.columns);
     const auto result_of = [&](GemmOperand operand) {
       if (kind.dense) operand.row_stride = sizes.columns;
       return layout_of(operand, sizes.batch, sizes.rows, sizes.columns);
@@ -217,13 +229,14 @@ class Divider {
         return other.second.primitive && other.second.b_plain == kind.b_plain;
       });
       if (same != kinds_.end()) chosen = describe(same->second.b, true);
-      if (!chosen)
+      if (!chosen || is_reference(chosen))
         chosen = describe(
             {kind.b_plain.get_dims(), dnnl::memory::data_type::f32, dnnl::memory::format_tag::any},
             false);
     } else {
       chosen = describe(kind.b_plain, false);
     }
+    is_reference_ = is_reference(chosen);
     kind.b = chosen.weights_desc();
     kind.scratchpad = chosen.scratchpad_desc();
     kind.primitive = dnnl::matmul(chosen);
@@ -233,12 +246,18 @@ class Divider {
   const Product& p_;
   PackedWeights& weights_;
   std::map<Sizes, Kind> kinds_;
+  bool is_reference_ = false;  // what was made last
+  bool uses_reference_ = false;
 };
 
 }  // namespace
 
-PrimitiveParts divide_product(Product p, PackedWeights& weights, int threads) {
-  const std::size_t single = put_repeated_first(p);
+namespace {
+
+/// The parts where the first `single` dimensions of the batch are divided into single matrices.
+/// Nothing if no kernel of oneDNN's takes them.
+std::optional<PrimitiveParts> divide_product(const Product& p, std::size_t single,
+                                             PackedWeights& weights, int threads) {
   const Division division = divide(p, single);
   double macs = static_cast<double>(p.m) * static_cast<double>(p.n) * static_cast<double>(p.k);
   for (const std::int64_t size : p.batch) macs *= static_cast<double>(size);
@@ -273,7 +292,18 @@ PrimitiveParts divide_product(Product p, PackedWeights& weights, int threads) {
       at.batch[i] = 0;
     }
   }
+  if (divider.uses_reference() && single < p.batch.size()) return std::nullopt;
   return parts;
+}
+
+}  // namespace
+
+PrimitiveParts divide_product(Product p, PackedWeights& weights, int threads) {
+  const std::size_t single = put_repeated_first(p);
+  auto parts = divide_product(p, single, weights, threads);
+  // Kernels take results whose matrices lie in each other row by row, one by one.
+  if (!parts) parts = divide_product(p, p.batch.size(), weights, threads);
+  return std::move(*parts);
 }
 
 }  // namespace sinter::runtime::cpu
