@@ -153,7 +153,7 @@ class Compiler {
       plan::fb::IfStepT work;
       work.condition = loop.first_state;
       work.then_steps = steps;
-      steps_[place].work.Set(std::move(work));
+      steps_[place].work.Set(work);
       return;
     }
     plan::fb::WhileStepT work;
@@ -188,7 +188,7 @@ class Compiler {
     set_cost(step, {ir::Dim(0), ir::Dim(0), ir::Dim(0)}, exprs_);
     plan::fb::ExtentStepT work;
     work.extent = extent;
-    step.work.Set(std::move(work));
+    step.work.Set(work);
     steps_.push_back(std::move(step));
   }
 

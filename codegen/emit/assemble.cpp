@@ -31,6 +31,7 @@ void assemble(const KernelRequest& request, ExprTable& exprs, Arguments& args,
   for (const std::string& header : headers) text += fmt::format("#include \"{}\"\n", header);
   text += functions;
   std::vector<std::string> sizes;
+  sizes.reserve(variants.size());
   for (const VariantText& variant : variants) sizes.push_back(args.sizes_from_data(variant.blocks));
   // Parameters are the same for all variants, so they are known only now.
   const std::vector<std::string> parameters = args.parameters();

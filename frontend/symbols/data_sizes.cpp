@@ -44,7 +44,7 @@ Dim DataSizes::new_size(ValueId count, const std::string& name, const std::optio
   range.from_data = true;
   builder_.range(symbol, range);
   const ValueId extent = builder_.add("Extent", {count}, {{"symbol", symbol}});
-  const Dim size = Dim::symbol(symbol);
+  Dim size = Dim::symbol(symbol);
   folder_.assume(extent, size);
   folder_.assume(count, size);
   known_.emplace(count, size);

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <numeric>
 
+#include "fusion/regions/rebuild.h"
+
 namespace sinter::fusion {
 namespace {
 

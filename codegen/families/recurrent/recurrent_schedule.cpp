@@ -81,8 +81,9 @@ std::vector<RecurrentSchedule> choose_recurrent(const RecurrentProgram& program,
     if (all.empty() || (!rules.empty() && rules.back().conditions.empty())) continue;
     // More sequences a cluster where those of all would not run at once.
     RecurrentSchedule rule = all[0];
-    const std::int64_t at_once = columns * std::max(1, device.clustered_multiprocessors /
-                                                           (rule.blocks * program.directions));
+    const std::int64_t clusters =
+        std::max(1, device.clustered_multiprocessors / (rule.blocks * program.directions));
+    const std::int64_t at_once = columns * clusters;
     if (!most || *most > at_once)
       rule.conditions.emplace_back(exprs.intern(program.batch), 1, at_once);
     if (is_last_unused) rules.pop_back();

@@ -66,7 +66,7 @@ class SuppressionFamily final : public KernelFamily {
       step.rows = plan.exprs.intern(problem.rows);
       step.length = plan.exprs.intern(problem.length);
       step.iou = static_cast<float>(problem.iou);
-      result.tactics.push_back(only(std::move(step)));
+      result.tactics.push_back(only(step));
     }
     std::vector<StepTactics> steps;
     steps.push_back(std::move(result));

@@ -3,7 +3,7 @@
 namespace sinter::frontend {
 
 Places places_of(NodeContext& node, const Term& flags, const std::string& suffix,
-                 std::optional<Dim> most) {
+                 const std::optional<Dim>& most) {
   const Dim length = flags.shape()[0];
   const Term ones = flags.cast(DType::kInt64);
   const Term count = reduce("ReduceSum", ones, 0);

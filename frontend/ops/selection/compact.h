@@ -11,7 +11,7 @@ struct Places {
 };
 /// `flags`: bool [length], of which `most` are true. `suffix` tells the sizes of a node apart.
 Places places_of(NodeContext& node, const Term& flags, const std::string& suffix = {},
-                 std::optional<Dim> most = {});
+                 const std::optional<Dim>& most = {});
 
 /// The numbers of dimensions of `shape` that row-major places stand for, each of the shape of
 /// `places`.

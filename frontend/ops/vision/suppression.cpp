@@ -23,6 +23,7 @@ Term corners_of(const Term& boxes, bool centred) {
     corners = {a.with("Min", c), b.with("Min", d), a.with("Max", c), b.with("Max", d)};
   }
   std::vector<ValueId> values;
+  values.reserve(corners.size());
   for (const Term& corner : corners) values.push_back(corner.cast(DType::kFloat32).value());
   return {boxes.node(), boxes.node().concat(values, 2)};
 }
