@@ -110,7 +110,8 @@ class Compiler {
         else
           add_step(node, name);
       } catch (Error& error) {
-        error.set_node(error_node(node));
+        // Of a loop that failed inside, the nodes are the body's.
+        if (node.op->kind != ir::OpKind::kWhile) error.set_node(error_node(node));
         error.add_context(fmt::format("lowering '{}' ({})", name, describe(node)));
         throw;
       }

@@ -77,6 +77,14 @@ bool is_from_data(std::span<const Dim> dims, const Ranges& ranges) {
   });
 }
 
-Dim largest(const Dim& a, const Ranges& ranges) { return Bounder(ranges).bound(a, true); }
+Dim largest(const Dim& a, const Ranges& ranges) {
+  try {
+    return Bounder(ranges).bound(a, true);
+  } catch (const Error&) {
+    // Products of differences: a number, if the ranges are numbers.
+    if (const auto most = upper_bound(a, ranges)) return *most;
+    throw;
+  }
+}
 
 }  // namespace sinter::ir

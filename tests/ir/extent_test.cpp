@@ -68,6 +68,18 @@ TEST(Extent, ComesBeforeWhatNamesIt) {
   EXPECT_TRUE(structurally_equal(copy, graph));
 }
 
+TEST(Extent, ProductsOfDifferencesHaveABound) {
+  Range range;
+  range.min = 0;
+  range.max = 10;
+  range.from_data = true;
+  const Ranges ranges{{"a", range}, {"b", range}};
+  const Dim a = Dim::symbol("a"), b = Dim::symbol("b");
+  const Dim most = largest((a - b + Dim(20)) * (min(a - b, 0, ranges) + Dim(20)), ranges);
+  ASSERT_TRUE(most.is_constant());
+  EXPECT_GE(most.value(), 30 * 20);
+}
+
 // The same in a loop: v + the sum of its first n elements, t times.
 constexpr const char* kInALoop =
     R"(graph @main(%x: f32[a], %t: f32[t]) ranges {a: 1..8, t: 0..9, n: 0..8 max a data} {
