@@ -110,14 +110,31 @@ class Compiler {
         else
           add_step(node, name);
       } catch (Error& error) {
-        // Of a loop that failed inside, the nodes are the body's.
-        if (node.op->kind != ir::OpKind::kWhile) error.set_node(error_node(node));
+        if (error.node().name.empty()) error.set_node(error_node(node));
         error.add_context(fmt::format("lowering '{}' ({})", name, describe(node)));
         throw;
       }
       if (options_.progress && !context_.generates_kernels())
         options_.progress(nodes_done_, node_count_);
     }
+  }
+
+  /// The steps of a loop's body. The graph at hand is the one around it again afterwards, also for
+  /// whoever reports an error.
+  void add_body(const Graph& body) {
+    const Graph* outer = std::exchange(graph_, &body);
+    ++loops_;
+    const auto leave = [&] {
+      --loops_;
+      graph_ = outer;
+    };
+    try {
+      add_nodes();
+    } catch (...) {
+      leave();
+      throw;
+    }
+    leave();
   }
 
   /// A While: copies of what its states begin with, the step, then the steps of its body. One that
@@ -142,11 +159,7 @@ class Compiler {
     if (!is_branch) step.writes.push_back(loop.counter);
     set_cost(step, {ir::Dim(0), ir::Dim(0), ir::Dim(0)}, exprs_);
     steps_.push_back(std::move(step));
-    const Graph* outer = std::exchange(graph_, node.body.get());
-    ++loops_;
-    add_nodes();
-    --loops_;
-    graph_ = outer;
+    add_body(*node.body);
     for (const PlanBuffers::Copy& copy : buffers_.end_body())
       if (!is_branch || copy.output != 0) add_copy(copy);
     const auto steps = static_cast<std::uint32_t>(steps_.size() - place - 1);

@@ -122,9 +122,7 @@ ExtractedBody extract_body(const ir::GraphBuilder& builder, std::span<const Valu
 }
 
 WhileBody::WhileBody(NodeContext& node)
-    : node_(node), index_(node.builder().placeholder({DType::kInt64, {}})) {
-  for (const auto& [symbol, range] : node.builder().ranges()) outer_symbols_.insert(symbol);
-}
+    : node_(node), index_(node.builder().placeholder({DType::kInt64, {}})) {}
 
 ValueId WhileBody::state(ValueId initial) {
   states_.push_back({initial, node_.builder().placeholder(node_.type(initial)), {}});
@@ -143,7 +141,7 @@ void WhileBody::collect(ValueId value, const Dim& trips, bool backwards) {
   const Shape shape = node_.shape(value);
   for (const Dim& dim : shape)
     for (const std::string& symbol : dim.symbols())
-      if (!outer_symbols_.contains(symbol))
+      if (const ValueId extent = node_.builder().extent(symbol); extent.valid() && made(extent))
         node_.unsupported(
             "each iteration finds how large is what it adds to an output, {}: pad it to one size",
             node_.type(value));

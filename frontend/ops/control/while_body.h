@@ -4,7 +4,6 @@
 #include <functional>
 #include <memory>
 #include <optional>
-#include <set>
 #include <span>
 #include <string>
 #include <vector>
@@ -80,7 +79,6 @@ class WhileBody {
 
   NodeContext& node_;
   ir::ValueId index_;
-  std::set<std::string> outer_symbols_;  // those that the loop does not find itself
   std::vector<State> states_, collected_;
   bool takes_all_ = false;
 };
