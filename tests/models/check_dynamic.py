@@ -31,12 +31,15 @@ def detector(name):
             yield {"image": x}
 
     def compare(found, expected):
-        """Of those that are the same; of the thousands of candidates of random weights rounding decides about a few."""
-        same = list(detectors.pairs(found, expected))
-        if len(same) < .9 * detectors.count(expected) or detectors.count(found) != detectors.count(expected):
+        """The error of the detections that are the same. Of thousands of candidates of random weights rounding decides
+        about some: ONNX Runtime itself keeps 33 to 39 of Faster R-CNN's 40 where the picture changes by 1e-7."""
+        same = [(place, at) for place, at, _ in detectors.pairs(found, expected)
+                if detectors.masks_error(found, place, expected, at) < 1e-3]
+        if len(same) < .8 * detectors.count(expected) or detectors.count(found) != detectors.count(expected):
             return float("inf")
-        return worst({name: value[[place for place, _, _ in same]] for name, value in found.items()},
-                     {name: value[[place for _, place, _ in same]] for name, value in expected.items()})
+        places, others = map(list, zip(*same))
+        return worst({name: value[places] for name, value in found.items()},
+                     {name: value[others] for name, value in expected.items()})
 
     return lambda path: detectors.export(name, path), feeds, detectors.bounds, compare
 

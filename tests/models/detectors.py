@@ -7,6 +7,8 @@ from pathlib import Path
 
 import numpy as np
 
+from runs import relative_error
+
 SIZES = {"fasterrcnn": 800, "maskrcnn": 800, "ssdlite": 320, "fasterrcnn_small": 320, "maskrcnn_small": 320}
 
 
@@ -89,6 +91,12 @@ def pairs(found, expected):
         if best is not None and apart[best] < .1:
             yield best, place, float(apart[best])
             del left[best]
+
+
+def masks_error(found, place, expected, at):
+    """Of one detection's mask, which is pasted at whole pixels: where rounding moves an edge, the whole mask is another."""
+    return max((relative_error(found[name][place], value[at]) for name, value in expected.items() if value.ndim > 2),
+               default=0.0)
 
 
 def count(detections):

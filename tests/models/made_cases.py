@@ -4,9 +4,10 @@ A case is a model (or a function that writes it to a path), a function that yiel
 with (or a function of the path that gives them) and what compares results (found, expected: an error). A script calls
 `main` with a function that yields names and cases; it then takes
 
-  [--target cpu|cuda] [--precision model|fp16] [--filter TEXT] [--out JSON]
+  [--target cpu|cuda] [--precision model|fp16] [--filter TEXT] [--jobs N] [--out JSON]
   --make DIR        writes the models, their inputs and what ONNX Runtime makes of them
-  --made DIR        compares with those, where ONNX Runtime is not at hand; --commit says of what
+  --made DIR        compares with those, where ONNX Runtime or what exports a model is not at hand, and makes the rest;
+                    --commit says of what
 
 Exit code 1 if a result differs by more than --tolerance. Needs onnx.
 """
@@ -14,6 +15,7 @@ import argparse
 import sys
 import tempfile
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
@@ -83,6 +85,7 @@ def main(cases, doc):
     p.add_argument("--make", type=Path)
     p.add_argument("--made", type=Path)
     p.add_argument("--commit", help="where the scripts run outside of a repository")
+    p.add_argument("--jobs", type=int, default=1, help="cases at the same time")
     p.add_argument("--out", type=Path)
     a = p.parse_args()
     chosen = [case for case in cases() if a.filter in case[0]]
@@ -91,22 +94,27 @@ def main(cases, doc):
             make(a.make, name, source, feeds)
         return 0
     rows, failed = [], 0
-    with tempfile.TemporaryDirectory() as temporary:
-        folder = a.made or Path(temporary)
-        runner = Sinter(a.sinter, temporary, a.target, a.precision)
-        for name, (source, feeds, *more) in chosen:
-            if not a.made:
+    with tempfile.TemporaryDirectory() as temporary, ThreadPoolExecutor(a.jobs) as pool:
+        def compare(case):
+            name, (source, feeds, *more) = case
+            folder = a.made or Path(temporary)
+            runner = Sinter(a.sinter, Path(temporary) / f"{name}.files", a.target, a.precision)
+            runner.folder.mkdir()
+            if not (folder / f"{name}.onnx").exists():
                 make(folder, name, source, feeds)
             try:
-                row = check(name, folder, runner, *more)
-                good = row["error"] <= a.tolerance
+                return check(name, folder, runner, *more)
             except Failed as error:
-                row, good = {"name": name, "failed": str(error)}, False
+                return {"name": name, "failed": str(error)}
+
+        for row in pool.map(compare, chosen):
+            good = row.get("error", np.inf) <= a.tolerance
             failed += not good
             rows.append(row)
-            print(f"{name:28} " + (row["failed"] if "failed" in row else
-                                   f"{row['error']:.1e} over {row['runs']} runs, plan {row['plan_bytes'] / 1000:.0f} kB, "
-                                   f"compiled in {row['compile_s']:.2f} s") + ("" if good else "  WRONG"), flush=True)
+            print(f"{row['name']:28} " + (row["failed"] if "failed" in row else
+                                          f"{row['error']:.1e} over {row['runs']} runs, plan "
+                                          f"{row['plan_bytes'] / 1000:.0f} kB, compiled in {row['compile_s']:.2f} s") +
+                  ("" if good else "  WRONG"), flush=True)
     if a.out:
         write(a.out, provenance(a.commit) | {"target": a.target, "precision": a.precision, "cases": rows})
     print(f"{len(rows) - failed} of {len(rows)} agree")
