@@ -35,6 +35,7 @@ const std::vector<Pass>& pipeline() {
       {"simplify", simplify, true},
       {"recognise_attention", recognise_attention, true},
       {"decompose", decompose},
+      {"reduce_parts", reduce_parts, true},
       {"channels_last", channels_last, true},
       {"merge_projections", merge_projections, true},
       {"lay_out_weights", lay_out_weights, true},

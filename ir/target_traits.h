@@ -16,6 +16,7 @@ struct TargetTraits {
   bool approximates_functions = false;  // erf, tanh and the like are cheaper forms unless asked
   /// Bytes of traffic that take as long as one more step: what fusing saves beside memory.
   double launch_bytes = 0;
+  bool reduces_strided = false;  // a reduction is as fast where its elements lie apart in memory
   bool splits_reductions = false;  // few long rows are reduced in two steps
   bool has_conv = false;           // a dedicated float32 convolution exists (CPU: oneDNN)
   bool has_integer_matmul = false;

@@ -20,16 +20,32 @@ SINTER_DEVICE int swizzled_place(int row, int column) {
   return column / 64 * (kRows * 64) + row * 64 + (column / 8 % 8 ^ row % 8) * 8 + column % 8;
 }
 
-/// Starts to copy rows [first, first + kRows) of `count`, kWidth elements each, to a tile; zeros
-/// behind them. All addresses are multiples of 16 bytes.
-template <int kRows, int kWidth, int kThreads, class T>
-SINTER_DEVICE void copy_tile_rows(T* tile, const T* from, i64 stride, i32 first, i32 count,
-                                  int thread) {
-  constexpr int kAcross = kWidth / 8, kAtOnce = kThreads / kAcross;
-  static_assert(kThreads % kAcross == 0 && kAtOnce % 8 == 0 && kRows % kAtOnce == 0,
-                "a thread's rows all have the same place among eight");
+/// Columns of a tile whose rows have `width` elements: whole blocks.
+constexpr int tile_width(int width) { return (width + 63) / 64 * 64; }
+
+/// Neighbouring threads, of kThreads, that copy a row of `units` times 16 bytes: a power of two, so that the rows of a thread
+/// all have the same place among eight, and the tile is a multiple of the rows that are copied at once.
+template <int kRows, int kThreads>
+constexpr int copy_threads(int units) {
+  int across = 1;
+  while (across < units || kRows % (kThreads / across) != 0) across *= 2;
+  return across;
+}
+
+/// copy_tile_rows for columns of kUnits times 16 bytes, of which kLoaded are loaded and the others zero.
+template <int kRows, int kUnits, int kLoaded, int kThreads, class T>
+SINTER_DEVICE void copy_tile_columns(T* tile, const T* from, i64 stride, i32 first, i32 count,
+                                     int thread) {
+  constexpr int kAcross = copy_threads<kRows, kThreads>(kUnits), kAtOnce = kThreads / kAcross;
+  static_assert(kAtOnce % 8 == 0, "a thread's rows all have the same place among eight");
   const int row = thread / kAcross, column = thread % kAcross * 8;
+  if (kAcross != kUnits && column >= kUnits * 8) return;
   T* const to = tile + swizzled_place<kRows>(row, column);
+  if (kLoaded != kUnits && column >= kLoaded * 8) {
+#pragma unroll
+    for (int i = 0; i < kRows / kAtOnce; ++i) cp_async<16>(to + i * kAtOnce * 64, from, false);
+    return;
+  }
   // Carried from copy to copy: these threads have few registers.
   const T* source = from + (first + row) * stride + column;
   const i64 step = kAtOnce * stride;
@@ -45,6 +61,25 @@ SINTER_DEVICE void copy_tile_rows(T* tile, const T* from, i64 stride, i32 first,
     cp_async<16>(to + i * kAtOnce * 64, left > 0 ? source : from, left > 0);
     source += step;
     left -= kAtOnce;
+  }
+}
+
+/// Starts to copy rows [first, first + kRows) of `count`, kWidth elements each, to a tile; zeros
+/// behind them, and behind the columns up to a multiple of 16. All addresses are multiples of 16 bytes.
+template <int kRows, int kWidth, int kThreads, class T>
+SINTER_DEVICE void copy_tile_rows(T* tile, const T* from, i64 stride, i32 first, i32 count,
+                                  int thread) {
+  constexpr int kUnits = (kWidth + 15) / 16 * 2, kLoaded = kWidth / 8;
+  if constexpr (kWidth == 128) {  // a row's 256 bytes at once
+    copy_tile_columns<kRows, kUnits, kLoaded, kThreads>(tile, from, stride, first, count, thread);
+  } else {
+#pragma unroll
+    for (int block = 0; block < kWidth / 64; ++block)
+      copy_tile_columns<kRows, 8, 8, kThreads>(tile + block * kRows * 64, from + block * 64, stride,
+                                               first, count, thread);
+    if constexpr (kWidth % 64 != 0)
+      copy_tile_columns<kRows, kUnits % 8, kLoaded % 8, kThreads>(
+          tile + kWidth / 64 * kRows * 64, from + kWidth / 64 * 64, stride, first, count, thread);
   }
 }
 

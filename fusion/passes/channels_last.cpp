@@ -206,13 +206,19 @@ class ChannelsLast {
   Twins twins_;
 };
 
+/// Convolutions, and images whose channels are moved to the front.
+bool has_channels(const Node& node) {
+  if (node.op->name == "Conv") return true;
+  if (node.op->name != "Transpose") return false;
+  const Ints& perm = node.attrs.get_ints("perm");
+  return perm.size() > 3 && inverse(perm) == last_perm(perm.size());
+}
+
 }  // namespace
 
 Graph channels_last(const Graph& graph, Context& context) {
-  const auto& nodes = graph.nodes();
-  const bool any =
-      std::ranges::any_of(nodes, [](const Node& node) { return node.op->name == "Conv"; });
-  if (!context.target.conv_channels_last || !any) return graph;
+  if (!context.target.conv_channels_last || std::ranges::none_of(graph.nodes(), has_channels))
+    return graph;
   return simplify(ChannelsLast(graph, context.target).run(), context);
 }
 

@@ -27,6 +27,8 @@ Graph simplify(const Graph& graph, Context& context);
 Graph recognise_attention(const Graph& graph, Context& context);
 /// Replaces composites (when fusing), and convolutions and attention where the target has none.
 Graph decompose(const Graph& graph, Context& context);
+/// Reduces over the dimensions that a reshape joined, instead of over what they were joined to.
+Graph reduce_parts(const Graph& graph, Context& context);
 /// Brings convolutions, and what is around them, into the layout that the target wants.
 Graph channels_last(const Graph& graph, Context& context);
 /// Products of one activation with several constant weights become one product and slices of it.

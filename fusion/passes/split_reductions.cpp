@@ -1,7 +1,10 @@
 // Few long rows leave most of a GPU idle: such a reduction becomes one of parts and one of their
-// results. Both have a fixed order, so results stay the same from run to run.
+// results. Both have a fixed order, so results stay the same from run to run. A mean and the variance around it become
+// those of the parts, and of the parts' means and variances (Chan, Golub and LeVeque, Updating Formulae and a Pairwise
+// Algorithm for Computing Sample Variances, 1979), which loses no more precision than the two passes over all.
 #include <algorithm>
 #include <array>
+#include <map>
 
 #include "fusion/passes/passes.h"
 
@@ -16,6 +19,9 @@ constexpr std::int64_t kLeastBytes = 4 << 20;
 // least.
 constexpr std::int64_t kLine = 128, kMostLines = 66, kShortestColumn = 128;
 constexpr std::int64_t kFewestParts = 8;  // fewer are not worth it
+// Means with their variances: the rows are read once more behind them in any case, and where elements lie apart in memory
+// a block by itself moves little of what it reads. Rows that clusters hold stay whole where they do not.
+constexpr std::int64_t kLeastMomentBytes = 1 << 20, kLongestWhole = 1 << 18;
 
 struct Kind {
   std::string_view whole, of_parts;
@@ -41,13 +47,70 @@ struct Split {
   std::int64_t parts = 0;
 };
 
-std::optional<Split> find_split(const TensorType& type, const Ints& axes) {
+/// The dimensions `axes` of constant size, of a shape: how much is reduced and kept, and how it lies.
+struct Extents {
   std::int64_t kept = 1, reduced = 1;
-  for (std::size_t d = 0; d < type.shape.size(); ++d) {
-    if (!type.shape[d].is_constant()) return std::nullopt;
-    const bool is_reduced = std::ranges::find(axes, static_cast<std::int64_t>(d)) != axes.end();
-    (is_reduced ? reduced : kept) *= type.shape[d].value();
+  std::int64_t inner = 1;        // of `reduced`, behind all that is kept
+  std::size_t inner_begin = 0;   // the first dimension of those
+
+  /// Rows whose elements lie apart, with others in between.
+  bool strided() const { return kept > 1 && inner < reduced; }
+};
+
+std::optional<Extents> extents_of(const Shape& shape, const Ints& axes) {
+  Extents result;
+  for (std::size_t d = 0; d < shape.size(); ++d) {
+    if (!shape[d].is_constant()) return std::nullopt;
+    const std::int64_t size = shape[d].value();
+    if (std::ranges::find(axes, static_cast<std::int64_t>(d)) != axes.end()) {
+      result.reduced *= size;
+      result.inner *= size;
+    } else {
+      result.kept *= size;
+      if (size != 1) result.inner = 1, result.inner_begin = d + 1;
+    }
   }
+  return result;
+}
+
+/// The axis, of those before dimension `end`, with the most parts up to `most`; the outermost of equals.
+Split best_split(const Shape& shape, const Ints& axes, std::size_t end, std::int64_t most) {
+  Split best;
+  for (const std::int64_t axis : axes) {
+    const auto d = static_cast<std::size_t>(axis);
+    if (d >= end) continue;
+    const std::int64_t parts = greatest_divisor(shape[d].value(), most);
+    if (parts > best.parts) best = {d, parts};
+  }
+  return best;
+}
+
+/// How a mean and a variance are taken in parts. Rows whose elements lie apart: each of the columns that they lie in, and
+/// part of their length, by itself.
+std::optional<Split> find_moment_split(const TensorType& stored, const Ints& axes) {
+  const auto extents = extents_of(stored.shape, axes);
+  if (!extents) return std::nullopt;
+  const auto size = static_cast<std::int64_t>(size_of(stored.dtype));
+  if (extents->kept * extents->reduced * size < kLeastMomentBytes) return std::nullopt;
+  std::int64_t most = 0;
+  if (extents->strided()) {
+    const std::int64_t length = extents->reduced / extents->inner;
+    const std::int64_t lines = std::max<std::int64_t>(extents->kept * extents->inner * size / kLine, 1);
+    if (lines > kMostLines * 8) return std::nullopt;
+    most = std::min(std::max(kParts / lines, length / (4 * kShortestColumn)), length / kShortestColumn);
+  } else {
+    if (extents->reduced < kLongestWhole || extents->kept > kParts / 4) return std::nullopt;
+    most = std::min(kParts / extents->kept, extents->reduced / kShortestPart);
+  }
+  const std::size_t end = extents->strided() ? extents->inner_begin : stored.shape.size();
+  const Split best = best_split(stored.shape, axes, end, most);
+  return best.parts < kFewestParts ? std::nullopt : std::optional(best);
+}
+
+std::optional<Split> find_split(const TensorType& type, const Ints& axes) {
+  const auto extents = extents_of(type.shape, axes);
+  if (!extents) return std::nullopt;
+  const std::int64_t kept = extents->kept, reduced = extents->reduced;
   const auto bytes = kept * reduced * static_cast<std::int64_t>(size_of(type.dtype));
   const bool columns = kept > 1 && !axes.empty() &&
                        axes.back() + 1 < static_cast<std::int64_t>(type.shape.size()) &&
@@ -58,15 +121,99 @@ std::optional<Split> find_split(const TensorType& type, const Ints& axes) {
     return std::nullopt;
   const std::int64_t most =
       std::min(kParts / rows, reduced / (columns ? kShortestColumn : kShortestPart));
-  Split best;  // the outermost of equals
-  for (const std::int64_t axis : axes) {
-    const auto d = static_cast<std::size_t>(axis);
-    const std::int64_t parts = greatest_divisor(type.shape[d].value(), most);
-    if (parts > best.parts) best = {d, parts};
-  }
+  const Split best = best_split(type.shape, axes, type.shape.size(), most);
   if (best.parts < kFewestParts) return std::nullopt;
   return best;
 }
+
+/// A mean over axes, and the variance around it if `variance` is not null: ReduceMean(Square(Sub(x, mean))).
+struct Moments {
+  const Node* mean = nullptr;
+  const Node* variance = nullptr;
+};
+
+const Node* producer_of(const Graph& graph, ValueId value, std::string_view op) {
+  const Node* node = graph.producer(value);
+  return node != nullptr && node->op->name == op ? node : nullptr;
+}
+
+bool same_axes(const Node& a, const Node& b) {
+  return a.attrs.get_ints("axes") == b.attrs.get_ints("axes");
+}
+
+/// Those that `variance` is the second of.
+Moments moments_of(const Graph& graph, const Node& variance) {
+  if (variance.op->name != "ReduceMean") return {};
+  const Node* square = producer_of(graph, variance.inputs[0], "Square");
+  const Node* deviation = square == nullptr ? nullptr : producer_of(graph, square->inputs[0], "Sub");
+  const Node* mean =
+      deviation == nullptr ? nullptr : producer_of(graph, deviation->inputs[1], "ReduceMean");
+  if (mean == nullptr || mean->inputs[0] != deviation->inputs[0] || !same_axes(*mean, variance) ||
+      mean->attrs.get_int("keepdims") != 1)
+    return {};
+  return {mean, &variance};
+}
+
+/// What `x` is a wider copy of: what memory holds.
+TensorType stored_type(const Graph& graph, ValueId x) {
+  const Node* cast = producer_of(graph, x, "Cast");
+  return graph.type(cast == nullptr ? x : cast->inputs[0]);
+}
+
+/// Means and variances of parts, from which those of whole rows follow.
+class MomentsInParts {
+ public:
+  MomentsInParts(GraphBuilder& builder, const Node& mean, const Split& split, ValueId x)
+      : builder_(builder), split_(split) {
+    Shape shape = builder.type(x).shape;
+    const auto extents = extents_of(shape, mean.attrs.get_ints("axes"));
+    for (const std::int64_t axis : mean.attrs.get_ints("axes")) {
+      const auto d = static_cast<std::size_t>(axis);
+      const bool behind = extents->strided() && d >= extents->inner_begin;
+      if (d == split.axis || behind) whole_.push_back(axis);
+      if (!behind) part_.push_back(d < split.axis ? axis : axis + 1);
+    }
+    shape[split.axis] = Dim(shape[split.axis].value() / split.parts);
+    shape.insert(shape.begin() + static_cast<std::ptrdiff_t>(split.axis), Dim(split.parts));
+    x_ = builder.add("Reshape", {x}, {{"shape", shape}});
+    part_mean_ = mean_of(x_, part_);
+    mean_ = mean_of(of_parts(part_mean_), whole_);
+  }
+
+  ValueId mean() const { return mean_; }
+  ValueId variance(const Node& node) const {
+    const ValueId inside = of_parts(mean_of(squared_distance(x_, part_mean_), part_));
+    const ValueId between = squared_distance(of_parts(part_mean_), mean_);
+    Attrs attrs = node.attrs;
+    const ValueId value = mean_of(builder_.add("Add", {inside, between}), whole_);
+    if (attrs.get_int("keepdims") == 1) return value;
+    Shape shape;
+    for (std::size_t d = 0; d < builder_.type(value).shape.size(); ++d)
+      if (std::ranges::find(attrs.get_ints("axes"), static_cast<std::int64_t>(d)) ==
+          attrs.get_ints("axes").end())
+        shape.push_back(builder_.type(value).shape[d]);
+    return builder_.add("Reshape", {value}, {{"shape", shape}});
+  }
+
+ private:
+  ValueId mean_of(ValueId value, const Ints& axes) const {
+    return builder_.add("ReduceMean", {value}, {{"axes", axes}, {"keepdims", std::int64_t{1}}});
+  }
+  ValueId squared_distance(ValueId a, ValueId b) const {
+    return builder_.add("Square", {builder_.add("Sub", {a, b})});
+  }
+  /// What parts were reduced to, with the parts in place of the dimension that was divided.
+  ValueId of_parts(ValueId value) const {
+    Shape shape = builder_.type(value).shape;
+    shape.erase(shape.begin() + static_cast<std::ptrdiff_t>(split_.axis) + 1);
+    return builder_.add("Reshape", {value}, {{"shape", shape}});
+  }
+
+  GraphBuilder& builder_;
+  Split split_;
+  Ints part_, whole_;  // axes that are reduced in a part, and then over all parts
+  ValueId x_, part_mean_, mean_;
+};
 
 ValueId reduce_in_parts(GraphBuilder& builder, const Node& node, const Kind& kind,
                         const Split& split, ValueId input, const TensorType& result) {
@@ -97,17 +244,38 @@ ValueId reduce_in_parts(GraphBuilder& builder, const Node& node, const Kind& kin
 
 Graph split_reductions(const Graph& graph, Context& context) {
   if (!context.target.splits_reductions) return graph;
+  // Means whose variances are taken, too, by the mean's value.
+  std::map<std::int32_t, Split> moments;
+  for (const Node& node : graph.nodes()) {
+    const Moments pair = moments_of(graph, node);
+    if (pair.mean == nullptr) continue;
+    const ValueId x = pair.mean->inputs[0];
+    if (graph.type(x).dtype != DType::kFloat32 && graph.type(x).dtype != DType::kFloat64) continue;
+    const TensorType stored{stored_type(graph, x).dtype, graph.type(x).shape};
+    if (const auto split = find_moment_split(stored, node.attrs.get_ints("axes")))
+      moments.emplace(pair.mean->outputs[0].index, *split);
+  }
+  std::map<std::int32_t, ValueId> inputs_of_means;  // in the new graph
   return ir::rewrite(
       graph,
-      [](GraphBuilder& builder, const Graph& old, const Node& node,
-         std::span<const ValueId> inputs) -> std::optional<std::vector<ValueId>> {
+      [&](GraphBuilder& builder, const Graph& old, const Node& node,
+          std::span<const ValueId> inputs) -> std::optional<std::vector<ValueId>> {
+        const TensorType& result = old.type(node.outputs[0]);
+        if (const auto own = moments.find(node.outputs[0].index); own != moments.end()) {
+          inputs_of_means.emplace(node.outputs[0].index, inputs[0]);
+          return std::vector{MomentsInParts(builder, node, own->second, inputs[0]).mean()};
+        }
+        if (const Moments pair = moments_of(old, node); pair.mean != nullptr)
+          if (const auto own = moments.find(pair.mean->outputs[0].index); own != moments.end())
+            return std::vector{MomentsInParts(builder, *pair.mean, own->second,
+                                              inputs_of_means.at(own->first))
+                                   .variance(node)};
         const auto kind =
             std::ranges::find_if(kKinds, [&](const Kind& k) { return k.whole == node.op->name; });
         if (kind == kKinds.end()) return std::nullopt;
         const auto split = find_split(old.type(node.inputs[0]), node.attrs.get_ints("axes"));
         if (!split) return std::nullopt;
-        return std::vector{
-            reduce_in_parts(builder, node, *kind, *split, inputs[0], old.type(node.outputs[0]))};
+        return std::vector{reduce_in_parts(builder, node, *kind, *split, inputs[0], result)};
       });
 }
 

@@ -26,9 +26,13 @@ from runs import Failed, Sinter
 HEADS = {128: (12, 128), 256: (12, 48), 512: (12, 48, 128), 1024: (12, 48, 128), 2048: (12, 48), 4096: (12, 48),
          8192: (12,), 16384: (12,)}
 BFLOAT = ((512, 48), (1024, 128), (4096, 12))  # (length, heads) that are measured in bfloat16 too
+OTHER_WIDTHS = ((16, 4096, 4096, 40), (16, 4096, 77, 40), (16, 1024, 1024, 80), (16, 256, 256, 160), (16, 4096, 4096, 72),
+                (16, 16384, 16384, 72), (12, 1024, 1024, 96), (24, 4096, 4096, 64),
+                (12, 1500, 1500, 64))  # heads, rows, keys, width: diffusion, speech
+WINDOWS = ((1536, 49, 32), (768, 64, 32))  # heads, rows, width: of windows, with a mask
 DECODING = ((12, 12, 1024), (12, 12, 16384), (32, 8, 4096), (96, 96, 2048))  # heads, heads of keys, keys
 MASKED = ((128, 384), (384, 96), (1024, 48))  # (length, heads) of batches of encoders
-EXACT = 2048  # the longest rows that are checked
+EXACT = 4096  # the longest rows that are checked
 
 
 @dataclass
@@ -94,6 +98,10 @@ def points():
         for width in (64, 128):
             for mask in ("keys", "scores"):
                 yield Point(heads, rows, rows, width, mask=mask)
+    for heads, rows, keys, width in OTHER_WIDTHS:
+        yield Point(heads, rows, keys, width)
+    for heads, rows, width in WINDOWS:
+        yield Point(heads, rows, rows, width, mask="scores")
     for heads, key_heads, keys in DECODING:
         for width in (64, 128):
             yield Point(heads, 1, keys, width, key_heads=key_heads)
@@ -208,7 +216,7 @@ def main():
             best = min(times, key=times.get)
             row.update(best=best, ratio=round(times[best] / row["sinter_us"], 3),
                        tflops=round(point.flops / row["sinter_us"] * 1e-6, 1))
-            if point.rows <= EXACT and (point.heads <= 12 or point.dtype == "bf16" or point.mask):
+            if point.rows <= EXACT and (point.heads <= 16 or point.dtype == "bf16" or point.mask):
                 try:
                     if point.dtype == "bf16":
                         wide = folder / f"{point.name}_wide.onnx"

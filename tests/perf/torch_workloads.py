@@ -6,6 +6,7 @@ from typing import Callable
 import numpy as np
 import torch
 import torch.nn.functional as F
+import diffusion_workloads as diffusion
 from gpu_timing import measure
 from torch import nn
 
@@ -21,6 +22,7 @@ class Workload:
     outputs: tuple = ("output",)
     caches: tuple = ()          # inputs that the module changes in place if it holds them
     large: bool = False         # made on the GPU where there is one
+    channels_last: bool = False  # PyTorch runs it on images and weights in this order
     dtype: torch.dtype = torch.float16  # in which PyTorch runs it
 
 
@@ -264,6 +266,24 @@ def decode_steps(name, size, batch, position=777):
             f"{name}_int4": decode_step(size, batch, position, Int4Linear, torch.bfloat16)}
 
 
+def latents(make, size, batch=2, context=None, steps=False):
+    """A model of images of four channels, and what it takes besides."""
+    def inputs():
+        result = {"latents": torch.randn(batch, 4, size, size)}
+        if steps:
+            result["timestep"] = torch.full((batch,), 500)
+        if context:
+            result["context"] = torch.randn(batch, *context)
+        return result
+    return Workload(make, inputs, half=True, large=True, channels_last=True)
+
+
+def joint(depth=6, width=1536, tokens=4096, text=154):
+    return Workload(lambda: diffusion.Joint(depth, width), normal(image=(1, tokens, width), text=(1, text, width),
+                                                                   condition=(1, width)),
+                    half=True, outputs=("image_out", "text_out"), large=True)
+
+
 WORKLOADS = {
     "chain_ln_relu_add": Workload(LnReluAdd, normal(x=(ROWS, COLUMNS)), half=True),
     "chain_sin4": Workload(Sin4, normal(x=(ROWS, COLUMNS)), half=True),
@@ -278,7 +298,13 @@ WORKLOADS = {
     "vit_b16_b8": vision("vit_base_patch16_224", 8),
     "resnet50_b1": vision("resnet50", 1),
     "resnet50_b8": vision("resnet50", 8),
+    "resnet50_b64": vision("resnet50", 64),
     "convnext_t_b1": vision("convnext_tiny", 1),
+    "unet_64": latents(diffusion.UNet, 64, context=(77, 768), steps=True),
+    "unet_128": latents(diffusion.UNet, 128, context=(77, 768), steps=True),
+    "vae_decoder_64": latents(diffusion.VaeDecoder, 64, batch=1),
+    "dit_128": latents(diffusion.Dit, 128, batch=1, steps=True),
+    "joint_4096": joint(),
     **decode_steps("llama_tiny_decode", LLAMA_TINY, 2, position=37),
     **decode_steps("llama1b_decode_b1", LLAMA_1B, 1),
     **decode_steps("llama1b_decode_b8", LLAMA_1B, 8),
@@ -311,9 +337,13 @@ def time_mode(workload, mode):
     torch._dynamo.reset()
     module, inputs = seeded(workload)
     module = module.to("cuda", workload.dtype)
+    if workload.channels_last:
+        module = module.to(memory_format=torch.channels_last)
     if workload.caches:
         module.keep_caches([lowered(inputs.pop(name), workload.dtype) for name in workload.caches])
     arguments = [lowered(t, workload.dtype) for t in inputs.values()]
+    if workload.channels_last:
+        arguments = [t.to(memory_format=torch.channels_last) if t.ndim == 4 else t for t in arguments]
     with torch.inference_mode():
         start = time.perf_counter()
         call = MODES[mode](module)

@@ -471,9 +471,9 @@ struct AttentionRows {
   }
 
   /// The same where rows of y begin at multiples of 16 bytes: the four lanes of a row exchange what
-  /// they have of four tiles, so that each stores one whole.
+  /// they have of four tiles, so that each stores one whole. Tiles that do not make four are stored in pairs.
   SINTER_DEVICE void store_tiles(const Problem& p) const {
-    static_assert(kOutTiles % 4 == 0, "four lanes exchange four tiles");
+    constexpr int kFours = kOutTiles / 4 * 4;
     const int own = t / 2;
     const auto swap = [](u32& kept, u32& given, bool upper, int distance) {
       const u32 got = exchange(upper ? kept : given, distance);
@@ -487,7 +487,13 @@ struct AttentionRows {
         const float inverse = inverse_of(p, sum_of_row(sum[r][h]), drop);
         const i32 row = row_of(r, h);
 #pragma unroll
-        for (int j = 0; j < kOutTiles; j += 4) {
+        for (int j = kFours; j < kOutTiles; ++j) {
+          const float low = y[r][j][h * 2] * inverse, high = y[r][j][h * 2 + 1] * inverse;
+          if (row < p.rows)
+            store_pair<true>(p.y + row * p.y_stride + t + j * 8, drop ? 0 : low, drop ? 0 : high);
+        }
+#pragma unroll
+        for (int j = 0; j < kFours; j += 4) {
           u32 part[4];
 #pragma unroll
           for (int i = 0; i < 4; ++i) {

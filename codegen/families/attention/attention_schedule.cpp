@@ -15,6 +15,7 @@ namespace {
 constexpr int kMostShared = 96 * 1024;
 constexpr std::int64_t kLongestHead = 256;
 constexpr int kLeastKeys = 16;  // of a tile
+constexpr std::int64_t kLeastWarpgroupHead = 40;  // below, tiles would be mostly empty
 
 /// Bytes of shared memory that its blocks may use.
 std::uint32_t most_shared(const DeviceModel& device, const AttentionSchedule& schedule) {
@@ -42,17 +43,20 @@ int registers_by_warpgroups(const AttentionProgram& program, const AttentionSche
   if (program.mask && program.mask->dtype != DType::kBool && program.mask->column != Dim(0))
     mask = schedule.keys / 4 * (program.mask->row == Dim(0) ? 1 : 2) *
            static_cast<int>(size_of(program.mask->dtype)) / 4;
-  const int heads = static_cast<int>(program.value_head / 2 + (stay ? 0 : program.head / 4));
+  const int heads =
+      static_cast<int>(program.value_head / 2 + (stay ? 0 : (program.head + 15) / 16 * 4));
   return schedule.keys / 2 + schedule.keys / 4 + heads + mask + others;
 }
 
-/// Whether warpgroups can do it: tiles of whole blocks of 64 columns, in the registers of
-/// AttentionPipeline::kConsumerRegisters.
+/// Elements of a row in a tile of warpgroups: whole blocks of 64.
+std::int64_t tile_width(std::int64_t head) { return (head + 63) / 64 * 64; }
+
+/// Whether warpgroups can do it, in the registers of AttentionPipeline::kConsumerRegisters.
 bool fits_warpgroups(const AttentionProgram& program, const DeviceModel& device,
                      const AttentionSchedule& schedule) {
   if (!device.has_wgmma) return false;
   if (program.has_row_limits()) return false;  // their kernel has no place for them
-  const auto fits = [](std::int64_t head) { return head == 64 || head == 128; };
+  const auto fits = [](std::int64_t head) { return head >= kLeastWarpgroupHead && head % 8 == 0; };
   const bool known = schedule.keys == 64 || schedule.keys == 96 || schedule.keys == 128;
   return fits(program.head) && fits(program.value_head) && known &&
          common_vector({&program.q, &program.k, &program.v, &program.y}) == 8 &&
@@ -175,8 +179,9 @@ std::uint32_t attention_shared_bytes(const AttentionProgram& program,
                                      const AttentionSchedule& schedule) {
   if (schedule.by_warpgroups()) {
     const std::int64_t elements =
-        schedule.queries * schedule.rows() * program.head +
-        schedule.stages * schedule.keys * (program.head + program.value_head);
+        schedule.queries * schedule.rows() * tile_width(program.head) +
+        schedule.stages * schedule.keys *
+            (tile_width(program.head) + tile_width(program.value_head));
     return static_cast<std::uint32_t>(1024 + elements * 2 +
                                       (2 * schedule.queries + 4 * schedule.stages) * 16);
   }

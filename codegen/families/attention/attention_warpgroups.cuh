@@ -18,9 +18,9 @@ template <class Shape, int kStages_, int kQueries_ = 1>
 struct AttentionPipeline {
   typedef typename Shape::T T;
   static constexpr int kStages = kStages_, kQueries = kQueries_;
-  static constexpr int kQueryTile = Shape::kRows * Shape::kHead,
-                       kKeyTile = Shape::kKeys * Shape::kHead,
-                       kValueTile = Shape::kKeys * Shape::kValueHead;
+  static constexpr int kQueryTile = Shape::kRows * tile_width(Shape::kHead),
+                       kKeyTile = Shape::kKeys * tile_width(Shape::kHead),
+                       kValueTile = Shape::kKeys * tile_width(Shape::kValueHead);
   static constexpr int kTileBytes = (kQueries * kQueryTile + kStages * (kKeyTile + kValueTile)) * 2;
   // Tiles begin at multiples of 1024 bytes.
   static constexpr int kSharedBytes = 1024 + kTileBytes + (2 * kQueries + 4 * kStages) * 16;
@@ -31,8 +31,8 @@ struct AttentionPipeline {
   static constexpr int kProducerRegisters = kGroups == 3 ? 32 : 40;
   static constexpr int kConsumerRegisters = kGroups == 3 ? 160 : kGroups == 2 ? 232 : 216;
   static_assert(Shape::kRowTiles == 1 && Shape::kKeyGroups == 1 && Shape::kRowWarps % 4 == 0 &&
-                    Shape::kHead % 64 == 0 && Shape::kValueHead % 64 == 0 && Shape::kVector == 8,
-                "whole tiles for whole warpgroups");
+                    Shape::kVector == 8,
+                "whole warpgroups and rows of 16 bytes");
 
   T *queries, *keys, *values;
   MBarrier *full_queries, *free_queries, *full_keys, *free_keys, *full_values, *free_values;

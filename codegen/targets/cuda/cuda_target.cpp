@@ -10,6 +10,7 @@ ir::TargetTraits make_traits() {
   traits.generates_kernels = true;
   traits.approximates_functions = true;
   traits.launch_bytes = 5e6;  // 1.25 us at 4 TB/s
+  traits.reduces_strided = true;
   traits.splits_reductions = true;
   traits.attention = true;
   traits.attention_prologue = true;

@@ -148,6 +148,27 @@ inline const AttentionCase kAttentionCases[] = {
       return y = %y
     })",
      {{{"seq", 100}}, {{"seq", 390}}}},
+    {"heads_of_40_by_groups",
+     R"(graph @g(%q: f16[3, rows, 40], %k: f16[3, keys, 40], %v: f16[3, keys, 40])
+          ranges {rows: 1..65536, keys: 1..65536} {
+      %y = Attention(%q, %k, %v) {scale = 0.158}
+      return y = %y
+    })",
+     {{{"rows", 100}, {"keys", 77}}, {{"rows", 210}, {"keys", 390}}}},
+    {"heads_of_72_masked_by_groups",
+     R"(graph @g(%q: bf16[2, seq, 72], %k: bf16[2, seq, 72], %v: bf16[2, seq, 104], %mask: bool[2, seq, seq])
+          ranges {seq: 1..65536} {
+      %y = Attention(%q, %k, %v, %mask) {scale = 0.118, fill = -inf}
+      return y = %y
+    })",
+     {{{"seq", 150}}}},
+    {"heads_of_160_by_groups",
+     R"(graph @g(%q: f16[2, 16, seq, 160], %k: f16[2, 16, seq, 160], %v: f16[2, 16, seq, 160])
+          ranges {seq: 1..65536} {
+      %y = Attention(%q, %k, %v) {scale = 0.079}
+      return y = %y
+    })",
+     {{{"seq", 140}}}},
     {"scores_that_grow",
      R"(graph @g(%q: f16[2, seq, 64], %k: f16[2, seq, 64], %v: f16[2, seq, 64])
           ranges {seq: 1..65536} {
