@@ -42,6 +42,7 @@ struct TargetTraits {
   std::int64_t recurrent_units = 0;
   bool horizontal = false;    // many small regions in one launch
   bool gemm_kernels = false;  // our own products, which any region may follow
+  double conv_kernel_flops = 0;  // beyond so many operations a convolution is a library's instead
   // Types of x for which products with quantized weights exist; others multiply float weights.
   std::set<DType> quantized_matmul;
   int quantized_group = 1;  // what groups, if they are not all of k, are multiples of

@@ -15,6 +15,20 @@ constexpr double kBlockShare = 0.01;
 // Both kinds of machine do about this many scalar operations in the time of moving one byte.
 constexpr double kOpsPerByte = 8;
 
+/// Of a convolution in a region of kind "conv".
+double operations_of(const Node& region) {
+  const Graph& body = *region.body;
+  for (const Node& node : body.nodes()) {
+    if (node.op->name != "Conv") continue;
+    const Shape& weights = body.type(node.inputs[1]).shape;
+    double taps = 2;  // operations for each output: all of an output channel's weights
+    for (std::size_t d = 1; d < weights.size(); ++d) taps *= typical(weights[d], body.ranges());
+    const TensorType& result = body.type(node.outputs[0]);
+    return taps * typical_bytes(body, node.outputs[0]) / static_cast<double>(size_of(result.dtype));
+  }
+  return 0;
+}
+
 /// True if `node` works on a product's result element by element, in the kernel of the product
 /// where that is one of our own.
 bool follows_product(const Graph& graph, const Node& node, const TargetTraits& target) {
@@ -25,7 +39,9 @@ bool follows_product(const Graph& graph, const Node& node, const TargetTraits& t
     const Node* producer = graph.producer(input);
     if (producer == nullptr || producer->op->kind != OpKind::kFused) return false;
     const std::string& kind = producer->attrs.get_string("kind");
-    return (kind == "matmul" || kind == "conv") && graph.users(input).size() == 1 &&
+    const bool own = kind == "matmul" ||
+                     (kind == "conv" && operations_of(*producer) <= target.conv_kernel_flops);
+    return own && graph.users(input).size() == 1 &&
            graph.type(input) == graph.type(node.outputs[0]);
   });
 }

@@ -124,6 +124,8 @@ bool Partition::try_producer(Region& region, ValueId leaf) {
       return false;
     };
     if (is_grouped(id) || is_full || reads_too_much) return keep_out();
+    // What memory holds anyway is read from there, rather than each element from one source of several.
+    if (node.inputs.size() > 1 && is_stored_anyway(leaf)) return keep_out();
     Region trial = region;
     if (!trial.add_producer(id, true).ok || trial.nodes().size() > kMaxNodes ||
         stored_leaves(trial) > kMaxLeaves || asks_elements(region, trial, node, context_.target))
@@ -262,6 +264,15 @@ void Partition::grow(Region& region) {
   }
   if (sound_) region = std::move(*sound_);
   region.trim_reshapes();
+}
+
+bool Partition::is_stored_anyway(ValueId value) const {
+  if (graph_.is_output(value) || stored_[value.position()]) return true;
+  return std::ranges::any_of(graph_.users(value), [&](NodeId user) {
+    const Node& node = graph_.node(user);
+    if (node.op->name == "Reshape") return is_stored_anyway(node.outputs[0]);
+    return node.op->kind == OpKind::kFused;
+  });
 }
 
 /// A reader that is yet to become a generated kernel reads through a transpose at no cost.

@@ -37,6 +37,8 @@ class Partition {
   bool try_producer(Region& region, ValueId leaf);
   bool try_consumers(Region& region, ValueId value);
   bool try_consumer(Region& region, NodeId user, NodeId producer);
+  /// True if some kernel, or who runs the model, reads `value` from memory.
+  bool is_stored_anyway(ValueId value) const;
   bool only_kernels_read(ValueId value) const;
   /// How many kernels would compute `value` themselves (this region is one); 0 if some reader
   /// cannot.

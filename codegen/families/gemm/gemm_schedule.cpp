@@ -14,10 +14,6 @@
 namespace sinter::codegen {
 namespace {
 
-// Beyond so many operations on an H200 the library's own pipelines (wgmma) are ahead of mma.sync by
-// more than an epilogue can win back.
-constexpr double kMostFlops = 8e9;
-
 // Rows up to which a schedule is chosen for; the last is for all that are more, and runs on every
 // GPU. Norms of many rows are better computed by a kernel of their own.
 constexpr std::int64_t kRows[] = {64, 512, 4096}, kMostNormRows = 512;
@@ -151,7 +147,7 @@ std::vector<Condition> gemm_limits(const GemmProgram& product, ExprTable& exprs,
   if (product.by_warpgroups) return {};
   const Dim flops = Dim(2) * product.m * product.n * product.k * ir::element_count(product.batch);
   const auto limit =
-      static_cast<std::int64_t>(kMostFlops * device.tensor_flops / reference_device().tensor_flops);
+      static_cast<std::int64_t>(kMostKernelFlops * device.tensor_flops / reference_device().tensor_flops);
   if (flops.is_constant() && flops.value() <= limit) return {};
   return {Condition(exprs.intern(flops), 1, limit)};
 }

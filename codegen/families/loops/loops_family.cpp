@@ -3,6 +3,7 @@
 
 #include "codegen/families/loops/emit_loops.h"
 #include "codegen/families/loops/loops_kernel.h"
+#include "codegen/families/loops/merge_broadcast.h"
 #include "codegen/families/loops/schedule.h"
 #include "codegen/program/describe.h"
 #include "codegen/program/loop_lowering.h"
@@ -73,6 +74,7 @@ class LoopsFamily final : public KernelFamily {
       return steps;
     }
     LoopProgramT program = lower_region(body, region.inputs, region.outputs, plan.exprs);
+    merge_broadcast_loops(program, plan.exprs);
     steps.push_back(step_for(program, region, plan));
     steps.back().tactics.push_back(
         only(region.name, loops_kernel(std::move(program), plan.options)));

@@ -15,6 +15,7 @@ ir::TargetTraits make_traits() {
   traits.attention = true;
   traits.attention_prologue = true;
   traits.gemm_kernels = true;
+  traits.conv_kernel_flops = kMostKernelFlops;
   traits.recurrent_types = {DType::kFloat16, DType::kBFloat16};
   traits.recurrent_units = 768;
   traits.horizontal = true;
