@@ -15,6 +15,7 @@ constexpr double kWords = 48;  // of a thread's registers, for the elements that
 constexpr int kThreads = 256, kLeastThreads = 128, kMostThreads = 512, kScratchBytes = 40 * 1024;
 // Bytes of neighbouring threads: a cache line, and the least that memory moves at its full speed.
 constexpr int kLine = 128, kLeastLine = 64;
+constexpr int kSector = 32;  // what memory moves at once; for few rows
 constexpr std::int64_t kLarge = 1 << 30;  // where no bound is known
 constexpr int kAhead = 4;
 
@@ -98,13 +99,24 @@ std::optional<Schedule> held(const ProgramAnalysis& analysis, const VectorPlan& 
                              const Sizes& sizes, bool lean, int most) {
   if (!analysis.row_length().is_constant()) return std::nullopt;
   const double words = words_per_element(analysis, lean, lean) * vectors.vector;
+  // The widest lines with which every multiprocessor has a block, then others.
+  std::vector<int> lines = {kLine, kLeastLine};
+  const auto leaves_idle = [&](int line) {
+    const int columns = std::max(1, line / bytes) * vectors.vector;
+    return sizes.rows < std::int64_t{columns} * analysis.device().multiprocessors;
+  };
+  if (leaves_idle(kLeastLine))
+    lines = {kSector, kLeastLine, kLine};
+  else if (leaves_idle(kLine))
+    lines = {kLeastLine, kLine};
   Schedule schedule = with_vectors(vectors, ColumnParameters{{.lean = lean, .again = lean}});
-  for (const int line : {kLine, kLeastLine})
+  for (const int line : lines)
     for (schedule.threads_y = 1; schedule.threads_y < 2 * sizes.length; schedule.threads_y *= 2) {
       schedule.threads_x = std::max(1, line / bytes);
       schedule.unroll = ceil_div(sizes.length, schedule.threads_y);
       if (schedule.threads() > most) break;
-      while (schedule.threads() < kLeastThreads && schedule.threads_x < 32) schedule.threads_x *= 2;
+      while (schedule.threads() < kLeastThreads && schedule.threads_x < 32 && line != kSector)
+        schedule.threads_x *= 2;
       if (schedule.unroll * words <= kWords) return schedule;
     }
   return std::nullopt;
@@ -141,6 +153,10 @@ std::optional<Schedule> best_vectors(const ProgramAnalysis& analysis) {
     }
     for (auto plan = plans.rbegin(); plan != plans.rend(); ++plan) {
       const auto schedule = held(analysis, *plan, bytes(*plan), sizes, false, kMostThreads);
+      if (schedule && fits_shared(analysis, *schedule)) return schedule;
+    }
+    for (const VectorPlan& plan : plans) {
+      const auto schedule = held(analysis, plan, bytes(plan), sizes, true, kMostThreads);
       if (schedule && fits_shared(analysis, *schedule)) return schedule;
     }
   }
