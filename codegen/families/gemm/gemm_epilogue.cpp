@@ -77,18 +77,21 @@ void GemmText::map_columns() {
   read_product();
 }
 
+std::int64_t GemmText::part_of(std::size_t load) const {
+  const auto& access = analysis_.access(analysis_.instr(load).access);
+  return analysis_.exprs().constant(access.offset) / part_columns().value();
+}
+
 /// The loads of the product: of each part its own.
 void GemmText::read_product() {
-  const auto& exprs = analysis_.exprs();
   for (std::size_t i = 0; i < analysis_.instr_count(); ++i) {
     if (!is_product(i)) continue;
-    const auto& access = analysis_.access(analysis_.instr(i).access);
     const std::string slot = fmt::format("slot * {}", s_.epilogue.vector);
     if (product_.parts == 1) {
       mapping_.gemm.products.push_back({i, "sums", fmt::format("shared, at, {}, rank", slot)});
       continue;
     }
-    const auto part = exprs.constant(access.offset) / part_columns().value();
+    const auto part = part_of(i);
     mapping_.gemm.products.push_back(
         {i, fmt::format("sums{}", part),
          fmt::format("shared, at, {} + {}, rank", part * part_tile(), slot)});

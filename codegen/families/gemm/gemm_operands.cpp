@@ -82,9 +82,12 @@ std::vector<std::string> GemmText::mapped_operands() {
   if (product_.rows_are_k)
     map("map_b", product_.b_buffer(), product_.b, {product_.n, product_.k}, {kBoxColumns, s_.k});
   else
-    map("map_b", product_.b_buffer(), product_.b, {product_.k, product_.n}, {kBoxColumns, s_.n});
+    map("map_b", product_.b_buffer(), product_.b, {product_.k, product_.n},
+        {kBoxColumns, part_tile()});
   std::vector<std::string> lines = {"operands.a = &map_a;", "operands.b = &map_b;",
                                     "operands.row = first_row;", "operands.column = first_column;"};
+  if (product_.parts > 1)
+    lines.push_back(fmt::format("operands.part_b = {};", args_.dim(part_columns())));
   for (std::size_t b = 0; b < product_.batch.size(); ++b) {
     const auto place = [&](const char* name, const GemmOperand& operand) {
       const bool shared = operand.batch_strides[b] == Dim(0);

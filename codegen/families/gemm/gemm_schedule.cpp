@@ -125,7 +125,7 @@ GemmSchedule forced_schedule(const ProgramAnalysis& analysis, const GemmProblem&
 /// Rows up to which there is a schedule each.
 std::span<const std::int64_t> row_steps(const GemmProblem& problem) {
   if (kMixedInputKernel.is_for(problem.product)) return kMixedInputRows;
-  if (leaves_to_small_m(problem)) return kSmallMRows;
+  if (!problem.product.by_warpgroups && leaves_to_small_m(problem)) return kSmallMRows;
   return kRows;
 }
 

@@ -93,11 +93,13 @@ class GemmText {
   void split_columns(std::vector<std::string>& lines);
   /// Whether the instruction loads the product.
   bool is_product(std::size_t instr) const;
-
- private:
   /// Columns of one of the product's parts, and what a tile has of it.
   Dim part_columns() const { return *ir::divide_exactly(product_.n, ir::Dim(product_.parts)); }
   int part_tile() const { return s_.n / product_.parts; }
+  /// The part that `load`, an instruction that reads the product, reads.
+  std::int64_t part_of(std::size_t load) const;
+
+ private:
   std::string start(std::uint32_t buffer, const GemmOperand& operand, const std::string& along,
                     bool strided);
   void map(const char* name, std::uint32_t buffer, const GemmOperand& operand,

@@ -43,7 +43,7 @@ bool is_for(const GemmProgram& product) { return product.by_warpgroups && produc
 std::string refuse(const GemmProblem& problem) {
   const GemmProgram& product = problem.product;
   if (std::string reason = refuse_packing(product); !reason.empty()) return reason;
-  if (product.rows) return "warpgroups neither multiply parts nor make rows";
+  if (product.rows) return "warpgroups do not make rows";
   if (problem.reductions > 0) return "rows are reduced by warps, whose tiles have fewer rows";
   if (product.windows || !product.batch.empty())
     return "the copy engine is told of a matrix of rows";

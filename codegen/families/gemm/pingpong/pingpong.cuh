@@ -41,16 +41,18 @@ SINTER_DEVICE void exchange_items(T (&x)[4]) {
 /// kConsumers of kGroups warpgroups, each team at a tile of its own; see TmaMainloop. Block b of
 /// gridDim.x has the tiles b, b + gridDim.x, ..
 template <class T, int kM, int kN, int kConsumers, int kGroups, int kStages, bool kRowsAreK,
-          int kRank, bool kSpread>
+          int kRank, bool kSpread, int kParts = 1>
 struct PingpongTile
     : TmaMainloop<T, kM, kN, kGroups, kStages, kRowsAreK, kRank,
                   kStages*(kM + kN) * 128 +
-                      kConsumers * kGroups * 16 * PingpongPasses<kN, kSpread>::kFloats> {
+                      kConsumers * kGroups * 16 * PingpongPasses<kN / kParts, kSpread>::kFloats,
+                  kParts> {
   typedef TmaMainloop<T, kM, kN, kGroups, kStages, kRowsAreK, kRank,
-                      kStages*(kM + kN) * 128 +
-                          kConsumers * kGroups * 16 * PingpongPasses<kN, kSpread>::kFloats>
+                      kStages*(kM + kN) * 128 + kConsumers * kGroups * 16 *
+                                                    PingpongPasses<kN / kParts, kSpread>::kFloats,
+                      kParts>
       Stages;
-  typedef PingpongPasses<kN, kSpread> Passes;
+  typedef PingpongPasses<kN / kParts, kSpread> Passes;
   typedef typename Stages::Operands Operands;
   typedef typename Stages::Accumulators Accumulators;
   static constexpr int kConsumerThreads = 128 * kGroups, kWorkers = kConsumerThreads * kConsumers,
@@ -58,8 +60,9 @@ struct PingpongTile
   // What 65536 registers give, in steps of 8: 128 threads that copy, the others multiply.
   static constexpr int kProducerRegisters = 24;
   static constexpr int kConsumerRegisters = (65536 - 128 * kProducerRegisters) / kWorkers / 8 * 8;
-  static_assert(kConsumers <= 2 && kConsumerRegisters <= 256 && kN % 32 == 0,
+  static_assert(kConsumers <= 2 && kConsumerRegisters <= 256 && kN % (32 * kParts) == 0,
                 "registers, barriers, columns");
+  static_assert(kSpread || kParts == 1, "what passes through shared memory is one part's");
 
   SINTER_DEVICE static int team() {
     return __shfl_sync(0xffffffffu, static_cast<int>(threadIdx.x) / kConsumerThreads, 0);
@@ -109,7 +112,7 @@ struct PingpongTile
 
   // First come all rows of the same columns.
   static constexpr int kRows = Stages::kRowTiles * 2;
-  static constexpr int kPasses = kRows * (kN / 32 / Passes::kVectors);
+  static constexpr int kPasses = kRows * (Stages::kPart / 32 / Passes::kVectors);
 
   SINTER_DEVICE static int row_of(int pass) {
     const int lane = threadIdx.x % 32, warp = threadIdx.x / 32 % 4;
@@ -140,11 +143,12 @@ struct PingpongTile
     }
     __syncwarp();
   }
-  /// The lane's accumulators of the pass shown, of its vector k.
+  /// The lane's accumulators of the pass shown, of its vector k of a part.
   SINTER_DEVICE static void sum(float (&x)[Passes::kVector], const Accumulators& accumulators,
-                                unsigned char* shared, int pass, int k) {
+                                unsigned char* shared, int pass, int k, int part = 0) {
     if constexpr (kSpread) {
-      const int first = (pass / kRows * Passes::kVectors + k) * 4, half = pass % 2 * 2;
+      const int first = (pass / kRows * Passes::kVectors + k) * 4 + part * (Stages::kPart / 8),
+                half = pass % 2 * 2;
 #pragma unroll
       for (int j = 0; j < Passes::kVector; ++j)
         x[j] = accumulators[pass % kRows / 2][(first + j / 2) / kTiles][(first + j / 2) % kTiles]

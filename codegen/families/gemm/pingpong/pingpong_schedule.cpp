@@ -23,7 +23,7 @@ struct Tile {
 /// By two consumers of one warpgroup.
 constexpr Tile kTiles[] = {{64, 192}, {128, 128}, {128, 192}, {192, 128}};
 constexpr int kConsumers = 2;
-/// Instructions of an element above which a tile's code, which is unrolled where it is spread, does
+/// Instructions for each accumulator above which a tile's code, which is unrolled where it is spread, does
 /// not stay in the caches.
 constexpr double kMostSpread = 32;
 
@@ -61,6 +61,7 @@ struct Pingpong final : GemmTile {
     // A thread's registers are more where others that only copy give theirs away.
     constexpr int kMostAccumulators = 192;
     return consumers <= 2 && consumers * warpgroups == 2 && s.split_k == 1 && blocks >= 1 &&
+           (spread || problem.product.parts == 1) &&
            fits_tma(problem, s, warpgroups, kMostAccumulators);
   }
 
@@ -105,10 +106,13 @@ struct Pingpong final : GemmTile {
     const double bytes = (s.m + s.n) * depth * 2 * tiles / blocks / bytes_rate;
     const double element = (spread ? kSpread : kRolled) + kInstruction * epilogue.instructions +
                            (spread ? kSpreadByte : kRolledByte) * epilogue.row_bytes;
-    const double sums = s.m * s.n / warpgroups / 1000.0 * element / rates.clock;
+    const double sums =
+        s.m * s.n / problem.product.parts / warpgroups / 1000.0 * element / rates.clock;
     const double turns = std::ceil(tiles / blocks);  // of tiles that a block takes
     double time = latency + bytes + (turns > 1 ? 0 : alone);
-    if (spread) time += code * tma_accumulators(s, warpgroups) * (epilogue.instructions + 3);
+    if (spread)
+      time += code * tma_accumulators(s, warpgroups) / problem.product.parts *
+              (epilogue.instructions + 3);
     if (consumers == 1) return time + turns * (products + sums);
     return time + turns * std::max(products + kInTheWay * sums, (products + sums) / 2) + sums;
   }
@@ -124,9 +128,10 @@ struct Pingpong final : GemmTile {
   std::string type(const GemmText& text) const override {
     const GemmSchedule& s = text.schedule();
     const GemmProgram& product = text.product();
-    return fmt::format("PingpongTile<{}, {}, {}, {}, {}, {}, {}, {}, {}>",
+    return fmt::format("PingpongTile<{}, {}, {}, {}, {}, {}, {}, {}, {}{}>",
                        storage_name(product.type), s.m, s.n, consumers, warpgroups, s.stages,
-                       product.rows_are_k, product.batch.size() + 2, spread);
+                       product.rows_are_k, product.batch.size() + 2, spread,
+                       parts_argument(product));
   }
 
   void write_operands(GemmText& text) const override {
@@ -177,7 +182,8 @@ struct Pingpong final : GemmTile {
     mapping.passes.unroll = true;
     mapping.passes.count = "Tile::kPasses";
     mapping.gemm.exchange = "Tile::exchanged";
-    if (text.divides(text.product().n, s.n)) mapping.gemm.load_exchanged = "Tile::load_exchanged";
+    if (text.divides(text.part_columns(), text.part_tile()))
+      mapping.gemm.load_exchanged = "Tile::load_exchanged";
   }
 
   /// A lane's row of each pass and its vectors; those outside follow others and write nothing.
@@ -199,18 +205,24 @@ struct Pingpong final : GemmTile {
     columns.push_back(
         fmt::format("const i32 column = first_column + Tile::column_of(pass, {});", k));
     std::string e = fmt::format("u32(column) / {}", s.epilogue.vector);
-    if (!text.divides(product.n, s.n)) {
+    if (!text.divides(text.part_columns(), text.part_tile())) {
       if (!live.empty()) live += " && ";
-      live += fmt::format("column < {}", text.size(product.n));
+      live += fmt::format("column < {}", text.size(text.part_columns()));
       columns.push_back(fmt::format("const bool live = {};", live));
       mapping.live_row = "live";
       e = "live ? " + e + " : 0";
     }
     columns.push_back(fmt::format("const u32 e = {};", e));
     text.split_columns(columns);
-    for (std::size_t i = 0; i < text.analysis().instr_count(); ++i)
-      if (text.is_product(i))
-        mapping.gemm.products.push_back({i, "sums", "accumulators, shared, pass, " + k});
+    for (std::size_t i = 0; i < text.analysis().instr_count(); ++i) {
+      if (!text.is_product(i)) continue;
+      const std::string place = "accumulators, shared, pass, " + k;
+      if (product.parts == 1)
+        mapping.gemm.products.push_back({i, "sums", place});
+      else
+        mapping.gemm.products.push_back({i, fmt::format("sums{}", text.part_of(i)),
+                                         fmt::format("{}, {}", place, text.part_of(i))});
+    }
   }
 };
 
@@ -218,7 +230,7 @@ std::vector<GemmSchedule> schedules(const GemmProblem& problem) {
   std::vector<GemmSchedule> all;
   for (const Tile& tile : kTiles)
     for (const bool spread : {true, false}) {
-      if (spread && problem.epilogue.instructions > kMostSpread) continue;
+      if (spread && problem.epilogue.instructions > kMostSpread * problem.product.parts) continue;
       const auto own =
           std::make_shared<Pingpong>(kConsumers, 1, problem.device.multiprocessors, spread);
       GemmSchedule s;

@@ -11,9 +11,10 @@
 /// Stages of tiles on their way to kGroups warpgroups, which share the rows of kM x kN accumulators
 /// over k, 64 at a time. kRowsAreK: b[k][n], else b[n][k]. Both operands are tensors of kRank
 /// dimensions: two, and the batch's. What the stages are in may be used otherwise once all are
-/// done: it has kLeastBytes at least.
+/// done: it has kLeastBytes at least. The columns are those of kParts equal parts of all, side by side (a gate and what it
+/// opens, say).
 template <class T, int kM, int kN, int kGroups, int kStages, bool kRowsAreK, int kRank,
-          int kLeastBytes = 0>
+          int kLeastBytes = 0, int kParts = 1>
 struct TmaMainloop {
   static constexpr int kK = 64;  // elements of a tile's row of 128 bytes
   static constexpr int kRowTiles = kM / kGroups / 64;
@@ -23,7 +24,9 @@ struct TmaMainloop {
                                   : kN % 64 == 0               ? 64
                                                                : 32;
   static constexpr int kProducts = kN / kColumns;
-  static_assert(kM % (64 * kGroups) == 0 && kN % kColumns == 0 && (!kRowsAreK || kN % 64 == 0),
+  static constexpr int kPart = kN / kParts;  // columns
+  static_assert(kM % (64 * kGroups) == 0 && kN % kColumns == 0 &&
+                    kPart % (kRowsAreK ? 64 : 32) == 0 && kPart * kParts == kN,
                 "warpgroups multiply 64 rows, boxes of b are 64 columns wide");
 
   static constexpr int kTileA = kM * kK, kTileB = kN * kK, kStage = kTileA + kTileB;  // elements
@@ -37,6 +40,7 @@ struct TmaMainloop {
   struct Operands {
     const TensorMap *a, *b;
     i32 row, column;
+    i32 part_b;                                  // columns from one part to the next
     i32 batch_a[kRank - 1], batch_b[kRank - 1];  // of which the last is unused
     i32 begin, end;                              // of k
   };
@@ -71,14 +75,19 @@ struct TmaMainloop {
   SINTER_DEVICE static void copy_a(const Operands& x, unsigned char* shared, int stage, i32 k) {
     copy(stages_of(shared) + stage * kStage, *x.a, k, x.row, x.batch_a, full_of(shared)[stage]);
   }
+  SINTER_DEVICE static i32 column_of_b(const Operands& x, int column) {
+    return kParts == 1 ? x.column + column : x.column + column / kPart * x.part_b + column % kPart;
+  }
   SINTER_DEVICE static void copy_b(const Operands& x, unsigned char* shared, int stage, i32 k) {
     T* const to = stages_of(shared) + stage * kStage + kTileA;
     if constexpr (kRowsAreK) {
 #pragma unroll
       for (int column = 0; column < kN; column += 64)
-        copy(to + column * kK, *x.b, x.column + column, k, x.batch_b, full_of(shared)[stage]);
+        copy(to + column * kK, *x.b, column_of_b(x, column), k, x.batch_b, full_of(shared)[stage]);
     } else {
-      copy(to, *x.b, k, x.column, x.batch_b, full_of(shared)[stage]);
+#pragma unroll
+      for (int column = 0; column < kN; column += kPart)
+        copy(to + column * kK, *x.b, k, column_of_b(x, column), x.batch_b, full_of(shared)[stage]);
     }
   }
   SINTER_DEVICE static void copy_stage(const Operands& x, unsigned char* shared, int stage, i32 k) {
@@ -165,9 +174,12 @@ struct TmaMainloop {
 
 /// kM x kN accumulators of a block, or of kSplitK neighbouring blocks of a cluster that share k;
 /// see TmaMainloop. All partial accumulators are added in one fixed order.
-template <class T, int kM, int kN, int kGroups, int kStages, int kSplitK, bool kRowsAreK, int kRank>
-struct TmaTile : TmaMainloop<T, kM, kN, kGroups, kStages, kRowsAreK, kRank, kM*(kN + 8) * 4> {
-  typedef TmaMainloop<T, kM, kN, kGroups, kStages, kRowsAreK, kRank, kM*(kN + 8) * 4> Stages;
+template <class T, int kM, int kN, int kGroups, int kStages, int kSplitK, bool kRowsAreK, int kRank,
+          int kParts = 1>
+struct TmaTile
+    : TmaMainloop<T, kM, kN, kGroups, kStages, kRowsAreK, kRank, kM*(kN + 8) * 4, kParts> {
+  typedef TmaMainloop<T, kM, kN, kGroups, kStages, kRowsAreK, kRank, kM*(kN + 8) * 4, kParts>
+      Stages;
   typedef typename Stages::Operands Operands;
   typedef typename Stages::Accumulators Accumulators;
   static constexpr int kWorkers = 128 * kGroups, kThreads = kWorkers + 32;

@@ -31,6 +31,10 @@ int column_unit(const GemmProgram& product) { return product.rows_are_k ? kTmaBo
 
 }  // namespace
 
+std::string parts_argument(const GemmProgram& product) {
+  return product.parts == 1 ? "" : fmt::format(", {}", product.parts);
+}
+
 int tma_stages(const GemmSchedule& s, const DeviceModel& device, int blocks, int reserved,
                std::optional<std::int64_t> depth) {
   const int room = device.block_shared_bytes / blocks - reserved - kTmaAlignment -
@@ -46,7 +50,7 @@ bool fits_tma(const GemmProblem& problem, const GemmSchedule& s, int warpgroups,
   return is_for_tma(problem.product) && problem.reductions == 0 && s.vector_a == 8 &&
          s.vector_b == 8 && warpgroups >= 1 && warpgroups <= kMostWarpgroups &&
          s.m % (64 * warpgroups) == 0 && s.m <= kMostSize &&
-         s.n % column_unit(problem.product) == 0 && s.n <= kMostSize &&
+         s.n % (column_unit(problem.product) * problem.product.parts) == 0 && s.n <= kMostSize &&
          (s.n % 64 == 0 || s.n <= 96) && s.k == kTmaStep && s.stages >= 2 &&
          tma_accumulators(s, warpgroups) <= most_accumulators && s.cluster_n == 1;
 }
@@ -55,7 +59,7 @@ bool is_for_tma(const GemmProgram& product) { return product.by_warpgroups && !p
 
 std::string refuse_tma(const GemmProblem& problem) {
   const GemmProgram& product = problem.product;
-  if (product.rows || product.parts > 1) return "warpgroups neither multiply parts nor make rows";
+  if (product.rows) return "warpgroups do not make rows";
   if (problem.reductions > 0) return "rows are reduced by warps, whose tiles have fewer rows";
   if (product.windows) return "the copy engine is not told of windows";
   if (product.batch.size() > kMostBatch) return "the batch has too many dimensions";
@@ -119,7 +123,7 @@ struct Tma final : GemmTile {
                                   depth / kTmaStep * step});
     const double element = kStored + (kElement + kInstruction * epilogue.instructions +
                                       kRowByte * epilogue.row_bytes) /
-                                         s.split_k;
+                                         s.split_k / problem.product.parts;
     const double sums = s.m * s.n / 1000.0 * element / warpgroups * resident / rates.clock;
     double time = latency + waves * (work + sums + wave);
     if (s.cluster() > 1) time += barrier + block * s.cluster();
@@ -135,9 +139,9 @@ struct Tma final : GemmTile {
   std::string type(const GemmText& text) const override {
     const GemmSchedule& s = text.schedule();
     const GemmProgram& product = text.product();
-    return fmt::format("WithAccumulators<TmaTile<{}, {}, {}, {}, {}, {}, {}, {}>>",
+    return fmt::format("WithAccumulators<TmaTile<{}, {}, {}, {}, {}, {}, {}, {}{}>>",
                        storage_name(product.type), s.m, s.n, warpgroups, s.stages, s.split_k,
-                       product.rows_are_k, product.batch.size() + 2);
+                       product.rows_are_k, product.batch.size() + 2, parts_argument(product));
   }
 
   void write_operands(GemmText& text) const override {

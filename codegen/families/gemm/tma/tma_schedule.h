@@ -29,6 +29,9 @@ inline int tma_accumulators(const GemmSchedule& s, int warpgroups) {
 bool fits_tma(const GemmProblem& problem, const GemmSchedule& s, int warpgroups,
               int most_accumulators);
 
+/// The last argument of a tile's template, where a product has parts.
+std::string parts_argument(const GemmProgram& product);
+
 bool is_for_tma(const GemmProgram& product);
 std::string refuse_tma(const GemmProblem& problem);
 

@@ -66,6 +66,21 @@ TEST(CudaPingpong, ConsumersComputeWhereSumsAre) {
   EXPECT_THAT(check.kernels[1].source, HasSubstr("r11[pass][k] = load<8>(p2 + i1);"));
 }
 
+// A tile has as many columns of either half; a thread has both of an element.
+TEST(CudaPingpong, HalvesOfTheColumnsMeet) {
+  GemmCheck check;
+  check.add("kn", gated_graph("f16", "300", 192, 200), turns("128x128", 2, 1, 3, 5, "spread"));
+  check.add("nk", gated_graph("bf16", "150", 136, 136, true),
+            turns("192x128", 2, 1, 2, 2, "spread"));
+  check.add("thirds", gated_graph("f16", "100", 96, 72, true),
+            turns("64x192", 2, 1, 3, 2, "spread"));
+  check.add("rest", gated_graph("f16", "70", 72, 72), turns("64x128", 2, 1, 4, 2, "spread"));
+  EXPECT_EQ(check.run(), "");
+  EXPECT_THAT(check.kernels[0].source, HasSubstr("operands.part_b = 192;"));
+  EXPECT_THAT(message_for(gated_graph("f16", "300", 192, 200), turns("128x128", 2, 1, 3, 5)),
+              HasSubstr("does not take kernel 'kernel_p'"));
+}
+
 TEST(CudaPingpong, EarlyKernelsFetchWeightsFirst) {
   GemmCheck check;
   check.programmatic_launch = true;

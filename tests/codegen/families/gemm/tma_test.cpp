@@ -77,6 +77,14 @@ TEST(CudaTma, BatchesAreDimensionsOfTheMaps) {
   EXPECT_EQ(maps[0]->extents.size(), 4u);
 }
 
+TEST(CudaTma, HalvesOfTheColumnsMeet) {
+  GemmCheck check;
+  check.add("kn", gated_graph("f16", "130", 192, 200), tma_tile("128x128", 2, 3, 1));
+  check.add("split", gated_graph("f16", "70", 72, 264), tma_tile("64x128", 1, 2, 2));
+  check.add("nk", gated_graph("bf16", "70", 136, 136, true), tma_tile("64x64", 1, 3, 1));
+  EXPECT_EQ(check.run(), "");
+}
+
 TEST(CudaTma, ChosenSchedulesTakeSymbolicRows) {
   GemmCheck check({{"m", {1, 4096, nullptr}}});
   check.by_warpgroups = true;
