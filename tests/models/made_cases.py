@@ -95,13 +95,15 @@ def main(cases, doc):
         return 0
     rows, failed = [], 0
     with tempfile.TemporaryDirectory() as temporary, ThreadPoolExecutor(a.jobs) as pool:
-        def compare(case):
-            name, (source, feeds, *more) = case
-            folder = a.made or Path(temporary)
-            runner = Sinter(a.sinter, Path(temporary) / f"{name}.files", a.target, a.precision)
-            runner.folder.mkdir()
+        folder = a.made or Path(temporary)
+        for name, (source, feeds, *_) in chosen:  # exporters are not for several threads
             if not (folder / f"{name}.onnx").exists():
                 make(folder, name, source, feeds)
+
+        def compare(case):
+            name, (_, _, *more) = case
+            runner = Sinter(a.sinter, Path(temporary) / f"{name}.files", a.target, a.precision)
+            runner.folder.mkdir()
             try:
                 return check(name, folder, runner, *more)
             except Failed as error:
