@@ -1,12 +1,24 @@
 // What a target can do, as far as the passes and the lowering of regions ask.
 #pragma once
 
+#include <cstdint>
 #include <set>
 #include <string>
 
 #include <sinter/dtype.h>
 
 namespace sinter::ir {
+
+/// When few long rows are reduced in two steps, of parts and of their results.
+struct ReductionSplit {
+  std::int64_t parts = 0;            // of all rows, at most; 0: never
+  std::int64_t fewest_parts = 0;     // fewer are not worth it
+  std::int64_t least_bytes = 0;      // below, a second step costs more than it saves
+  std::int64_t most_rows = 0;        // more keep the target busy by themselves
+  std::int64_t shortest_part = 0;    // elements
+  /// The same of rows whose elements are far apart, which are done side by side: lines of 128 bytes of them.
+  std::int64_t most_lines = 0, shortest_column = 0;
+};
 
 /// A target is described by these alone: nothing asks for its name.
 struct TargetTraits {
@@ -17,7 +29,7 @@ struct TargetTraits {
   /// Bytes of traffic that take as long as one more step: what fusing saves beside memory.
   double launch_bytes = 0;
   bool reduces_strided = false;  // a reduction is as fast where its elements lie apart in memory
-  bool splits_reductions = false;  // few long rows are reduced in two steps
+  ReductionSplit reduction_split;
   bool has_conv = false;           // a dedicated float32 convolution exists (CPU: oneDNN)
   bool has_integer_matmul = false;
   bool matmul_epilogue_gelu_erf = false;

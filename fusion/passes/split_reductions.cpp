@@ -11,17 +11,14 @@
 namespace sinter::fusion {
 namespace {
 
-// What a GPU's multiprocessors take at once, and rows that fill them by themselves; below so many
-// bytes a second launch costs more than it saves.
-constexpr std::int64_t kParts = 528, kMostRows = 16, kShortestPart = 2048;
-constexpr std::int64_t kLeastBytes = 4 << 20;
-// Rows whose elements are far apart are done side by side: a cache line of them in a block at
-// least.
-constexpr std::int64_t kLine = 128, kMostLines = 66, kShortestColumn = 128;
-constexpr std::int64_t kFewestParts = 8;  // fewer are not worth it
+using ir::ReductionSplit;
+
+// Rows whose elements are far apart are done side by side, lines of them.
+constexpr std::int64_t kLine = 128;
 // Means with their variances: the rows are read once more behind them in any case, and where elements lie apart in memory
 // a block by itself moves little of what it reads. Rows that clusters hold stay whole where they do not.
 constexpr std::int64_t kLeastMomentBytes = 1 << 20, kLongestWhole = 1 << 18;
+constexpr std::int64_t kMostMomentLines = 512;
 
 struct Kind {
   std::string_view whole, of_parts;
@@ -87,7 +84,8 @@ Split best_split(const Shape& shape, const Ints& axes, std::size_t end, std::int
 
 /// How a mean and a variance are taken in parts. Rows whose elements lie apart: each of the columns that they lie in, and
 /// part of their length, by itself.
-std::optional<Split> find_moment_split(const TensorType& stored, const Ints& axes) {
+std::optional<Split> find_moment_split(const TensorType& stored, const Ints& axes,
+                                       const ReductionSplit& rule) {
   const auto extents = extents_of(stored.shape, axes);
   if (!extents) return std::nullopt;
   const auto size = static_cast<std::int64_t>(size_of(stored.dtype));
@@ -96,18 +94,21 @@ std::optional<Split> find_moment_split(const TensorType& stored, const Ints& axe
   if (extents->strided()) {
     const std::int64_t length = extents->reduced / extents->inner;
     const std::int64_t lines = std::max<std::int64_t>(extents->kept * extents->inner * size / kLine, 1);
-    if (lines > kMostLines * 8) return std::nullopt;
-    most = std::min(std::max(kParts / lines, length / (4 * kShortestColumn)), length / kShortestColumn);
+    if (lines > kMostMomentLines) return std::nullopt;
+    most = std::min(std::max(rule.parts / lines, length / (4 * rule.shortest_column)),
+                    length / rule.shortest_column);
   } else {
-    if (extents->reduced < kLongestWhole || extents->kept > kParts / 4) return std::nullopt;
-    most = std::min(kParts / extents->kept, extents->reduced / kShortestPart);
+    if (extents->reduced < kLongestWhole || extents->kept > rule.parts / 4)
+      return std::nullopt;
+    most = std::min(rule.parts / extents->kept, extents->reduced / rule.shortest_part);
   }
   const std::size_t end = extents->strided() ? extents->inner_begin : stored.shape.size();
   const Split best = best_split(stored.shape, axes, end, most);
-  return best.parts < kFewestParts ? std::nullopt : std::optional(best);
+  return best.parts < rule.fewest_parts ? std::nullopt : std::optional(best);
 }
 
-std::optional<Split> find_split(const TensorType& type, const Ints& axes) {
+std::optional<Split> find_split(const TensorType& type, const Ints& axes,
+                                const ReductionSplit& rule) {
   const auto extents = extents_of(type.shape, axes);
   if (!extents) return std::nullopt;
   const std::int64_t kept = extents->kept, reduced = extents->reduced;
@@ -117,12 +118,13 @@ std::optional<Split> find_split(const TensorType& type, const Ints& axes) {
                        type.shape.back() != Dim(1);
   const std::int64_t side_by_side = kLine / static_cast<std::int64_t>(size_of(type.dtype));
   const std::int64_t rows = columns ? (kept + side_by_side - 1) / side_by_side : kept;
-  if (kept == 0 || rows > (columns ? kMostLines : kMostRows) || bytes < kLeastBytes)
+  if (kept == 0 || rows > (columns ? rule.most_lines : rule.most_rows) ||
+      bytes < rule.least_bytes)
     return std::nullopt;
   const std::int64_t most =
-      std::min(kParts / rows, reduced / (columns ? kShortestColumn : kShortestPart));
+      std::min(rule.parts / rows, reduced / (columns ? rule.shortest_column : rule.shortest_part));
   const Split best = best_split(type.shape, axes, type.shape.size(), most);
-  if (best.parts < kFewestParts) return std::nullopt;
+  if (best.parts < rule.fewest_parts) return std::nullopt;
   return best;
 }
 
@@ -243,16 +245,17 @@ ValueId reduce_in_parts(GraphBuilder& builder, const Node& node, const Kind& kin
 }  // namespace
 
 Graph split_reductions(const Graph& graph, Context& context) {
-  if (!context.target.splits_reductions) return graph;
+  const ReductionSplit& rule = context.target.reduction_split;
+  if (rule.parts == 0) return graph;
   // Means whose variances are taken, too, by the mean's value.
   std::map<std::int32_t, Split> moments;
   for (const Node& node : graph.nodes()) {
     const Moments pair = moments_of(graph, node);
-    if (pair.mean == nullptr) continue;
+    if (pair.mean == nullptr || !context.target.reduces_strided) continue;
     const ValueId x = pair.mean->inputs[0];
     if (graph.type(x).dtype != DType::kFloat32 && graph.type(x).dtype != DType::kFloat64) continue;
     const TensorType stored{stored_type(graph, x).dtype, graph.type(x).shape};
-    if (const auto split = find_moment_split(stored, node.attrs.get_ints("axes")))
+    if (const auto split = find_moment_split(stored, node.attrs.get_ints("axes"), rule))
       moments.emplace(pair.mean->outputs[0].index, *split);
   }
   std::map<std::int32_t, ValueId> inputs_of_means;  // in the new graph
@@ -273,7 +276,7 @@ Graph split_reductions(const Graph& graph, Context& context) {
         const auto kind =
             std::ranges::find_if(kKinds, [&](const Kind& k) { return k.whole == node.op->name; });
         if (kind == kKinds.end()) return std::nullopt;
-        const auto split = find_split(old.type(node.inputs[0]), node.attrs.get_ints("axes"));
+        const auto split = find_split(old.type(node.inputs[0]), node.attrs.get_ints("axes"), rule);
         if (!split) return std::nullopt;
         return std::vector{reduce_in_parts(builder, node, *kind, *split, inputs[0], result)};
       });

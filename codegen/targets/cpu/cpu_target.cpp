@@ -10,10 +10,20 @@ ir::TargetTraits make_traits() {
   ir::TargetTraits traits;
   // Starting a loop nest in every thread takes some 3 us at 20 GB/s.
   traits.launch_bytes = 6.4e4;
+  // A row, or the rows side by side of a tile, are one thread's.
+  traits.reduction_split = {.parts = 64,
+                            .fewest_parts = 4,
+                            .least_bytes = 1 << 16,
+                            .most_rows = 4,
+                            .shortest_part = 4096,
+                            .most_lines = 16,
+                            .shortest_column = 16};
   traits.has_conv = true;
   traits.conv_channels_last = true;
   traits.conv_epilogue_residual = true;
   traits.conv_epilogue_activations = conv_activations();
+  // The library's takes longer than a loop of its own over what is in the cache.
+  traits.conv_epilogue_activations.erase("Silu");
   traits.has_integer_matmul = true;
   traits.matmul_epilogue_gelu_erf = true;
   traits.matmul_epilogue_gelu_tanh = true;

@@ -11,7 +11,14 @@ ir::TargetTraits make_traits() {
   traits.approximates_functions = true;
   traits.launch_bytes = 5e6;  // 1.25 us at 4 TB/s
   traits.reduces_strided = true;
-  traits.splits_reductions = true;
+  // What multiprocessors take at once.
+  traits.reduction_split = {.parts = 528,
+                            .fewest_parts = 8,
+                            .least_bytes = 4 << 20,
+                            .most_rows = 16,
+                            .shortest_part = 2048,
+                            .most_lines = 66,
+                            .shortest_column = 128};
   traits.attention = true;
   traits.attention_prologue = true;
   traits.gemm_kernels = true;

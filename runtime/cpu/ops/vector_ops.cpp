@@ -197,23 +197,35 @@ OpKernel find_small(ScalarOp op) {
 // ---- reductions
 
 // NaN wins over every bound, as in min and max themselves.
+// Accumulators are double.
+using Wide = hn::ScalableTag<double>;
+using WideV = hn::Vec<Wide>;
+
 struct SumCombine {
   static constexpr float kIdentity = 0;
+  static HWY_INLINE WideV merge(WideV a, WideV b) { return hn::Add(a, b); }
   static HWY_INLINE V apply(D d, V a, V b) { return AddOp::apply(d, a, b); }
   static HWY_INLINE double merge(double a, double b) { return a + b; }
 };
 struct ProdCombine {
   static constexpr float kIdentity = 1;
+  static HWY_INLINE WideV merge(WideV a, WideV b) { return hn::Mul(a, b); }
   static HWY_INLINE V apply(D d, V a, V b) { return MulOp::apply(d, a, b); }
   static HWY_INLINE double merge(double a, double b) { return a * b; }
 };
 struct MaxCombine {
   static constexpr float kIdentity = -std::numeric_limits<float>::infinity();
+  static HWY_INLINE WideV merge(WideV a, WideV b) {
+    return hn::IfThenElse(hn::Or(hn::IsNaN(a), hn::Gt(a, b)), a, b);
+  }
   static HWY_INLINE V apply(D d, V a, V b) { return MaxOp::apply(d, a, b); }
   static HWY_INLINE double merge(double a, double b) { return a != a || a > b ? a : b; }
 };
 struct MinCombine {
   static constexpr float kIdentity = std::numeric_limits<float>::infinity();
+  static HWY_INLINE WideV merge(WideV a, WideV b) {
+    return hn::IfThenElse(hn::Or(hn::IsNaN(a), hn::Lt(a, b)), a, b);
+  }
   static HWY_INLINE V apply(D d, V a, V b) { return MinOp::apply(d, a, b); }
   static HWY_INLINE double merge(double a, double b) { return a != a || a < b ? a : b; }
 };
@@ -227,7 +239,29 @@ void reduce_init(void* accumulators, std::int64_t count) {
 void reduce_finish(const void* accumulators, void* result, std::int64_t count) {
   const auto* acc = static_cast<const double*>(accumulators);
   auto* out = static_cast<float*>(result);
-  for (std::int64_t i = 0; i < count; ++i) out[i] = static_cast<float>(acc[i]);
+  const Wide wide;
+  const hn::Rebind<float, Wide> narrow;
+  const auto lanes = static_cast<std::int64_t>(hn::Lanes(wide));
+  std::int64_t i = 0;
+  for (; i + lanes <= count; i += lanes)
+    hn::StoreU(hn::DemoteTo(narrow, hn::LoadU(wide, acc + i)), narrow, out + i);
+  for (; i < count; ++i) out[i] = static_cast<float>(acc[i]);
+}
+
+/// Combines the first `count` lanes with accumulators.
+template <class C>
+HWY_INLINE void merge_lanes(D d, V value, std::size_t count, double* acc) {
+  HWY_ALIGN float partial[hn::MaxLanes(D())];
+  hn::Store(value, d, partial);
+  const Wide wide;
+  const hn::Rebind<float, Wide> narrow;
+  const std::size_t lanes = hn::Lanes(wide);
+  std::size_t i = 0;
+  for (; i + lanes <= count; i += lanes)
+    hn::StoreU(C::merge(hn::LoadU(wide, acc + i),
+                        hn::PromoteTo(wide, hn::LoadU(narrow, partial + i))),
+               wide, acc + i);
+  for (; i < count; ++i) acc[i] = C::merge(acc[i], static_cast<double>(partial[i]));
 }
 
 template <class C>
@@ -276,26 +310,52 @@ void reduce_along_columns(const ReduceArgs& t) {
   const auto n = static_cast<std::size_t>(t.cols);
   auto* acc = static_cast<double*>(t.accumulators);
   const float* base = static_cast<const float*>(t.value.data);
-  HWY_ALIGN float partial[hn::MaxLanes(D())];
   for (std::size_t c = 0; c < n; c += lanes) {
     const std::size_t count = std::min(lanes, n - c);
-    V sum = hn::Set(d, C::kIdentity);
-    for (std::int64_t r = 0; r < t.rows; ++r) {
+    const auto value_of = [&](std::int64_t r) {
       const float* a = base + r * t.value.row_stride;
-      const V value = !t.value.per_column ? hn::Set(d, *a)
-                      : count == lanes    ? hn::LoadU(d, a + c)
-                                          : load_tail(d, a + c, count);
-      sum = C::apply(d, sum, value);
+      return !t.value.per_column ? hn::Set(d, *a)
+             : count == lanes    ? hn::LoadU(d, a + c)
+                                 : load_tail(d, a + c, count);
+    };
+    // Four chains, as along rows.
+    const V identity = hn::Set(d, C::kIdentity);
+    V s0 = identity, s1 = identity, s2 = identity, s3 = identity;
+    std::int64_t r = 0;
+    for (; r + 4 <= t.rows; r += 4) {
+      s0 = C::apply(d, s0, value_of(r));
+      s1 = C::apply(d, s1, value_of(r + 1));
+      s2 = C::apply(d, s2, value_of(r + 2));
+      s3 = C::apply(d, s3, value_of(r + 3));
     }
-    hn::Store(sum, d, partial);
-    for (std::size_t i = 0; i < count; ++i)
-      acc[c + i] = C::merge(acc[c + i], static_cast<double>(partial[i]));
+    for (; r < t.rows; ++r) s0 = C::apply(d, s0, value_of(r));
+    merge_lanes<C>(d, C::apply(d, C::apply(d, s0, s1), C::apply(d, s2, s3)), count, acc + c);
+  }
+}
+
+template <class C>
+void reduce_rows_anywhere(std::span<const float* const> rows, const float* fill, std::int64_t cols,
+                          void* accumulators) {
+  const D d;
+  const std::size_t lanes = hn::Lanes(d);
+  const auto n = static_cast<std::size_t>(cols);
+  auto* acc = static_cast<double*>(accumulators);
+  const V first = hn::Set(d, fill == nullptr ? C::kIdentity : *fill);
+  for (std::size_t c = 0; c < n; c += lanes) {
+    const std::size_t count = std::min(lanes, n - c);
+    V result = first;
+    if (count == lanes)
+      for (const float* row : rows) result = C::apply(d, result, hn::LoadU(d, row + c));
+    else
+      for (const float* row : rows) result = C::apply(d, result, load_tail(d, row + c, count));
+    merge_lanes<C>(d, result, count, acc + c);
   }
 }
 
 template <class C>
 ReduceKernels reduce_kernels() {
-  return {reduce_init<C>, reduce_along_rows<C>, reduce_along_columns<C>, reduce_finish};
+  return {reduce_init<C>, reduce_along_rows<C>, reduce_along_columns<C>, reduce_finish,
+          reduce_rows_anywhere<C>};
 }
 
 ReduceKernels find_reduce(Combine combine) {

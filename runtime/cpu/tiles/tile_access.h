@@ -66,6 +66,12 @@ class TileAccess {
   bool in_place(std::byte* buffer, const Tile& tile, Domain domain, std::byte*& address,
                 std::int64_t& row_stride) const;
 
+  /// Whether reduce() takes the access, and load() would have to copy it.
+  bool can_reduce() const;
+  /// Combines the rows of `tile` where they lie with one accumulator for each column.
+  void reduce(const std::byte* buffer, const Tile& tile, const ReduceKernels& kernels,
+              std::byte* accumulators) const;
+
   /// True if rows of `cols` columns follow each other in the buffer without gap or repetition.
   bool is_stream(std::int64_t cols) const;
   /// Where element (y, x) of such an access lies. z must have no loops.

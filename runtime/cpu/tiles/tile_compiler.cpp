@@ -49,6 +49,7 @@ void TileCompiler::compile() {
   choose_sizes();
   if (!out_.schedule_.whole_rows) keep_between_stages_ = false;
   emit_stages();
+  join_reductions();
   forward_stores();
   join_chains();
   lay_out();
@@ -82,9 +83,14 @@ void TileCompiler::choose_axes() {
         ++across;
     }
     const bool short_rows = rank > rows && loops_.extents[rank - 1] < kFewElements;
+    // Rows that are not next to each other share a tile where they are short.
+    constexpr std::int64_t kManyElements = 64, kLine = 32;
+    std::int64_t length = 1;
+    for (std::size_t a = rows; a < rank; ++a) length *= loops_.extents[a];
+    const std::int64_t wanted = length < kManyElements ? kAcrossColumns : kLine;
     std::size_t first = rows;
     std::int64_t columns = 1;
-    while (first > 0 && columns < kAcrossColumns) columns *= loops_.extents[--first];
+    while (first > 0 && columns < wanted) columns *= loops_.extents[--first];
     schedule.across = !loops_.ordered && (across > along || short_rows) && columns >= 8;
     for (std::size_t a = 0; a < rank; ++a) {
       if (schedule.across)
@@ -219,8 +225,9 @@ void TileCompiler::choose_sizes() {
               ceil_div(s.x_count, ceil_div(thread_count, std::max<std::int64_t>(s.z_count, 1))),
               16) *
               16);
-    // Whatever the number of threads, so that sums are formed in the same order.
-    s.tile_rows = std::clamp<std::int64_t>(s.y_count, 1, kAcrossRows);
+    // Whatever the number of threads, so that sums are formed in the same order. Of few columns there are more rows.
+    const std::int64_t columns = std::clamp<std::int64_t>(s.x_count, 1, kAcrossColumns);
+    s.tile_rows = std::clamp<std::int64_t>(s.y_count, 1, kTileElements / columns);
     s.whole_rows = s.tile_rows >= s.y_count;
     return;
   }
@@ -235,6 +242,45 @@ void TileCompiler::choose_sizes() {
         ceil_div(ceil_div(s.x_count, ceil_div(s.x_count, kTileElements)), kAligned) * kAligned;
     s.tile_rows = 1;
   }
+}
+
+/// Windows are reduced where they lie: what is loaded for a reduction alone is not copied first.
+void TileCompiler::join_reductions() {
+  TileSchedule& s = out_.schedule_;
+  if (!s.across) return;
+  std::vector<int> readers(count_, 0);
+  for (const Stage& stage : out_.stages_)
+    for (const auto* part : {&stage.row, &stage.body})
+      for (const TileInstr& instr : *part)
+        for (const std::uint32_t arg : operands_of(instr)) ++readers[arg];
+  std::vector<bool> is_joined(count_, false);
+  bool joined = false, all = true;
+  for (Stage& stage : out_.stages_) {
+    for (TileInstr& reduce : stage.body) {
+      if (reduce.kind != TileInstr::Kind::kReduce ||
+          out_.reductions_[reduce.reduction].kernels.rows_anywhere == nullptr)
+        continue;
+      const auto load = std::ranges::find_if(stage.body, [&](const TileInstr& instr) {
+        return instr.value == reduce.args[0] && instr.kind == TileInstr::Kind::kLoad;
+      });
+      if (load == stage.body.end() || load->kept || readers[load->value] != 1 ||
+          load->value_class != ValueClass::kElement || !out_.accesses_[load->access].can_reduce())
+        continue;
+      reduce.access = load->access;
+      is_joined[load->value] = joined = true;
+    }
+    std::erase_if(stage.body, [&](const TileInstr& instr) {
+      return instr.kind == TileInstr::Kind::kLoad && is_joined[instr.value];
+    });
+    all = all && std::ranges::all_of(stage.body, [](const TileInstr& instr) {
+            return instr.kind == TileInstr::Kind::kReduce && instr.access != TileInstr::kNone;
+          });
+  }
+  // Nothing but accumulators takes room.
+  constexpr std::int64_t kTilesOfThread = 4;
+  const std::int64_t wide = std::min(s.x_count, kTileElements);
+  if (joined && all && ceil_div(s.x_count, wide) * s.z_count >= kTilesOfThread * threads_)
+    s.tile_cols = std::max(s.tile_cols, wide);
 }
 
 /// True for values that are known to lie in [-1, 1].

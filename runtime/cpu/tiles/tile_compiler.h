@@ -19,6 +19,7 @@ class TileCompiler {
   void find_needed();
   void choose_sizes();
   void emit_stages();
+  void join_reductions();
   void forward_stores();
   void join_chains();
   void join_chains(Stage& stage, const std::vector<int>& readers);

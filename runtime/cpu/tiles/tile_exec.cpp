@@ -157,6 +157,12 @@ class TileProgram::Worker {
       case TileInstr::Kind::kChain: run_chain_of(instr); break;
       case TileInstr::Kind::kReduce: {
         const Reduction& reduction = p_.reductions_[instr.reduction];
+        if (instr.access != TileInstr::kNone) {
+          const TileAccess& access = p_.accesses_[instr.access];
+          access.reduce(buffer_of(access), tile_, reduction.kernels,
+                        workspace_ + reduction.accumulators);
+          break;
+        }
         const ReduceArgs args{tile_.rows, tile_.cols, views_[instr.args[0]],
                               workspace_ + reduction.accumulators};
         (s_.across ? reduction.kernels.along_columns : reduction.kernels.along_rows)(args);

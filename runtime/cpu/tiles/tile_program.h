@@ -47,7 +47,7 @@ struct TileInstr {
   std::uint32_t args[3] = {};
   std::uint32_t arg_count = 0;
   OpKernel kernel = nullptr;
-  std::uint32_t access = kNone;    // Load, Store
+  std::uint32_t access = kNone;    // Load, Store; Reduce: whose rows are reduced where they lie
   std::uint32_t target = kNone;    // Op, Chain: access of the store that the result can go into
   std::uint32_t chain = 0;         // Chain
   bool past_cache = false;         // Chain: what goes into a store's memory leaves the caches out
