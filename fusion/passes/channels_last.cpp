@@ -121,12 +121,16 @@ class ChannelsLast {
   }
 
   /// A value with channels last whose channels are moved to the front is the twin of the result:
-  /// what comes between it and the next convolution need not be done on the other layout.
+  /// what comes between it and the next convolution need not be done on the other layout. So is one
+  /// whose other dimensions change places besides, as windows that become an image again.
   bool channels_moved(const Node& node) {
-    const Perm layout = inverse(node.attrs.get_ints("perm"));
-    if (layout.size() < 3 || layout != last_perm(layout.size()) || twins_.is_static(node.inputs[0]))
-      return false;
-    twins_.set(node.outputs[0], twins_.plain(node.inputs[0]), layout);
+    const Ints& perm = node.attrs.get_ints("perm");
+    const auto rank = static_cast<std::int64_t>(perm.size());
+    if (rank < 3 || perm[1] != rank - 1 || twins_.is_static(node.inputs[0])) return false;
+    const Perm layout = last_perm(perm.size()), others = permuted(perm, layout);
+    const ValueId source = twins_.plain(node.inputs[0]);
+    twins_.set(node.outputs[0],
+               is_identity(others) ? source : add_transpose(builder_, source, others), layout);
     return true;
   }
 

@@ -213,6 +213,8 @@ bool Partition::try_consumer(Region& region, NodeId user, NodeId producer) {
   if (trial.nodes().size() > kMaxNodes || stored_leaves(trial) > kMaxLeaves ||
       trial.outputs().size() > kMaxOutputs)
     return refuse("the kernel would read or write too many tensors");
+  if (asks_elements(region, trial, node, context_.target))
+    return refuse("each element would be asked for where it comes from");
   if (has_circle(trial)) return refuse("a kernel between the two would have to run in the middle");
   double saved = 0;
   for (ValueId input : node.inputs)

@@ -137,6 +137,7 @@ TileAccess::TileAccess(const BoundLoops& loops, const BoundAccess& access, const
   y_ = strides(axes.y);
   x_ = strides(axes.x);
   for (const std::size_t axis : axes.z) z_steps_.push_back(access.address.coefficients[axis]);
+  same_in_runs_ = !axes.x.empty() && is_same_along(axes.x.back());
   linear_guards_ = !access.guards.empty() && access.nonlinear.empty() &&
                    std::ranges::all_of(access.guards, [](const BoundGuard& guard) {
                      return guard.linear.has_value();
@@ -149,6 +150,20 @@ TileAccess::TileAccess(const BoundLoops& loops, const BoundAccess& access, const
       for (const std::size_t axis : *of) to->push_back(guard.linear->coefficients[axis]);
     guard_steps_.push_back(std::move(steps));
   }
+}
+
+bool TileAccess::is_same_along(std::size_t axis) const {
+  std::vector<bool> varies(nodes_.size());
+  for (std::size_t i = 0; i < nodes_.size(); ++i) {
+    const BoundNode& node = nodes_[i];
+    if (node.op == plan::fb::ExprOp::Constant) continue;
+    varies[i] = node.op == plan::fb::ExprOp::Symbol ? node.a == axis
+                                                    : varies[node.a] || varies[node.b];
+  }
+  return std::ranges::none_of(access_.nonlinear, [&](std::uint32_t n) { return varies[n]; }) &&
+         std::ranges::none_of(access_.guards, [&](const BoundGuard& guard) {
+           return guard.linear ? guard.linear->coefficients[axis] != 0 : varies[guard.node];
+         });
 }
 
 std::int64_t TileAccess::fixed_offset(const Tile& tile) const {
@@ -225,6 +240,10 @@ View TileAccess::load(const std::byte* buffer, const Tile& tile, Domain domain,
   }
   if (access_.is_plain()) {
     load_gathered(buffer, tile, gathered, domain, to);
+    return dense;
+  }
+  if (same_in_runs_ && domain.columns && !by_element) {
+    load_by_runs(buffer, tile, domain, gathered, to);
     return dense;
   }
   for_each_element(
@@ -337,6 +356,52 @@ void TileAccess::load_guarded(const std::byte* buffer, const Tile& tile, Domain 
       if (has_x) x.skip(n);
     }
     if (domain.rows && !y_.extents.empty()) y.skip(1);
+  }
+}
+
+void TileAccess::load_by_runs(const std::byte* buffer, const Tile& tile, Domain domain,
+                              GatherValues gathered, std::byte* target) const {
+  const auto size = static_cast<std::int64_t>(storage_size_);
+  std::array<std::int64_t, kMaxAxes> index{};
+  std::vector<std::int64_t> values(nodes_.size());
+  const auto set_index = [&](const std::vector<std::size_t>& axes, const Strides& strides,
+                             std::int64_t joint) {
+    for (std::size_t d = axes.size(); d-- > 0;) {
+      index[axes[d]] = joint % strides.extents[d];
+      joint /= strides.extents[d];
+    }
+  };
+  for (std::size_t d = 0; d < axes_.z.size(); ++d) index[axes_.z[d]] = tile.z[d];
+  const std::int64_t step = x_.steps.back();
+  for (std::int64_t r = 0; r < (domain.rows ? tile.rows : 1); ++r) {
+    if (domain.rows) set_index(axes_.y, y_, tile.y0 + r);
+    for (std::int64_t c = 0, n = 0; c < tile.cols; c += n) {
+      set_index(axes_.x, x_, tile.x0 + c);
+      n = std::min(tile.cols - c, x_.extents.back() - index[axes_.x.back()]);
+      evaluate_nodes(nodes_, index.data(), values.data());
+      std::byte* const to = target + static_cast<std::size_t>(r * tile.cols + c) * compute_size_;
+      const bool inside = std::ranges::all_of(access_.guards, [&](const BoundGuard& guard) {
+        std::int64_t at = guard.linear ? guard.linear->constant : values[guard.node];
+        for (std::size_t a = 0; guard.linear && a < axis_count_; ++a)
+          at += guard.linear->coefficients[a] * index[a];
+        return at >= 0 && at < guard.extent;
+      });
+      if (!inside) {
+        fill_run(compute_, access_.fill, to, n);
+        continue;
+      }
+      std::int64_t address = access_.address.constant;
+      for (std::size_t a = 0; a < axis_count_; ++a)
+        address += access_.address.coefficients[a] * index[a];
+      for (const std::uint32_t node : access_.nonlinear)
+        address = static_cast<std::int64_t>(static_cast<std::uint64_t>(address) +
+                                            static_cast<std::uint64_t>(values[node]));
+      if (!access_.gathers.empty()) address += gathered_offset(gathered, r, 0);
+      const std::int64_t last = address + (n - 1) * step;
+      if (std::min(address, last) < 0) refuse_address(std::min(address, last));
+      if (std::max(address, last) >= access_.count) refuse_address(std::max(address, last));
+      load_run(access_.storage, buffer + address * size, step, to, n);
+    }
   }
 }
 

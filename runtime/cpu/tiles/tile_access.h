@@ -92,11 +92,16 @@ class TileAccess {
     std::vector<std::int64_t> z, y, x;
   };
 
+  /// Whether all that is not linear, and all guards, are the same along a loop.
+  bool is_same_along(std::size_t axis) const;
   std::int64_t fixed_offset(const Tile& tile) const;
   View load_plain(const std::byte* buffer, const Tile& tile, Domain domain, GatherValues gathered,
                   std::byte* target) const;
   void load_gathered(const std::byte* buffer, const Tile& tile, GatherValues gathered,
                      Domain domain, std::byte* target) const;
+  /// For accesses whose index arithmetic is the same along the innermost column loop.
+  void load_by_runs(const std::byte* buffer, const Tile& tile, Domain domain, GatherValues gathered,
+                    std::byte* target) const;
   void load_guarded(const std::byte* buffer, const Tile& tile, Domain domain, GatherValues gathered,
                     std::byte* target) const;
   /// Calls visit(row, column, address, inside) for every element.
@@ -129,6 +134,7 @@ class TileAccess {
   std::vector<std::int64_t> z_steps_;
   DType compute_;
   std::size_t storage_size_, compute_size_;
+  bool same_in_runs_ = false;   // what is not linear does not depend on the innermost column loop
   bool linear_guards_ = false;  // all guards are linear, and nothing else is not
   std::vector<GuardSteps> guard_steps_;
 };
