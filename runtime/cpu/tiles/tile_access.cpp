@@ -136,6 +136,8 @@ TileAccess::TileAccess(const BoundLoops& loops, const BoundAccess& access, const
   };
   y_ = strides(axes.y);
   x_ = strides(axes.x);
+  y_walk_ = joined(y_);
+  x_walk_ = joined(x_);
   for (const std::size_t axis : axes.z) z_steps_.push_back(access.address.coefficients[axis]);
   same_in_runs_ = !axes.x.empty() && is_same_along(axes.x.back());
   linear_guards_ = !access.guards.empty() && access.nonlinear.empty() &&
@@ -166,6 +168,22 @@ bool TileAccess::is_same_along(std::size_t axis) const {
          });
 }
 
+TileAccess::Strides TileAccess::joined(const Strides& strides) {
+  Strides result;
+  result.step = strides.step;
+  result.linear = strides.linear;
+  for (std::size_t d = 0; d < strides.extents.size(); ++d) {
+    if (!result.extents.empty() && result.steps.back() == strides.steps[d] * strides.extents[d]) {
+      result.extents.back() *= strides.extents[d];
+      result.steps.back() = strides.steps[d];
+    } else {
+      result.extents.push_back(strides.extents[d]);
+      result.steps.push_back(strides.steps[d]);
+    }
+  }
+  return result;
+}
+
 std::int64_t TileAccess::fixed_offset(const Tile& tile) const {
   std::int64_t offset = access_.address.constant;
   for (std::size_t d = 0; d < z_steps_.size(); ++d) offset += z_steps_[d] * tile.z[d];
@@ -187,7 +205,7 @@ bool TileAccess::gathers_by_element(Domain domain, GatherValues gathered) const 
 /// True where columns go in runs that are too short to be worth a call each.
 bool TileAccess::has_short_runs() const {
   constexpr std::int64_t kShortRun = 16;
-  return !x_.linear && x_.extents.back() < kShortRun;
+  return !x_.linear && x_walk_.extents.back() < kShortRun;
 }
 
 /// True where a few rows that lie anywhere become neighbouring elements: an image's channels, last.
@@ -272,7 +290,7 @@ View TileAccess::load_plain(const std::byte* buffer, const Tile& tile, Domain do
     const std::int64_t start = fixed + (domain.columns ? tile.x0 * x_step : 0);
     const bool usable = same_type && domain.columns && (x_step == 0 || x_step == 1);
     const bool regular = (!domain.rows || y_.linear || rows == 1) && access_.gathers.empty();
-    Walker y(y_, domain.rows ? tile.y0 : 0);
+    Walker y(y_walk_, domain.rows ? tile.y0 : 0);
     if (usable && (regular || rows == 1)) {
       const std::int64_t offset = start + (domain.rows ? y.offset() : 0) +
                                   (access_.gathers.empty() ? 0 : gathered_offset(gathered, 0, 0));
@@ -293,11 +311,11 @@ View TileAccess::load_plain(const std::byte* buffer, const Tile& tile, Domain do
     }
     return {target, domain.rows ? cols : 0, domain.columns};
   }
-  Walker y(y_, domain.rows ? tile.y0 : 0);
+  Walker y(y_walk_, domain.rows ? tile.y0 : 0);
   for (std::int64_t r = 0; r < rows; ++r) {
     std::int64_t start = fixed + (domain.rows ? y.offset() : 0);
     if (!access_.gathers.empty()) start += gathered_offset(gathered, r, 0);
-    Walker x(x_, tile.x0);
+    Walker x(x_walk_, tile.x0);
     for (std::int64_t c = 0; c < cols;) {
       const std::int64_t n = x.run(cols - c);
       load_run(access_.storage, buffer + (start + x.offset()) * size, x.run_step(),
@@ -539,7 +557,7 @@ bool TileAccess::in_place(std::byte* buffer, const Tile& tile, Domain domain, st
       !domain.columns || !x_.linear || (x_.step != 1 && tile.cols > 1))
     return false;
   if (domain.rows && !y_.linear && tile.rows > 1) return false;
-  const Walker y(y_, domain.rows ? tile.y0 : 0);
+  const Walker y(y_walk_, domain.rows ? tile.y0 : 0);
   const std::int64_t offset =
       fixed_offset(tile) + tile.x0 * x_.step + (domain.rows ? y.offset() : 0);
   address = buffer + offset * static_cast<std::int64_t>(storage_size_);
@@ -566,7 +584,7 @@ void TileAccess::store(std::byte* buffer, const Tile& tile, Domain domain, Gathe
     return;
   }
   const std::int64_t fixed = fixed_offset(tile);
-  Walker y(y_, domain.rows ? tile.y0 : 0);
+  Walker y(y_walk_, domain.rows ? tile.y0 : 0);
   // Values of rows lie side by side: one strided run instead of one element at a time.
   if (!domain.columns && domain.rows && y_.linear && value.row_stride == 1) {
     store_run(access_.storage, from, 1, buffer + (fixed + y.offset()) * size, y_.step, rows);
@@ -577,7 +595,7 @@ void TileAccess::store(std::byte* buffer, const Tile& tile, Domain domain, Gathe
     if (!domain.columns) {
       store_run(access_.storage, at(r, 0), 0, buffer + start * size, 0, 1);
     } else {
-      Walker x(x_, tile.x0);
+      Walker x(x_walk_, tile.x0);
       for (std::int64_t c = 0; c < cols;) {
         const std::int64_t n = x.run(cols - c);
         store_run(access_.storage, at(r, c), value.per_column ? 1 : 0,

@@ -84,6 +84,7 @@ class TileAccess {
     std::int64_t step = 0;  // over the joint index of the loops, if they are walked as one
     bool linear = true;
   };
+  static Strides joined(const Strides& strides);
   class Walker;
   class Odometer;
   /// A linear guard over the loops of each role.
@@ -131,6 +132,7 @@ class TileAccess {
   std::vector<BoundNode> nodes_;
   std::size_t axis_count_ = 0;
   Strides y_, x_;
+  Strides y_walk_, x_walk_;  // with neighbouring loops as one that are walked as one
   std::vector<std::int64_t> z_steps_;
   DType compute_;
   std::size_t storage_size_, compute_size_;
