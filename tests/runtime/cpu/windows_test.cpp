@@ -7,8 +7,8 @@ namespace sinter::testing {
 namespace {
 
 /// The largest of 3 x 3 elements, two apart in both directions, one row and column beyond the
-/// border; of images with channels second or last.
-TEST(CpuWindows, PoolingsLieSideBySide) {
+/// border, and perhaps their sum; of images with channels second or last.
+void check_poolings(bool with_sum) {
   constexpr std::int64_t kHeight = 13, kWidth = 19, kOutHeight = 7, kOutWidth = 10;
   for (const bool last : {false, true})
     for (const std::int64_t channels : {1, 3, 40, 150}) {
@@ -18,7 +18,9 @@ TEST(CpuWindows, PoolingsLieSideBySide) {
       const Id n = number(2), c = number(channels), taps = number(3);
       const Id x = b.input("x", DType::kFloat32, {n, c, number(kHeight), number(kWidth)});
       const Id y = b.output("y", DType::kFloat32, {n, c, number(kOutHeight), number(kOutWidth)});
-      const Id z = b.output("z", DType::kFloat32, {n, c, number(kOutHeight), number(kOutWidth)});
+      const Id z =
+          with_sum ? b.output("z", DType::kFloat32, {n, c, number(kOutHeight), number(kOutWidth)})
+                   : y;
       const std::int64_t column = last ? channels : 1, row = kWidth * column,
                          channel = last ? 1 : kHeight * kWidth, image = kHeight * kWidth * channels;
       const std::int64_t out_column = last ? channels : 1, out_row = kOutWidth * out_column,
@@ -56,12 +58,90 @@ TEST(CpuWindows, PoolingsLieSideBySide) {
       const Id value = l.load(from);
       const auto to = strides(out_image, out_channel, out_row, out_column, 0, 0);
       l.store(l.access(y, number(0), to), l.reduce(Combine::kMax, value));
-      l.store(l.access(z, number(0), to), l.reduce(Combine::kSum, value));
+      if (with_sum) l.store(l.access(z, number(0), to), l.reduce(Combine::kSum, value));
       b.loop("pool", std::move(l));
       LoopCase test(std::move(b));
       EXPECT_TRUE(test.is_across());
       test.check();
     }
+}
+
+TEST(CpuWindows, PoolingsLieSideBySide) { check_poolings(true); }
+/// Of one result windows are reduced where they lie.
+TEST(CpuWindows, PoolingsOfOneResult) { check_poolings(false); }
+
+/// Few columns, whose rows are long: sums over an image's height and width.
+TEST(CpuWindows, LongRowsOfFewChannels) {
+  for (const std::int64_t channels : {8, 20, 32, 150})
+    for (const Combine combine : {Combine::kSum, Combine::kMax, Combine::kMin, Combine::kProd}) {
+      SCOPED_TRACE(::testing::Message() << channels << " channels");
+      PlanBuilder b;
+      const Id n = b.constant(3), c = b.constant(channels), h = b.constant(29), w = b.constant(7);
+      const Id zero = b.constant(0), one = b.constant(1);
+      const Id x = b.input("x", DType::kFloat32, {n, h, w, c});
+      const Id y = b.output("y", DType::kFloat32, {n, c});
+      LoopBuilder l({n, c, h, w}, 2);
+      const Id value = l.load(
+          l.access(x, zero, {b.constant(29 * 7 * channels), one, b.constant(7 * channels), c}));
+      const Id near_one =
+          l.op(ScalarOp::kAdd, {l.op(ScalarOp::kMul, {value, l.constant(.01)}), l.constant(1)});
+      l.store(l.access(y, zero, {c, one, zero, zero}), l.reduce(combine, near_one));
+      b.loop("sum", std::move(l));
+      LoopCase test(std::move(b));
+      EXPECT_TRUE(test.is_across());
+      test.check(1e-5);
+    }
+}
+
+/// Windows become an image, of which others are made: 8 x 7 elements of a column are read as 7 x 8.
+TEST(CpuWindows, DivisionsThatRunsShare) {
+  for (const std::int64_t channels : {1, 6, 33})
+    for (const bool guarded : {false, true}) {
+      SCOPED_TRACE(::testing::Message() << channels << " channels, guarded " << guarded);
+      PlanBuilder b;
+      const Id outer = b.constant(7), inner = b.constant(8), c = b.constant(channels);
+      const Id zero = b.constant(0), one = b.constant(1);
+      const Id x = b.input("x", DType::kFloat32, {outer, inner, c});
+      const Id y = b.output("y", DType::kFloat32, {outer, inner, c});
+      LoopBuilder l({outer, inner, c}, 0);
+      const auto number = [&](std::int64_t value) {
+        return l.index_node(fb::ExprOp::Constant, b.constant(value));
+      };
+      const auto symbol = [&](Id loop) { return l.index_node(fb::ExprOp::Symbol, loop); };
+      const Id place = l.index_node(fb::ExprOp::Add,
+                                    l.index_node(fb::ExprOp::Mul, symbol(0), number(8)), symbol(1));
+      const Id row = l.index_node(fb::ExprOp::FloorDiv, place, number(7));
+      const Id column =
+          l.index_node(fb::ExprOp::Sub, place, l.index_node(fb::ExprOp::Mul, row, number(7)));
+      const Id from = l.access(x, zero, {zero, zero, one});
+      l.access_at(from).nonaffine.push_back(l.index_node(fb::ExprOp::Mul, row, number(channels)));
+      l.access_at(from).nonaffine.push_back(
+          l.index_node(fb::ExprOp::Mul, column, number(8 * channels)));
+      if (guarded) {
+        l.access_at(from).guards.emplace_back(column, b.constant(4));
+        l.access_at(from).fill = 5;
+      }
+      l.store(l.access(y, zero, {b.constant(8 * channels), c, one}),
+              l.op(ScalarOp::kAdd, {l.load(from), l.constant(1)}));
+      b.loop("windows", std::move(l));
+      LoopCase(std::move(b)).check();
+    }
+}
+
+/// Two loops that a store walks as one, beside one that it does not: an interleaving's halves.
+TEST(CpuWindows, RunsOverSeveralLoops) {
+  PlanBuilder b;
+  const Id rows = b.constant(40), half = b.constant(29), two = b.constant(2);
+  const Id zero = b.constant(0), one = b.constant(1), wide = b.constant(116);
+  const Id x = b.input("x", DType::kFloat32, {rows, wide});
+  const Id y = b.output("y", DType::kFloat32, {rows, wide});
+  LoopBuilder l({rows, half, two}, 0);
+  const Id from = l.access(x, zero, {wide, one, b.constant(58)});
+  const Id shifted = l.access(x, b.constant(3), {wide, two, one});
+  l.store(l.access(y, zero, {wide, two, one}), l.load(from));
+  l.store(l.access(y, b.constant(58), {wide, two, one}), l.load(shifted));
+  b.loop("shuffle", std::move(l));
+  LoopCase(std::move(b)).check();
 }
 
 TEST(CpuWindows, ChannelsMoveLast) {
