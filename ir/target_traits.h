@@ -11,12 +11,13 @@ namespace sinter::ir {
 
 /// When few long rows are reduced in two steps, of parts and of their results.
 struct ReductionSplit {
-  std::int64_t parts = 0;            // of all rows, at most; 0: never
-  std::int64_t fewest_parts = 0;     // fewer are not worth it
-  std::int64_t least_bytes = 0;      // below, a second step costs more than it saves
-  std::int64_t most_rows = 0;        // more keep the target busy by themselves
-  std::int64_t shortest_part = 0;    // elements
-  /// The same of rows whose elements are far apart, which are done side by side: lines of 128 bytes of them.
+  std::int64_t parts = 0;          // of all rows, at most; 0: never
+  std::int64_t fewest_parts = 0;   // fewer are not worth it
+  std::int64_t least_bytes = 0;    // below, a second step costs more than it saves
+  std::int64_t most_rows = 0;      // more keep the target busy by themselves
+  std::int64_t shortest_part = 0;  // elements
+  /// The same of rows whose elements are far apart, which are done side by side: lines of 128 bytes
+  /// of them.
   std::int64_t most_lines = 0, shortest_column = 0;
 };
 
@@ -30,7 +31,7 @@ struct TargetTraits {
   double launch_bytes = 0;
   bool reduces_strided = false;  // a reduction is as fast where its elements lie apart in memory
   ReductionSplit reduction_split;
-  bool has_conv = false;           // a dedicated float32 convolution exists (CPU: oneDNN)
+  bool has_conv = false;  // a dedicated float32 convolution exists (CPU: oneDNN)
   bool has_integer_matmul = false;
   bool matmul_epilogue_gelu_erf = false;
   bool matmul_epilogue_gelu_tanh = false;
@@ -52,8 +53,8 @@ struct TargetTraits {
   // Element types for which a recurrent layer is one kernel, and the most units that it may have.
   std::set<DType> recurrent_types;
   std::int64_t recurrent_units = 0;
-  bool horizontal = false;    // many small regions in one launch
-  bool gemm_kernels = false;  // our own products, which any region may follow
+  bool horizontal = false;       // many small regions in one launch
+  bool gemm_kernels = false;     // our own products, which any region may follow
   double conv_kernel_flops = 0;  // beyond so many operations a convolution is a library's instead
   // Types of x for which products with quantized weights exist; others multiply float weights.
   std::set<DType> quantized_matmul;

@@ -23,8 +23,9 @@ SINTER_DEVICE int swizzled_place(int row, int column) {
 /// Columns of a tile whose rows have `width` elements: whole blocks.
 constexpr int tile_width(int width) { return (width + 63) / 64 * 64; }
 
-/// Neighbouring threads, of kThreads, that copy a row of `units` times 16 bytes: a power of two, so that the rows of a thread
-/// all have the same place among eight, and the tile is a multiple of the rows that are copied at once.
+/// Neighbouring threads, of kThreads, that copy a row of `units` times 16 bytes: a power of two, so
+/// that the rows of a thread all have the same place among eight, and the tile is a multiple of the
+/// rows that are copied at once.
 template <int kRows, int kThreads>
 constexpr int copy_threads(int units) {
   int across = 1;
@@ -32,7 +33,8 @@ constexpr int copy_threads(int units) {
   return across;
 }
 
-/// copy_tile_rows for columns of kUnits times 16 bytes, of which kLoaded are loaded and the others zero.
+/// copy_tile_rows for columns of kUnits times 16 bytes, of which kLoaded are loaded and the others
+/// zero.
 template <int kRows, int kUnits, int kLoaded, int kThreads, class T>
 SINTER_DEVICE void copy_tile_columns(T* tile, const T* from, i64 stride, i32 first, i32 count,
                                      int thread) {
@@ -65,7 +67,8 @@ SINTER_DEVICE void copy_tile_columns(T* tile, const T* from, i64 stride, i32 fir
 }
 
 /// Starts to copy rows [first, first + kRows) of `count`, kWidth elements each, to a tile; zeros
-/// behind them, and behind the columns up to a multiple of 16. All addresses are multiples of 16 bytes.
+/// behind them, and behind the columns up to a multiple of 16. All addresses are multiples of 16
+/// bytes.
 template <int kRows, int kWidth, int kThreads, class T>
 SINTER_DEVICE void copy_tile_rows(T* tile, const T* from, i64 stride, i32 first, i32 count,
                                   int thread) {

@@ -38,8 +38,8 @@ struct RelativeRates {
 };
 RelativeRates relative_rates(const DeviceModel& device);
 
-/// Beyond so many operations on the reference device a library's pipelines (wgmma) are ahead of our kernels by warps
-/// (mma.sync) by more than an epilogue can win back.
+/// Beyond so many operations on the reference device a library's pipelines (wgmma) are ahead of our
+/// kernels by warps (mma.sync) by more than an epilogue can win back.
 constexpr double kMostKernelFlops = 8e9;
 
 /// The device that the constants of estimates were fitted on: an H200.

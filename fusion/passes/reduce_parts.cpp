@@ -1,12 +1,14 @@
-// A reshape that joins dimensions, some of which are then reduced together, as GroupNorm is often spelled: [n, c, h, w]
-// becomes [n, groups, c / groups * h * w]. What follows is done on [n, groups, c / groups, h, w] instead, so that each of
-// them can lie elsewhere in memory: channels last, say.
+// A reshape that joins dimensions, some of which are then reduced together, as GroupNorm is often
+// spelled: [n, c, h, w] becomes [n, groups, c / groups * h * w]. What follows is done on [n,
+// groups, c / groups, h, w] instead, so that each of them can lie elsewhere in memory: channels
+// last, say.
 //
-// So is what comes behind a norm over [n, groups, c / groups, h, w] where its result is joined again: that is one kernel
-// with the norm then.
+// So is what comes behind a norm over [n, groups, c / groups, h, w] where its result is joined
+// again: that is one kernel with the norm then.
 //
-// A value of a joined shape has a *spread* twin, whose shape has the parts in place of what they were joined to. Pointwise
-// nodes and reductions on such values are done on the twins; everything else reads the twin reshaped.
+// A value of a joined shape has a *spread* twin, whose shape has the parts in place of what they
+// were joined to. Pointwise nodes and reductions on such values are done on the twins; everything
+// else reads the twin reshaped.
 #include <algorithm>
 #include <map>
 #include <numeric>
@@ -68,8 +70,8 @@ std::optional<Spread> spread(const Shape& from, const Shape& to) {
   return result;
 }
 
-/// The reshapes whose results are reduced over what they join, and those that join dimensions over which their operand was
-/// normalised, by output.
+/// The reshapes whose results are reduced over what they join, and those that join dimensions over
+/// which their operand was normalised, by output.
 class Wanted {
  public:
   explicit Wanted(const Graph& graph) : graph_(graph), from_(graph.values().size()) {
@@ -81,8 +83,9 @@ class Wanted {
   /// A value that is computed element by element from a reshaped one, or reduced from it.
   struct From {
     std::int32_t reshaped = -1;
-    std::vector<bool> joined;   // of its own dimensions
-    std::vector<bool> reduced;  // those over which something was reduced that it is computed from; may be empty
+    std::vector<bool> joined;  // of its own dimensions
+    std::vector<bool>
+        reduced;  // those over which something was reduced that it is computed from; may be empty
   };
 
   From& from(ValueId value) { return from_[value.position()]; }
@@ -139,15 +142,16 @@ class ReduceParts {
   std::optional<std::vector<ValueId>> visit(GraphBuilder& builder, const Graph& old,
                                             const Node& node, std::span<const ValueId> inputs) {
     std::optional<Twin> twin;
-    if (node.op->name == "Reshape") twin = reshaped(builder, old, node, inputs);
+    if (node.op->name == "Reshape")
+      twin = reshaped(builder, old, node, inputs);
     else if (node.op->kind == OpKind::kPointwise)
       twin = pointwise(builder, old, node, inputs);
     else if (node.op->kind == OpKind::kReduce)
       twin = reduced(builder, old, node);
     if (!twin) return std::nullopt;
     // Nobody needs this where all that reads it has a twin, too.
-    const ValueId plain = builder.add("Reshape", {twin->value},
-                                      {{"shape", old.type(node.outputs[0]).shape}});
+    const ValueId plain =
+        builder.add("Reshape", {twin->value}, {{"shape", old.type(node.outputs[0]).shape}});
     if (twin->spread.any_joined()) twins_.emplace(node.outputs[0].index, std::move(*twin));
     return std::vector{plain};
   }
@@ -163,7 +167,8 @@ class ReduceParts {
     return found == twins_.end() ? nullptr : &found->second;
   }
 
-  /// Of a reshape that joins what is reduced, and of one that joins the parts of a twin in another way: back, mostly.
+  /// Of a reshape that joins what is reduced, and of one that joins the parts of a twin in another
+  /// way: back, mostly.
   std::optional<Twin> reshaped(GraphBuilder& builder, const Graph& old, const Node& node,
                                std::span<const ValueId> inputs) const {
     const Shape& to = old.type(node.outputs[0]).shape;
@@ -246,13 +251,12 @@ class ReduceParts {
 Graph reduce_parts(const Graph& graph, Context& context) {
   if (!context.target.reduces_strided) return graph;
   ReduceParts parts(graph);
-  return simplify(
-      ir::rewrite(graph,
-                  [&](GraphBuilder& builder, const Graph& old, const Node& node,
-                      std::span<const ValueId> inputs) {
-                    return parts.visit(builder, old, node, inputs);
-                  }),
-      context);
+  return simplify(ir::rewrite(graph,
+                              [&](GraphBuilder& builder, const Graph& old, const Node& node,
+                                  std::span<const ValueId> inputs) {
+                                return parts.visit(builder, old, node, inputs);
+                              }),
+                  context);
 }
 
 }  // namespace sinter::fusion

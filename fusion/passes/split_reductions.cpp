@@ -1,7 +1,8 @@
 // Few long rows leave most of a GPU idle: such a reduction becomes one of parts and one of their
-// results. Both have a fixed order, so results stay the same from run to run. A mean and the variance around it become
-// those of the parts, and of the parts' means and variances (Chan, Golub and LeVeque, Updating Formulae and a Pairwise
-// Algorithm for Computing Sample Variances, 1979), which loses no more precision than the two passes over all.
+// results. Both have a fixed order, so results stay the same from run to run. A mean and the
+// variance around it become those of the parts, and of the parts' means and variances (Chan, Golub
+// and LeVeque, Updating Formulae and a Pairwise Algorithm for Computing Sample Variances, 1979),
+// which loses no more precision than the two passes over all.
 #include <algorithm>
 #include <array>
 #include <map>
@@ -15,8 +16,9 @@ using ir::ReductionSplit;
 
 // Rows whose elements are far apart are done side by side, lines of them.
 constexpr std::int64_t kLine = 128;
-// Means with their variances: the rows are read once more behind them in any case, and where elements lie apart in memory
-// a block by itself moves little of what it reads. Rows that clusters hold stay whole where they do not.
+// Means with their variances: the rows are read once more behind them in any case, and where
+// elements lie apart in memory a block by itself moves little of what it reads. Rows that clusters
+// hold stay whole where they do not.
 constexpr std::int64_t kLeastMomentBytes = 1 << 20, kLongestWhole = 1 << 18;
 constexpr std::int64_t kMostMomentLines = 512;
 
@@ -44,11 +46,12 @@ struct Split {
   std::int64_t parts = 0;
 };
 
-/// The dimensions `axes` of constant size, of a shape: how much is reduced and kept, and how it lies.
+/// The dimensions `axes` of constant size, of a shape: how much is reduced and kept, and how it
+/// lies.
 struct Extents {
   std::int64_t kept = 1, reduced = 1;
-  std::int64_t inner = 1;        // of `reduced`, behind all that is kept
-  std::size_t inner_begin = 0;   // the first dimension of those
+  std::int64_t inner = 1;       // of `reduced`, behind all that is kept
+  std::size_t inner_begin = 0;  // the first dimension of those
 
   /// Rows whose elements lie apart, with others in between.
   bool strided() const { return kept > 1 && inner < reduced; }
@@ -70,7 +73,8 @@ std::optional<Extents> extents_of(const Shape& shape, const Ints& axes) {
   return result;
 }
 
-/// The axis, of those before dimension `end`, with the most parts up to `most`; the outermost of equals.
+/// The axis, of those before dimension `end`, with the most parts up to `most`; the outermost of
+/// equals.
 Split best_split(const Shape& shape, const Ints& axes, std::size_t end, std::int64_t most) {
   Split best;
   for (const std::int64_t axis : axes) {
@@ -82,8 +86,8 @@ Split best_split(const Shape& shape, const Ints& axes, std::size_t end, std::int
   return best;
 }
 
-/// How a mean and a variance are taken in parts. Rows whose elements lie apart: each of the columns that they lie in, and
-/// part of their length, by itself.
+/// How a mean and a variance are taken in parts. Rows whose elements lie apart: each of the columns
+/// that they lie in, and part of their length, by itself.
 std::optional<Split> find_moment_split(const TensorType& stored, const Ints& axes,
                                        const ReductionSplit& rule) {
   const auto extents = extents_of(stored.shape, axes);
@@ -93,13 +97,13 @@ std::optional<Split> find_moment_split(const TensorType& stored, const Ints& axe
   std::int64_t most = 0;
   if (extents->strided()) {
     const std::int64_t length = extents->reduced / extents->inner;
-    const std::int64_t lines = std::max<std::int64_t>(extents->kept * extents->inner * size / kLine, 1);
+    const std::int64_t lines =
+        std::max<std::int64_t>(extents->kept * extents->inner * size / kLine, 1);
     if (lines > kMostMomentLines) return std::nullopt;
     most = std::min(std::max(rule.parts / lines, length / (4 * rule.shortest_column)),
                     length / rule.shortest_column);
   } else {
-    if (extents->reduced < kLongestWhole || extents->kept > rule.parts / 4)
-      return std::nullopt;
+    if (extents->reduced < kLongestWhole || extents->kept > rule.parts / 4) return std::nullopt;
     most = std::min(rule.parts / extents->kept, extents->reduced / rule.shortest_part);
   }
   const std::size_t end = extents->strided() ? extents->inner_begin : stored.shape.size();
@@ -118,8 +122,7 @@ std::optional<Split> find_split(const TensorType& type, const Ints& axes,
                        type.shape.back() != Dim(1);
   const std::int64_t side_by_side = kLine / static_cast<std::int64_t>(size_of(type.dtype));
   const std::int64_t rows = columns ? (kept + side_by_side - 1) / side_by_side : kept;
-  if (kept == 0 || rows > (columns ? rule.most_lines : rule.most_rows) ||
-      bytes < rule.least_bytes)
+  if (kept == 0 || rows > (columns ? rule.most_lines : rule.most_rows) || bytes < rule.least_bytes)
     return std::nullopt;
   const std::int64_t most =
       std::min(rule.parts / rows, reduced / (columns ? rule.shortest_column : rule.shortest_part));
@@ -128,7 +131,8 @@ std::optional<Split> find_split(const TensorType& type, const Ints& axes,
   return best;
 }
 
-/// A mean over axes, and the variance around it if `variance` is not null: ReduceMean(Square(Sub(x, mean))).
+/// A mean over axes, and the variance around it if `variance` is not null: ReduceMean(Square(Sub(x,
+/// mean))).
 struct Moments {
   const Node* mean = nullptr;
   const Node* variance = nullptr;
@@ -147,7 +151,8 @@ bool same_axes(const Node& a, const Node& b) {
 Moments moments_of(const Graph& graph, const Node& variance) {
   if (variance.op->name != "ReduceMean") return {};
   const Node* square = producer_of(graph, variance.inputs[0], "Square");
-  const Node* deviation = square == nullptr ? nullptr : producer_of(graph, square->inputs[0], "Sub");
+  const Node* deviation =
+      square == nullptr ? nullptr : producer_of(graph, square->inputs[0], "Sub");
   const Node* mean =
       deviation == nullptr ? nullptr : producer_of(graph, deviation->inputs[1], "ReduceMean");
   if (mean == nullptr || mean->inputs[0] != deviation->inputs[0] || !same_axes(*mean, variance) ||
@@ -270,9 +275,9 @@ Graph split_reductions(const Graph& graph, Context& context) {
         }
         if (const Moments pair = moments_of(old, node); pair.mean != nullptr)
           if (const auto own = moments.find(pair.mean->outputs[0].index); own != moments.end())
-            return std::vector{MomentsInParts(builder, *pair.mean, own->second,
-                                              inputs_of_means.at(own->first))
-                                   .variance(node)};
+            return std::vector{
+                MomentsInParts(builder, *pair.mean, own->second, inputs_of_means.at(own->first))
+                    .variance(node)};
         const auto kind =
             std::ranges::find_if(kKinds, [&](const Kind& k) { return k.whole == node.op->name; });
         if (kind == kKinds.end()) return std::nullopt;

@@ -124,7 +124,8 @@ bool Partition::try_producer(Region& region, ValueId leaf) {
       return false;
     };
     if (is_grouped(id) || is_full || reads_too_much) return keep_out();
-    // What memory holds anyway is read from there, rather than each element from one source of several.
+    // What memory holds anyway is read from there, rather than each element from one source of
+    // several.
     if (node.inputs.size() > 1 && is_stored_anyway(leaf)) return keep_out();
     Region trial = region;
     if (!trial.add_producer(id, true).ok || trial.nodes().size() > kMaxNodes ||

@@ -471,7 +471,8 @@ struct AttentionRows {
   }
 
   /// The same where rows of y begin at multiples of 16 bytes: the four lanes of a row exchange what
-  /// they have of four tiles, so that each stores one whole. Tiles that do not make four are stored in pairs.
+  /// they have of four tiles, so that each stores one whole. Tiles that do not make four are stored
+  /// in pairs.
   SINTER_DEVICE void store_tiles(const Problem& p) const {
     constexpr int kFours = kOutTiles / 4 * 4;
     const int own = t / 2;

@@ -14,7 +14,7 @@ namespace {
 // What blocks without clusters and warpgroups use at most: there is as much on every architecture.
 constexpr int kMostShared = 96 * 1024;
 constexpr std::int64_t kLongestHead = 256;
-constexpr int kLeastKeys = 16;  // of a tile
+constexpr int kLeastKeys = 16;                    // of a tile
 constexpr std::int64_t kLeastWarpgroupHead = 40;  // below, tiles would be mostly empty
 
 /// Bytes of shared memory that its blocks may use.
@@ -178,10 +178,9 @@ std::string AttentionSchedule::to_string() const {
 std::uint32_t attention_shared_bytes(const AttentionProgram& program,
                                      const AttentionSchedule& schedule) {
   if (schedule.by_warpgroups()) {
-    const std::int64_t elements =
-        schedule.queries * schedule.rows() * tile_width(program.head) +
-        schedule.stages * schedule.keys *
-            (tile_width(program.head) + tile_width(program.value_head));
+    const std::int64_t elements = schedule.queries * schedule.rows() * tile_width(program.head) +
+                                  schedule.stages * schedule.keys *
+                                      (tile_width(program.head) + tile_width(program.value_head));
     return static_cast<std::uint32_t>(1024 + elements * 2 +
                                       (2 * schedule.queries + 4 * schedule.stages) * 16);
   }

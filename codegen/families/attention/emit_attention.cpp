@@ -268,7 +268,8 @@ std::string shape_text(const AttentionProgram& p, const AttentionSchedule& s) {
                             attention_shared_bytes(p, s));
 }
 
-/// The instruction by which warpgroups multiply weights with values of `columns` elements a row, where warpgroup.cuh has none.
+/// The instruction by which warpgroups multiply weights with values of `columns` elements a row,
+/// where warpgroup.cuh has none.
 std::string wgmma_text(DType type, std::int64_t columns) {
   if (columns == 64 || columns == 96 || columns == 128) return "";
   std::vector<std::string> registers, tiles;
@@ -280,17 +281,20 @@ std::string wgmma_text(DType type, std::int64_t columns) {
   const std::int64_t first = columns / 2;
   return fmt::format(
       "\n#if defined(SINTER_WARPGROUPS) && defined(__CUDACC__)\n"
-      "template <bool kRowsAreK>\nSINTER_DEVICE void wgmma_instruction({0}, float (&d)[{1}][4], const u32 (&a)[4], u64 b, "
+      "template <bool kRowsAreK>\nSINTER_DEVICE void wgmma_instruction({0}, float (&d)[{1}][4], "
+      "const u32 (&a)[4], u64 b, "
       "bool add) {{\n"
       "  asm volatile(\n"
       "      \"{{\\n.reg .pred p;\\nsetp.ne.b32 p, %{2}, 0;\\n\"\n"
-      "      \"wgmma.mma_async.sync.aligned.m64n{3}k16.f32.{0}.{0} {{{4}}}, {{%{5}, %{6}, %{7}, %{8}}}, %{9}, p, 1, 1, "
+      "      \"wgmma.mma_async.sync.aligned.m64n{3}k16.f32.{0}.{0} {{{4}}}, {{%{5}, %{6}, %{7}, "
+      "%{8}}}, %{9}, p, 1, 1, "
       "%{10};\\n}}\"\n"
       "      : {11}\n"
-      "      : \"r\"(a[0]), \"r\"(a[1]), \"r\"(a[2]), \"r\"(a[3]), \"l\"(b), \"r\"(static_cast<int>(add)),\n"
+      "      : \"r\"(a[0]), \"r\"(a[1]), \"r\"(a[2]), \"r\"(a[3]), \"l\"(b), "
+      "\"r\"(static_cast<int>(add)),\n"
       "        \"n\"(kRowsAreK ? 1 : 0));\n}}\n#endif\n",
-      name, columns / 8, first + 5, columns, fmt::join(registers, ", "), first, first + 1, first + 2,
-      first + 3, first + 4, first + 6, fmt::join(tiles, ", "));
+      name, columns / 8, first + 5, columns, fmt::join(registers, ", "), first, first + 1,
+      first + 2, first + 3, first + 4, first + 6, fmt::join(tiles, ", "));
 }
 
 /// The translation unit: what an item is, then a function for each schedule, which variants that
@@ -334,7 +338,8 @@ class AttentionEmitter {
     if (by_warpgroups) kernel.source += fmt::format("{}\n", kExactTarget);
     kernel.source += "#include \"attention.cuh\"\n";
     if (by_warpgroups)
-      kernel.source += "#include \"attention_warpgroups.cuh\"\n" + wgmma_text(p_.dtype, p_.value_head);
+      kernel.source +=
+          "#include \"attention_warpgroups.cuh\"\n" + wgmma_text(p_.dtype, p_.value_head);
     if (p_.front) kernel.source += "#include \"vector.cuh\"\n";
     std::vector<std::string> parameters = args_.texts();
     parameters.insert(parameters.begin(), "u32 item");

@@ -146,8 +146,8 @@ std::vector<Condition> gemm_limits(const GemmProgram& product, ExprTable& exprs,
   if (product.weights) return {};  // the library has no such product
   if (product.by_warpgroups) return {};
   const Dim flops = Dim(2) * product.m * product.n * product.k * ir::element_count(product.batch);
-  const auto limit =
-      static_cast<std::int64_t>(kMostKernelFlops * device.tensor_flops / reference_device().tensor_flops);
+  const auto limit = static_cast<std::int64_t>(kMostKernelFlops * device.tensor_flops /
+                                               reference_device().tensor_flops);
   if (flops.is_constant() && flops.value() <= limit) return {};
   return {Condition(exprs.intern(flops), 1, limit)};
 }

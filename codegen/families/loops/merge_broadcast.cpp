@@ -62,8 +62,7 @@ class Merge {
       auto& access = *program_.accesses[a];
       if (divides(a)) {
         if (quotient == 0) {
-          const auto merged =
-              push(ExprOp::Symbol, static_cast<std::uint32_t>(inner_ - 1), 0);
+          const auto merged = push(ExprOp::Symbol, static_cast<std::uint32_t>(inner_ - 1), 0);
           quotient = push(ExprOp::FloorDiv, merged, number(length));
         }
         const Dim step = outer_stride(a);
@@ -74,8 +73,7 @@ class Merge {
       access.strides.pop_back();
     }
     program_.extents.pop_back();
-    program_.extents.back() =
-        exprs_.intern(exprs_.dim(program_.extents.back()) * length);
+    program_.extents.back() = exprs_.intern(exprs_.dim(program_.extents.back()) * length);
   }
 
  private:

@@ -258,9 +258,9 @@ HWY_INLINE void merge_lanes(D d, V value, std::size_t count, double* acc) {
   const std::size_t lanes = hn::Lanes(wide);
   std::size_t i = 0;
   for (; i + lanes <= count; i += lanes)
-    hn::StoreU(C::merge(hn::LoadU(wide, acc + i),
-                        hn::PromoteTo(wide, hn::LoadU(narrow, partial + i))),
-               wide, acc + i);
+    hn::StoreU(
+        C::merge(hn::LoadU(wide, acc + i), hn::PromoteTo(wide, hn::LoadU(narrow, partial + i))),
+        wide, acc + i);
   for (; i < count; ++i) acc[i] = C::merge(acc[i], static_cast<double>(partial[i]));
 }
 

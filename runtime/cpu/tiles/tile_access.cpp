@@ -159,8 +159,8 @@ bool TileAccess::is_same_along(std::size_t axis) const {
   for (std::size_t i = 0; i < nodes_.size(); ++i) {
     const BoundNode& node = nodes_[i];
     if (node.op == plan::fb::ExprOp::Constant) continue;
-    varies[i] = node.op == plan::fb::ExprOp::Symbol ? node.a == axis
-                                                    : varies[node.a] || varies[node.b];
+    varies[i] =
+        node.op == plan::fb::ExprOp::Symbol ? node.a == axis : varies[node.a] || varies[node.b];
   }
   return std::ranges::none_of(access_.nonlinear, [&](std::uint32_t n) { return varies[n]; }) &&
          std::ranges::none_of(access_.guards, [&](const BoundGuard& guard) {

@@ -225,7 +225,8 @@ void TileCompiler::choose_sizes() {
               ceil_div(s.x_count, ceil_div(thread_count, std::max<std::int64_t>(s.z_count, 1))),
               16) *
               16);
-    // Whatever the number of threads, so that sums are formed in the same order. Of few columns there are more rows.
+    // Whatever the number of threads, so that sums are formed in the same order. Of few columns
+    // there are more rows.
     const std::int64_t columns = std::clamp<std::int64_t>(s.x_count, 1, kAcrossColumns);
     s.tile_rows = std::clamp<std::int64_t>(s.y_count, 1, kTileElements / columns);
     s.whole_rows = s.tile_rows >= s.y_count;

@@ -48,8 +48,8 @@ struct PingpongTile
                       kConsumers * kGroups * 16 * PingpongPasses<kN / kParts, kSpread>::kFloats,
                   kParts> {
   typedef TmaMainloop<T, kM, kN, kGroups, kStages, kRowsAreK, kRank,
-                      kStages*(kM + kN) * 128 + kConsumers * kGroups * 16 *
-                                                    PingpongPasses<kN / kParts, kSpread>::kFloats,
+                      kStages*(kM + kN) * 128 +
+                          kConsumers * kGroups * 16 * PingpongPasses<kN / kParts, kSpread>::kFloats,
                       kParts>
       Stages;
   typedef PingpongPasses<kN / kParts, kSpread> Passes;

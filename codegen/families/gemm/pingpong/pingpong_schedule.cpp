@@ -23,8 +23,8 @@ struct Tile {
 /// By two consumers of one warpgroup.
 constexpr Tile kTiles[] = {{64, 192}, {128, 128}, {128, 192}, {192, 128}};
 constexpr int kConsumers = 2;
-/// Instructions for each accumulator above which a tile's code, which is unrolled where it is spread, does
-/// not stay in the caches.
+/// Instructions for each accumulator above which a tile's code, which is unrolled where it is
+/// spread, does not stay in the caches.
 constexpr double kMostSpread = 32;
 
 /// Vectors of a thread in a pass over tiles of n columns: PingpongPasses::kVectors.

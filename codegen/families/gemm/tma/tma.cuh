@@ -11,8 +11,8 @@
 /// Stages of tiles on their way to kGroups warpgroups, which share the rows of kM x kN accumulators
 /// over k, 64 at a time. kRowsAreK: b[k][n], else b[n][k]. Both operands are tensors of kRank
 /// dimensions: two, and the batch's. What the stages are in may be used otherwise once all are
-/// done: it has kLeastBytes at least. The columns are those of kParts equal parts of all, side by side (a gate and what it
-/// opens, say).
+/// done: it has kLeastBytes at least. The columns are those of kParts equal parts of all, side by
+/// side (a gate and what it opens, say).
 template <class T, int kM, int kN, int kGroups, int kStages, bool kRowsAreK, int kRank,
           int kLeastBytes = 0, int kParts = 1>
 struct TmaMainloop {

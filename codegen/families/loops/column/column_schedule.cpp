@@ -15,7 +15,7 @@ constexpr double kWords = 48;  // of a thread's registers, for the elements that
 constexpr int kThreads = 256, kLeastThreads = 128, kMostThreads = 512, kScratchBytes = 40 * 1024;
 // Bytes of neighbouring threads: a cache line, and the least that memory moves at its full speed.
 constexpr int kLine = 128, kLeastLine = 64;
-constexpr int kSector = 32;  // what memory moves at once; for few rows
+constexpr int kSector = 32;               // what memory moves at once; for few rows
 constexpr std::int64_t kLarge = 1 << 30;  // where no bound is known
 constexpr int kAhead = 4;
 

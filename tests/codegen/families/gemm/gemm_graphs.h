@@ -31,12 +31,14 @@ inline std::string transposed_graph(const std::string& type, const std::string& 
       type, m, n, k);
 }
 
-/// One half of the columns times silu of the other, n each; weights stored as [k, 2 n], or with `nk` as [2 n, k].
+/// One half of the columns times silu of the other, n each; weights stored as [k, 2 n], or with
+/// `nk` as [2 n, k].
 inline std::string gated_graph(const std::string& type, const std::string& m, int n, int k,
                                bool nk = false) {
   const std::string stored = nk ? fmt::format("{}, {}", 2 * n, k) : fmt::format("{}, {}", k, 2 * n);
   const std::string weights =
-      nk ? fmt::format("  %0 = Transpose(%w) {{perm = [1, 0]}} : {}[{}, {}]\n", type, k, 2 * n) : "";
+      nk ? fmt::format("  %0 = Transpose(%w) {{perm = [1, 0]}} : {}[{}, {}]\n", type, k, 2 * n)
+         : "";
   return fmt::format(
       "graph @g(%x: {0}[{1}, {3}], %w: {0}[{5}], %b: {0}[{4}]) {{\n{6}"
       "  %1 = MatMul(%x, {7}) : {0}[{1}, {4}]\n"
