@@ -131,13 +131,6 @@ std::optional<Split> find_split(const TensorType& type, const Ints& axes,
   return best;
 }
 
-/// A mean over axes, and the variance around it if `variance` is not null: ReduceMean(Square(Sub(x,
-/// mean))).
-struct Moments {
-  const Node* mean = nullptr;
-  const Node* variance = nullptr;
-};
-
 const Node* producer_of(const Graph& graph, ValueId value, std::string_view op) {
   const Node* node = graph.producer(value);
   return node != nullptr && node->op->name == op ? node : nullptr;
@@ -147,18 +140,17 @@ bool same_axes(const Node& a, const Node& b) {
   return a.attrs.get_ints("axes") == b.attrs.get_ints("axes");
 }
 
-/// Those that `variance` is the second of.
-Moments moments_of(const Graph& graph, const Node& variance) {
-  if (variance.op->name != "ReduceMean") return {};
-  const Node* square = producer_of(graph, variance.inputs[0], "Square");
+/// The mean that `node` is the variance around, ReduceMean(Square(Sub(x, mean))); or null.
+const Node* mean_of_variance(const Graph& graph, const Node& node) {
+  if (node.op->name != "ReduceMean") return nullptr;
+  const Node* square = producer_of(graph, node.inputs[0], "Square");
   const Node* deviation =
       square == nullptr ? nullptr : producer_of(graph, square->inputs[0], "Sub");
   const Node* mean =
       deviation == nullptr ? nullptr : producer_of(graph, deviation->inputs[1], "ReduceMean");
-  if (mean == nullptr || mean->inputs[0] != deviation->inputs[0] || !same_axes(*mean, variance) ||
-      mean->attrs.get_int("keepdims") != 1)
-    return {};
-  return {mean, &variance};
+  const bool fits = mean != nullptr && mean->inputs[0] == deviation->inputs[0] &&
+                    same_axes(*mean, node) && mean->attrs.get_int("keepdims") == 1;
+  return fits ? mean : nullptr;
 }
 
 /// What `x` is a wider copy of: what memory holds.
@@ -255,13 +247,13 @@ Graph split_reductions(const Graph& graph, Context& context) {
   // Means whose variances are taken, too, by the mean's value.
   std::map<std::int32_t, Split> moments;
   for (const Node& node : graph.nodes()) {
-    const Moments pair = moments_of(graph, node);
-    if (pair.mean == nullptr || !context.target.reduces_strided) continue;
-    const ValueId x = pair.mean->inputs[0];
+    const Node* mean = mean_of_variance(graph, node);
+    if (mean == nullptr || !context.target.reduces_strided) continue;
+    const ValueId x = mean->inputs[0];
     if (graph.type(x).dtype != DType::kFloat32 && graph.type(x).dtype != DType::kFloat64) continue;
     const TensorType stored{stored_type(graph, x).dtype, graph.type(x).shape};
     if (const auto split = find_moment_split(stored, node.attrs.get_ints("axes"), rule))
-      moments.emplace(pair.mean->outputs[0].index, *split);
+      moments.emplace(mean->outputs[0].index, *split);
   }
   std::map<std::int32_t, ValueId> inputs_of_means;  // in the new graph
   return ir::rewrite(
@@ -273,10 +265,10 @@ Graph split_reductions(const Graph& graph, Context& context) {
           inputs_of_means.emplace(node.outputs[0].index, inputs[0]);
           return std::vector{MomentsInParts(builder, node, own->second, inputs[0]).mean()};
         }
-        if (const Moments pair = moments_of(old, node); pair.mean != nullptr)
-          if (const auto own = moments.find(pair.mean->outputs[0].index); own != moments.end())
+        if (const Node* mean = mean_of_variance(old, node); mean != nullptr)
+          if (const auto own = moments.find(mean->outputs[0].index); own != moments.end())
             return std::vector{
-                MomentsInParts(builder, *pair.mean, own->second, inputs_of_means.at(own->first))
+                MomentsInParts(builder, *mean, own->second, inputs_of_means.at(own->first))
                     .variance(node)};
         const auto kind =
             std::ranges::find_if(kKinds, [&](const Kind& k) { return k.whole == node.op->name; });

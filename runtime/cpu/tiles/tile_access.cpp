@@ -377,43 +377,53 @@ void TileAccess::load_guarded(const std::byte* buffer, const Tile& tile, Domain 
   }
 }
 
+void TileAccess::set_index(const std::vector<std::size_t>& axes, const Strides& strides,
+                           std::int64_t joint, std::int64_t* index) {
+  for (std::size_t d = axes.size(); d-- > 0;) {
+    index[axes[d]] = joint % strides.extents[d];
+    joint /= strides.extents[d];
+  }
+}
+
+bool TileAccess::is_inside(const std::int64_t* index, std::span<const std::int64_t> values) const {
+  return std::ranges::all_of(access_.guards, [&](const BoundGuard& guard) {
+    if (!guard.linear) return values[guard.node] >= 0 && values[guard.node] < guard.extent;
+    std::int64_t at = guard.linear->constant;
+    for (std::size_t a = 0; a < axis_count_; ++a) at += guard.linear->coefficients[a] * index[a];
+    return at >= 0 && at < guard.extent;
+  });
+}
+
+std::int64_t TileAccess::address_at(const std::int64_t* index,
+                                    std::span<const std::int64_t> values) const {
+  std::int64_t address = access_.address.constant;
+  for (std::size_t a = 0; a < axis_count_; ++a)
+    address += access_.address.coefficients[a] * index[a];
+  for (const std::uint32_t node : access_.nonlinear)
+    address = static_cast<std::int64_t>(static_cast<std::uint64_t>(address) +
+                                        static_cast<std::uint64_t>(values[node]));
+  return address;
+}
+
 void TileAccess::load_by_runs(const std::byte* buffer, const Tile& tile, Domain domain,
                               GatherValues gathered, std::byte* target) const {
   const auto size = static_cast<std::int64_t>(storage_size_);
   std::array<std::int64_t, kMaxAxes> index{};
   std::vector<std::int64_t> values(nodes_.size());
-  const auto set_index = [&](const std::vector<std::size_t>& axes, const Strides& strides,
-                             std::int64_t joint) {
-    for (std::size_t d = axes.size(); d-- > 0;) {
-      index[axes[d]] = joint % strides.extents[d];
-      joint /= strides.extents[d];
-    }
-  };
   for (std::size_t d = 0; d < axes_.z.size(); ++d) index[axes_.z[d]] = tile.z[d];
   const std::int64_t step = x_.steps.back();
   for (std::int64_t r = 0; r < (domain.rows ? tile.rows : 1); ++r) {
-    if (domain.rows) set_index(axes_.y, y_, tile.y0 + r);
+    if (domain.rows) set_index(axes_.y, y_, tile.y0 + r, index.data());
     for (std::int64_t c = 0, n = 0; c < tile.cols; c += n) {
-      set_index(axes_.x, x_, tile.x0 + c);
+      set_index(axes_.x, x_, tile.x0 + c, index.data());
       n = std::min(tile.cols - c, x_.extents.back() - index[axes_.x.back()]);
       evaluate_nodes(nodes_, index.data(), values.data());
       std::byte* const to = target + static_cast<std::size_t>(r * tile.cols + c) * compute_size_;
-      const bool inside = std::ranges::all_of(access_.guards, [&](const BoundGuard& guard) {
-        std::int64_t at = guard.linear ? guard.linear->constant : values[guard.node];
-        for (std::size_t a = 0; guard.linear && a < axis_count_; ++a)
-          at += guard.linear->coefficients[a] * index[a];
-        return at >= 0 && at < guard.extent;
-      });
-      if (!inside) {
+      if (!is_inside(index.data(), values)) {
         fill_run(compute_, access_.fill, to, n);
         continue;
       }
-      std::int64_t address = access_.address.constant;
-      for (std::size_t a = 0; a < axis_count_; ++a)
-        address += access_.address.coefficients[a] * index[a];
-      for (const std::uint32_t node : access_.nonlinear)
-        address = static_cast<std::int64_t>(static_cast<std::uint64_t>(address) +
-                                            static_cast<std::uint64_t>(values[node]));
+      std::int64_t address = address_at(index.data(), values);
       if (!access_.gathers.empty()) address += gathered_offset(gathered, r, 0);
       const std::int64_t last = address + (n - 1) * step;
       if (std::min(address, last) < 0) refuse_address(std::min(address, last));
@@ -429,43 +439,19 @@ void TileAccess::for_each_element(const Tile& tile, Domain domain, GatherValues 
   std::array<std::int64_t, kMaxAxes> index{};
   std::vector<std::int64_t> values(nodes_.size());
   const bool needs_nodes = !access_.is_plain();
-  const auto set_index = [&](const std::vector<std::size_t>& axes, const Strides& strides,
-                             std::int64_t joint) {
-    for (std::size_t d = axes.size(); d-- > 0;) {
-      index[axes[d]] = joint % strides.extents[d];
-      joint /= strides.extents[d];
-    }
-  };
   for (std::size_t d = 0; d < axes_.z.size(); ++d) index[axes_.z[d]] = tile.z[d];
   const std::int64_t rows = domain.rows ? tile.rows : 1;
   const std::int64_t cols = domain.columns ? tile.cols : 1;
   for (std::int64_t r = 0; r < rows; ++r) {
-    if (domain.rows) set_index(axes_.y, y_, tile.y0 + r);
+    if (domain.rows) set_index(axes_.y, y_, tile.y0 + r, index.data());
     for (std::int64_t c = 0; c < cols; ++c) {
-      if (domain.columns) set_index(axes_.x, x_, tile.x0 + c);
+      if (domain.columns) set_index(axes_.x, x_, tile.x0 + c, index.data());
       if (needs_nodes) evaluate_nodes(nodes_, index.data(), values.data());
-      bool inside = true;
-      for (const BoundGuard& guard : access_.guards) {
-        std::int64_t at = 0;
-        if (guard.linear) {
-          at = guard.linear->constant;
-          for (std::size_t a = 0; a < axis_count_; ++a)
-            at += guard.linear->coefficients[a] * index[a];
-        } else {
-          at = values[guard.node];
-        }
-        inside &= at >= 0 && at < guard.extent;
-      }
-      if (!inside) {
+      if (!is_inside(index.data(), values)) {
         visit(r, c, std::int64_t{0}, false);
         continue;
       }
-      std::int64_t address = access_.address.constant;
-      for (std::size_t a = 0; a < axis_count_; ++a)
-        address += access_.address.coefficients[a] * index[a];
-      for (const std::uint32_t node : access_.nonlinear)
-        address = static_cast<std::int64_t>(static_cast<std::uint64_t>(address) +
-                                            static_cast<std::uint64_t>(values[node]));
+      std::int64_t address = address_at(index.data(), values);
       if (!access_.gathers.empty()) address += gathered_offset(gathered, r, c);
       if (address < 0 || address >= access_.count) refuse_address(address);
       visit(r, c, address, true);

@@ -93,6 +93,13 @@ class TileAccess {
     std::vector<std::int64_t> z, y, x;
   };
 
+  /// Sets the index of `axes`, the loops of one role, of which `joint` is the joint index.
+  static void set_index(const std::vector<std::size_t>& axes, const Strides& strides,
+                        std::int64_t joint, std::int64_t* index);
+  /// Whether all guards hold, and the address without what is gathered, at an index by axis, where
+  /// the nodes have `values`.
+  bool is_inside(const std::int64_t* index, std::span<const std::int64_t> values) const;
+  std::int64_t address_at(const std::int64_t* index, std::span<const std::int64_t> values) const;
   /// Whether all that is not linear, and all guards, are the same along a loop.
   bool is_same_along(std::size_t axis) const;
   std::int64_t fixed_offset(const Tile& tile) const;
