@@ -178,9 +178,10 @@ std::string AttentionSchedule::to_string() const {
 std::uint32_t attention_shared_bytes(const AttentionProgram& program,
                                      const AttentionSchedule& schedule) {
   if (schedule.by_warpgroups()) {
-    const std::int64_t elements = schedule.queries * schedule.rows() * tile_width(program.head) +
-                                  schedule.stages * schedule.keys *
-                                      (tile_width(program.head) + tile_width(program.value_head));
+    const std::int64_t elements =
+        std::int64_t{schedule.queries} * schedule.rows() * tile_width(program.head) +
+        std::int64_t{schedule.stages} * schedule.keys *
+            (tile_width(program.head) + tile_width(program.value_head));
     return static_cast<std::uint32_t>(1024 + elements * 2 +
                                       (2 * schedule.queries + 4 * schedule.stages) * 16);
   }

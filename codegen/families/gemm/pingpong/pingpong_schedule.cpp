@@ -107,7 +107,7 @@ struct Pingpong final : GemmTile {
     const double element = (spread ? kSpread : kRolled) + kInstruction * epilogue.instructions +
                            (spread ? kSpreadByte : kRolledByte) * epilogue.row_bytes;
     const double sums =
-        s.m * s.n / problem.product.parts / warpgroups / 1000.0 * element / rates.clock;
+        s.m * s.n / 1000.0 / problem.product.parts / warpgroups * element / rates.clock;
     const double turns = std::ceil(tiles / blocks);  // of tiles that a block takes
     double time = latency + bytes + (turns > 1 ? 0 : alone);
     if (spread)

@@ -156,7 +156,7 @@ std::optional<Schedule> best_vectors(const ProgramAnalysis& analysis) {
       if (schedule && fits_shared(analysis, *schedule)) return schedule;
     }
     for (const VectorPlan& plan : plans) {
-      const auto schedule = held(analysis, plan, bytes(plan), sizes, true, kMostThreads);
+      auto schedule = held(analysis, plan, bytes(plan), sizes, true, kMostThreads);
       if (schedule && fits_shared(analysis, *schedule)) return schedule;
     }
   }
