@@ -19,7 +19,7 @@ constexpr std::int64_t kLine = 128;
 // Means with their variances: the rows are read once more behind them in any case, and where
 // elements lie apart in memory a block by itself moves little of what it reads. Rows that clusters
 // hold stay whole where they do not.
-constexpr std::int64_t kLeastMomentBytes = 1 << 20, kLongestWhole = 1 << 18;
+constexpr std::int64_t kLeastMomentBytes = 1 << 20, kLongestWhole = 1 << 16;
 constexpr std::int64_t kMostMomentLines = 512;
 
 struct Kind {
@@ -103,7 +103,7 @@ std::optional<Split> find_moment_split(const TensorType& stored, const Ints& axe
     most = std::min(std::max(rule.parts / lines, length / (4 * rule.shortest_column)),
                     length / rule.shortest_column);
   } else {
-    if (extents->reduced < kLongestWhole || extents->kept > rule.parts / 4) return std::nullopt;
+    if (extents->reduced <= kLongestWhole || extents->kept > rule.parts / 4) return std::nullopt;
     most = std::min(rule.parts / extents->kept, extents->reduced / rule.shortest_part);
   }
   const std::size_t end = extents->strided() ? extents->inner_begin : stored.shape.size();
