@@ -255,21 +255,20 @@ Graph split_reductions(const Graph& graph, Context& context) {
     if (const auto split = find_moment_split(stored, node.attrs.get_ints("axes"), rule))
       moments.emplace(mean->outputs[0].index, *split);
   }
-  std::map<std::int32_t, ValueId> inputs_of_means;  // in the new graph
+  std::map<std::int32_t, MomentsInParts> made;
   return ir::rewrite(
       graph,
       [&](GraphBuilder& builder, const Graph& old, const Node& node,
           std::span<const ValueId> inputs) -> std::optional<std::vector<ValueId>> {
         const TensorType& result = old.type(node.outputs[0]);
         if (const auto own = moments.find(node.outputs[0].index); own != moments.end()) {
-          inputs_of_means.emplace(node.outputs[0].index, inputs[0]);
-          return std::vector{MomentsInParts(builder, node, own->second, inputs[0]).mean()};
+          const MomentsInParts parts(builder, node, own->second, inputs[0]);
+          made.emplace(own->first, parts);
+          return std::vector{parts.mean()};
         }
         if (const Node* mean = mean_of_variance(old, node); mean != nullptr)
-          if (const auto own = moments.find(mean->outputs[0].index); own != moments.end())
-            return std::vector{
-                MomentsInParts(builder, *mean, own->second, inputs_of_means.at(own->first))
-                    .variance(node)};
+          if (const auto own = made.find(mean->outputs[0].index); own != made.end())
+            return std::vector{own->second.variance(node)};
         const auto kind =
             std::ranges::find_if(kKinds, [&](const Kind& k) { return k.whole == node.op->name; });
         if (kind == kKinds.end()) return std::nullopt;

@@ -7,8 +7,7 @@
 #include <numeric>
 #include <utility>
 
-#include <sinter/allocator.h>
-
+#include "runtime/cuda/memory/user_memory.h"
 #include "runtime/format_error.h"
 #include "runtime/log.h"
 #include "runtime/plan/extents.h"
@@ -19,8 +18,6 @@ namespace {
 namespace fb = plan::fb;
 using graphs::Context;
 
-// Kernels access up to 16 bytes at a time from the start of every buffer.
-constexpr std::uint64_t kPointerAlignment = 16;
 // What NVIDIA recommends for cuBLASLt on Hopper; cuDNN's fast engines need less.
 constexpr std::uint64_t kWorkspaceBytes = 32u << 20;
 
@@ -28,31 +25,6 @@ std::string tuning_file(const plan::PlanData& plan, const SessionOptions& option
   if (!options.tuning_cache.empty())
     return (std::filesystem::path(options.tuning_cache) / "cublaslt.tuning").string();
   return plan.path.empty() ? std::string() : plan.path + kTuningSuffix;
-}
-
-/// The user's allocator for the memory of one GPU.
-class UserAllocator final : public graphs::DeviceAllocator {
- public:
-  UserAllocator(std::shared_ptr<Allocator> allocator, int device)
-      : allocator_(std::move(allocator)), device_(device) {}
-
-  CUdeviceptr allocate(std::uint64_t bytes) noexcept override {
-    return reinterpret_cast<CUdeviceptr>(
-        allocator_->allocate(Memory::kDevice, device_, bytes, graphs::kDeviceAlignment));
-  }
-  void deallocate(CUdeviceptr address, std::uint64_t bytes) noexcept override {
-    allocator_->deallocate(reinterpret_cast<void*>(address), Memory::kDevice, device_, bytes,
-                           graphs::kDeviceAlignment);
-  }
-
- private:
-  std::shared_ptr<Allocator> allocator_;
-  int device_;
-};
-
-graphs::DeviceAllocatorPtr device_allocator(const SessionOptions& options) {
-  if (!options.allocator) return nullptr;
-  return std::make_shared<UserAllocator>(options.allocator, options.device);
 }
 
 /// Runs `body`; an Error that leaves it says on which GPU. Makes no text where nothing fails.
@@ -126,59 +98,14 @@ CudaExecutor::~CudaExecutor() {
   }
 }
 
-void CudaExecutor::check_device_pointer(const void* data, int said_device, const char* what,
-                                        const std::string& name) const {
-  const auto address = reinterpret_cast<CUdeviceptr>(data);
-  const int device = plan_->context()->properties().index;
-  const auto refuse_gpu = [&](int other) {
-    throw usage_error("{} '{}' is memory of GPU {}, the session is on GPU {}", what, name, other,
-                      device);
-  };
-  if (address % kPointerAlignment != 0)
-    throw usage_error(
-        "{} '{}' is device memory at {:#x}, which is not aligned to {} bytes: "
-        "copy it to an aligned allocation",
-        what, name, address, kPointerAlignment);
-  if (said_device >= 0 && said_device != device) refuse_gpu(said_device);
-  CUmemorytype type{};
-  int ordinal = -1;
-  const graphs::Driver& driver = this->driver();
-  if (driver.pointer_get_attribute.raw(&type, CU_POINTER_ATTRIBUTE_MEMORY_TYPE, address) !=
-          CUDA_SUCCESS ||
-      type != CU_MEMORYTYPE_DEVICE)
-    throw usage_error("{} '{}' is given as device memory, but {:#x} is none", what, name, address);
-  if (driver.pointer_get_attribute.raw(&ordinal, CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL, address) ==
-          CUDA_SUCCESS &&
-      ordinal != device)
-    refuse_gpu(ordinal);
-}
-
-void CudaExecutor::check_host_pointer(const void* data, const char* what,
-                                      const std::string& name) const {
-  const auto address = reinterpret_cast<CUdeviceptr>(data);
-  const graphs::Driver& driver = this->driver();
-  CUmemorytype type{};
-  unsigned is_managed = 0;
-  // An address that the driver does not know is host memory.
-  if (driver.pointer_get_attribute.raw(&type, CU_POINTER_ATTRIBUTE_MEMORY_TYPE, address) !=
-          CUDA_SUCCESS ||
-      type != CU_MEMORYTYPE_DEVICE)
-    return;
-  if (driver.pointer_get_attribute.raw(&is_managed, CU_POINTER_ATTRIBUTE_IS_MANAGED, address) ==
-          CUDA_SUCCESS &&
-      is_managed != 0)
-    return;
-  throw usage_error("{} '{}' is given as host memory, but {:#x} is device memory", what, name,
-                    address);
-}
-
 void CudaExecutor::set_input(std::size_t index, const TensorView& view) {
   const Context::Scope scope(*plan_->context());
   const std::uint64_t bytes = view.byte_count();
   const std::string& name = meta().inputs[index]->name;
   if (bytes > 0 && view.memory == Memory::kDevice)
-    check_device_pointer(view.data, view.device, "input", name);
-  if (bytes > 0 && view.memory == Memory::kHost) check_host_pointer(view.data, "input", name);
+    check_device_pointer(*plan_->context(), view.data, view.device, "input", name);
+  if (bytes > 0 && view.memory == Memory::kHost)
+    check_host_pointer(*plan_->context(), view.data, "input", name);
   if (const auto state = state_of(meta(), *meta().inputs[index])) return write_state(*state, view);
   if (view.memory == Memory::kDevice) {
     const auto address = reinterpret_cast<CUdeviceptr>(view.data);
@@ -209,9 +136,9 @@ void CudaExecutor::set_output(std::size_t index, const MutableTensorView& view) 
           "output '{}' cannot go to host memory from a session whose outputs "
           "stay on the device (SessionOptions::output_memory)",
           name);
-    check_host_pointer(view.data, "output", name);
+    check_host_pointer(*plan_->context(), view.data, "output", name);
   } else if (view.data) {
-    check_device_pointer(view.data, view.device, "output", name);
+    check_device_pointer(*plan_->context(), view.data, view.device, "output", name);
   }
   const auto address = on_host ? CUdeviceptr{0} : reinterpret_cast<CUdeviceptr>(view.data);
   addresses_changed_ = addresses_changed_ || output_pointers_[index] != address;

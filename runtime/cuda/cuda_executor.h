@@ -12,9 +12,9 @@
 #include "graphs/stream.h"
 #include "runtime/cuda/control/control_flow.h"
 #include "runtime/cuda/device_plan.h"
-#include "runtime/cuda/io_region.h"
 #include "runtime/cuda/make_launches.h"
-#include "runtime/cuda/state_memory.h"
+#include "runtime/cuda/memory/io_region.h"
+#include "runtime/cuda/memory/state_memory.h"
 #include "runtime/executor.h"
 
 namespace sinter::runtime {
@@ -85,12 +85,8 @@ class CudaExecutor final : public Executor {
   graphs::DeviceMemory number_iterations(const BoundShape& shape, BufferAddresses& buffers);
   CUdeviceptr output_address(std::size_t index) const;
   TensorView output_view(std::size_t index, const BoundShape& shape) const;
-  void check_device_pointer(const void* data, int said_device, const char* what,
-                            const std::string& name) const;
   /// Throws Error(kUsage) if `stream` is capturing.
   void refuse_capturing(CUstream stream) const;
-  /// Throws Error(kUsage) for an address that the driver knows as device memory.
-  void check_host_pointer(const void* data, const char* what, const std::string& name) const;
   /// After memory has moved: what was bound to its addresses is void.
   void forget_bound();
 

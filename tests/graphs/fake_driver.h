@@ -63,6 +63,8 @@ class FakeDriver {
   /// Device and pinned allocations, streams, events, modules, graphs and contexts.
   int alive() const;
 
+  /// Counts the call; the result that the test wants it to fail with, else success.
+  CUresult enter(const char* name);
   /// Runs `work` on `stream`: now, or when the graph that is being captured is launched.
   void put(CUstream stream, CUgraphNodeType type, std::function<void()> work);
   std::recursive_mutex mutex;

@@ -2,7 +2,7 @@
 #include <limits>
 #include <thread>
 
-#include "runtime/cuda/io_region.h"
+#include "runtime/cuda/memory/io_region.h"
 #include "tests/runtime/cuda/cuda_fixture.h"
 
 namespace sinter::testing {

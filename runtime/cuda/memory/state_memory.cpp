@@ -1,4 +1,4 @@
-#include "runtime/cuda/state_memory.h"
+#include "runtime/cuda/memory/state_memory.h"
 
 #include <utility>
 

@@ -1,4 +1,4 @@
-#include "runtime/cuda/io_region.h"
+#include "runtime/cuda/memory/io_region.h"
 
 #include <cstring>
 #include <numeric>
