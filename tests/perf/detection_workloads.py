@@ -128,6 +128,8 @@ class ResNetBlock(nn.Module):
         super().__init__()
         self.body = nn.Sequential(Conv(c_in, inner, act=nn.ReLU), Conv(inner, inner, 3, stride, nn.ReLU),
                                   Conv(inner, 4 * inner, act=nn.Identity))
+        # As in trained networks a block changes its input a little. Else rounding errors grow with each.
+        nn.init.constant_(self.body[-1][1].weight, 0.3)
         if stride > 1:  # ResNet-vd: pooled, not skipped, places
             self.skip = nn.Sequential(nn.AvgPool2d(2, 2), Conv(c_in, 4 * inner, act=nn.Identity))
         else:
@@ -288,10 +290,10 @@ def anchors(size):
 
 
 def spread_apart(count):
-    """Numbers that are added to the scores of places. Scores of random weights are so close that rounding would decide
-    which places are selected; of trained ones few are."""
+    """Numbers that are added to the scores of places and decide which are selected. Scores of random weights are so close
+    that rounding would; those of trained ones seldom are."""
     generator = torch.Generator("cpu").manual_seed(0)
-    return 256 * torch.exp(-0.01 * torch.randperm(count, generator=generator, device="cpu"))
+    return 2.0 ** 15 * torch.exp(-0.01 * torch.randperm(count, generator=generator, device="cpu"))
 
 
 class RtDetr(nn.Module):

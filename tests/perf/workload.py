@@ -23,8 +23,8 @@ def normal(**shapes):
 
 
 def settle(norm, arguments):
-    """One variance for all channels, a tenth of their means: images of noise are so alike that norms fitted to each channel
-    would make rounding errors larger with each layer."""
+    """One variance for all channels, a tenth of their means: images of noise are so alike that norms fitted to each
+    channel would make rounding errors larger with each layer."""
     norm.running_mean = arguments[0].mean((0, 2, 3)) / 10
     norm.running_var = torch.full_like(norm.running_mean, arguments[0].square().mean())
 
