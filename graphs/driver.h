@@ -84,6 +84,7 @@ class Entry<CUresult (*)(Args...)> {
   X(func_set_attribute, cuFuncSetAttribute)                                   \
   X(occupancy_max_active_blocks, cuOccupancyMaxActiveBlocksPerMultiprocessor) \
   X(tensor_map_encode_tiled, cuTensorMapEncodeTiled)                          \
+  X(tensor_map_encode_im2col, cuTensorMapEncodeIm2col)                        \
   X(launch_kernel_ex, cuLaunchKernelEx)                                       \
   X(graph_instantiate, cuGraphInstantiate)                                    \
   X(graph_destroy, cuGraphDestroy)                                            \

@@ -1,6 +1,6 @@
-// Boxes of tensors in memory, copied to shared memory by the copy engine (sm_90 and later): one
-// thread starts a copy, a MBarrier counts its bytes. On the host (tests/codegen) a copy is done
-// when it is started.
+// Boxes of tensors in memory, and pixels of windows of images, copied to shared memory by the copy
+// engine (sm_90 and later): one thread starts a copy, a MBarrier counts its bytes. On the host
+// (tests/codegen) a copy is done when it is started.
 #pragma once
 
 #include "warpgroup.cuh"
@@ -13,6 +13,7 @@ struct alignas(64) TensorMap {
 #else
 struct TensorMap {
   long base, bytes, rank, extents[5], strides[5], box[5];  // bytes of an element; strides in those
+  long lower[3], upper[3], steps[3];                       // of windows
 };
 #endif
 
@@ -26,6 +27,45 @@ SINTER_DEVICE void prefetch_tma_descriptor(const TensorMap& map) {
 }
 
 #ifndef __CUDACC__
+inline void emulated_tma_row(unsigned char* to, const TensorMap& map, long row, long from,
+                             bool valid, long first) {
+  for (long column = 0; column < map.box[0]; ++column) {
+    const long place = first + column, byte = column * map.bytes;
+    unsigned char* const target = to + row * 128 + (byte / 16 ^ row % 8) * 16 + byte % 16;
+    if (valid && place >= 0 && place < map.extents[0])
+      memcpy(target, reinterpret_cast<const char*>(map.base) + (from + place) * map.bytes,
+             static_cast<unsigned long>(map.bytes));
+    else
+      memset(target, 0, static_cast<unsigned long>(map.bytes));
+  }
+}
+
+/// The pixels `tap` behind the first ones of windows, of which the first window's is at `at`.
+inline void emulated_im2col_load(unsigned char* to, const TensorMap& map, const i32* at,
+                                 const i32* tap) {
+  long place[5];
+  for (int d = 0; d < map.rank; ++d) place[d] = at[d];
+  for (long row = 0; row < map.box[1]; ++row) {
+    long from = place[map.rank - 1] * map.strides[map.rank - 1];
+    bool valid = place[map.rank - 1] < map.extents[map.rank - 1];
+    for (int d = 1; d + 1 < map.rank; ++d) {
+      const long pixel = place[d] + tap[d - 1];
+      valid = valid && pixel >= 0 && pixel < map.extents[d];
+      from += pixel * map.strides[d];
+    }
+    emulated_tma_row(to, map, row, from, valid, at[0]);
+    for (int d = 1; d < map.rank; ++d) {
+      if (d + 1 == map.rank) {
+        ++place[d];
+        break;
+      }
+      place[d] += map.steps[d - 1];
+      if (place[d] <= map.extents[d] - 1 + map.upper[d - 1]) break;
+      place[d] = map.lower[d - 1];
+    }
+  }
+}
+
 inline void emulated_tma_load(unsigned char* to, const TensorMap& map, const i32* at) {
   long rows = 1;
   for (int d = 1; d < map.rank; ++d) rows *= map.box[d];
@@ -38,15 +78,7 @@ inline void emulated_tma_load(unsigned char* to, const TensorMap& map, const i32
       valid = valid && place >= 0 && place < map.extents[d];
       from += place * map.strides[d];
     }
-    for (long column = 0; column < map.box[0]; ++column) {
-      const long place = at[0] + column, byte = column * map.bytes;
-      unsigned char* const target = to + row * 128 + (byte / 16 ^ row % 8) * 16 + byte % 16;
-      if (valid && place >= 0 && place < map.extents[0])
-        memcpy(target, reinterpret_cast<const char*>(map.base) + (from + place) * map.bytes,
-               static_cast<unsigned long>(map.bytes));
-      else
-        memset(target, 0, static_cast<unsigned long>(map.bytes));
-    }
+    emulated_tma_row(to, map, row, from, valid, at[0]);
   }
 }
 #endif
@@ -79,6 +111,40 @@ SINTER_DEVICE void tma_load(void* to, const TensorMap& map, const i32 (&at)[kRan
   for (int d = 0; d < kRank; ++d) bytes *= map.box[d];
   emulated_tma_load(static_cast<unsigned char*>(to), map, at);
   arrivals.count_bytes(static_cast<u32>(bytes));
+#endif
+}
+
+/// The same of windows (im2col): starts to copy channels from at[0] on of one pixel in each of the
+/// windows that follow each other from the one on whose first pixel is at `at` (channel, width ..,
+/// image): the pixel `tap` behind the first.
+template <int kRank>
+SINTER_DEVICE void tma_load_im2col(void* to, const TensorMap& map, const i32 (&at)[kRank],
+                                   const i32 (&tap)[kRank - 2], MBarrier& arrivals) {
+#ifdef __CUDACC__
+#define SINTER_IM2COL_LOAD(rank, coordinates, taps, ...)                                      \
+  if constexpr (kRank == rank)                                                                \
+  asm volatile(                                                                               \
+      "cp.async.bulk.tensor." #rank                                                           \
+      "d.shared::cluster.global.im2col.mbarrier::complete_tx::bytes [%0], [%1, {" coordinates \
+      "}], [%2], {" taps "};" ::"r"(shared_address(to)),                                      \
+      "l"(&map), "r"(shared_address(&arrivals)), __VA_ARGS__                                  \
+      : "memory")
+  u16 short_tap[kRank - 2];
+#pragma unroll
+  for (int d = 0; d < kRank - 2; ++d) short_tap[d] = static_cast<u16>(tap[d]);
+  SINTER_IM2COL_LOAD(3, "%3, %4, %5", "%6", "r"(at[0]), "r"(at[1]), "r"(at[2]), "h"(short_tap[0]));
+  SINTER_IM2COL_LOAD(4, "%3, %4, %5, %6", "%7, %8", "r"(at[0]), "r"(at[1]), "r"(at[2]), "r"(at[3]),
+                     "h"(short_tap[0]), "h"(short_tap[1]));
+  SINTER_IM2COL_LOAD(5, "%3, %4, %5, %6, %7", "%8, %9, %10", "r"(at[0]), "r"(at[1]), "r"(at[2]),
+                     "r"(at[3]), "r"(at[4]), "h"(short_tap[0]), "h"(short_tap[1]),
+                     "h"(short_tap[2]));
+#undef SINTER_IM2COL_LOAD
+#else
+  if (map.rank != kRank) emulator::error = "a tensor map has another rank";
+  if (reinterpret_cast<unsigned long>(to) % 1024 != 0)
+    emulator::error = "a box begins within a tile's eight rows";
+  emulated_im2col_load(static_cast<unsigned char*>(to), map, at, tap);
+  arrivals.count_bytes(static_cast<u32>(map.bytes * map.box[0] * map.box[1]));
 #endif
 }
 

@@ -41,10 +41,11 @@ CUtensorMap encode_tensor_map(const graphs::Driver& driver, const plan::fb::Plan
   std::array<cuuint64_t, kMostDimensions> extents{}, strides{};
   std::array<cuuint32_t, kMostDimensions> box{}, steps{};
   const std::size_t rank = map.extents.size();
+  const bool windows = !map.lower.empty();
   for (std::size_t d = 0; d < rank; ++d) {
     extents[d] = require(value(map.extents[d]), 1, kMostExtent, 1, "extent");
-    box[d] = map.box[d];
-    steps[d] = 1;
+    if (!windows) box[d] = map.box[d];
+    steps[d] = windows && d > 0 && d + 1 < rank ? map.steps[d - 1] : 1;
     if (d > 0)
       strides[d - 1] = require(value(map.strides[d - 1]) * element, kAlignment, kMostStride,
                                kAlignment, "stride in bytes");
@@ -52,6 +53,14 @@ CUtensorMap encode_tensor_map(const graphs::Driver& driver, const plan::fb::Plan
   const auto begin = static_cast<std::int64_t>(address) + value(map.offset) * element;
   require(begin, 0, INT64_MAX, kAlignment, "address");
   CUtensorMap result{};
+  if (windows) {
+    driver.tensor_map_encode_im2col(
+        &result, type_of(bytes), static_cast<cuuint32_t>(rank), reinterpret_cast<void*>(begin),
+        extents.data(), strides.data(), map.lower.data(), map.upper.data(), map.box[0], map.box[1],
+        steps.data(), CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_128B,
+        CU_TENSOR_MAP_L2_PROMOTION_L2_256B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
+    return result;
+  }
   driver.tensor_map_encode_tiled(&result, type_of(bytes), static_cast<cuuint32_t>(rank),
                                  reinterpret_cast<void*>(begin), extents.data(), strides.data(),
                                  box.data(), steps.data(), CU_TENSOR_MAP_INTERLEAVE_NONE,

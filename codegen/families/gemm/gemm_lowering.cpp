@@ -139,6 +139,17 @@ std::string read_windows(const Graph& conv_body, const Node& conv, GemmProgram& 
   return "";
 }
 
+}  // namespace
+
+WindowBounds window_bounds(const ConvWindows& windows, std::size_t d) {
+  const std::int64_t lower = -windows.pads[d];
+  const Dim last = (windows.out[d] - Dim(1)) * Dim(windows.strides[d]) + Dim(lower);
+  const Dim upper = last - (windows.in[d] - Dim(1));
+  return {lower, upper.is_constant() ? std::optional(upper.value()) : std::nullopt};
+}
+
+namespace {
+
 std::string print_windows(const ConvWindows& windows) {
   std::string text =
       fmt::format(" windows {} of {}", windows.channels.to_string(), windows.pitch.to_string());

@@ -31,6 +31,14 @@ struct ConvWindows {
   Dim elements;  // of the whole tensor
 };
 
+/// Where windows begin along dimension `d`: from pixel `lower` to the last one + `upper`, which is
+/// nothing where it depends on sizes that are not known.
+struct WindowBounds {
+  std::int64_t lower = 0;
+  std::optional<std::int64_t> upper;
+};
+WindowBounds window_bounds(const ConvWindows& windows, std::size_t d);
+
 /// Weights as the right operand that codegen/families/gemm/weights/weight_pack.h packs for a
 /// kernel; until then they are as the graph has them. Those of few bits have buffers of scales, and
 /// of zero points if there are any, in front of a and b.

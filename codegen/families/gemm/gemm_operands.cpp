@@ -78,7 +78,10 @@ void GemmText::write_mapped_a() {
 }
 
 std::vector<std::string> GemmText::mapped_operands() {
-  map("map_a", product_.a_buffer(), product_.a, {product_.k, product_.m}, {kBoxColumns, s_.m});
+  if (product_.windows)
+    map_windows();
+  else
+    map("map_a", product_.a_buffer(), product_.a, {product_.k, product_.m}, {kBoxColumns, s_.m});
   if (product_.rows_are_k)
     map("map_b", product_.b_buffer(), product_.b, {product_.n, product_.k}, {kBoxColumns, s_.k});
   else
@@ -88,6 +91,18 @@ std::vector<std::string> GemmText::mapped_operands() {
                                     "operands.row = first_row;", "operands.column = first_column;"};
   if (product_.parts > 1)
     lines.push_back(fmt::format("operands.part_b = {};", args_.dim(part_columns())));
+  if (product_.windows) {
+    const ConvWindows& windows = *product_.windows;
+    lines.push_back(fmt::format("operands.windows.channels = {};", size(windows.channels)));
+    for (std::size_t d = 0; d < windows.in.size(); ++d)
+      lines.push_back(
+          fmt::format("operands.windows.out[{0}] = {1}, operands.windows.kernel[{0}] = {2}, "
+                      "operands.windows.step[{0}] = {3}, operands.windows.dilation[{0}] = {4}, "
+                      "operands.windows.pad[{0}] = {5};",
+                      d, size(windows.out[d]), windows.kernel[d], windows.strides[d],
+                      windows.dilations[d], windows.pads[d]));
+    lines.push_back("operands.windows.find(first_row);");
+  }
   for (std::size_t b = 0; b < product_.batch.size(); ++b) {
     const auto place = [&](const char* name, const GemmOperand& operand) {
       const bool shared = operand.batch_strides[b] == Dim(0);
@@ -98,6 +113,31 @@ std::vector<std::string> GemmText::mapped_operands() {
     place("batch_b", product_.b);
   }
   return lines;
+}
+
+/// What the copy engine is told of windows: channels, pixels from the innermost dimension on,
+/// images.
+void GemmText::map_windows() {
+  ExprTable& exprs = analysis_.exprs();
+  const ConvWindows& windows = *product_.windows;
+  plan::fb::TensorMapT map;
+  map.buffer = analysis_.program().buffers[product_.a_buffer()];
+  map.offset = exprs.intern(product_.a.offset);
+  map.extents.push_back(exprs.intern(windows.channels));
+  map.box = {static_cast<std::uint32_t>(kBoxColumns), static_cast<std::uint32_t>(s_.m)};
+  Dim stride = windows.pitch;
+  for (std::size_t d = windows.in.size(); d-- > 0;) {
+    const WindowBounds bounds = window_bounds(windows, d);
+    map.extents.push_back(exprs.intern(windows.in[d]));
+    map.strides.push_back(exprs.intern(stride));
+    map.lower.push_back(static_cast<std::int32_t>(bounds.lower));
+    map.upper.push_back(static_cast<std::int32_t>(*bounds.upper));
+    map.steps.push_back(static_cast<std::uint32_t>(windows.strides[d]));
+    stride = stride * windows.in[d];
+  }
+  map.extents.push_back(exprs.intern(*ir::divide_exactly(windows.elements, stride)));
+  map.strides.push_back(exprs.intern(stride));
+  maps_.push_back({"map_a", std::move(map)});
 }
 
 /// What the copy engine is told of an operand.

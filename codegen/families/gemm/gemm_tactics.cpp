@@ -92,7 +92,7 @@ class TacticList {
 
   std::optional<GemmProgram> accept(std::optional<GemmProgram> kernel, bool by_warpgroups,
                                     std::string& refusal) const {
-    if (by_warpgroups && (!kernels_.have_warpgroups || product_.is_conv())) return std::nullopt;
+    if (by_warpgroups && !kernels_.have_warpgroups) return std::nullopt;
     if (!kernel) return std::nullopt;
     kernel->by_warpgroups = by_warpgroups;
     return kernels_.accept(std::move(kernel), refusal);
@@ -182,7 +182,9 @@ class TacticList {
       if (way.name != last.name || !way.conditions.empty()) add(std::move(way));
     };
     if (whole_) try_before(whole_tactic());
+    if (groups_) try_before(warpgroups_tactic());
     if (alone_) try_before(alone_tactic());
+    if (warpgroups_alone_) try_before(warpgroups_alone_tactic());
     if (product_.library_refusal().empty())
       add(library_tactic("cudnn"));
     else

@@ -102,6 +102,7 @@ class GemmText {
  private:
   std::string start(std::uint32_t buffer, const GemmOperand& operand, const std::string& along,
                     bool strided);
+  void map_windows();
   void map(const char* name, std::uint32_t buffer, const GemmOperand& operand,
            const std::vector<Dim>& extents, const std::vector<int>& box);
 

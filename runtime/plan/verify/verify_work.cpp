@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "runtime/plan/loop_values.h"
+#include "runtime/plan/tensor_map_limits.h"
 
 namespace sinter::plan {
 namespace {
@@ -73,8 +74,9 @@ void verify_map(const Checker& check, const fb::TensorMapT& map, const std::stri
   check.expressions(map.extents, "a tensor map's extent");
   check.expressions(map.strides, "a tensor map's stride");
   const std::size_t rank = map.extents.size();
+  const bool windows = !map.lower.empty();
   if (rank < 2 || rank > kMostDimensions || map.strides.size() + 1 != rank ||
-      map.box.size() != rank)
+      map.box.size() != (windows ? 2 : rank))
     check.fail("kernel '{}' has a tensor map of {} extents, {} strides and a box of {} sizes",
                kernel, rank, map.strides.size(), map.box.size());
   for (const std::uint32_t size : map.box)
@@ -83,6 +85,17 @@ void verify_map(const Checker& check, const fb::TensorMapT& map, const std::stri
   if (map.box[0] * element != kRowBytes)
     check.fail("kernel '{}' has a tensor map whose box has rows of {} bytes instead of {}", kernel,
                map.box[0] * element, kRowBytes);
+  if (!windows && map.upper.empty() && map.steps.empty()) return;
+  if (rank < 3 || map.lower.size() != rank - 2 || map.upper.size() != rank - 2 ||
+      map.steps.size() != rank - 2)
+    check.fail("kernel '{}' has a tensor map of {} extents whose windows have {}, {} and {} bounds",
+               kernel, rank, map.lower.size(), map.upper.size(), map.steps.size());
+  const int most = window_bound(rank);
+  for (std::size_t d = 0; d + 2 < rank; ++d)
+    if (map.lower[d] < -most || map.lower[d] >= most || map.upper[d] < -most ||
+        map.upper[d] >= most || map.steps[d] < 1 || map.steps[d] > kMostWindowStep)
+      check.fail("kernel '{}' has a tensor map whose windows go from {} to {} in steps of {}",
+                 kernel, map.lower[d], map.upper[d], map.steps[d]);
 }
 
 void verify_kernel(const Checker& check, const fb::KernelStepT& work, const fb::StepT& step,

@@ -155,7 +155,7 @@ void EmulatedKernels::run(const plan::fb::KernelStepT& step, std::size_t variant
     values.push_back(reinterpret_cast<long>(buffers.back()->data()));
   }
   // As TensorMap in device/tensor_map.cuh has it; outlive the launch.
-  std::vector<std::array<long, 18>> maps(code.maps.size());
+  std::vector<std::array<long, 27>> maps(code.maps.size());
   for (std::size_t m = 0; m < maps.size(); ++m) {
     const plan::fb::TensorMapT& map = *code.maps[m];
     const auto at = std::find(indices.begin(), indices.end(), map.buffer);
@@ -168,9 +168,14 @@ void EmulatedKernels::run(const plan::fb::KernelStepT& step, std::size_t variant
     for (std::size_t d = 0; d < map.extents.size(); ++d) {
       to[3 + d] = expressions[map.extents[d]];
       if (d > 0) to[8 + d] = expressions[map.strides[d - 1]];
-      to[13 + d] = map.box[d];
+      if (d < map.box.size()) to[13 + d] = map.box[d];
       if (to[0] % 16 != 0 || to[8 + d] * kBytes % 16 != 0)
         throw std::runtime_error("a tensor map is not aligned");
+    }
+    for (std::size_t d = 0; d < map.lower.size(); ++d) {
+      to[18 + d] = map.lower[d];
+      to[21 + d] = map.upper[d];
+      to[24 + d] = map.steps[d];
     }
     values.push_back(reinterpret_cast<long>(to.data()));
   }

@@ -41,16 +41,16 @@ SINTER_DEVICE void exchange_items(T (&x)[4]) {
 /// kConsumers of kGroups warpgroups, each team at a tile of its own; see TmaMainloop. Block b of
 /// gridDim.x has the tiles b, b + gridDim.x, ..
 template <class T, int kM, int kN, int kConsumers, int kGroups, int kStages, bool kRowsAreK,
-          int kRank, bool kSpread, int kParts = 1>
+          int kRank, bool kSpread, int kParts = 1, int kWindows = 0>
 struct PingpongTile
     : TmaMainloop<T, kM, kN, kGroups, kStages, kRowsAreK, kRank,
                   kStages*(kM + kN) * 128 +
                       kConsumers * kGroups * 16 * PingpongPasses<kN / kParts, kSpread>::kFloats,
-                  kParts> {
+                  kParts, kWindows> {
   typedef TmaMainloop<T, kM, kN, kGroups, kStages, kRowsAreK, kRank,
                       kStages*(kM + kN) * 128 +
                           kConsumers * kGroups * 16 * PingpongPasses<kN / kParts, kSpread>::kFloats,
-                      kParts>
+                      kParts, kWindows>
       Stages;
   typedef PingpongPasses<kN / kParts, kSpread> Passes;
   typedef typename Stages::Operands Operands;

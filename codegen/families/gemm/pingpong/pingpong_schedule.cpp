@@ -131,7 +131,7 @@ struct Pingpong final : GemmTile {
     return fmt::format("PingpongTile<{}, {}, {}, {}, {}, {}, {}, {}, {}{}>",
                        storage_name(product.type), s.m, s.n, consumers, warpgroups, s.stages,
                        product.rows_are_k, product.batch.size() + 2, spread,
-                       parts_argument(product));
+                       further_arguments(product));
   }
 
   void write_operands(GemmText& text) const override {

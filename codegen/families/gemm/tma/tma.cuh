@@ -8,13 +8,51 @@
 
 #ifdef SINTER_WARPGROUPS
 
+/// The windows of a convolution that are the rows of a, of images with kDims dimensions of pixels,
+/// the outermost first; k is (tap.., channel), of which 64 channels of one tap are copied at once.
+template <int kDims>
+struct MappedWindows {
+  i32 channels;  // of a tap, a multiple of 64
+  i32 out[kDims], kernel[kDims], step[kDims], dilation[kDims], pad[kDims];
+  i32 at[kDims], image;  // where the tile's first window begins
+
+  SINTER_DEVICE void find(i32 row) {
+    u32 left = static_cast<u32>(row);
+#pragma unroll
+    for (int d = kDims - 1; d >= 0; --d) {
+      const u32 count = static_cast<u32>(out[d]);
+      at[d] = static_cast<i32>(left % count) * step[d] - pad[d];
+      left /= count;
+    }
+    image = static_cast<i32>(left);
+  }
+  template <class T>
+  SINTER_DEVICE void copy(T* to, const TensorMap& map, i32 k, MBarrier& arrivals) const {
+    u32 tap = static_cast<u32>(k) / static_cast<u32>(channels);
+    i32 place[kDims + 2], behind[kDims];
+    place[0] = k - static_cast<i32>(tap) * channels;
+    place[kDims + 1] = image;
+#pragma unroll
+    for (int d = kDims - 1; d >= 0; --d) {
+      const u32 count = static_cast<u32>(kernel[d]);
+      place[kDims - d] = at[d];
+      behind[kDims - 1 - d] = static_cast<i32>(d > 0 ? tap % count : tap) * dilation[d];
+      tap /= count;
+    }
+    tma_load_im2col(to, map, place, behind, arrivals);
+  }
+};
+template <>
+struct MappedWindows<0> {};
+
 /// Stages of tiles on their way to kGroups warpgroups, which share the rows of kM x kN accumulators
 /// over k, 64 at a time. kRowsAreK: b[k][n], else b[n][k]. Both operands are tensors of kRank
 /// dimensions: two, and the batch's. What the stages are in may be used otherwise once all are
 /// done: it has kLeastBytes at least. The columns are those of kParts equal parts of all, side by
-/// side (a gate and what it opens, say).
+/// side (a gate and what it opens, say). kWindows: dimensions of the windows that rows of a are, if
+/// they are.
 template <class T, int kM, int kN, int kGroups, int kStages, bool kRowsAreK, int kRank,
-          int kLeastBytes = 0, int kParts = 1>
+          int kLeastBytes = 0, int kParts = 1, int kWindows = 0>
 struct TmaMainloop {
   static constexpr int kK = 64;  // elements of a tile's row of 128 bytes
   static constexpr int kRowTiles = kM / kGroups / 64;
@@ -43,6 +81,7 @@ struct TmaMainloop {
     i32 part_b;                                  // columns from one part to the next
     i32 batch_a[kRank - 1], batch_b[kRank - 1];  // of which the last is unused
     i32 begin, end;                              // of k
+    MappedWindows<kWindows> windows;
   };
   typedef float Accumulators[kRowTiles][kProducts][kColumns / 8][4];
 
@@ -73,7 +112,11 @@ struct TmaMainloop {
     tma_load(to, map, at, arrivals);
   }
   SINTER_DEVICE static void copy_a(const Operands& x, unsigned char* shared, int stage, i32 k) {
-    copy(stages_of(shared) + stage * kStage, *x.a, k, x.row, x.batch_a, full_of(shared)[stage]);
+    T* const to = stages_of(shared) + stage * kStage;
+    if constexpr (kWindows > 0)
+      x.windows.copy(to, *x.a, k, full_of(shared)[stage]);
+    else
+      copy(to, *x.a, k, x.row, x.batch_a, full_of(shared)[stage]);
   }
   SINTER_DEVICE static i32 column_of_b(const Operands& x, int column) {
     return kParts == 1 ? x.column + column : x.column + column / kPart * x.part_b + column % kPart;
@@ -175,10 +218,11 @@ struct TmaMainloop {
 /// kM x kN accumulators of a block, or of kSplitK neighbouring blocks of a cluster that share k;
 /// see TmaMainloop. All partial accumulators are added in one fixed order.
 template <class T, int kM, int kN, int kGroups, int kStages, int kSplitK, bool kRowsAreK, int kRank,
-          int kParts = 1>
-struct TmaTile
-    : TmaMainloop<T, kM, kN, kGroups, kStages, kRowsAreK, kRank, kM*(kN + 8) * 4, kParts> {
-  typedef TmaMainloop<T, kM, kN, kGroups, kStages, kRowsAreK, kRank, kM*(kN + 8) * 4, kParts>
+          int kParts = 1, int kWindows = 0>
+struct TmaTile : TmaMainloop<T, kM, kN, kGroups, kStages, kRowsAreK, kRank, kM*(kN + 8) * 4, kParts,
+                             kWindows> {
+  typedef TmaMainloop<T, kM, kN, kGroups, kStages, kRowsAreK, kRank, kM*(kN + 8) * 4, kParts,
+                      kWindows>
       Stages;
   typedef typename Stages::Operands Operands;
   typedef typename Stages::Accumulators Accumulators;

@@ -8,6 +8,7 @@
 #include "codegen/families/gemm/gemm_kernels.h"
 #include "codegen/families/gemm/gemm_text.h"
 #include "codegen/families/loops/schedule_parts.h"
+#include "runtime/plan/tensor_map_limits.h"
 
 namespace sinter::codegen {
 namespace {
@@ -31,9 +32,34 @@ int column_unit(const GemmProgram& product) { return product.rows_are_k ? kTmaBo
 
 }  // namespace
 
-std::string parts_argument(const GemmProgram& product) {
+std::string further_arguments(const GemmProgram& product) {
+  if (product.windows) return fmt::format(", {}, {}", product.parts, product.windows->in.size());
   return product.parts == 1 ? "" : fmt::format(", {}", product.parts);
 }
+
+namespace {
+
+std::string refuse_windows(const GemmProgram& product) {
+  const ConvWindows& windows = *product.windows;
+  if (!product.batch.empty()) return "the copy engine would read channels of other groups";
+  if (!ir::is_multiple_of(windows.channels, kTmaStep))
+    return "the copy engine reads 64 channels of a pixel at once";
+  if (!ir::is_multiple_of(windows.pitch, 8)) return "pixels do not begin at multiples of 16 bytes";
+  const std::size_t dims = windows.in.size(), rank = dims + 2;
+  if (dims < 1 || dims > 3) return "the copy engine knows windows of one to three dimensions";
+  const std::int64_t most = plan::window_bound(rank);
+  for (std::size_t d = 0; d < dims; ++d) {
+    const WindowBounds bounds = window_bounds(windows, d);
+    if (!bounds.upper) return "where the last window begins depends on sizes that are not known";
+    if (bounds.lower < -most || bounds.lower >= most || *bounds.upper < -most ||
+        *bounds.upper >= most || windows.strides[d] > plan::kMostWindowStep ||
+        (windows.kernel[d] - 1) * windows.dilations[d] >= 2 * most)
+      return "windows are larger than the copy engine knows";
+  }
+  return "";
+}
+
+}  // namespace
 
 int tma_stages(const GemmSchedule& s, const DeviceModel& device, int blocks, int reserved,
                std::optional<std::int64_t> depth) {
@@ -47,7 +73,7 @@ int tma_stages(const GemmSchedule& s, const DeviceModel& device, int blocks, int
 bool fits_tma(const GemmProblem& problem, const GemmSchedule& s, int warpgroups,
               int most_accumulators) {
   constexpr int kMostSize = 256;  // a box's rows
-  return is_for_tma(problem.product) && problem.reductions == 0 && s.vector_a == 8 &&
+  return is_for_tma(problem.product) && refuse_tma(problem).empty() && s.vector_a == 8 &&
          s.vector_b == 8 && warpgroups >= 1 && warpgroups <= kMostWarpgroups &&
          s.m % (64 * warpgroups) == 0 && s.m <= kMostSize &&
          s.n % (column_unit(problem.product) * problem.product.parts) == 0 && s.n <= kMostSize &&
@@ -61,7 +87,8 @@ std::string refuse_tma(const GemmProblem& problem) {
   const GemmProgram& product = problem.product;
   if (product.rows) return "warpgroups do not make rows";
   if (problem.reductions > 0) return "rows are reduced by warps, whose tiles have fewer rows";
-  if (product.windows) return "the copy engine is not told of windows";
+  if (product.windows)
+    if (std::string reason = refuse_windows(product); !reason.empty()) return reason;
   if (product.batch.size() > kMostBatch) return "the batch has too many dimensions";
   if (problem.most_m && *problem.most_m < kLeastRows) return "too few rows for warpgroups";
   return "";
@@ -141,7 +168,7 @@ struct Tma final : GemmTile {
     const GemmProgram& product = text.product();
     return fmt::format("WithAccumulators<TmaTile<{}, {}, {}, {}, {}, {}, {}, {}{}>>",
                        storage_name(product.type), s.m, s.n, warpgroups, s.stages, s.split_k,
-                       product.rows_are_k, product.batch.size() + 2, parts_argument(product));
+                       product.rows_are_k, product.batch.size() + 2, further_arguments(product));
   }
 
   void write_operands(GemmText& text) const override {

@@ -29,8 +29,8 @@ inline int tma_accumulators(const GemmSchedule& s, int warpgroups) {
 bool fits_tma(const GemmProblem& problem, const GemmSchedule& s, int warpgroups,
               int most_accumulators);
 
-/// The last argument of a tile's template, where a product has parts.
-std::string parts_argument(const GemmProgram& product);
+/// The last arguments of a tile's template, where a product has parts or windows.
+std::string further_arguments(const GemmProgram& product);
 
 bool is_for_tma(const GemmProgram& product);
 std::string refuse_tma(const GemmProblem& problem);

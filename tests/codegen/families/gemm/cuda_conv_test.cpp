@@ -115,6 +115,53 @@ TEST(CudaConv, WhatFollowsRunsOverTheSums) {
   EXPECT_EQ(check.run(), "");
 }
 
+TEST(CudaConv, WindowsByTheCopyEngine) {
+  GemmCheck check;
+  check.by_warpgroups = true;
+  const std::string one = "tma 64x64x64 warpgroups=1 stages=3 split_k=1 cluster_n=1",
+                    parts = "tma 64x64x64 warpgroups=1 stages=2 split_k=4 cluster_n=1",
+                    turns =
+                        "pingpong 64x64x64 consumers=2 warpgroups=1 stages=3 blocks=2 "
+                        "passes=spread split_k=1 cluster_n=1";
+  const std::vector<std::int64_t> same1 = {1}, same2 = {1, 1}, same3 = {1, 1, 1};
+  add(check, {"line", 2, {47}, 64, 40, {3}, {}, {}, same1, same1}, one);
+  add(check, {"plane", 2, {7, 9}, 128, 72, {3, 3}, {}, {}, same2, same2}, one);
+  add(check, {"box", 1, {4, 5, 4}, 64, 64, {3, 2, 3}, {}, {}, same3, {0, 1, 1}}, one);
+  add(check, {"strided", 3, {11, 8}, 64, 64, {3, 2}, {2, 3}, {}, {1, 0}, {0, 2}}, parts);
+  add(check, {"strided_one", 2, {9, 9}, 64, 64, {1, 1}, {2, 2}}, one);
+  add(check, {"dilated", 1, {12, 10}, 64, 72, {3, 2}, {1, 2}, {2, 3}, {2, 4}, {1, 0}}, turns);
+  ConvCase conv{"residual", 2, {9, 10}, 64, 64, {3, 3}, {}, {}, same2, same2};
+  conv.type = DType::kBFloat16;
+  conv.residual = true;
+  conv.activation = "Relu";
+  add(check, conv, turns);
+  EXPECT_EQ(check.run(), "");
+  EXPECT_THAT(check.kernels[1].source, testing::HasSubstr("false, 2, 1, 2>>"));
+  ASSERT_EQ(check.kernels[1].step.variants[0]->maps.size(), 2U);
+  EXPECT_THAT(check.kernels[1].step.variants[0]->maps[0]->lower, testing::ElementsAre(-1, -1));
+}
+
+TEST(CudaConv, WindowsThatTheCopyEngineDoesNotKnow) {
+  const auto refused = [](const ConvCase& conv) {
+    GemmCheck check;
+    check.by_warpgroups = true;
+    try {
+      check.add(conv.name, conv_region(conv), "");
+      return std::string("taken");
+    } catch (const std::exception& error) {
+      return std::string(error.what());
+    }
+  };
+  const auto no_schedule = testing::HasSubstr("no schedule takes the product");
+  EXPECT_EQ(refused({"plane", 2, {9, 9}, 64, 64, {3, 3}}), "taken");
+  EXPECT_THAT(refused({"channels", 2, {9, 9}, 96, 64, {3, 3}}), no_schedule);
+  EXPECT_THAT(refused({"groups", 2, {9, 9}, 128, 64, {3, 3}, {}, {}, {}, {}, 2}), no_schedule);
+  EXPECT_THAT(refused({"far", 1, {400, 9}, 64, 64, {3, 3}, {}, {150, 1}}), no_schedule);
+  const ir::Dim height = ir::Dim::symbol("h");
+  EXPECT_THAT(refused({"unknown", 1, {height, 9}, 64, 64, {3, 3}, {2, 1}, {}, {1, 1}, {1, 1}}),
+              no_schedule);
+}
+
 TEST(CudaConv, ChosenSchedulesTakeSymbolicSizes) {
   const ir::Ranges ranges = {{"n", {1, 64, nullptr}}, {"h", {1, 4096, nullptr}}};
   GemmCheck check(ranges);
