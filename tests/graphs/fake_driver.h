@@ -2,6 +2,7 @@
 // at once, captured graphs are lists of closures. It counts what lives and can be made to fail.
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
@@ -49,6 +50,7 @@ class FakeDriver {
   std::map<std::string, int> calls;
   std::vector<std::string> launched;  // kernels that ran, in order
   std::vector<CUlaunchConfig> configs;
+  std::vector<std::array<int, 3>> window_bounds;  // of tensor maps: lower, upper, steps
   std::map<std::uint64_t, unsigned> conditions;  // of conditional nodes, by handle
   double clock = 0;                              // microseconds of the fake GPU
   // What work takes, besides the 10 us of a kernel; kernels that were loaded as text take

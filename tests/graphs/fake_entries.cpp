@@ -333,15 +333,33 @@ CUresult launch_kernel(const CUlaunchConfig* config, CUfunction function, void**
 
 // A map of the fake: address, rank, extents, then strides; as kernels get the first 8 bytes of a
 // parameter, they see its address.
+void fill_map(CUtensorMap* map, cuuint32_t rank, void* address, const cuuint64_t* extents,
+              const cuuint64_t* strides) {
+  map->opaque[0] = reinterpret_cast<cuuint64_t>(address);
+  map->opaque[1] = rank;
+  for (cuuint32_t d = 0; d < rank; ++d) map->opaque[2 + d] = extents[d];
+  for (cuuint32_t d = 0; d + 1 < rank; ++d) map->opaque[2 + rank + d] = strides[d];
+}
+
 CUresult tensor_map_encode(CUtensorMap* map, CUtensorMapDataType, cuuint32_t rank, void* address,
                            const cuuint64_t* extents, const cuuint64_t* strides, const cuuint32_t*,
                            const cuuint32_t*, CUtensorMapInterleave, CUtensorMapSwizzle,
                            CUtensorMapL2promotion, CUtensorMapFloatOOBfill) {
   ENTER("cuTensorMapEncodeTiled");
-  map->opaque[0] = reinterpret_cast<cuuint64_t>(address);
-  map->opaque[1] = rank;
-  for (cuuint32_t d = 0; d < rank; ++d) map->opaque[2 + d] = extents[d];
-  for (cuuint32_t d = 0; d + 1 < rank; ++d) map->opaque[2 + rank + d] = strides[d];
+  fill_map(map, rank, address, extents, strides);
+  return CUDA_SUCCESS;
+}
+
+CUresult tensor_map_encode_im2col(CUtensorMap* map, CUtensorMapDataType, cuuint32_t rank,
+                                  void* address, const cuuint64_t* extents,
+                                  const cuuint64_t* strides, const int* lower, const int* upper,
+                                  cuuint32_t, cuuint32_t, const cuuint32_t* steps,
+                                  CUtensorMapInterleave, CUtensorMapSwizzle, CUtensorMapL2promotion,
+                                  CUtensorMapFloatOOBfill) {
+  ENTER("cuTensorMapEncodeIm2col");
+  for (cuuint32_t d = 0; d + 2 < rank; ++d)
+    fake().window_bounds.push_back({lower[d], upper[d], static_cast<int>(steps[d + 1])});
+  fill_map(map, rank, address, extents, strides);
   return CUDA_SUCCESS;
 }
 
@@ -390,6 +408,7 @@ EntryPoints driver_entries() {
       entry("cuFuncSetAttribute", func_set_attribute),
       entry("cuOccupancyMaxActiveBlocksPerMultiprocessor", occupancy_max_active_blocks),
       entry("cuTensorMapEncodeTiled", tensor_map_encode),
+      entry("cuTensorMapEncodeIm2col", tensor_map_encode_im2col),
       entry("cuLaunchKernelEx", launch_kernel),
   };
 }

@@ -40,6 +40,15 @@ class TensorMapTest : public CudaTest {
     made.kernel("step", std::move(work), {x}, {y}, {{fb::ArgKind::Int64, n}});
     return made;
   }
+  /// The same through windows of the n pixels of one image.
+  CudaPlanBuilder windows() {
+    CudaPlanBuilder made = builder();
+    fb::TensorMapT& map = map_of(made);
+    map.extents.push_back(made.constant(1));
+    map.strides.push_back(made.constant(32));
+    map.lower = {-1}, map.upper = {1}, map.steps = {2};
+    return made;
+  }
   static fb::TensorMapT& map_of(CudaPlanBuilder& made) {
     return *made.meta.steps[0]->work.AsKernelStep()->variants[0]->maps[0];
   }
@@ -59,6 +68,34 @@ TEST_F(TensorMapTest, IsAParameterBehindTheArguments) {
   EXPECT_THAT(output(), ::testing::ElementsAre(0, 1));
   EXPECT_THAT(fake().launched, ::testing::Contains("mapped"));
   EXPECT_NE(seen, 0u);
+}
+
+TEST_F(TensorMapTest, WindowsHaveBoundsAndSteps) {
+  auto made = windows();
+  open(made.data());
+  set_input(0, std::vector<float>(3 * 32), {3, 32});
+  run({3});
+  EXPECT_EQ(fake().calls["cuTensorMapEncodeTiled"], 0);
+  ASSERT_EQ(fake().window_bounds.size(), 1U);
+  EXPECT_THAT(fake().window_bounds[0], ::testing::ElementsAre(-1, 1, 2));
+}
+
+TEST_F(TensorMapTest, PlansWithImpossibleWindowsAreRefused) {
+  auto bounds = windows();
+  map_of(bounds).upper.clear();
+  EXPECT_THAT(refusal(bounds), HasSubstr("whose windows have 1, 0 and 1 bounds"));
+  auto far = windows();
+  map_of(far).lower = {-40000};
+  EXPECT_THAT(refusal(far), HasSubstr("windows go from -40000 to 1"));
+  auto steps = windows();
+  map_of(steps).steps = {9};
+  EXPECT_THAT(refusal(steps), HasSubstr("in steps of 9"));
+  auto box = windows();
+  map_of(box).box = {32, 8, 1};
+  EXPECT_THAT(refusal(box), HasSubstr("a box of 3 sizes"));
+  auto boxes = builder();
+  map_of(boxes).steps = {1};
+  EXPECT_THAT(refusal(boxes), HasSubstr("whose windows have 0, 0 and 1 bounds"));
 }
 
 TEST_F(TensorMapTest, GpusWithoutACopyEngineTakeTheNextVariant) {
