@@ -34,8 +34,9 @@ def all_rows():
     import zoo_own
     import zoo_text
     import zoo_vision
+    import zoo_workloads
     rows = {}
-    for module in (zoo_text, zoo_decoders, zoo_vision, zoo_audio, zoo_own):
+    for module in (zoo_text, zoo_decoders, zoo_vision, zoo_audio, zoo_own, zoo_workloads):
         for name, row in module.rows().items():
             assert name not in rows, name
             row.group = module.__name__.removeprefix("zoo_")

@@ -3,27 +3,8 @@ import torch
 from torch import nn
 from torch.nn import functional
 
-from torch_networks import ConvUnit, Detector, PixelAttention, ResidualUnit, UNet
+from torch_networks import ConvUnit, Detector, UNet
 from zoo_rows import Row, ids, normal
-
-
-class VaeDecoder(nn.Module):
-    """Of latent diffusion: latents to an image of four times the size."""
-
-    def __init__(self, width):
-        super().__init__()
-        self.first = nn.Conv2d(4, 2 * width, 3, 1, 1)
-        self.middle = nn.ModuleList([ResidualUnit(2 * width, 2 * width, 8), PixelAttention(2 * width, 1)])
-        self.ups = nn.ModuleList([ResidualUnit(2 * width, 2 * width, 8), ResidualUnit(2 * width, width, 8)])
-        self.norm, self.last = nn.GroupNorm(4, width), nn.Conv2d(width, 3, 3, 1, 1)
-
-    def forward(self, latents):
-        still = latents.new_zeros(latents.shape[0], 8)
-        x = self.middle[1](self.middle[0](self.first(latents / 0.18), still))
-        for unit in self.ups:
-            size = (x.shape[2] * 2, x.shape[3] * 2)
-            x = functional.interpolate(unit(x, still), size=size, mode="nearest")
-        return self.last(functional.silu(self.norm(x)))
 
 
 class DenseBlock(nn.Module):
@@ -171,8 +152,6 @@ def rows():
         "unet": Row(lambda: UNet(8, 2), {"sample": normal("batch", 4, "height", "width"),
                                          "timestep": ids("batch", high=900)},
                     sizes=dict(height=(16, 24, 32), width=(16, 32, 8)), **own),
-        "vae_decoder": Row(lambda: VaeDecoder(8), {"latents": normal("batch", 4, "height", "width")},
-                           sizes=dict(height=(8, 12, 16), width=(8, 16, 4)), **own),
         "super_resolution": Row(lambda: SuperResolution(8), any_size, sizes=dict(height=(16, 24, 31),
                                                                                  width=(16, 17, 40)), **own),
         "detector": Row(lambda: Detector(4, 3), any_size, quantize=True, **own),

@@ -180,10 +180,9 @@ class RowChoice {
 
   /// Rows so few that their threads leave multiprocessors idle get more of them.
   void spread(RowShape& shape) const {
-    const auto rows = upper(analysis_, analysis_.row_count());
-    while (rows && shape.cluster == 1 && shape.unroll > 1 && shape.lanes >= 32 &&
+    while (rows_ && shape.cluster == 1 && shape.unroll > 1 && shape.lanes >= 32 &&
            shape.lanes <= 512 &&
-           *rows * shape.lanes < std::int64_t{analysis_.device().multiprocessors} * kBusyThreads) {
+           *rows_ * shape.lanes < std::int64_t{analysis_.device().multiprocessors} * kBusyThreads) {
       shape.lanes *= 2;
       shape.unroll = ceil_div(length_, shape.lanes);
     }
@@ -223,10 +222,14 @@ class RowChoice {
 
   /// Microseconds, about, between a row's first load and its last store, as an H200 measured them:
   /// a thread's vectors follow each other, its warps meet, so do a cluster's blocks, and a
-  /// multiprocessor by itself moves some 35 bytes/ns in and as many out.
-  static double time_of(int cluster, int unroll, int warps) {
+  /// multiprocessor by itself moves some 35 bytes/ns in and as many out. More blocks of clusters
+  /// than multiprocessors are in each other's way.
+  double time_of(int cluster, int unroll, int warps) const {
+    constexpr double kInTheWay = 1.1;
     const double vectors = std::log2(unroll), joined = std::log2(warps);
-    return 0.3 * vectors + 0.1 * std::max(0.0, vectors - 1) +
+    const double blocks = static_cast<double>(rows_.value_or(1)) * cluster /
+                          static_cast<double>(analysis_.device().multiprocessors);
+    return kInTheWay * std::max(0.0, blocks - 1) + 0.3 * vectors + 0.1 * std::max(0.0, vectors - 1) +
            (cluster > 1 ? 0.65 + 0.35 * joined : 0.15 * joined) + warps * 32 * unroll * 16 / 35e3;
   }
 
@@ -234,6 +237,7 @@ class RowChoice {
   const VectorPlan& vectors_;
   std::int64_t length_;
   bool many_, lean_, again_;
+  const std::optional<std::int64_t> rows_ = upper(analysis_, analysis_.row_count());
   const bool shares_ = shares_loads(analysis_);  // something is loaded that all rows share
   const double words_ = words_per_element(analysis_, lean_, again_) * vectors_.vector;
 };
