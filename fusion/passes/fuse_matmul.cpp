@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <set>
 
 #include "fusion/passes/passes.h"
@@ -19,7 +20,7 @@ class MatmulFuser {
       if (!is_matrix_product(node)) continue;
       std::vector<Operand> operands;
       for (std::size_t i = 0; i < viewed_operands(node); ++i)
-        operands.push_back(fold_operand(graph_, node.inputs[i]));
+        operands.push_back(i == 0 ? left_operand(node) : fold_operand(graph_, node.inputs[i]));
       for (const Operand& operand : operands) {
         if (!operand.nodes.empty()) stored_.insert(operand.source);
         for (NodeId view : operand.nodes)
@@ -40,6 +41,25 @@ class MatmulFuser {
   }
 
  private:
+  /// Our own products read rows: what a kernel of ours makes for this product alone it stores so,
+  /// and its views go with it.
+  Operand left_operand(const Node& node) const {
+    const Operand whole = fold_operand(graph_, node.inputs[0]);
+    const DType type = graph_.type(node.inputs[0]).dtype;
+    const Node* producer = graph_.producer(whole.source);
+    if (!context_.target.gemm_kernels || (type != DType::kFloat16 && type != DType::kBFloat16) ||
+        whole.nodes.empty() || producer == nullptr ||
+        (producer->op->kind != OpKind::kReduce && producer->op->kind != OpKind::kPointwise))
+      return whole;
+    ValueId value = whole.source;
+    for (const NodeId view : whole.nodes) {
+      if (graph_.users(value).size() != 1 || std::ranges::count(graph_.outputs(), value) != 0)
+        return whole;
+      value = graph_.node(view).outputs[0];
+    }
+    return fold_operand(graph_, node.inputs[0], true);
+  }
+
   EpilogueOptions options() {
     EpilogueOptions options;
     options.target = context_.target;

@@ -14,6 +14,11 @@ bool batch_is_forward(const ir::StridedAccess& access, std::size_t dims, const G
                      [&](const Dim& s) { return ir::proves_le(Dim(0), s, graph.ranges()); });
 }
 
+bool is_by_rows(const Graph& graph, ValueId value) {
+  const auto access = ir::strided_access(graph, value);
+  return access && access->strides.back() == Dim(1);
+}
+
 }  // namespace
 
 bool is_single_view(const Node& node) {
@@ -68,7 +73,7 @@ bool is_matrix_access(const Graph& graph, ValueId value) {
   return (fits(column, row) || fits(row, column)) && batch_is_forward(*access, row, graph);
 }
 
-Operand fold_operand(const Graph& graph, ValueId value) {
+Operand fold_operand(const Graph& graph, ValueId value, bool by_rows) {
   // Each step looks at all views so far; exporters write a handful.
   constexpr std::size_t kMost = 64;
   Operand best{value, {}, 1}, next = best;
@@ -87,7 +92,8 @@ Operand fold_operand(const Graph& graph, ValueId value) {
     }
     next.nodes.insert(next.nodes.begin(), id);
     const Graph views = views_only(graph, graph.type(next.source), next.nodes);
-    if (is_matrix_access(views, views.outputs()[0])) best = next;
+    const ValueId result = views.outputs()[0];
+    if (is_matrix_access(views, result) && (!by_rows || is_by_rows(views, result))) best = next;
   }
   return best;
 }
