@@ -1,5 +1,7 @@
 #include "fusion/patterns/token_cases.h"
 
+#include <algorithm>
+
 #include "fusion/regions/rebuild.h"
 #include "ir/affine.h"
 #include "ir/reference/evaluate.h"
@@ -12,15 +14,13 @@ class Cases {
   Cases(const Graph& graph, const Ranges& ranges) : graph_(graph), ranges_(ranges) {}
 
   std::optional<TokenCases> at(ValueId value, std::span<const Dim> index) {
-    constexpr int kMostSteps = 1000;
     if (++steps_ > kMostSteps) return std::nullopt;
     const TensorType& type = graph_.type(value);
     if (graph_.is_constant(value)) return number(type.dtype, splat_value(graph_, value));
     const Node* node = graph_.producer(value);
     if (node == nullptr) return input(value, index);
-    if (const auto counted = ir::index_of_value(graph_, value, index, ranges_);
-        counted && counted->is_constant())
-      return number(type.dtype, static_cast<double>(counted->value()));
+    if (const auto number_at = counted(value, index); number_at && number_at->is_constant())
+      return number(type.dtype, static_cast<double>(number_at->value()));
     if (node->op->kind == OpKind::kView) return through_view(*node, type, index);
     if (node->op->take() != nullptr) return through_take(*node, index);
     if (node->op->kind == OpKind::kPointwise) return through_pointwise(*node, index);
@@ -28,6 +28,8 @@ class Cases {
   }
 
  private:
+  static constexpr int kMostSteps = 1000;
+
   static std::optional<TokenCases> number(DType type, std::optional<double> value) {
     if (!value) return std::nullopt;
     const Tensor tensor = Tensor::scalar(type, *value);
@@ -44,26 +46,66 @@ class Cases {
 
   std::optional<TokenCases> through_view(const Node& node, const TensorType& type,
                                          std::span<const Dim> index) {
-    const auto sources =
-        node.op->view().map(node.attrs, graph_.types(node.inputs), type, index, ranges_);
-    if (sources.size() != 1 || !sources[0].guards.empty()) return std::nullopt;
-    return at(node.inputs[static_cast<std::size_t>(sources[0].input)], sources[0].index);
+    const auto source = source_of(node, type, index);
+    return source ? at(node.inputs[static_cast<std::size_t>(source->input)], source->index)
+                  : std::nullopt;
   }
 
-  std::optional<TokenCases> through_take(const Node& node, std::span<const Dim> index) {
+  /// The one source of a view's element: that of which all guards hold.
+  std::optional<ir::ViewSource> source_of(const Node& node, const TensorType& type,
+                                          std::span<const Dim> index) const {
+    for (ir::ViewSource& source :
+         node.op->view().map(node.attrs, graph_.types(node.inputs), type, index, ranges_)) {
+      const bool holds = std::ranges::all_of(source.guards, [&](const auto& guard) {
+        return ir::lower_bound(guard.value, ranges_).value_or(-1) >= 0 &&
+               ir::proves_le(guard.value + Dim(1), guard.extent, ranges_);
+      });
+      if (holds) return std::move(source);
+    }
+    return std::nullopt;
+  }
+
+  /// The integer that `value` holds at `index`, if it follows from the index alone: beside what
+  /// ir::index_of_value follows, one that is chosen from others at a place that does.
+  std::optional<Dim> counted(ValueId value, std::span<const Dim> index) {
+    if (const auto number = ir::index_of_value(graph_, value, index, ranges_)) return number;
+    const TensorType& type = graph_.type(value);
+    const Node* node = graph_.producer(value);
+    if (node == nullptr || !is_integer(type.dtype) || ++steps_ > kMostSteps) return std::nullopt;
+    if (node->op->kind == OpKind::kView) {
+      const auto source = source_of(*node, type, index);
+      return source ? counted(node->inputs[static_cast<std::size_t>(source->input)], source->index)
+                    : std::nullopt;
+    }
+    if (node->op->take() != nullptr) {
+      const auto place = place_of(*node, index);
+      return place ? counted(node->inputs[0], *place) : std::nullopt;
+    }
+    const std::string& op = node->op->name;
+    if (op != "Add" && op != "Sub" && op != "Mul") return std::nullopt;
+    const auto left = counted(node->inputs[0], of_operand(node->inputs[0], index)),
+               right = counted(node->inputs[1], of_operand(node->inputs[1], index));
+    if (!left || !right) return std::nullopt;
+    return op == "Add" ? *left + *right : op == "Sub" ? *left - *right : *left * *right;
+  }
+
+  /// The element of its data that a gather reads.
+  std::optional<std::vector<Dim>> place_of(const Node& node, std::span<const Dim> index) {
     std::vector<Dim> place;
     for (const ir::DataIndex& dim :
          node.op->take()->map(node.attrs, graph_.types(node.inputs), index)) {
-      if (dim.input < 0) {
-        place.push_back(dim.at[0]);
-        continue;
-      }
-      const auto counted = ir::index_of_value(
-          graph_, node.inputs[static_cast<std::size_t>(dim.input)], dim.at, ranges_);
-      if (!counted || ir::lower_bound(*counted, ranges_).value_or(-1) < 0) return std::nullopt;
-      place.push_back(*counted);
+      const auto number = dim.input < 0
+                              ? std::optional(dim.at[0])
+                              : counted(node.inputs[static_cast<std::size_t>(dim.input)], dim.at);
+      if (!number || ir::lower_bound(*number, ranges_).value_or(-1) < 0) return std::nullopt;
+      place.push_back(*number);
     }
-    return at(node.inputs[0], place);
+    return place;
+  }
+
+  std::optional<TokenCases> through_take(const Node& node, std::span<const Dim> index) {
+    const auto place = place_of(node, index);
+    return place ? at(node.inputs[0], *place) : std::nullopt;
   }
 
   std::optional<TokenCases> through_pointwise(const Node& node, std::span<const Dim> index) {
@@ -89,14 +131,12 @@ class Cases {
   }
 
   /// What a comparison of two counted numbers says of all of their elements.
-  std::optional<bool> comparison(const Node& node, std::span<const Dim> index) const {
+  std::optional<bool> comparison(const Node& node, std::span<const Dim> index) {
     const std::string& op = node.op->name;
     const bool greater = op == "Greater" || op == "GreaterOrEqual";
     if (!greater && op != "Less" && op != "LessOrEqual") return std::nullopt;
-    const auto counted = [&](ValueId value) {
-      return ir::index_of_value(graph_, value, of_operand(value, index), ranges_);
-    };
-    const auto left = counted(node.inputs[0]), right = counted(node.inputs[1]);
+    const auto left = counted(node.inputs[0], of_operand(node.inputs[0], index)),
+               right = counted(node.inputs[1], of_operand(node.inputs[1], index));
     if (!left || !right) return std::nullopt;
     const Dim above = greater ? *left - *right : *right - *left;
     const std::int64_t least = op.ends_with("OrEqual") ? 0 : 1;
