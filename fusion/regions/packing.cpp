@@ -135,6 +135,9 @@ ValueId Packing::by_tokens(ValueId value, const TokenAxes& axes) {
 
 ValueId Packing::gathered(ValueId value, const TokenAxes& axes) {
   const ValueId copy = copies_.at(value);
+  const Node* node = graph_.producer(value);
+  GraphBuilder::OriginScope scope(
+      b_, node == nullptr ? std::vector<std::string>() : node->origins);
   const Shape& shape = graph_.type(value).shape;
   const Shape result = packed_shape(shape, axes, dims_);
   const auto is_one = [&](int axis) { return axis < 0 || shape[dimension(axis)] == Dim(1); };
@@ -172,6 +175,7 @@ ValueId Packing::gathered(ValueId value, const TokenAxes& axes) {
 
 ValueId Packing::padded(ValueId value, const TensorType& type, const TokenAxes& axes) {
   find_rows();
+  GraphBuilder::OriginScope scope(b_, {});  // what all values share is of no node
   const ValueId packed = packed_.at({value, axes.batch, axes.sequence});
   const std::size_t rank = type.shape.size();
   // Rows become [batch, sequence] in their place; then the batch goes to its own.

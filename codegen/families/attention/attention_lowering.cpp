@@ -218,7 +218,7 @@ class AttentionLowering {
       for (AttentionOperand* operand : all) operand->batch.erase(operand->batch.begin() + at);
     };
     // A query of one row that shares its keys with others: those are its rows.
-    if (program.rows == Dim(1) && program.causal != 1) {
+    if (program.rows == Dim(1) && program.causal != 1 && !program.bounds) {
       program.causal = 0;
       for (std::size_t axis = program.batch.size(); axis-- > 0;) {
         if (program.k.batch[axis] != Dim(0) || program.v.batch[axis] != Dim(0)) continue;

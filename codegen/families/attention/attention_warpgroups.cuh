@@ -72,7 +72,8 @@ SINTER_DEVICE void visit_items(u32 items, ProblemOf problem_of, Visit visit) {
     const u32 item = begin + (turn % 2 == 0 ? blockIdx.x : gridDim.x - 1 - blockIdx.x);
     if (!Shape::kCausal && item >= items) continue;
     const AttentionProblem<Shape> p = problem_of(item);
-    if (!Shape::kCausal || p.first_row < p.rows) visit(p);  // see causal_item
+    // See causal_item and packed_tile.
+    if ((!Shape::kCausal && !Shape::kPacked) || p.first_row < p.rows) visit(p);
   }
 }
 
@@ -84,7 +85,12 @@ SINTER_DEVICE void copy_tiles(const Pipeline& pipeline, u32 items, ProblemOf pro
   const int thread = static_cast<int>(threadIdx.x) - Shape::kThreads;
   PipelineState<Pipeline::kStages> at{0, 1};  // the first time around all places are free
   PipelineState<Pipeline::kQueries> query{0, 1};
-  visit_items<Shape>(items, problem_of, [&](const AttentionProblem<Shape>& p) {
+  const auto own_problem_of = [&](u32 item) {
+    const AttentionProblem<Shape> p = problem_of(item);
+    if constexpr (Shape::kPacked) clear_spare_rows<128>(p, thread);
+    return p;
+  };
+  visit_items<Shape>(items, own_problem_of, [&](const AttentionProblem<Shape>& p) {
     const i32 end = end_of_keys(p);
     if (end == 0) return;
     pipeline.free_queries[query.stage].wait(query.phase);
