@@ -212,7 +212,9 @@ ValueId add_packed(GraphBuilder& builder, const Graph& graph, const Node& node,
   const bool goes = !axes.is_flat() && axes.merged == Dim(1);  // the batch's dimension
   Attrs attrs = node.attrs;
   if (op == "Reshape" || op == "Expand") {
-    attrs.set("shape", packed_shape(out, axes, dims));
+    const Shape shape = packed_shape(out, axes, dims);
+    if (builder.type(operands[0]).shape == shape) return operands[0];
+    attrs.set("shape", shape);
   } else if (op == "Transpose") {
     Ints perm;
     for (int d = 0; d < static_cast<int>(out.size()); ++d)
