@@ -91,16 +91,14 @@ std::vector<TensorType> infer_attention(const Attrs& attrs, Types inputs) {
   return {{inputs[0].dtype, shape}};
 }
 
-/// [rows] of i64: in which sequence each row is, of `bounds` [sequences + 1]; as many as there are
-/// sequences for a row that is in none.
-ValueId sequence_of_rows(GraphBuilder& b, ValueId bounds, const Dim& rows) {
-  const Dim sequences = b.type(bounds).shape[0] - Dim(1);
-  const ValueId ends =
-      b.add("Slice", {bounds},
-            {{"starts", std::vector<Dim>{Dim(1)}}, {"steps", Ints{1}}, {"shape", Shape{sequences}}});
-  const ValueId row = b.add(
-      "Iota", {}, {{"shape", Shape{rows, 1}}, {"axis", std::int64_t{0}}, {"dtype", Attr(DType::kInt64)}});
-  const ValueId behind = b.add("GreaterOrEqual", {row, ends});
+/// [rows] of i64: how many of `bounds` [sequences + 1] are no greater than each row's number. It is
+/// the same for the rows of one sequence, 0 in front of the first and all of them behind the last.
+ValueId bounds_before_rows(GraphBuilder& b, ValueId bounds, const Dim& rows) {
+  const ValueId row = b.add("Iota", {},
+                            {{"shape", Shape{rows, 1}},
+                             {"axis", std::int64_t{0}},
+                             {"dtype", Attr(DType::kInt64)}});
+  const ValueId behind = b.add("GreaterOrEqual", {row, bounds});
   return b.add("ReduceSum", {b.add("Cast", {behind}, {{"to", Attr(DType::kInt64)}})},
                {{"axes", Ints{1}}, {"keepdims", std::int64_t{0}}});
 }
@@ -137,13 +135,13 @@ std::vector<ValueId> decompose_attention(GraphBuilder& b, const Node& node,
   };
   ValueId exists;  // [m, 1]: whether a packed row is in a sequence
   if (which.bounds) {
-    const ValueId sequence = sequence_of_rows(b, inputs[3], m);
+    const ValueId sequence = bounds_before_rows(b, inputs[3], m);
     const ValueId row = b.add("Reshape", {sequence}, {{"shape", Shape{m, 1}}});
     scores = b.add("Where", {b.add("Equal", {row, sequence}), scores, b.scalar(wide, -kInfinity)});
-    const ValueId sequences =
-        b.add("Size", {},
-              {{"value", Shape{b.type(inputs[3]).shape[0] - Dim(1)}}, {"dtype", Attr(DType::kInt64)}});
-    exists = b.add("Less", {row, sequences});
+    const ValueId all = b.add(
+        "Size", {}, {{"value", Shape{b.type(inputs[3]).shape[0]}}, {"dtype", Attr(DType::kInt64)}});
+    exists = b.add("And", {b.add("Greater", {row, b.scalar(DType::kInt64, 0)}),
+                           b.add("Less", {row, all})});
   }
   if (which.limits) {
     const ValueId seen =

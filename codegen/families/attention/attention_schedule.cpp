@@ -435,6 +435,8 @@ std::vector<AttentionSchedule> attention_candidates(const AttentionProgram& prog
                                                     ExprTable& exprs, const DeviceModel& device,
                                                     const AttentionSchedule& rule, bool clusters) {
   Neighbours<AttentionSchedule> found(rule);
+  // A trial's inputs are random, and random bounds are no sequences.
+  if (program.bounds) return found.take();
   for (AttentionSchedule& schedule : all_attention_schedules(program, exprs, device)) {
     if (!clusters && (schedule.splits > 1 || schedule.by_warpgroups())) continue;
     double distance = steps_between(schedule.rows(), rule.rows()) +
