@@ -33,9 +33,8 @@ constexpr int copy_threads(int units) {
   return across;
 }
 
-/// copy_tile_rows for columns of kUnits times 16 bytes, of which kLoaded are loaded and the others
-/// zero.
-template <int kRows, int kUnits, int kLoaded, int kThreads, class T>
+/// copy_tile_rows for columns of kUnits times 16 bytes.
+template <int kRows, int kUnits, int kThreads, class T>
 SINTER_DEVICE void copy_tile_columns(T* tile, const T* from, i64 stride, i32 first, i32 count,
                                      int thread) {
   constexpr int kAcross = copy_threads<kRows, kThreads>(kUnits), kAtOnce = kThreads / kAcross;
@@ -43,11 +42,6 @@ SINTER_DEVICE void copy_tile_columns(T* tile, const T* from, i64 stride, i32 fir
   const int row = thread / kAcross, column = thread % kAcross * 8;
   if (kAcross != kUnits && column >= kUnits * 8) return;
   T* const to = tile + swizzled_place<kRows>(row, column);
-  if (kLoaded != kUnits && column >= kLoaded * 8) {
-#pragma unroll
-    for (int i = 0; i < kRows / kAtOnce; ++i) cp_async<16>(to + i * kAtOnce * 64, from, false);
-    return;
-  }
   // Carried from copy to copy: these threads have few registers.
   const T* source = from + (first + row) * stride + column;
   const i64 step = kAtOnce * stride;
@@ -67,23 +61,31 @@ SINTER_DEVICE void copy_tile_columns(T* tile, const T* from, i64 stride, i32 fir
 }
 
 /// Starts to copy rows [first, first + kRows) of `count`, kWidth elements each, to a tile; zeros
-/// behind them, and behind the columns up to a multiple of 16. All addresses are multiples of 16
-/// bytes.
+/// behind the rows. All addresses are multiples of 16 bytes.
 template <int kRows, int kWidth, int kThreads, class T>
 SINTER_DEVICE void copy_tile_rows(T* tile, const T* from, i64 stride, i32 first, i32 count,
                                   int thread) {
-  constexpr int kUnits = (kWidth + 15) / 16 * 2, kLoaded = kWidth / 8;
   if constexpr (kWidth == 128) {  // a row's 256 bytes at once
-    copy_tile_columns<kRows, kUnits, kLoaded, kThreads>(tile, from, stride, first, count, thread);
+    copy_tile_columns<kRows, 16, kThreads>(tile, from, stride, first, count, thread);
   } else {
 #pragma unroll
     for (int block = 0; block < kWidth / 64; ++block)
-      copy_tile_columns<kRows, 8, 8, kThreads>(tile + block * kRows * 64, from + block * 64, stride,
-                                               first, count, thread);
+      copy_tile_columns<kRows, 8, kThreads>(tile + block * kRows * 64, from + block * 64, stride,
+                                            first, count, thread);
     if constexpr (kWidth % 64 != 0)
-      copy_tile_columns<kRows, kUnits % 8, kLoaded % 8, kThreads>(
+      copy_tile_columns<kRows, kWidth % 64 / 8, kThreads>(
           tile + kWidth / 64 * kRows * 64, from + kWidth / 64 * 64, stride, first, count, thread);
   }
+}
+
+/// Zeros in the columns behind kWidth up to a multiple of 16, of which copy_tile_rows writes none
+/// and products over the columns read all.
+template <int kRows, int kWidth, class T>
+SINTER_DEVICE void clear_padding(T* tile, int thread, int threads) {
+  static_assert(kWidth % 8 == 0, "whole units of 16 bytes");
+  if constexpr (kWidth % 16 != 0)
+    for (int row = thread; row < kRows; row += threads)
+      *reinterpret_cast<uint4*>(tile + swizzled_place<kRows>(row, kWidth)) = uint4{0, 0, 0, 0};
 }
 
 // ---- products

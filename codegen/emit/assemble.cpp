@@ -52,7 +52,7 @@ void assemble(const KernelRequest& request, ExprTable& exprs, Arguments& args,
       text += fmt::format("// where {}\n", conditions_text(variant.conditions, exprs));
     std::vector<std::string> own = parameters;
     for (const MapParameter& map : variant.maps) {
-      own.push_back("const __grid_constant__ TensorMap " + map.name);
+      own.push_back(map.declaration());
       result->maps.push_back(std::make_unique<plan::fb::TensorMapT>(map.map));
     }
     text += function_text(variant, result->function, own, sizes[v]);

@@ -15,6 +15,8 @@ namespace sinter::codegen {
 struct MapParameter {
   std::string name;
   plan::fb::TensorMapT map;
+
+  std::string declaration() const { return "const __grid_constant__ TensorMap " + name; }
 };
 
 /// One compiled form of a kernel before the text is put together.

@@ -251,12 +251,8 @@ class AttentionMatcher {
     const double fill = negated ? *fill_then : *fill_else;
     const ValueId scores = node.inputs[negated ? 2 : 1];
     if (std::isnan(fill) || graph_.type(scores).shape != scores_shape_) return std::nullopt;
-    if (const int causal = causal_of(graph_, node.inputs[0], scores_shape_, negated);
-        causal != 0 && causal_ == 0 && fill <= kHidden) {
-      causal_ = causal;
-      return scores;
-    }
-    if (fill <= kHidden && take_limits({node.inputs[0], negated})) return scores;
+    const Mask mask{node.inputs[0], negated};
+    if (fill <= kHidden && (take_causal(mask) || take_limits(mask))) return scores;
     if (mask_.value.valid()) {
       refusal_ = "the scores have two masks";
       return std::nullopt;
@@ -264,6 +260,18 @@ class AttentionMatcher {
     mask_ = {node.inputs[0], negated};
     fill_ = fill;
     return scores;
+  }
+
+  bool take_causal(const Mask& mask) {
+    // Behind views that keep the order, the last two dimensions are those of the scores or
+    // causal_of does not know them.
+    const bool in_order = std::ranges::all_of(mask.views, [&](NodeId view) {
+      const std::string& op = graph_.node(view).op->name;
+      return op == "Reshape" || op == "Expand";
+    });
+    if (causal_ != 0 || !in_order) return false;
+    causal_ = causal_of(graph_, mask.value, scores_shape_, mask.negated);
+    return causal_ != 0;
   }
 
   /// A mask of the keys behind a place is no mask, but a limit. As with causal masks, no row is
@@ -310,7 +318,7 @@ class AttentionMatcher {
       }
       double fill = -kInfinity;
       const std::optional<Mask> selects = lowest_mask(other, fill);
-      if (selects && take_limits(*selects)) return scores;
+      if (selects && (take_causal(*selects) || take_limits(*selects))) return scores;
       if (mask_.value.valid()) {
         refusal_ = "the scores have two masks";
         return std::nullopt;

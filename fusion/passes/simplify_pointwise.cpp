@@ -205,6 +205,23 @@ Result constant_where(const Site& site) {
   return site.fitted(site.inputs[*condition != 0 ? 1 : 2]);
 }
 
+/// The bool of Where(c, a, b) is c where a is a constant that is true and b one that is false, !c
+/// the other way round: what exporters make of triangular masks.
+Result bool_of_where(const Site& site) {
+  if (!site.is("Cast") || site.type.dtype != DType::kBool) return std::nullopt;
+  const Node* where = site.input_node(0, "Where");
+  if (where == nullptr) return std::nullopt;
+  const ValueId condition = where->inputs[0];
+  const auto is_true = [&](std::size_t i) -> std::optional<bool> {
+    const Tensor* constant = site.builder.constant_of(where->inputs[i]);
+    const auto value = constant == nullptr ? std::nullopt : splat_value(*constant);
+    return value ? std::optional(*value != 0) : std::nullopt;
+  };
+  const auto chosen = is_true(1), other = is_true(2);
+  if (!chosen || !other || *chosen == *other) return std::nullopt;
+  return site.fitted(*chosen ? condition : site.builder.add("Not", {condition}));
+}
+
 /// What `value` is the negation of, if it is one: of !c it is c, of x == 0 it is x as a bool.
 Result negated(GraphBuilder& builder, ValueId value) {
   const Node* node = builder.producer(value);
@@ -252,11 +269,12 @@ Result constant_last(const Site& site) {
   return with_inputs(site, inputs);
 }
 
-constexpr std::array<SimplifyRule, 11> kPointwiseRules = {{
+constexpr std::array<SimplifyRule, 12> kPointwiseRules = {{
     {"neutral", neutral},
     {"twice", twice},
     {"casts", casts},
     {"constant_where", constant_where},
+    {"bool_of_where", bool_of_where},
     {"negated_where", negated_where},
     {"shrink_constants", shrink_constants},
     {"drop_expands", drop_expands},

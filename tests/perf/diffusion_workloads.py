@@ -6,12 +6,15 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
+from workload import Workload, normal
 
-def attend(q, k, v, heads):
+
+def attend(q, k, v, heads, causal=False):
     """[batch, tokens, channels] each."""
     def split(x):
         return x.unflatten(-1, (heads, -1)).transpose(1, 2)
-    return F.scaled_dot_product_attention(split(q), split(k), split(v)).transpose(1, 2).flatten(2)
+    y = F.scaled_dot_product_attention(split(q), split(k), split(v), is_causal=causal)
+    return y.transpose(1, 2).flatten(2)
 
 
 def time_embedding(steps, width):
@@ -223,7 +226,11 @@ class JointBlock(nn.Module):
                 self.register_parameter(f"{name}_{part}", nn.Parameter(torch.ones(self.head)))
 
     def rms(self, x, weight):
-        return F.rms_norm(x.unflatten(-1, (self.heads, self.head)), (self.head,), weight, 1e-6).flatten(2)
+        # Not F.rms_norm: on a GPU it is one operator, which not every exporter of PyTorch knows.
+        y = x.unflatten(-1, (self.heads, self.head))
+        wide = y.float()
+        wide = wide * torch.rsqrt(wide.square().mean(-1, keepdim=True) + 1e-6)
+        return (wide.to(y.dtype) * weight).flatten(2)
 
     def forward(self, image, text, c):
         halves, parts = [], []
@@ -251,3 +258,30 @@ class Joint(nn.Module):
         for block in self.blocks:
             image, text = block(image, text, condition)
         return image, text
+
+
+def latents(make, size, batch=2, context=None, steps=False):
+    """A model of images of four channels, and what it takes besides."""
+    def inputs():
+        result = {"latents": torch.randn(batch, 4, size, size)}
+        if steps:
+            result["timestep"] = torch.full((batch,), 500)
+        if context:
+            result["context"] = torch.randn(batch, *context)
+        return result
+    return Workload(make, inputs, half=True, large=True, channels_last=True)
+
+
+def joint(depth=6, width=1536, tokens=4096, text=154):
+    return Workload(lambda: Joint(depth, width), normal(image=(1, tokens, width), text=(1, text, width),
+                                                                   condition=(1, width)),
+                    half=True, outputs=("image_out", "text_out"), large=True)
+
+
+WORKLOADS = {
+    "unet_64": latents(UNet, 64, context=(77, 768), steps=True),
+    "unet_128": latents(UNet, 128, context=(77, 768), steps=True),
+    "vae_decoder_64": latents(VaeDecoder, 64, batch=1),
+    "dit_128": latents(Dit, 128, batch=1, steps=True),
+    "joint_4096": joint(),
+}

@@ -55,7 +55,7 @@ def rounded(weight, bits, group):
 
 
 def rounded_as_exported(weight, is_last):
-    from torch_workloads import Int8Linear
+    from decoder_workloads import Int8Linear
     layer = Int8Linear(weight)
     return layer.weight.float() * layer.scale.half().float()[:, None]
 
@@ -83,6 +83,7 @@ def prepare(name, kinds, folder):
     """Writes ONNX files, inputs and expected logits of a model where they are not there."""
     import torch
     import torch_workloads as peers
+    from decoder_workloads import Int8Linear, with_linears
     from torch_export import export
     workload, path = peers.WORKLOADS[name], folder / f"{name}.onnx"
     logits_path = path.with_suffix(".logits.npz")
@@ -104,7 +105,7 @@ def prepare(name, kinds, folder):
             export(workload, module.half(), path)
         del module
         if "int8_exported" in kinds:
-            module = peers.with_linears(peers.seeded(workload)[0], peers.Int8Linear).half()
+            module = with_linears(peers.seeded(workload)[0], Int8Linear).half()
             export(peers.WORKLOADS[f"{name}_int8"], module, folder / f"{name}_int8_exported.onnx")
             del module
     np.savez(logits_path, **expected)

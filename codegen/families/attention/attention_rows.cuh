@@ -90,6 +90,7 @@ struct AttentionProblem {
   const typename Shape::Limits* limits;
   i64 q_stride, k_stride, v_stride, y_stride, mask_row, mask_key, limit_row;
   i32 rows, keys, first_row, diagonal;
+  i32 batch[3];       // the head's place in the first dimensions of the batch
   float scale, fill;  // fill in base 2: times log2(e)
   SpareRows spare;    // where sequences are packed
 

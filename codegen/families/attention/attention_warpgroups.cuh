@@ -1,22 +1,53 @@
-// Attention by warpgroups (sm_90a): four warps copy queries, keys and values into tiles of shared
-// memory, and groups of four multiply 64 rows each. Groups have the tensor cores in
-// turns: while one weighs the scores of a tile, another multiplies (Shah et al. 2024). Blocks take
-// one item, which is some rows of one head, after the other: the next one's tiles arrive while the
-// last one's result is stored.
+// Attention by warpgroups (sm_90a): the copy engine, or four warps, copies queries, keys and values
+// into tiles of shared memory, and groups of four warps multiply 64 rows each. Groups have the
+// tensor cores in turns: while one weighs the scores of a tile, another multiplies (Shah et al.
+// 2024). Blocks take one item, which is some rows of one head, after the other: the next one's
+// tiles arrive while the last one's result is stored.
 #pragma once
 
 #include "attention.cuh"
-#include "warpgroup.cuh"
+#include "tensor_map.cuh"
 
 #ifdef SINTER_WARPGROUPS
+
+/// The operands as the copy engine knows them: columns, rows and the batch's dimensions. Of those
+/// in shared_q, bits of the batch's dimensions, all share the queries, and so on.
+template <int kRank>
+struct AttentionMaps {
+  static constexpr bool kMapped = true;
+  const TensorMap *q, *k, *v;
+  u32 shared_q, shared_k, shared_v;
+
+  /// Starts to copy a tile of kRows rows from `row` on.
+  template <int kRows, int kWidth, class T, class Problem>
+  SINTER_DEVICE static void copy(T* tile, const TensorMap& map, u32 shared, const Problem& p,
+                                 i32 row, MBarrier& arrivals) {
+    i32 at[kRank];
+    at[1] = row;
+#pragma unroll
+    for (int d = 2; d < kRank; ++d) at[d] = (shared >> (d - 2)) & 1 ? 0 : p.batch[d - 2];
+    arrivals.arrive_and_expect_tx(kRows * tile_width(kWidth) * sizeof(T));
+#pragma unroll
+    for (int column = 0; column < kWidth; column += 64) {
+      at[0] = column;
+      tma_load(tile + column * kRows, map, at, arrivals);
+    }
+  }
+};
+/// Operands that warps copy, because a row may see less than the tensor has, or the copy engine
+/// does not know as many dimensions.
+struct NoMaps {
+  static constexpr bool kMapped = false;
+};
 
 /// What a block of attend_by_warpgroups has in shared memory: kQueries tiles of queries, kStages of
 /// keys, as many of values, and their barriers. Of several tiles of queries one stays while its
 /// scores are computed; a single one is copied to registers. Shape has kRowTiles = 1 and whole
 /// groups of row warps.
-template <class Shape, int kStages_, int kQueries_ = 1>
+template <class Shape, int kStages_, int kQueries_ = 1, bool kMapped_ = false>
 struct AttentionPipeline {
   typedef typename Shape::T T;
+  static constexpr bool kMapped = kMapped_;  // by the copy engine, which one thread tells
   static constexpr int kStages = kStages_, kQueries = kQueries_;
   static constexpr int kQueryTile = Shape::kRows * tile_width(Shape::kHead),
                        kKeyTile = Shape::kKeys * tile_width(Shape::kHead),
@@ -48,19 +79,32 @@ struct AttentionPipeline {
     free_keys = full_keys + kStages;
     full_values = free_keys + kStages;
     free_values = full_values + kStages;
+    if constexpr (!kMapped) {
+      for (int tile = 0; tile < kQueries; ++tile)
+        clear_padding<Shape::kRows, Shape::kHead>(queries + tile * kQueryTile, threadIdx.x,
+                                                  kThreads);
+      for (int stage = 0; stage < kStages; ++stage)
+        clear_padding<Shape::kKeys, Shape::kHead>(keys + stage * kKeyTile, threadIdx.x, kThreads);
+    }
+    constexpr int kCopying = kMapped ? 1 : 128;
     if (threadIdx.x == 0) {
       for (int tile = 0; tile < kQueries; ++tile) {
-        full_queries[tile].start(128);
+        full_queries[tile].start(kCopying);
         free_queries[tile].start(Shape::kRowWarps);
       }
       for (int stage = 0; stage < kStages; ++stage) {
-        full_keys[stage].start(128);
-        full_values[stage].start(128);
+        full_keys[stage].start(kCopying);
+        full_values[stage].start(kCopying);
         free_keys[stage].start(Shape::kRowWarps);
         free_values[stage].start(Shape::kRowWarps);
       }
+      if (kMapped) fence_barrier_init();
     }
     __syncthreads();
+  }
+  /// What warps have copied is seen by the tensor cores: by who waited for it.
+  SINTER_DEVICE static void fence_copies() {
+    if constexpr (!kMapped) fence_proxy_async();
   }
 };
 
@@ -77,39 +121,84 @@ SINTER_DEVICE void visit_items(u32 items, ProblemOf problem_of, Visit visit) {
   }
 }
 
-/// What the warps that copy do: a tile goes out as soon as its place is free, and is announced when
-/// it has arrived, without anybody waiting for that here.
-template <class Shape, class Pipeline, class ProblemOf>
-SINTER_DEVICE void copy_tiles(const Pipeline& pipeline, u32 items, ProblemOf problem_of) {
-  constexpr int kKeys = Shape::kKeys;
-  const int thread = static_cast<int>(threadIdx.x) - Shape::kThreads;
+/// Calls copy_queries(tile, p, full), then copy_keys(tile, p, key0, full) and copy_values for each
+/// tile of keys, of all items: a tile goes out as soon as its place is free, and `full` counts its
+/// arrival, without anybody waiting for that here.
+template <class Shape, class Pipeline, class ProblemOf, class Queries, class Keys, class Values>
+SINTER_DEVICE void copy_tiles(const Pipeline& pipeline, u32 items, ProblemOf problem_of,
+                              Queries copy_queries, Keys copy_keys, Values copy_values) {
   PipelineState<Pipeline::kStages> at{0, 1};  // the first time around all places are free
   PipelineState<Pipeline::kQueries> query{0, 1};
-  const auto own_problem_of = [&](u32 item) {
-    const AttentionProblem<Shape> p = problem_of(item);
-    if constexpr (Shape::kPacked) clear_spare_rows<128>(p, thread);
-    return p;
-  };
-  visit_items<Shape>(items, own_problem_of, [&](const AttentionProblem<Shape>& p) {
+  visit_items<Shape>(items, problem_of, [&](const AttentionProblem<Shape>& p) {
     const i32 end = end_of_keys(p);
     if (end == 0) return;
     pipeline.free_queries[query.stage].wait(query.phase);
-    copy_tile_rows<Shape::kRows, Shape::kHead, 128>(
-        pipeline.queries + query.stage * Pipeline::kQueryTile, p.q, p.q_stride, p.first_row, p.rows,
-        thread);
-    pipeline.full_queries[query.stage].arrive_with_copies();
+    copy_queries(pipeline.queries + query.stage * Pipeline::kQueryTile, p,
+                 pipeline.full_queries[query.stage]);
     query = query.next();
-    for (i32 key0 = 0; key0 < end; key0 += kKeys, at = at.next()) {
+    for (i32 key0 = 0; key0 < end; key0 += Shape::kKeys, at = at.next()) {
       pipeline.free_keys[at.stage].wait(at.phase);
-      copy_tile_rows<kKeys, Shape::kHead, 128>(pipeline.keys + at.stage * Pipeline::kKeyTile, p.k,
-                                               p.k_stride, key0, p.keys, thread);
-      pipeline.full_keys[at.stage].arrive_with_copies();
+      copy_keys(pipeline.keys + at.stage * Pipeline::kKeyTile, p, key0,
+                pipeline.full_keys[at.stage]);
       pipeline.free_values[at.stage].wait(at.phase);
-      copy_tile_rows<kKeys, Shape::kValueHead, 128>(
-          pipeline.values + at.stage * Pipeline::kValueTile, p.v, p.v_stride, key0, p.keys, thread);
-      pipeline.full_values[at.stage].arrive_with_copies();
+      copy_values(pipeline.values + at.stage * Pipeline::kValueTile, p, key0,
+                  pipeline.full_values[at.stage]);
     }
   });
+}
+
+/// By the warps that copy.
+template <class Shape, class Pipeline, class ProblemOf>
+SINTER_DEVICE void copy_tiles(const Pipeline& pipeline, u32 items, ProblemOf problem_of, NoMaps) {
+  typedef typename Shape::T T;
+  typedef AttentionProblem<Shape> Problem;
+  const int thread = static_cast<int>(threadIdx.x) - Shape::kThreads;
+  const auto own_problem_of = [&](u32 item) {
+    const Problem p = problem_of(item);
+    if constexpr (Shape::kPacked) clear_spare_rows<128>(p, thread);
+    return p;
+  };
+  copy_tiles<Shape>(
+      pipeline, items, own_problem_of,
+      [&](T* tile, const Problem& p, MBarrier& full) {
+        copy_tile_rows<Shape::kRows, Shape::kHead, 128>(tile, p.q, p.q_stride, p.first_row, p.rows,
+                                                        thread);
+        full.arrive_with_copies();
+      },
+      [&](T* tile, const Problem& p, i32 key0, MBarrier& full) {
+        copy_tile_rows<Shape::kKeys, Shape::kHead, 128>(tile, p.k, p.k_stride, key0, p.keys,
+                                                        thread);
+        full.arrive_with_copies();
+      },
+      [&](T* tile, const Problem& p, i32 key0, MBarrier& full) {
+        copy_tile_rows<Shape::kKeys, Shape::kValueHead, 128>(tile, p.v, p.v_stride, key0, p.keys,
+                                                             thread);
+        full.arrive_with_copies();
+      });
+}
+
+/// By the copy engine, which the first thread of those warps tells.
+template <class Shape, class Pipeline, class ProblemOf, int kRank>
+SINTER_DEVICE void copy_tiles(const Pipeline& pipeline, u32 items, ProblemOf problem_of,
+                              const AttentionMaps<kRank>& maps) {
+  typedef typename Shape::T T;
+  typedef AttentionProblem<Shape> Problem;
+  typedef AttentionMaps<kRank> Maps;
+  if (static_cast<int>(threadIdx.x) != Shape::kThreads) return;
+  copy_tiles<Shape>(
+      pipeline, items, problem_of,
+      [&](T* tile, const Problem& p, MBarrier& full) {
+        Maps::template copy<Shape::kRows, Shape::kHead>(tile, *maps.q, maps.shared_q, p,
+                                                        p.first_row, full);
+      },
+      [&](T* tile, const Problem& p, i32 key0, MBarrier& full) {
+        Maps::template copy<Shape::kKeys, Shape::kHead>(tile, *maps.k, maps.shared_k, p, key0,
+                                                        full);
+      },
+      [&](T* tile, const Problem& p, i32 key0, MBarrier& full) {
+        Maps::template copy<Shape::kKeys, Shape::kValueHead>(tile, *maps.v, maps.shared_v, p, key0,
+                                                             full);
+      });
 }
 
 /// What a warp that multiplies does.
@@ -192,7 +281,7 @@ struct WarpgroupRows {
   /// The first tile: no values are under way.
   SINTER_DEVICE void begin(const Problem& p) {
     pipeline.full_keys[at.stage].wait(at.phase);
-    fence_proxy_async();
+    Pipeline::fence_copies();
     start_scores(at);
     rows.load_mask(p, mask_tile, 0);
     finish_scores<0>(at);
@@ -206,7 +295,7 @@ struct WarpgroupRows {
     const PipelineState<kStages> next = at.next();
     pipeline.full_keys[next.stage].wait(next.phase);
     pipeline.full_values[at.stage].wait(at.phase);
-    fence_proxy_async();
+    Pipeline::fence_copies();
     if constexpr (kGroups > 1) named_barrier_sync(warp / 4);
     start_scores(next);
     start_values();
@@ -223,7 +312,7 @@ struct WarpgroupRows {
   /// The last values.
   SINTER_DEVICE void end() {
     pipeline.full_values[at.stage].wait(at.phase);
-    fence_proxy_async();
+    Pipeline::fence_copies();
     start_values();
     finish_values();
     at = at.next();
@@ -246,15 +335,15 @@ struct WarpgroupRows {
 /// `items` pieces of work by blocks of Pipeline::kThreads threads, any number of blocks.
 /// problem_of(i) is the problem of an item, which is rows [first_row, first_row + kRows) of one
 /// head.
-template <class Shape, int kStages, int kQueries = 1, class ProblemOf>
-SINTER_DEVICE void attend_by_warpgroups(u32 items, ProblemOf problem_of) {
-  typedef AttentionPipeline<Shape, kStages, kQueries> Pipeline;
+template <class Shape, int kStages, int kQueries, class ProblemOf, class Maps>
+SINTER_DEVICE void attend_by_warpgroups(u32 items, ProblemOf problem_of, const Maps& maps) {
+  typedef AttentionPipeline<Shape, kStages, kQueries, Maps::kMapped> Pipeline;
   SINTER_DYNAMIC_SHARED(shared);
   const Pipeline pipeline(shared);
   const int warp = threadIdx.x / 32;
   if (warp >= Shape::kRowWarps) {
     set_registers<Pipeline::kProducerRegisters, false>();
-    copy_tiles<Shape>(pipeline, items, problem_of);
+    copy_tiles<Shape>(pipeline, items, problem_of, maps);
   } else {
     set_registers<Pipeline::kConsumerRegisters, true>();
     if (Pipeline::kGroups > 1 && warp / 4 == Pipeline::kGroups - 1) named_barrier_arrive(0);

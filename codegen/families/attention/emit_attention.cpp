@@ -10,12 +10,29 @@
 #include <sinter/error.h>
 
 #include "codegen/emit/arguments.h"
+#include "codegen/emit/assemble.h"
 #include "codegen/emit/kernel_text.h"
 #include "codegen/families/attention/attention_prologue.h"
 #include "codegen/families/attention/attention_schedule.h"
 
 namespace sinter::codegen {
 namespace {
+
+constexpr int kBoxColumns = 64;              // of a copy by the copy engine: a row of 128 bytes
+constexpr std::size_t kMostMappedBatch = 3;  // a tensor map has five dimensions
+
+/// Whether the copy engine fetches the operands of `schedule`. What lies behind the last key is
+/// zero then, and it knows a tensor's end, but no limit or size that a run finds, nor where a packed
+/// sequence ends: weights of zero would meet another's values, which may be infinite. It takes rows of
+/// whole lines of 128 bytes; those of 80 or 144 bytes take it longer than warps.
+bool copies_by_engine(const AttentionProgram& program, const AttentionSchedule& schedule,
+                      const ExprTable& exprs) {
+  std::vector<Dim> sizes = program.batch;
+  sizes.insert(sizes.end(), {program.rows, program.keys});
+  return schedule.by_warpgroups() && program.head % kBoxColumns == 0 &&
+         program.value_head % kBoxColumns == 0 && program.batch.size() <= kMostMappedBatch &&
+         !program.limits && !program.bounds && !ir::is_from_data(sizes, exprs.ranges());
+}
 
 /// The kernel's parameters: its buffers, then the sizes that are not constant.
 class AttentionParameters {
@@ -95,7 +112,8 @@ class ProblemText {
   ProblemText(const AttentionProgram& program, AttentionParameters& args)
       : p_(program), args_(args) {}
 
-  std::string write() {
+  /// `has_maps`: some schedule has the copy engine fetch the operands.
+  std::string write(bool has_maps) {
     line("AttentionProblem<Shape> p;");
     if (p_.bounds) {
       place_packed();
@@ -104,6 +122,8 @@ class ProblemText {
       line(fmt::format("p.keys = i32({});", args_.dim(p_.keys)));
       place();
     }
+    for (std::size_t axis = 0; has_maps && axis < p_.batch.size(); ++axis)
+      line(fmt::format("p.batch[{}] = i32(b{});", axis, axis));
     if (p_.front)
       line("p.q = nullptr;");  // made by the block
     else
@@ -265,9 +285,45 @@ class ProblemText {
   std::string text_;
 };
 
-/// "2", or "2, 2": stages, and tiles of queries if there are several.
-std::string stages_text(const AttentionSchedule& s) {
-  return s.queries > 1 ? fmt::format("{}, {}", s.stages, s.queries) : fmt::format("{}", s.stages);
+/// What the copy engine is told of an operand of which tiles of `rows` rows are copied.
+MapParameter map_of(const char* name, const AttentionProgram& program,
+                    const AttentionOperand& operand, std::int64_t width, const Dim& rows,
+                    int tile_rows, ExprTable& exprs) {
+  MapParameter result{name, {}};
+  result.map.buffer = program.buffers[operand.buffer];
+  result.map.offset = exprs.intern(operand.offset);
+  const auto add = [&](const Dim& extent, const Dim& stride, int box) {
+    result.map.extents.push_back(exprs.intern(extent));
+    result.map.strides.push_back(exprs.intern(stride));
+    result.map.box.push_back(static_cast<std::uint32_t>(box));
+  };
+  result.map.extents.push_back(exprs.intern(Dim(width)));
+  result.map.box.push_back(kBoxColumns);
+  // A row that all share has any stride, and so has what all of a batch share.
+  const Dim row = operand.row == Dim(0) ? Dim(width) : operand.row;
+  add(rows, row, tile_rows);
+  for (std::size_t axis = 0; axis < program.batch.size(); ++axis) {
+    const bool shared = operand.batch[axis] == Dim(0);
+    add(shared ? Dim(1) : program.batch[axis], shared ? row : operand.batch[axis], 1);
+  }
+  return result;
+}
+
+/// The dimensions of the batch that share the operand, as bits.
+unsigned shared_dimensions(const AttentionOperand& operand) {
+  unsigned bits = 0;
+  for (std::size_t axis = 0; axis < operand.batch.size(); ++axis)
+    if (operand.batch[axis] == Dim(0)) bits |= 1u << axis;
+  return bits;
+}
+
+std::vector<MapParameter> maps_of(const AttentionProgram& program,
+                                  const AttentionSchedule& schedule, ExprTable& exprs) {
+  if (!copies_by_engine(program, schedule, exprs)) return {};
+  return {
+      map_of("map_q", program, program.q, program.head, program.rows, schedule.rows(), exprs),
+      map_of("map_k", program, program.k, program.head, program.keys, schedule.keys, exprs),
+      map_of("map_v", program, program.v, program.value_head, program.keys, schedule.keys, exprs)};
 }
 
 std::string shape_text(const AttentionProgram& p, const AttentionSchedule& s) {
@@ -292,9 +348,10 @@ std::string shape_text(const AttentionProgram& p, const AttentionSchedule& s) {
   if (p.bounds) text += fmt::format(",\n{}NoLimits, {}", indent, part("packed", true));
   text += "> Shape;\n";
   const std::string bytes =
-      s.by_warpgroups() ? fmt::format("AttentionPipeline<Shape, {}>::kSharedBytes", stages_text(s))
-                        : fmt::format("Shape::shared_bytes({}, {}){}", s.ahead, s.splits,
-                                      p.front ? " + Shape::kPrologueBytes" : "");
+      s.by_warpgroups()
+          ? fmt::format("AttentionPipeline<Shape, {}, {}>::kSharedBytes", s.stages, s.queries)
+          : fmt::format("Shape::shared_bytes({}, {}){}", s.ahead, s.splits,
+                        p.front ? " + Shape::kPrologueBytes" : "");
   return text + fmt::format("  static_assert({} == {}, \"what the launch reserves\");\n", bytes,
                             attention_shared_bytes(p, s));
 }
@@ -356,7 +413,10 @@ class AttentionEmitter {
           },
           [](const AttentionSchedule& s) { return s.splits == 1 && !s.by_warpgroups(); });
     // All parameters are known before the first signature is written.
-    const std::string problem = ProblemText(p_, args_).write();
+    const bool has_maps = std::ranges::any_of(schedules, [&](const AttentionSchedule& schedule) {
+      return copies_by_engine(p_, schedule, exprs_);
+    });
+    const std::string problem = ProblemText(p_, args_).write(has_maps);
     const std::string front = p_.front ? write_prologue() : "";
     bool by_warpgroups = false;
     for (const AttentionSchedule& schedule : schedules) {
@@ -431,6 +491,8 @@ class AttentionEmitter {
     result->schedule = schedule.to_string();
     result->cluster = static_cast<std::uint32_t>(schedule.splits);
     result->programmatic_launch = programmatic_launch_;
+    for (const MapParameter& map : maps_of(p_, schedule, exprs_))
+      result->maps.push_back(std::make_unique<plan::fb::TensorMapT>(map.map));
     return result;
   }
 
@@ -507,10 +569,13 @@ class AttentionEmitter {
   std::string function(const std::string& name, const AttentionSchedule& schedule,
                        const std::string& items, const std::string& tiles) {
     const int at_once = schedule.blocks_at_once();
+    std::vector<std::string> parameters = args_.texts();
+    const std::vector<MapParameter> maps = maps_of(p_, schedule, exprs_);
+    for (const MapParameter& map : maps) parameters.push_back(map.declaration());
     std::string text =
         fmt::format("extern \"C\" __global__ void __launch_bounds__({}{})\n{} {{\n{}",
                     schedule.threads(), at_once > 0 ? fmt::format(", {}", at_once) : "",
-                    signature_text(name, args_.texts()), shape_text(p_, schedule));
+                    signature_text(name, parameters), shape_text(p_, schedule));
     std::string item =
         schedule.splits > 1 ? fmt::format("blockIdx.x / {}", schedule.splits) : "blockIdx.x";
     const std::string of_tiles = p_.bounds ? ", " + tiles : "";
@@ -519,16 +584,24 @@ class AttentionEmitter {
     text += begin(schedule, item);
     if (schedule.by_warpgroups())
       return fmt::format(
-          "#ifdef SINTER_WARPGROUPS\n{}  attend_by_warpgroups<Shape, {}>(u32({}), [&](u32 item) "
+          "#ifdef SINTER_WARPGROUPS\n{}  attend_by_warpgroups<Shape, {}, {}>(u32({}), [&](u32 "
+          "item) "
           "{{\n"
-          "    return {};\n  }});\n}}\n#endif\n",
-          text, stages_text(schedule), items, problem_of("item" + of_tiles));
+          "    return {};\n  }}, {});\n}}\n#endif\n",
+          text, schedule.stages, schedule.queries, items, problem_of("item" + of_tiles),
+          maps.empty() ? "NoMaps()" : maps_text());
     std::string by = "attend";
     if (schedule.ahead > 1)
       by = fmt::format("attend<Shape, {}, {}>", schedule.splits, schedule.ahead);
     else if (schedule.splits > 1)
       by = fmt::format("attend<Shape, {}>", schedule.splits);
     return text + fmt::format("  {}({});\n}}\n", by, problem_of(item));
+  }
+
+  std::string maps_text() const {
+    return fmt::format("AttentionMaps<{}>{{&map_q, &map_k, &map_v, {}, {}, {}}}",
+                       p_.batch.size() + 2, shared_dimensions(p_.q), shared_dimensions(p_.k),
+                       shared_dimensions(p_.v));
   }
 
   const AttentionProgram& p_;

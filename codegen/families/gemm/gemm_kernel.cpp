@@ -11,8 +11,9 @@
 namespace sinter::codegen {
 namespace {
 
+constexpr std::int64_t kTypical = 512;  // of sizes that are not known
+
 std::int64_t typical(const ProgramAnalysis& analysis, const Dim& dim) {
-  constexpr std::int64_t kTypical = 512;
   if (dim.is_constant()) return dim.value();
   return std::min(upper(analysis, dim).value_or(kTypical), kTypical);
 }
@@ -75,6 +76,13 @@ int GemmTile::most_shared_bytes(const DeviceModel& device) const {
   return device.block_shared_bytes - kLeftForReductions;
 }
 
+bool GemmTile::rasters_along_m(const GemmProblem& problem) const {
+  const std::int64_t held = problem.device.l2_bytes / 2;  // with what else passes through
+  const std::int64_t row = problem.k * static_cast<std::int64_t>(size_of(problem.product.type));
+  const std::int64_t rows = problem.most_m.value_or(kTypical);
+  return problem.n * row > held && rows * row <= held / 2;
+}
+
 bool GemmTile::map_epilogue(const ProgramAnalysis& analysis, int columns, GemmSchedule& s) const {
   constexpr int kMostElements = 64;  // of a thread, in registers
   const bool reduces = analysis.stages() > 0;
@@ -85,8 +93,13 @@ bool GemmTile::map_epilogue(const ProgramAnalysis& analysis, int columns, GemmSc
     // Rows once only: a reduction's scratch is written once.
     lanes = std::min({32, largest_power(threads / s.m), 2 * largest_power(vectors)});
     if (lanes < 1 || threads < s.m) return false;
-  } else if (epilogue_threads() % lanes != 0) {
-    lanes = largest_power(lanes);
+  } else {
+    if (epilogue_threads() % lanes != 0) lanes = largest_power(lanes);
+    // Of short vectors a thread has several, whose accesses are then under way together.
+    constexpr int kWarp = 32, kShort = 2, kTogether = 8;
+    while (s.epilogue.vector <= kShort && lanes > kWarp &&
+           vectors / lanes * s.epilogue.vector < kTogether)
+      lanes /= 2;
   }
   s.epilogue.threads_x = lanes;
   s.epilogue.unroll = ceil_div(vectors, lanes);

@@ -106,8 +106,9 @@ class GemmTile {
   /// "WithAccumulators<WarpTile<f16, ..>>".
   virtual std::string type(const GemmText& text) const = 0;
   /// Whether neighbouring blocks have the same columns, else the same rows: whichever is worth more
-  /// in the L2.
-  virtual bool rasters_along_m() const { return false; }
+  /// in the L2. By default rows, unless b is read again for each of them from memory and a is not
+  /// where neighbours have the same columns.
+  virtual bool rasters_along_m(const GemmProblem& problem) const;
   /// Sets the fields of `operands` but begin and end.
   virtual void write_operands(GemmText& text) const = 0;
   /// The kernel around its epilogue's statements: by default a block has one tile.

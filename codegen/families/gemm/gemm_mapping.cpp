@@ -58,7 +58,7 @@ void GemmText::place_block() {
 std::vector<std::string> GemmText::place(std::string rest) {
   std::vector<std::string> lines;
   const auto line = [&](std::string text) { lines.push_back(std::move(text)); };
-  const bool along_m = s_.tile->rasters_along_m();
+  const bool along_m = s_.tile->rasters_along_m(problem_);
   const Dim& inner_tiles = along_m ? tiles_m_ : tiles_n_;
   const Dim& outer_tiles = along_m ? tiles_n_ : tiles_m_;
   const char* const inner_name = along_m ? "tile_m" : "tile_n";

@@ -152,7 +152,7 @@ struct MixedInput final : GemmTile {
         blocks_together(s), product.parts);
   }
 
-  bool rasters_along_m() const override { return true; }
+  bool rasters_along_m(const GemmProblem&) const override { return true; }
   void write_operands(GemmText& text) const override {
     text.write_mapped_a();
     text.write_packed_b();

@@ -24,7 +24,7 @@ struct SmallM : GemmTile {
   std::string to_string(const GemmSchedule& s) const override;
   std::string header(const GemmProgram& product) const override;
   std::string type(const GemmText& text) const override;
-  bool rasters_along_m() const override { return true; }
+  bool rasters_along_m(const GemmProblem&) const override { return true; }
   void write_operands(GemmText& text) const override;
 
  protected:
