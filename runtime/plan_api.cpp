@@ -7,6 +7,7 @@
 
 #include "runtime/format_error.h"
 #include "runtime/log.h"
+#include "runtime/plan/input_shapes.h"
 #include "runtime/plan_access.h"
 
 namespace sinter {
@@ -162,6 +163,8 @@ Plan PlanAccess::make(std::shared_ptr<const plan::PlanData> data) {
     impl->inputs[impl->states[s].input].state = s;
     impl->outputs[impl->states[s].output].state = s;
   }
+  for (std::size_t i = 0; i < impl->inputs.size(); ++i)
+    impl->inputs[i].is_read_by_host = plan::symbol_of_value(meta, i).has_value();
   impl->entries = describe_entries(meta);
   if (meta.manifest) {
     for (const auto& option : meta.manifest->options)

@@ -74,7 +74,7 @@ class ExprTable {
     bool first = false;
   };
   std::map<std::string, Tokens> tokens_;  // by symbol
-  std::vector<std::string> symbols_;       // in order of first use; write() sorts them
+  std::vector<std::string> symbols_;      // in order of first use; write() sorts them
   std::vector<plan::fb::ExprNode> nodes_;
   std::vector<Dim> dims_;
   std::map<std::string, std::uint32_t> by_text_;  // printed Dims, and "op a b" of nodes

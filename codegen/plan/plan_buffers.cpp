@@ -133,8 +133,7 @@ void PlanBuffers::share_extents() {
       if (!input || is_read || scope_.graph->is_output(node.outputs[0]))
         throw Error(ErrorCode::kUnsupported,
                     "TokenCount counts the tokens of an input, and nothing reads the number");
-      exprs_.set_tokens(node.attrs.get_string("symbol"), *input,
-                        node.attrs.get_int("first") != 0);
+      exprs_.set_tokens(node.attrs.get_string("symbol"), *input, node.attrs.get_int("first") != 0);
       continue;
     }
     const std::uint32_t buffer = add(BufferKind::Extent, {DType::kInt64, {}}, extents_++);

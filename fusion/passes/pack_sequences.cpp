@@ -60,8 +60,8 @@ std::optional<MaskedAttention> masked_attention(const Graph& graph, const Node& 
               &v = graph.type(node.inputs[2]).shape;
   const std::size_t rank = q.size();
   if (k.size() != rank || v.size() != rank || q[rank - 2] != k[rank - 2])
-    return no(fmt::format("its queries {} are not as many as its keys {}", to_string(q),
-                          to_string(k)));
+    return no(
+        fmt::format("its queries {} are not as many as its keys {}", to_string(q), to_string(k)));
   Shape scores = graph.type(node.outputs[0]).shape;
   scores.back() = k[rank - 2];
   Ranges ranges = graph.ranges();
@@ -79,31 +79,30 @@ std::optional<MaskedAttention> masked_attention(const Graph& graph, const Node& 
   const double absent = cases->absent.at(0), present = cases->present.at(0);
   if (selects ? present == 0 || absent != 0 || node.attrs.get_float("fill") > kHidden
               : present != 0 || !(absent <= kHidden))
-    return no(fmt::format("its mask does not hide the keys where '{}' is 0 from all others",
-                          input.name));
+    return no(
+        fmt::format("its mask does not hide the keys where '{}' is 0 from all others", input.name));
   if (is_index(graph, cases->mask))
-    return no(fmt::format("its mask is made of '{}', which chooses elements of others and so is "
-                          "no mask of 0 and 1",
-                          input.name));
+    return no(
+        fmt::format("its mask is made of '{}', which chooses elements of others and so is "
+                    "no mask of 0 and 1",
+                    input.name));
   if (cases->index[1] != index.back())
     return no(fmt::format("the last dimension of '{}' is not that of its keys", input.name));
   for (std::size_t d = 0; d + 2 < rank; ++d) {
-    const bool is_batch =
-        cases->index[0] == (input.type.shape[0] == Dim(1) ? Dim(0) : index[d]) &&
-        (input.type.shape[0] != Dim(1) || scores[d] == Dim(1));
+    const bool is_batch = cases->index[0] == (input.type.shape[0] == Dim(1) ? Dim(0) : index[d]) &&
+                          (input.type.shape[0] != Dim(1) || scores[d] == Dim(1));
     if (!is_batch) continue;
     for (const Shape* operand : {&q, &k, &v})
       if ((*operand)[d] != input.type.shape[0])
-        return no(fmt::format("its operands have a batch of {}, '{}' of {}: if they are one, say "
-                              "so with --dim {}={}",
-                              (*operand)[d].to_string(), input.name,
-                              input.type.shape[0].to_string(), input.type.shape[0].to_string(),
-                              (*operand)[d].to_string()));
+        return no(
+            fmt::format("its operands have a batch of {}, '{}' of {}: if they are one, say "
+                        "so with --dim {}={}",
+                        (*operand)[d].to_string(), input.name, input.type.shape[0].to_string(),
+                        input.type.shape[0].to_string(), (*operand)[d].to_string()));
     if (q[rank - 2] != input.type.shape[1])
       return no(fmt::format("its sequences are of {}, '{}' of {}", q[rank - 2].to_string(),
                             input.name, input.type.shape[1].to_string()));
-    return MaskedAttention{cases->mask,
-                           {static_cast<int>(d), static_cast<int>(rank) - 2, Dim(1)}};
+    return MaskedAttention{cases->mask, {static_cast<int>(d), static_cast<int>(rank) - 2, Dim(1)}};
   }
   return no(fmt::format("no dimension of its queries is the batch of '{}'", input.name));
 }
@@ -114,17 +113,18 @@ class SequencePacker {
 
   Graph run() {
     find_attention();
-    return ir::rewrite(graph_,
-                       [&](GraphBuilder& builder, const Graph&, const Node& node,
-                           std::span<const ValueId> inputs) { return visit(builder, node, inputs); });
+    return ir::rewrite(
+        graph_, [&](GraphBuilder& builder, const Graph&, const Node& node,
+                    std::span<const ValueId> inputs) { return visit(builder, node, inputs); });
   }
 
   /// Whether something reads the first position of each sequence.
   bool reads_first() const { return reads_first_; }
   std::string note() const {
-    return fmt::format("packed: {} attention(s) within the sequences of '{}', whose tokens are "
-                       "counted when it is set",
-                       attentions_.size(), graph_.value(mask_).name);
+    return fmt::format(
+        "packed: {} attention(s) within the sequences of '{}', whose tokens are "
+        "counted when it is set",
+        attentions_.size(), graph_.value(mask_).name);
   }
 
  private:
@@ -197,11 +197,10 @@ class SequencePacker {
     for (std::size_t i = 0; i < 3; ++i) operands.push_back(packing_->packed(node.inputs[i], axes));
     operands.push_back(packing_->bounds());
     GraphBuilder::OriginScope scope(builder, node.origins);
-    const ValueId result =
-        builder.add("Attention", operands,
-                    {{"scale", node.attrs.get_float("scale")},
-                     {"guard", node.attrs.get_int("guard")},
-                     {"packed", std::vector<Dim>{packing_->dims().sequence}}});
+    const ValueId result = builder.add("Attention", operands,
+                                       {{"scale", node.attrs.get_float("scale")},
+                                        {"guard", node.attrs.get_int("guard")},
+                                        {"packed", std::vector<Dim>{packing_->dims().sequence}}});
     packing_->set_packed(node.outputs[0], axes, result);
     return packing_->padded(node.outputs[0], graph_.type(node.outputs[0]), axes);
   }
@@ -214,9 +213,9 @@ class SequencePacker {
         result_axes(graph_, node, operand, *packing_->axes_of(node.inputs[operand]), dims);
     const auto operands = axes ? operand_axes(graph_, node, *axes, dims) : std::nullopt;
     const bool fits = operands && std::ranges::all_of(node.inputs, [&](const ValueId& input) {
-      const auto i = static_cast<std::size_t>(&input - node.inputs.data());
-      return !means_nothing(input) || (*operands)[i] == *packing_->axes_of(input);
-    });
+                        const auto i = static_cast<std::size_t>(&input - node.inputs.data());
+                        return !means_nothing(input) || (*operands)[i] == *packing_->axes_of(input);
+                      });
     if (!fits) {
       check_mixing(node);
       return std::nullopt;

@@ -116,8 +116,7 @@ class Cases {
       const auto operand = at(node.inputs[i], of_operand(node.inputs[i], index));
       if (!operand) return std::nullopt;
       if (!operand->is_constant()) {
-        if (result.mask.valid() &&
-            (result.mask != operand->mask || result.index != operand->index))
+        if (result.mask.valid() && (result.mask != operand->mask || result.index != operand->index))
           return std::nullopt;
         result.mask = operand->mask;
         result.index = operand->index;

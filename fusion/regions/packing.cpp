@@ -61,8 +61,7 @@ void Packing::find_rows() {
   GraphBuilder::OriginScope scope(b_, {});
   const auto& [batch, sequence, tokens] = dims_;
   const ValueId mask = copies_.at(mask_);
-  b_.add("TokenCount", {mask},
-         {{"symbol", symbol_}, {"first", std::int64_t{first_ ? 1 : 0}}});
+  b_.add("TokenCount", {mask}, {{"symbol", symbol_}, {"first", std::int64_t{first_ ? 1 : 0}}});
   const auto as = [&](DType type) {
     return b_.type(mask).dtype == type ? mask : b_.add("Cast", {mask}, {{"to", Attr(type)}});
   };
@@ -136,8 +135,7 @@ ValueId Packing::by_tokens(ValueId value, const TokenAxes& axes) {
 ValueId Packing::gathered(ValueId value, const TokenAxes& axes) {
   const ValueId copy = copies_.at(value);
   const Node* node = graph_.producer(value);
-  GraphBuilder::OriginScope scope(
-      b_, node == nullptr ? std::vector<std::string>() : node->origins);
+  GraphBuilder::OriginScope scope(b_, node == nullptr ? std::vector<std::string>() : node->origins);
   const Shape& shape = graph_.type(value).shape;
   const Shape result = packed_shape(shape, axes, dims_);
   const auto is_one = [&](int axis) { return axis < 0 || shape[dimension(axis)] == Dim(1); };
@@ -168,9 +166,8 @@ ValueId Packing::gathered(ValueId value, const TokenAxes& axes) {
   std::rotate(perm.begin(), batch, batch + 1);
   Shape flat{dims_.batch * dims_.sequence};
   for (std::size_t d = 2; d < rank; ++d) flat.push_back(shape[static_cast<std::size_t>(perm[d])]);
-  return transposed(
-      along(reshaped(transposed(copy, perm), flat), order_, 0),
-      moved(rank - 1, 0, static_cast<std::size_t>(packed_axis(axes, axes.sequence))));
+  return transposed(along(reshaped(transposed(copy, perm), flat), order_, 0),
+                    moved(rank - 1, 0, static_cast<std::size_t>(packed_axis(axes, axes.sequence))));
 }
 
 ValueId Packing::padded(ValueId value, const TensorType& type, const TokenAxes& axes) {
@@ -187,7 +184,8 @@ ValueId Packing::padded(ValueId value, const TensorType& type, const TokenAxes& 
   all = b_.add("Where", {reshaped(exists_, flags), all, b_.scalar(type.dtype, 0)});
   if (axes.is_flat()) return reshaped(all, type.shape);
   // With a batch that others are merged into, one dimension more than the value has.
-  all = transposed(all, moved(flags.size(), static_cast<std::size_t>(place), dimension(axes.batch)));
+  all =
+      transposed(all, moved(flags.size(), static_cast<std::size_t>(place), dimension(axes.batch)));
   if (flags.size() > rank) return reshaped(all, type.shape);
   return all;
 }

@@ -43,8 +43,7 @@ int before_reduction(const Node& node, std::size_t rank, int axis) {
   const Ints& reduced = node.attrs.get_ints("axes");
   int kept = -1;
   for (std::size_t d = 0; d < rank; ++d)
-    if (std::ranges::find(reduced, static_cast<std::int64_t>(d)) == reduced.end() &&
-        ++kept == axis)
+    if (std::ranges::find(reduced, static_cast<std::int64_t>(d)) == reduced.end() && ++kept == axis)
       return static_cast<int>(d);
   return -1;
 }
@@ -83,7 +82,8 @@ std::optional<OperandAxes> of_reduction(const Graph& graph, const Node& node,
 bool takes_all(const Graph& graph, const Node& slice, int d) {
   return slice.attrs.get_dims("starts")[dimension(d)] == Dim(0) &&
          slice.attrs.get_ints("steps")[dimension(d)] == 1 &&
-         slice.attrs.get_dims("shape")[dimension(d)] == graph.type(slice.inputs[0]).shape[dimension(d)];
+         slice.attrs.get_dims("shape")[dimension(d)] ==
+             graph.type(slice.inputs[0]).shape[dimension(d)];
 }
 
 std::optional<OperandAxes> of_view(const Graph& graph, const Node& node, const TokenAxes& axes,

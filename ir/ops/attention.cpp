@@ -35,9 +35,8 @@ void check_packed(const Attrs& attrs, Types inputs, const Dim& m, const Dim& n) 
   if (inputs.size() != 4) invalid("packed sequences need their bounds, and no mask or limits");
   if (attrs.get_int("causal") != 0 || attrs.get_int("limited") != 0)
     invalid("packed sequences see all of their keys: neither causal nor limited");
-  require_equal(m, n, [&] {
-    return "packed sequences have as many queries as keys: " + list_types(inputs);
-  });
+  require_equal(
+      m, n, [&] { return "packed sequences have as many queries as keys: " + list_types(inputs); });
   const TensorType& bounds = inputs[3];
   if (bounds.shape.size() != 1 || bounds.dtype != DType::kInt64)
     invalid("the bounds of packed sequences are i64 [sequences + 1], found " + list_types(inputs));
@@ -94,10 +93,9 @@ std::vector<TensorType> infer_attention(const Attrs& attrs, Types inputs) {
 /// [rows] of i64: how many of `bounds` [sequences + 1] are no greater than each row's number. It is
 /// the same for the rows of one sequence, 0 in front of the first and all of them behind the last.
 ValueId bounds_before_rows(GraphBuilder& b, ValueId bounds, const Dim& rows) {
-  const ValueId row = b.add("Iota", {},
-                            {{"shape", Shape{rows, 1}},
-                             {"axis", std::int64_t{0}},
-                             {"dtype", Attr(DType::kInt64)}});
+  const ValueId row =
+      b.add("Iota", {},
+            {{"shape", Shape{rows, 1}}, {"axis", std::int64_t{0}}, {"dtype", Attr(DType::kInt64)}});
   const ValueId behind = b.add("GreaterOrEqual", {row, bounds});
   return b.add("ReduceSum", {b.add("Cast", {behind}, {{"to", Attr(DType::kInt64)}})},
                {{"axes", Ints{1}}, {"keepdims", std::int64_t{0}}});
@@ -140,8 +138,8 @@ std::vector<ValueId> decompose_attention(GraphBuilder& b, const Node& node,
     scores = b.add("Where", {b.add("Equal", {row, sequence}), scores, b.scalar(wide, -kInfinity)});
     const ValueId all = b.add(
         "Size", {}, {{"value", Shape{b.type(inputs[3]).shape[0]}}, {"dtype", Attr(DType::kInt64)}});
-    exists = b.add("And", {b.add("Greater", {row, b.scalar(DType::kInt64, 0)}),
-                           b.add("Less", {row, all})});
+    exists = b.add(
+        "And", {b.add("Greater", {row, b.scalar(DType::kInt64, 0)}), b.add("Less", {row, all})});
   }
   if (which.limits) {
     const ValueId seen =

@@ -40,9 +40,8 @@ std::vector<Tensor> count_tokens(const Attrs& attrs, Tensors inputs, Types) {
   std::int64_t tokens = 0;
   for (std::size_t i = 0; i < mask.size(); ++i) {
     if (mask[i] != 0 && mask[i] != 1)
-      throw Error(ErrorCode::kUsage,
-                  fmt::format("element [{}, {}] of the mask is {}, not 0 or 1", i / length,
-                              i % length, mask[i]));
+      throw Error(ErrorCode::kUsage, fmt::format("element [{}, {}] of the mask is {}, not 0 or 1",
+                                                 i / length, i % length, mask[i]));
     if (attrs.get_int("first") != 0 && i % length == 0 && mask[i] != 1)
       throw Error(ErrorCode::kUsage,
                   fmt::format("sequence {} has no token at its first position", i / length));

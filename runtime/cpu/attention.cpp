@@ -89,8 +89,11 @@ CpuAttention::CpuAttention(const plan::fb::AttentionStepT& step, const BoundShap
   if (has_mask_) mask_ = operand(*step.mask, values, false);
   if (has_limits_) limits_ = operand(*step.limits, values, false);
   if (step.bounds) {
-    bounds_ = {step.bounds->buffer, DType::kInt64, values[step.bounds->col_stride],
-               {values[step.bounds->offset]}, {}};
+    bounds_ = {step.bounds->buffer,
+               DType::kInt64,
+               values[step.bounds->col_stride],
+               {values[step.bounds->offset]},
+               {}};
     sequences_ = values[step.sequences];
     sequence_blocks_ = parts_of(values[step.longest] * heads_, kBlockQueries);
   }

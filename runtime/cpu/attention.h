@@ -66,9 +66,9 @@ class CpuAttention {
   float scale_ = 1, fill_ = 0;
   int causal_ = 0, threads_ = 1;
   std::int64_t sequences_ = 0, sequence_blocks_ = 0;  // packed: blocks of rows of the longest
-  std::int64_t padded_ = 0;                 // value_head_ in whole steps of a panel
-  std::int64_t row_blocks_ = 1;             // of a group
-  std::int64_t parts_ = 1, part_keys_ = 0;  // of the keys; one: no parts
+  std::int64_t padded_ = 0;                           // value_head_ in whole steps of a panel
+  std::int64_t row_blocks_ = 1;                       // of a group
+  std::int64_t parts_ = 1, part_keys_ = 0;            // of the keys; one: no parts
   std::int64_t shared_floats_ = 0, own_floats_ = 0;
 };
 

@@ -147,11 +147,15 @@ std::vector<ir::Tensor> inputs_of(const std::vector<std::int64_t>& mask) {
 TEST(PackSequences, TokensAreThoseOfAPaddedRunAndPaddingIsZero) {
   const std::string text = attention(kKeys, "", kAll);
   const ir::Graph before = ir::parse_graph(text), after = packed(text);
-  for (const std::vector<std::int64_t>& mask : std::vector<std::vector<std::int64_t>>{
-           {1, 1, 1, 1, 1, 1}, {1, 0, 0, 1, 1, 0}, {0, 1, 1, 1, 0, 1}, {0, 0, 0, 0, 1, 0},
-           {0, 0, 0, 0, 0, 0}}) {
+  for (const std::vector<std::int64_t>& mask :
+       std::vector<std::vector<std::int64_t>>{{1, 1, 1, 1, 1, 1},
+                                              {1, 0, 0, 1, 1, 0},
+                                              {0, 1, 1, 1, 0, 1},
+                                              {0, 0, 0, 0, 1, 0},
+                                              {0, 0, 0, 0, 0, 0}}) {
     const auto inputs = inputs_of(mask);
-    const ir::Tensor expected = ir::evaluate(before, inputs)[0], found = ir::evaluate(after, inputs)[0];
+    const ir::Tensor expected = ir::evaluate(before, inputs)[0],
+                     found = ir::evaluate(after, inputs)[0];
     for (std::int64_t i = 0; i < found.element_count(); ++i) {
       const bool exists = mask[static_cast<std::size_t>(i / 8)] == 1;
       EXPECT_NEAR(found.at(i), exists ? expected.at(i) : 0, 1e-6) << i;
@@ -161,7 +165,9 @@ TEST(PackSequences, TokensAreThoseOfAPaddedRunAndPaddingIsZero) {
 
 TEST(PackSequences, MasksOfOtherNumbersAreRefused) {
   const ir::Graph graph = packed(attention(kKeys, "", kAll));
-  EXPECT_THAT(failure([&] { ir::evaluate(graph, inputs_of({1, 1, 1, 1, 2, 0})); }),
+  EXPECT_THAT(failure([&] {
+                ir::evaluate(graph, inputs_of({1, 1, 1, 1, 2, 0}));
+              }),
               HasSubstr("element [1, 1] of the mask is 2, not 0 or 1"));
 }
 
@@ -170,7 +176,9 @@ TEST(PackSequences, FirstPositionsThatAreReadHaveToExist) {
   const ir::Graph before = ir::parse_graph(text), after = packed(text);
   const auto inputs = inputs_of({1, 0, 0, 1, 1, 0});
   EXPECT_LT(relative_error(ir::evaluate(after, inputs)[0], ir::evaluate(before, inputs)[0]), 1e-6);
-  EXPECT_THAT(failure([&] { ir::evaluate(after, inputs_of({1, 1, 1, 0, 1, 1})); }),
+  EXPECT_THAT(failure([&] {
+                ir::evaluate(after, inputs_of({1, 1, 1, 0, 1, 1}));
+              }),
               HasSubstr("sequence 1 has no token at its first position"));
 }
 

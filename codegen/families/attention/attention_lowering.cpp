@@ -330,9 +330,9 @@ std::string print_attention(const AttentionProgram& program, const ExprTable& ex
   if (program.mask) text += print_operand("mask", *program.mask);
   if (program.limits) text += print_operand("limits", *program.limits);
   if (program.bounds)
-    text += print_operand("bounds", *program.bounds) +
-            fmt::format("  sequences {} of up to {}\n", program.sequences.to_string(),
-                        program.longest.to_string());
+    text += print_operand("bounds", *program.bounds) + fmt::format("  sequences {} of up to {}\n",
+                                                                   program.sequences.to_string(),
+                                                                   program.longest.to_string());
   text += print_operand("y", program.y);
   return program.front ? text + print_prologue(*program.front, exprs) : text;
 }

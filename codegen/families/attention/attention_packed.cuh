@@ -38,8 +38,7 @@ SINTER_DEVICE PackedTile packed_tile(const i64* bounds, i32 sequences, i32 all, 
       const u32 in_front = ~__ballot_sync(0xffffffffu, before > tile);
       const int found = 32 - __clz(static_cast<int>(in_front));
       const i32 inside = tile - (before - own);
-      return {__shfl_sync(0xffffffffu, begin, found),
-              __shfl_sync(0xffffffffu, end - begin, found),
+      return {__shfl_sync(0xffffffffu, begin, found), __shfl_sync(0xffffffffu, end - begin, found),
               __shfl_sync(0xffffffffu, inside, found) * kRows};
     }
     tile -= tiles;

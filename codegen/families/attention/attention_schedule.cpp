@@ -276,8 +276,7 @@ bool takes(const AttentionProgram& program, const DeviceModel& device,
          schedule.row_tiles <= 2 && schedule.splits <= std::min(16, device.cluster_blocks) &&
          schedule.ahead <= 8 && (schedule.splits == 1 || schedule.key_groups > 1) &&
          (schedule.ahead == 1 || schedule.row_warps == 1) && schedule.queries == 1 &&
-         (schedule.splits == 1 || !program.bounds) &&
-         schedule.blocks == 0 &&
+         (schedule.splits == 1 || !program.bounds) && schedule.blocks == 0 &&
          attention_shared_bytes(program, schedule) <= most_shared(device, schedule);
 }
 

@@ -22,9 +22,9 @@ constexpr int kBoxColumns = 64;              // of a copy by the copy engine: a 
 constexpr std::size_t kMostMappedBatch = 3;  // a tensor map has five dimensions
 
 /// Whether the copy engine fetches the operands of `schedule`. What lies behind the last key is
-/// zero then, and it knows a tensor's end, but no limit or size that a run finds, nor where a packed
-/// sequence ends: weights of zero would meet another's values, which may be infinite. It takes rows of
-/// whole lines of 128 bytes; those of 80 or 144 bytes take it longer than warps.
+/// zero then, and it knows a tensor's end, but no limit or size that a run finds, nor where a
+/// packed sequence ends: weights of zero would meet another's values, which may be infinite. It
+/// takes rows of whole lines of 128 bytes; those of 80 or 144 bytes take it longer than warps.
 bool copies_by_engine(const AttentionProgram& program, const AttentionSchedule& schedule,
                       const ExprTable& exprs) {
   std::vector<Dim> sizes = program.batch;
@@ -42,8 +42,7 @@ class AttentionParameters {
     types.resize(program.buffers.size());
     for (const AttentionOperand* operand :
          {&program.q, &program.k, &program.v, &program.y, program.mask ? &*program.mask : nullptr,
-          program.limits ? &*program.limits : nullptr,
-          program.bounds ? &*program.bounds : nullptr})
+          program.limits ? &*program.limits : nullptr, program.bounds ? &*program.bounds : nullptr})
       if (operand != nullptr && operand->buffer != kPrologueValue)
         types[operand->buffer] = operand->dtype;
     for (std::uint32_t b = 0; b < types.size(); ++b) {
@@ -231,9 +230,8 @@ class ProblemText {
 
   /// Heads of one tile behind each other. Which sequence has the tile is looked up.
   void place_packed() {
-    const std::string heads = args_.dim(ir::element_count(p_.batch)),
-                      bounds = address(*p_.bounds), sequences = args_.dim(p_.sequences),
-                      rows = args_.dim(p_.rows);
+    const std::string heads = args_.dim(ir::element_count(p_.batch)), bounds = address(*p_.bounds),
+                      sequences = args_.dim(p_.sequences), rows = args_.dim(p_.rows);
     line(fmt::format("const i32 number = item / u32({});", heads));
     line(fmt::format("const auto tile = packed_tile<Shape::kRows>({}, i32({}), i32({}), number);",
                      bounds, sequences, rows));

@@ -39,7 +39,8 @@ struct AttentionProblem {
 
 std::string name_of(const AttentionProblem& c) {
   return fmt::format(
-      "groups {} heads {} queries {} keys {} head {} values {} type {} mask {} causal {} limits {} bounds [{}]",
+      "groups {} heads {} queries {} keys {} head {} values {} type {} mask {} causal {} limits {} "
+      "bounds [{}]",
       c.groups, c.heads, c.queries, c.keys, c.head, c.value_head, to_string(c.type),
       static_cast<int>(c.mask), c.causal, c.limits.size(), fmt::join(c.bounds, " "));
 }
@@ -122,9 +123,8 @@ class AttentionCase {
     if (!c.limits.empty())
       session.set_input("limits", {DType::kInt64, {c.queries}, c.limits.data()});
     if (!c.bounds.empty())
-      session.set_input("bounds", {DType::kInt64,
-                                   {static_cast<std::int64_t>(c.bounds.size())},
-                                   c.bounds.data()});
+      session.set_input(
+          "bounds", {DType::kInt64, {static_cast<std::int64_t>(c.bounds.size())}, c.bounds.data()});
     session.run();
     const TensorView y = session.output("y");
     const auto* data = static_cast<const std::byte*>(y.data);
@@ -318,9 +318,13 @@ TEST(CpuAttention, KeysBehindTheLimitsAreNotRead) {
 TEST(CpuAttention, PackedSequencesSeeTheirOwnKeys) {
   std::vector<AttentionProblem> cases;
   for (const std::int64_t heads : {1, 3})
-    for (const std::vector<std::int64_t>& bounds : std::vector<std::vector<std::int64_t>>{
-             {0, 300}, {0, 1, 1, 140, 300}, {5, 5, 130, 131, 290}, {0, 0}, {300, 300},
-             {-7, 40, 9000}})
+    for (const std::vector<std::int64_t>& bounds :
+         std::vector<std::vector<std::int64_t>>{{0, 300},
+                                                {0, 1, 1, 140, 300},
+                                                {5, 5, 130, 131, 290},
+                                                {0, 0},
+                                                {300, 300},
+                                                {-7, 40, 9000}})
       for (const std::int64_t longest : {1, 290}) {
         AttentionProblem c;
         c.heads = heads;

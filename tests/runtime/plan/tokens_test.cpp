@@ -97,17 +97,23 @@ TEST(Tokens, OfMemoryThatStaysTheCallersAreCountedInEachRun) {
 
 TEST(Tokens, OfOtherNumbersAreRefused) {
   Session session(plan_of());
-  EXPECT_THAT(failure([&] { rows_of(session, {2, 2}, std::vector<std::int64_t>{1, 1, 2, 0}); }),
+  EXPECT_THAT(failure([&] {
+                rows_of(session, {2, 2}, std::vector<std::int64_t>{1, 1, 2, 0});
+              }),
               HasSubstr("element [1, 0] of input 'mask' is neither 0 nor 1"));
   Session floats(plan_of("f32"));
-  EXPECT_THAT(failure([&] { rows_of(floats, {1, 2}, std::vector<float>{1, 0.5F}); }),
+  EXPECT_THAT(failure([&] {
+                rows_of(floats, {1, 2}, std::vector<float>{1, 0.5F});
+              }),
               HasSubstr("element [0, 1] of input 'mask' is neither 0 nor 1"));
   EXPECT_EQ(rows_of(floats, {1, 2}, std::vector<float>{1, 0}), 2);
 }
 
 TEST(Tokens, AreAskedForAtTheFirstPositionsThatAreRead) {
   Session session(plan_of("i64", 1));
-  EXPECT_THAT(failure([&] { rows_of(session, {2, 2}, std::vector<std::int64_t>{1, 1, 0, 1}); }),
+  EXPECT_THAT(failure([&] {
+                rows_of(session, {2, 2}, std::vector<std::int64_t>{1, 1, 0, 1});
+              }),
               HasSubstr("sequence 1 of input 'mask' has no token at its first position"));
   EXPECT_EQ(rows_of(session, {2, 2}, std::vector<std::int64_t>{1, 1, 1, 0}), 4);
 }

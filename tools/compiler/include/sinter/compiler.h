@@ -228,7 +228,8 @@ struct CompileOptions {
   /// warning.
   bool drop_unsupported_outputs = false;
   StateOptions states;
-  /// Encoders are computed over the tokens that the attention mask, an input of 0 and 1, says exist.
+  /// Encoders are computed over the tokens that the attention mask, an input of 0 and 1, says
+  /// exist.
   bool packed = false;
   std::optional<SampleOptions> sample;
   std::vector<EntryOptions> entries;  // none: one list of steps
