@@ -7,10 +7,10 @@
 #include <fmt/format.h>
 #include <sinter/error.h>
 
+#include "fusion/packing/packing.h"
+#include "fusion/packing/token_cases.h"
 #include "fusion/passes/passes.h"
 #include "fusion/patterns/masks.h"
-#include "fusion/patterns/token_cases.h"
-#include "fusion/regions/packing.h"
 #include "fusion/regions/rebuild.h"
 #include "ir/affine.h"
 #include "ir/attention_inputs.h"

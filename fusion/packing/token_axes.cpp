@@ -1,4 +1,4 @@
-#include "fusion/regions/token_axes.h"
+#include "fusion/packing/token_axes.h"
 
 #include <algorithm>
 

@@ -1,4 +1,4 @@
-#include "fusion/patterns/token_cases.h"
+#include "fusion/packing/token_cases.h"
 
 #include <algorithm>
 

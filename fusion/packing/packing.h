@@ -5,7 +5,7 @@
 #include <string>
 #include <tuple>
 
-#include "fusion/regions/token_axes.h"
+#include "fusion/packing/token_axes.h"
 
 namespace sinter::fusion {
 

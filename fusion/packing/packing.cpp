@@ -1,4 +1,4 @@
-#include "fusion/regions/packing.h"
+#include "fusion/packing/packing.h"
 
 #include <algorithm>
 #include <numeric>
