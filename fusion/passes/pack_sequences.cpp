@@ -305,10 +305,30 @@ class SequencePacker {
 
 }  // namespace
 
+namespace {
+
+/// If there is no attention since what looks like one is none: why not.
+void require_attention(const Graph& graph, const Context& context) {
+  const bool has_one = std::ranges::any_of(
+      graph.nodes(), [](const Node& node) { return node.op->name == "Attention"; });
+  if (has_one) return;
+  for (const Decision& decision : context.decisions)
+    if (decision.pass == "recognise_attention" && !decision.fused)
+      throw Error(ErrorCode::kUnsupported,
+                  fmt::format("--packed: {} is taken for no attention ({}); compile without "
+                              "--packed",
+                              decision.consumer, decision.reason));
+}
+
+}  // namespace
+
 Graph pack_sequences(const Graph& graph, Context& context) {
   if (!context.packed) return graph;
   if (!context.fuse)
-    throw Error(ErrorCode::kUsage, "--packed packs attention, which --fuse=off does not look for");
+    throw Error(
+        ErrorCode::kUsage,
+        "--packed packs attention, which --fuse=off does not look for: leave one of both out");
+  require_attention(graph, context);
   SequencePacker packer(graph, false);
   Graph packed = packer.run();
   context.notes.push_back(packer.note());

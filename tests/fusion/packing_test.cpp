@@ -15,6 +15,7 @@
 namespace sinter::fusion::test {
 namespace {
 
+using testing::AllOf;
 using testing::HasSubstr;
 
 /// Two heads of attention over x [batch, seq, 8], with `mask` of its keys, and what follows.
@@ -125,6 +126,24 @@ TEST(PackSequences, BatchesOfOtherNamesSayHowToMakeThemOne) {
       "  %y = Attention(%x, %x, %x, %keys) {scale = 0.5}\n"
       "  return y = %y\n}\n";
   EXPECT_THAT(refusal(text), HasSubstr("--dim rows=batch"));
+}
+
+TEST(PackSequences, AttentionThatIsNoneIsNamed) {
+  const std::string text =
+      "graph @main(%x: f32[2, 3, 8], %mask: f32[2, 1, 3], %bias: f32[3, 3]) {\n"
+      "  %k = Transpose(%x) {perm = [0, 2, 1]}\n"
+      "  %s = MatMul(%x, %k)\n"
+      "  %a = Add(%s, %bias)\n"
+      "  %b = Add(%a, %mask)\n"
+      "  %p = Softmax(%b) {axis = 2}\n"
+      "  %y = MatMul(%p, %x)\n"
+      "  return y = %y\n}\n";
+  Context context;
+  context.target = codegen::cpu_target().traits();
+  context.packed = true;
+  EXPECT_THAT(failure([&] { run_pipeline(ir::parse_graph(text), context); }),
+              AllOf(HasSubstr("MatMul"), HasSubstr("the scores have two masks"),
+                    HasSubstr("compile without --packed")));
 }
 
 TEST(PackSequences, IsRefusedWithoutFusing) {
