@@ -163,8 +163,11 @@ Plan PlanAccess::make(std::shared_ptr<const plan::PlanData> data) {
     impl->inputs[impl->states[s].input].state = s;
     impl->outputs[impl->states[s].output].state = s;
   }
-  for (std::size_t i = 0; i < impl->inputs.size(); ++i)
-    impl->inputs[i].is_read_by_host = plan::symbol_of_value(meta, i).has_value();
+  for (std::size_t i = 0; i < impl->inputs.size(); ++i) {
+    const auto symbol = plan::symbol_of_value(meta, i);
+    impl->inputs[i].is_read_by_host = symbol.has_value();
+    impl->inputs[i].counts_tokens = symbol && meta.symbols[*symbol]->tokens_of >= 0;
+  }
   impl->entries = describe_entries(meta);
   if (meta.manifest) {
     for (const auto& option : meta.manifest->options)

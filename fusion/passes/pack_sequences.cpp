@@ -183,7 +183,16 @@ class SequencePacker {
   /// A name that no other size has.
   std::string symbol() const {
     std::string name = "tokens";
-    while (graph_.ranges().contains(name)) name += "_";
+    const auto is_taken = [&] {
+      return graph_.ranges().contains(name) ||
+             std::ranges::any_of(graph_.inputs(), [&](const ValueId input) {
+               return std::ranges::any_of(graph_.type(input).shape, [&](const Dim& dim) {
+                 const auto symbols = dim.symbols();
+                 return std::ranges::find(symbols, name) != symbols.end();
+               });
+             });
+    };
+    while (is_taken()) name += "_";
     return name;
   }
 

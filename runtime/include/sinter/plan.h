@@ -32,6 +32,7 @@ struct BindingInfo {
   /// An input whose value, or how many tokens of which, decides about sizes: it is given in host
   /// memory.
   bool is_read_by_host = false;
+  bool counts_tokens = false;  // it is a mask of 0 and 1, whose tokens those are (--packed)
 };
 
 /// A way to run a plan: steps of its own for shapes within these limits, over the weights and
