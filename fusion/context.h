@@ -89,6 +89,7 @@ struct Context {
   std::int64_t max_memory = INT64_MAX;       // bytes that constants may take which are folded
   StateOptions states;
   WeightOptions weights;
+  bool packed = false;  // --packed: sequences of a batch lie end to end, without padding
   std::vector<QuantizedLayer> layers;  // every layer that `weights` asks about
   /// Hashes of weights that lay_out_weights has transposed in one of the graphs that share them, so
   /// that it does in the next, too; null: no other graph shares any.

@@ -34,6 +34,7 @@ const std::vector<Pass>& pipeline() {
       {"lower_precision", lower_precision, false, false},
       {"simplify", simplify, true},
       {"recognise_attention", recognise_attention, true},
+      {"pack_sequences", pack_sequences, false, false},
       {"decompose", decompose},
       {"reduce_parts", reduce_parts, true},
       {"channels_last", channels_last, true},

@@ -14,14 +14,18 @@ namespace sinter::ir {
 inline constexpr std::int64_t kGuardNone = 0, kGuardNan = 1, kGuardHidden = 2;
 
 struct AttentionInputs {
-  std::optional<std::size_t> mask, limits;
+  std::optional<std::size_t> mask, limits, bounds;
 };
 
-/// Of an Attention of these attributes with `count` inputs: q, k, v, mask if there is one, and with
-/// attribute "limited" the limits.
+/// Of an Attention of these attributes with `count` inputs: q, k, v, then with attribute "packed"
+/// the bounds of sequences, else a mask if there is one, and with attribute "limited" the limits.
 inline AttentionInputs attention_inputs(const Attrs& attrs, std::size_t count) {
   const bool limited = attrs.get_int("limited") != 0;
   AttentionInputs result;
+  if (!attrs.get_dims("packed").empty()) {
+    result.bounds = 3;
+    return result;
+  }
   if (limited && count > 3) result.limits = count - 1;
   if (count > (limited ? 4U : 3U)) result.mask = 3;
   return result;

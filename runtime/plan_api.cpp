@@ -7,6 +7,7 @@
 
 #include "runtime/format_error.h"
 #include "runtime/log.h"
+#include "runtime/plan/input_shapes.h"
 #include "runtime/plan_access.h"
 
 namespace sinter {
@@ -161,6 +162,11 @@ Plan PlanAccess::make(std::shared_ptr<const plan::PlanData> data) {
   for (std::size_t s = 0; s < impl->states.size(); ++s) {
     impl->inputs[impl->states[s].input].state = s;
     impl->outputs[impl->states[s].output].state = s;
+  }
+  for (std::size_t i = 0; i < impl->inputs.size(); ++i) {
+    const auto symbol = plan::symbol_of_value(meta, i);
+    impl->inputs[i].is_read_by_host = symbol.has_value();
+    impl->inputs[i].counts_tokens = symbol && meta.symbols[*symbol]->tokens_of >= 0;
   }
   impl->entries = describe_entries(meta);
   if (meta.manifest) {

@@ -4,6 +4,7 @@
 
 #include <sinter/session.h>
 
+#include "runtime/count_tokens.h"
 #include "runtime/format_error.h"
 #include "runtime/log.h"
 #include "runtime/plan/extents.h"
@@ -112,11 +113,18 @@ const std::shared_ptr<const runtime::BoundShape>& Session::Impl::bind() {
 }
 
 void Session::Impl::note_value(std::size_t index, const TensorView& view, bool stays) {
-  if (!plan::symbol_of_value(meta(), index)) return;
+  const auto number = plan::symbol_of_value(meta(), index);
+  if (!number) return;
+  const plan::fb::SymbolT& symbol = *meta().symbols[*number];
+  const std::string& name = meta().inputs[index]->name;
+  const bool counts = symbol.tokens_of >= 0;
   if (view.memory == Memory::kDevice)
-    throw usage_error("the value of input '{}' says which steps are run: give it in host memory",
-                      meta().inputs[index]->name);
-  const std::int64_t value = element_of(view);
+    throw usage_error("the {} of input '{}' {}: give it in host memory",
+                      counts ? "tokens" : "value", name,
+                      counts ? "are counted, since the plan was compiled with --packed"
+                             : "says which steps are run");
+  const std::int64_t value =
+      counts ? runtime::count_tokens(view, name, symbol.first_tokens) : element_of(view);
   if (input_values[index] != value) current.reset();
   input_values[index] = value;
   used_values[index] = stays ? std::optional(view) : std::nullopt;
@@ -370,9 +378,16 @@ void Session::warm_up(const std::map<std::string, std::vector<std::int64_t>>& sh
     plan::check_input_shape(impl_->meta(), index, shape);
     given[index] = shape;
   }
-  // Of inputs whose value counts, those that are not set are taken to be anything.
+  // Of inputs whose value counts, those that are not set are taken to be anything, and masks whose
+  // tokens are counted to be full.
   std::vector<plan::InputValues> all = {impl_->input_values};
   for (const auto& symbol : impl_->meta().symbols) {
+    if (symbol->tokens_of >= 0) {
+      const auto index = static_cast<std::size_t>(symbol->tokens_of);
+      if (!all[0][index])
+        for (plan::InputValues& values : all) values[index] = plan::most_tokens(given[index]);
+      continue;
+    }
     const auto index = static_cast<std::size_t>(symbol->value_of);
     if (symbol->value_of < 0 || all[0][index]) continue;
     std::vector<plan::InputValues> more;

@@ -126,6 +126,11 @@ void ExprTable::set_extent(const std::string& symbol, std::uint32_t buffer) {
   extents_[symbol] = {buffer, largest(this->symbol(symbol))};
 }
 
+void ExprTable::set_tokens(const std::string& symbol, std::size_t input, bool first) {
+  this->symbol(symbol);
+  tokens_[symbol] = {input, first};
+}
+
 void ExprTable::write(plan::fb::PlanT& plan) const {
   std::vector<std::uint32_t> order(symbols_.size());
   std::iota(order.begin(), order.end(), 0u);
@@ -144,6 +149,10 @@ void ExprTable::write(plan::fb::PlanT& plan) const {
     if (const auto extent = extents_.find(symbol->name); extent != extents_.end()) {
       symbol->extent_of = static_cast<std::int32_t>(extent->second.buffer);
       symbol->bound = static_cast<std::int32_t>(extent->second.bound);
+    }
+    if (const auto tokens = tokens_.find(symbol->name); tokens != tokens_.end()) {
+      symbol->tokens_of = static_cast<std::int32_t>(tokens->second.input);
+      symbol->first_tokens = tokens->second.first;
     }
     plan.symbols.push_back(std::move(symbol));
   }

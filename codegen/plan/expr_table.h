@@ -48,6 +48,8 @@ class ExprTable {
   }
   /// `buffer` will hold the number that `symbol` is.
   void set_extent(const std::string& symbol, std::uint32_t buffer);
+  /// `symbol` is how many tokens input number `input`, a mask, has; `first`: see plan.fbs.
+  void set_tokens(const std::string& symbol, std::size_t input, bool first);
   /// The buffers of the symbols of `dim` that only the run knows, by symbol.
   std::map<std::string, std::uint32_t> extents_of(const Dim& dim) const;
   std::size_t size() const { return nodes_.size(); }
@@ -67,7 +69,12 @@ class ExprTable {
     std::uint32_t buffer = 0, bound = 0;
   };
   std::map<std::string, Extent> extents_;  // by symbol
-  std::vector<std::string> symbols_;       // in order of first use; write() sorts them
+  struct Tokens {
+    std::size_t input = 0;
+    bool first = false;
+  };
+  std::map<std::string, Tokens> tokens_;  // by symbol
+  std::vector<std::string> symbols_;      // in order of first use; write() sorts them
   std::vector<plan::fb::ExprNode> nodes_;
   std::vector<Dim> dims_;
   std::map<std::string, std::uint32_t> by_text_;  // printed Dims, and "op a b" of nodes

@@ -123,6 +123,19 @@ void PlanBuffers::begin(const Graph& graph) {
 void PlanBuffers::share_extents() {
   for (const Node& node : scope_.graph->nodes()) {
     if (node.op->kind != OpKind::kExtent) continue;
+    if (node.op->name == "TokenCount") {
+      const auto input = scope_.graph->input_number(root(node.inputs[0]));
+      const auto& readers = scope_.graph->users(node.outputs[0]);
+      const bool is_read = std::ranges::any_of(readers, [&](const ir::NodeId reader) {
+        const auto& inputs = scope_.graph->node(reader).inputs;
+        return std::ranges::find(inputs, node.outputs[0]) != inputs.end();
+      });
+      if (!input || is_read || scope_.graph->is_output(node.outputs[0]))
+        throw Error(ErrorCode::kUnsupported,
+                    "TokenCount counts the tokens of an input, and nothing reads the number");
+      exprs_.set_tokens(node.attrs.get_string("symbol"), *input, node.attrs.get_int("first") != 0);
+      continue;
+    }
     const std::uint32_t buffer = add(BufferKind::Extent, {DType::kInt64, {}}, extents_++);
     exprs_.set_extent(node.attrs.get_string("symbol"), buffer);
     scope_.by_value.emplace(node.outputs[0], buffer);

@@ -25,6 +25,9 @@ Graph lower_precision(const Graph& graph, Context& context);
 Graph simplify(const Graph& graph, Context& context);
 /// Replaces attention that is spelled out by Attention, where the target has a kernel for it.
 Graph recognise_attention(const Graph& graph, Context& context);
+/// Computes encoders over the tokens that a batch has, without its padding, where context.packed
+/// asks for it; throws Error(kUnsupported) naming the node that does not allow it.
+Graph pack_sequences(const Graph& graph, Context& context);
 /// Replaces composites (when fusing), and convolutions and attention where the target has none.
 Graph decompose(const Graph& graph, Context& context);
 /// Reduces over the dimensions that a reshape joined, instead of over what they were joined to.

@@ -28,6 +28,20 @@ void require_broadcast(Types inputs, std::size_t i, const Shape& shape, const ch
   });
 }
 
+/// Sequences that lie one behind the other in the rows: each sees its own keys alone.
+void check_packed(const Attrs& attrs, Types inputs, const Dim& m, const Dim& n) {
+  if (attrs.get_dims("packed").size() != 1)
+    invalid("packed is the most rows of a sequence, one size");
+  if (inputs.size() != 4) invalid("packed sequences need their bounds, and no mask or limits");
+  if (attrs.get_int("causal") != 0 || attrs.get_int("limited") != 0)
+    invalid("packed sequences see all of their keys: neither causal nor limited");
+  require_equal(
+      m, n, [&] { return "packed sequences have as many queries as keys: " + list_types(inputs); });
+  const TensorType& bounds = inputs[3];
+  if (bounds.shape.size() != 1 || bounds.dtype != DType::kInt64)
+    invalid("the bounds of packed sequences are i64 [sequences + 1], found " + list_types(inputs));
+}
+
 /// q [batch..., m, d], k [batch..., n, d], v [batch..., n, dv], mask broadcastable to
 /// [batch..., m, n], limits to [batch..., m, 1] -> [batch..., m, dv]; the batch dimensions of q, k
 /// and v broadcast.
@@ -57,6 +71,7 @@ std::vector<TensorType> infer_attention(const Attrs& attrs, Types inputs) {
   if (guard < kGuardNone || guard > kGuardHidden)
     invalid(fmt::format("guard is 0 (none), 1 (NaN) or 2 (hidden rows), not {}", guard));
   shape.push_back(m);
+  if (which.bounds) check_packed(attrs, inputs, m, n);
   if (which.mask) {
     if (inputs[3].dtype != DType::kBool && !is_float(inputs[3].dtype))
       invalid("the mask is bool (true: attend) or is added, found " + list_types(inputs));
@@ -73,6 +88,17 @@ std::vector<TensorType> infer_attention(const Attrs& attrs, Types inputs) {
   }
   shape.push_back(v.back());
   return {{inputs[0].dtype, shape}};
+}
+
+/// [rows] of i64: how many of `bounds` [sequences + 1] are no greater than each row's number. It is
+/// the same for the rows of one sequence, 0 in front of the first and all of them behind the last.
+ValueId bounds_before_rows(GraphBuilder& b, ValueId bounds, const Dim& rows) {
+  const ValueId row =
+      b.add("Iota", {},
+            {{"shape", Shape{rows, 1}}, {"axis", std::int64_t{0}}, {"dtype", Attr(DType::kInt64)}});
+  const ValueId behind = b.add("GreaterOrEqual", {row, bounds});
+  return b.add("ReduceSum", {b.add("Cast", {behind}, {{"to", Attr(DType::kInt64)}})},
+               {{"axes", Ints{1}}, {"keepdims", std::int64_t{0}}});
 }
 
 /// softmax(mask(scale * q k')) v in single operators. Scores are in the type that they are computed
@@ -105,6 +131,16 @@ std::vector<ValueId> decompose_attention(GraphBuilder& b, const Node& node,
     return b.add("Iota", {},
                  {{"shape", std::move(shape)}, {"axis", axis}, {"dtype", Attr(DType::kInt64)}});
   };
+  ValueId exists;  // [m, 1]: whether a packed row is in a sequence
+  if (which.bounds) {
+    const ValueId sequence = bounds_before_rows(b, inputs[3], m);
+    const ValueId row = b.add("Reshape", {sequence}, {{"shape", Shape{m, 1}}});
+    scores = b.add("Where", {b.add("Equal", {row, sequence}), scores, b.scalar(wide, -kInfinity)});
+    const ValueId all = b.add(
+        "Size", {}, {{"value", Shape{b.type(inputs[3]).shape[0]}}, {"dtype", Attr(DType::kInt64)}});
+    exists = b.add(
+        "And", {b.add("Greater", {row, b.scalar(DType::kInt64, 0)}), b.add("Less", {row, all})});
+  }
   if (which.limits) {
     const ValueId seen =
         b.add("Less", {positions({1, n}, 1), as(inputs[*which.limits], DType::kInt64)});
@@ -128,7 +164,8 @@ std::vector<ValueId> decompose_attention(GraphBuilder& b, const Node& node,
     const ValueId hidden = b.add("Equal", {most, b.scalar(wide, -kInfinity)});
     weights = b.add("Where", {hidden, b.scalar(wide, 0), weights});
   }
-  return {b.add("MatMul", {as(weights, type), inputs[2]})};
+  const ValueId result = b.add("MatMul", {as(weights, type), inputs[2]});
+  return {exists.valid() ? b.add("Where", {exists, result, b.scalar(type, 0)}) : result};
 }
 
 }  // namespace
@@ -142,7 +179,8 @@ std::vector<OpDef> attention_ops() {
                      {"causal", AttrKind::kInt, Attr(std::int64_t{0})},
                      {"fill", AttrKind::kFloat, Attr(-kInfinity)},
                      {"guard", AttrKind::kInt, Attr(std::int64_t{0})},
-                     {"limited", AttrKind::kInt, Attr(std::int64_t{0})}},
+                     {"limited", AttrKind::kInt, Attr(std::int64_t{0})},
+                     {"packed", AttrKind::kDims, Attr(std::vector<Dim>{})}},
            .infer = infer_attention,
            .evaluate = reference::evaluate_attention,
            .detail = CompositeDef{decompose_attention}}};

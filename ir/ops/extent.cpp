@@ -5,6 +5,16 @@
 // The number that `count` holds is what `symbol` stands for in the types and attributes of other
 // nodes; GraphBuilder orders them behind this one (Node::extents). The symbol's range, which the
 // graph has, bounds it; its maximum may be symbolic.
+//
+// TokenCount(mask [batch, sequence]) {symbol} -> count
+//
+// As Extent, of a mask of 0 and 1 that is an input: the number of ones, rounded up (packed_rows).
+// Whoever binds the inputs knows it, so `symbol` is no size from data, as an input's dimension is
+// none. A mask of other values is refused, and with "first" one whose rows do not all begin with 1.
+#include <fmt/format.h>
+#include <sinter/error.h>
+#include <sinter/packed_rows.h>
+
 #include "ir/ops/ops.h"
 
 namespace sinter::ir::ops {
@@ -15,6 +25,30 @@ std::vector<TensorType> infer_extent(const Attrs& attrs, Types inputs) {
     invalid("a size must be i64[], found " + to_string(inputs[0]));
   if (attrs.get_string("symbol").empty()) invalid("the size has no name");
   return {inputs[0]};
+}
+
+std::vector<TensorType> infer_token_count(const Attrs& attrs, Types inputs) {
+  if (inputs[0].shape.size() != 2)
+    invalid("the mask must be [batch, sequence], found " + to_string(inputs[0]));
+  if (attrs.get_string("symbol").empty()) invalid("the size has no name");
+  return {{DType::kInt64, {}}};
+}
+
+std::vector<Tensor> count_tokens(const Attrs& attrs, Tensors inputs, Types) {
+  const std::vector<double> mask = inputs[0].to_doubles();
+  const auto length = static_cast<std::size_t>(inputs[0].shape()[1]);
+  std::int64_t tokens = 0;
+  for (std::size_t i = 0; i < mask.size(); ++i) {
+    if (mask[i] != 0 && mask[i] != 1)
+      throw Error(ErrorCode::kUsage, fmt::format("element [{}, {}] of the mask is {}, not 0 or 1",
+                                                 i / length, i % length, mask[i]));
+    if (attrs.get_int("first") != 0 && i % length == 0 && mask[i] != 1)
+      throw Error(ErrorCode::kUsage,
+                  fmt::format("sequence {} has no token at its first position", i / length));
+    tokens += mask[i] == 1 ? 1 : 0;
+  }
+  const std::int64_t rows[] = {packed_rows(tokens, static_cast<std::int64_t>(mask.size()))};
+  return {Tensor::from_ints(DType::kInt64, {}, rows)};
 }
 
 }  // namespace
@@ -28,7 +62,15 @@ std::vector<OpDef> extent_ops() {
   extent.evaluate = [](const Attrs&, Tensors inputs, Types) {
     return std::vector<Tensor>{inputs[0]};
   };
-  return {extent};
+
+  OpDef tokens;
+  tokens.name = "TokenCount";
+  tokens.kind = OpKind::kExtent;
+  tokens.attrs = {{"symbol", AttrKind::kString, std::nullopt},
+                  {"first", AttrKind::kInt, Attr(std::int64_t{0})}};
+  tokens.infer = infer_token_count;
+  tokens.evaluate = count_tokens;
+  return {extent, tokens};
 }
 
 }  // namespace sinter::ir::ops

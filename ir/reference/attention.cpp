@@ -17,12 +17,28 @@ Ints matrix_strides(const Ints& shape, const Ints& batch) {
   return strides;
 }
 
+struct SequenceRows {
+  std::int64_t begin = 0, end = 0;
+};
+/// Of each of `rows` rows the rows of its sequence; of one that is in none, none.
+std::vector<SequenceRows> sequences_of_rows(const Tensor& bounds, std::int64_t rows) {
+  std::vector<SequenceRows> result(static_cast<std::size_t>(rows));
+  for (std::int64_t i = 0; i + 1 < bounds.element_count(); ++i) {
+    const std::int64_t begin = std::clamp<std::int64_t>(bounds.at_int(i), 0, rows);
+    const std::int64_t end = std::clamp(bounds.at_int(i + 1), begin, rows);
+    std::fill(result.begin() + begin, result.begin() + end, SequenceRows{begin, end});
+  }
+  return result;
+}
+
 }  // namespace
 
 /// y = softmax(s) v, where s = scale * q k', replaced by `fill` where a bool mask is false or with
 /// the mask added, then -inf where causal hides a key (1: key > row, 2: key > row + n - m) or with
 /// "limited" the row's limit does (key >= limit). A row
 /// whose every s is -inf has the weights 0 / 0 = NaN, or 0 with `guard`: see attention_inputs.h.
+/// With "packed", rows and keys bounds[i] to bounds[i + 1] are sequence i, which sees its own keys
+/// alone; rows that are in no sequence are zero.
 std::vector<Tensor> evaluate_attention(const Attrs& attrs, Tensors inputs, Types outputs) {
   const Ints shape = concrete_shape(outputs[0].shape), &q_shape = inputs[0].shape(),
              &k_shape = inputs[1].shape(), &v_shape = inputs[2].shape();
@@ -32,6 +48,8 @@ std::vector<Tensor> evaluate_attention(const Attrs& attrs, Tensors inputs, Types
   const std::vector<double> q = inputs[0].to_doubles(), k = inputs[1].to_doubles(),
                             v = inputs[2].to_doubles();
   const AttentionInputs which = attention_inputs(attrs, inputs.size());
+  const std::vector<SequenceRows> sequences =
+      which.bounds ? sequences_of_rows(inputs[*which.bounds], m) : std::vector<SequenceRows>();
   const bool masked = which.mask.has_value();
   const bool selects = masked && inputs[3].dtype() == DType::kBool;
   const std::vector<double> mask = masked ? inputs[3].to_doubles() : std::vector<double>();
@@ -56,6 +74,9 @@ std::vector<Tensor> evaluate_attention(const Attrs& attrs, Tensors inputs, Types
   double* out = y.data();
   for (std::int64_t b = 0; b < count_of(batch); ++b) {
     for (std::int64_t i = 0; i < m; ++i, out += dv) {
+      const SequenceRows keys =
+          which.bounds ? sequences[static_cast<std::size_t>(i)] : SequenceRows{0, n};
+      if (which.bounds && keys.begin == keys.end) continue;  // y is zero
       const double* row = q.data() + q_walk.offset() + i * d;
       double most = -std::numeric_limits<double>::infinity();
       for (std::int64_t j = 0; j < n; ++j) {
@@ -73,6 +94,7 @@ std::vector<Tensor> evaluate_attention(const Attrs& attrs, Tensors inputs, Types
                 limits[static_cast<std::size_t>(limit_walk.offset() + i * limit_strides.end()[-2])])
           score = -std::numeric_limits<double>::infinity();
         if (causal != 0 && j > last_seen + i) score = -std::numeric_limits<double>::infinity();
+        if (j < keys.begin || j >= keys.end) score = -std::numeric_limits<double>::infinity();
         s[static_cast<std::size_t>(j)] = score;
         most = std::max(most, score);
       }

@@ -88,10 +88,19 @@ CpuAttention::CpuAttention(const plan::fb::AttentionStepT& step, const BoundShap
   y_ = operand(*step.y, values, false);
   if (has_mask_) mask_ = operand(*step.mask, values, false);
   if (has_limits_) limits_ = operand(*step.limits, values, false);
+  if (step.bounds) {
+    bounds_ = {step.bounds->buffer,
+               DType::kInt64,
+               values[step.bounds->col_stride],
+               {values[step.bounds->offset]},
+               {}};
+    sequences_ = values[step.sequences];
+    sequence_blocks_ = parts_of(values[step.longest] * heads_, kBlockQueries);
+  }
   padded_ = rounded_up(value_head_, kPanelStep);
   row_blocks_ = parts_of(rows_, kBlockQueries);
   const std::int64_t most = std::min(kMostParts / groups_, parts_of(keys_, kPartKeys));
-  if (rows_ <= kPartedRows && most > 1) {
+  if (rows_ <= kPartedRows && most > 1 && !step.bounds) {
     part_keys_ = rounded_up(parts_of(keys_, most), kBlockKeys);
     parts_ = parts_of(keys_, part_keys_);
     shared_floats_ = groups_ * parts_ * rows_ * row_floats(padded_);
@@ -116,6 +125,15 @@ std::int64_t CpuAttention::seen(std::span<std::byte* const> buffers, std::int64_
   return std::max<std::int64_t>(count, 0);
 }
 
+CpuAttention::Sequence CpuAttention::sequence(std::span<std::byte* const> buffers,
+                                              std::int64_t i) const {
+  const auto bound = [&](std::int64_t at) {
+    return load_int(bounds_.dtype, bounds_.at(buffers, bounds_.groups[0] + at * bounds_.key));
+  };
+  const std::int64_t begin = std::clamp<std::int64_t>(bound(i), 0, keys_);
+  return {begin, std::clamp<std::int64_t>(bound(i + 1), begin, keys_)};
+}
+
 /// Threads that the work there is, by the limits of this run, is worth.
 int CpuAttention::team(std::span<std::byte* const> buffers) const {
   double keys = static_cast<double>(keys_) * static_cast<double>(rows_ * groups_);
@@ -124,6 +142,14 @@ int CpuAttention::team(std::span<std::byte* const> buffers) const {
     for (std::int64_t group = 0; group < groups_; ++group)
       for (std::int64_t row = 0; row < rows_; ++row)
         keys += static_cast<double>(seen(buffers, group, row));
+  }
+  if (sequences_ > 0) {
+    keys = 0;
+    for (std::int64_t i = 0; i < sequences_; ++i) {
+      const Sequence own = sequence(buffers, i);
+      const auto length = static_cast<double>(own.end - own.begin);
+      keys += length * length * static_cast<double>(heads_ * groups_);
+    }
   }
   return threads_for(keys * static_cast<double>(head_ + value_head_), threads_);
 }
@@ -151,9 +177,7 @@ class CpuAttention::Worker {
 
   /// One block of rows of a group and one part of its keys.
   void attend(std::int64_t group, std::int64_t block, std::int64_t part) {
-    group_ = group;
-    first_ = block * kBlockQueries;
-    count_ = std::min(kBlockQueries, a_.rows_ - first_);
+    take_rows(group, block * kBlockQueries, a_.rows_);
     std::int64_t begin = 0, end = 0;
     for (std::int64_t r = 0; r < count_; ++r)
       end = std::max(end, seen_[r] = a_.seen(buffers_, group, first_ + r));
@@ -164,14 +188,33 @@ class CpuAttention::Worker {
     } else {
       place_sums(sums_);
     }
-    load_queries();
-    for (; begin < end; begin += kBlockKeys) add_block(begin, std::min(kBlockKeys, end - begin));
+    add_keys(begin, end);
     for (std::int64_t r = 0; r < count_; ++r) {
       state_[r].values[a_.padded_] = state_[r].greatest;
       state_[r].values[a_.padded_ + 1] = state_[r].sum;
     }
-    if (a_.parts_ == 1)
-      for (std::int64_t r = 0; r < count_; ++r) store(first_ + r, state_[r].values, state_[r].sum);
+    if (a_.parts_ == 1) store_rows();
+  }
+
+  /// Block `block` of the rows of a sequence, and those that lie as many blocks behind it as the
+  /// longest one has.
+  void attend_sequence(std::int64_t group, const Sequence& sequence, std::int64_t block) {
+    const std::int64_t end = sequence.end * a_.heads_;
+    for (std::int64_t first = sequence.begin * a_.heads_ + block * kBlockQueries; first < end;
+         first += a_.sequence_blocks_ * kBlockQueries) {
+      take_rows(group, first, end);
+      std::fill_n(seen_, count_, sequence.end);
+      place_sums(sums_);
+      add_keys(sequence.begin, sequence.end);
+      store_rows();
+    }
+  }
+
+  /// Zeros for the queries [begin, end).
+  void clear(std::int64_t group, std::int64_t begin, std::int64_t end) {
+    group_ = group;
+    std::fill_n(sums_, a_.padded_, 0.0F);
+    for (std::int64_t row = begin * a_.heads_; row < end * a_.heads_; ++row) store(row, sums_, 1);
   }
 
   /// Puts the parts of a group's rows together, in order, and stores them.
@@ -206,6 +249,21 @@ class CpuAttention::Worker {
   const std::byte* at_key(const Operand& operand, std::int64_t key) const {
     return operand.at(buffers_,
                       operand.groups[static_cast<std::size_t>(group_)] + key * operand.key);
+  }
+
+  void take_rows(std::int64_t group, std::int64_t first, std::int64_t end) {
+    group_ = group;
+    first_ = first;
+    count_ = std::min(kBlockQueries, end - first);
+  }
+
+  void add_keys(std::int64_t begin, std::int64_t end) {
+    load_queries();
+    for (; begin < end; begin += kBlockKeys) add_block(begin, std::min(kBlockKeys, end - begin));
+  }
+
+  void store_rows() {
+    for (std::int64_t r = 0; r < count_; ++r) store(first_ + r, state_[r].values, state_[r].sum);
   }
 
   void place_sums(float* sums) {
@@ -315,9 +373,28 @@ class CpuAttention::Worker {
   SoftmaxRow state_[kBlockQueries];
 };
 
+void CpuAttention::run_packed(std::span<std::byte* const> buffers,
+                              std::span<std::byte* const> workspaces) const {
+  const std::int64_t tasks = groups_ * sequences_ * sequence_blocks_;
+  threads::run_parts(tasks, team(buffers), [&](threads::Member& member) {
+    Worker own(*this, buffers, nullptr,
+               reinterpret_cast<float*>(workspaces[static_cast<std::size_t>(member.me())]));
+    while (const auto task = member.next()) {
+      const std::int64_t group = *task / (sequences_ * sequence_blocks_),
+                         i = *task / sequence_blocks_ % sequences_,
+                         block = *task % sequence_blocks_;
+      const Sequence rows = sequence(buffers, i);
+      if (i == 0 && block == 0) own.clear(group, 0, rows.begin);
+      if (i + 1 == sequences_ && block == 0) own.clear(group, rows.end, keys_);
+      own.attend_sequence(group, rows, block);
+    }
+  });
+}
+
 void CpuAttention::run(std::span<std::byte* const> buffers,
                        std::span<std::byte* const> workspaces) const {
   if (rows_ == 0 || groups_ == 0) return;
+  if (sequences_ > 0) return run_packed(buffers, workspaces);
   auto* shared = reinterpret_cast<float*>(workspaces[0]);
   const std::int64_t all = groups_ * row_blocks_ * parts_;
   const auto worker = [&](int me) {

@@ -13,7 +13,8 @@ namespace sinter::runtime::cpu {
 /// An AttentionStep of one bound shape. Keys go by in blocks, of which a softmax's sums so far are
 /// kept; keys that no row of a block sees, by its limit or since they come later, are neither read
 /// nor counted. Few rows, as of a decode step, are done in parts of the keys, which are put
-/// together in order: results do not depend on the number of threads.
+/// together in order: results do not depend on the number of threads. Packed sequences are done one
+/// by one.
 class CpuAttention {
  public:
   /// `shape` has been checked.
@@ -47,19 +48,27 @@ class CpuAttention {
   std::int64_t seen(std::span<std::byte* const> buffers, std::int64_t group,
                     std::int64_t row) const;
   int team(std::span<std::byte* const> buffers) const;
+  /// Rows of a group, and the keys that they see: those of a packed sequence.
+  struct Sequence {
+    std::int64_t begin = 0, end = 0;  // queries and keys
+  };
+  Sequence sequence(std::span<std::byte* const> buffers, std::int64_t i) const;
+  void run_packed(std::span<std::byte* const> buffers,
+                  std::span<std::byte* const> workspaces) const;
 
   std::int64_t queries_ = 0, keys_ = 0, head_ = 0, value_head_ = 0;
   std::vector<std::int64_t> batch_;
   std::vector<bool> shared_;  // batch dimensions along which keys and values are the same
   std::int64_t groups_ = 1, rows_ = 0, heads_ = 1;  // rows of a group: queries * heads
-  Operand q_, k_, v_, y_, mask_, limits_;
+  Operand q_, k_, v_, y_, mask_, limits_, bounds_;
   bool has_mask_ = false, has_limits_ = false;
   int guard_ = 0;
   float scale_ = 1, fill_ = 0;
   int causal_ = 0, threads_ = 1;
-  std::int64_t padded_ = 0;                 // value_head_ in whole steps of a panel
-  std::int64_t row_blocks_ = 1;             // of a group
-  std::int64_t parts_ = 1, part_keys_ = 0;  // of the keys; one: no parts
+  std::int64_t sequences_ = 0, sequence_blocks_ = 0;  // packed: blocks of rows of the longest
+  std::int64_t padded_ = 0;                           // value_head_ in whole steps of a panel
+  std::int64_t row_blocks_ = 1;                       // of a group
+  std::int64_t parts_ = 1, part_keys_ = 0;            // of the keys; one: no parts
   std::int64_t shared_floats_ = 0, own_floats_ = 0;
 };
 

@@ -136,8 +136,17 @@ void check_input_shape(const fb::PlanT& plan, std::size_t index,
 
 std::optional<std::size_t> symbol_of_value(const fb::PlanT& plan, std::size_t index) {
   for (std::size_t s = 0; s < plan.symbols.size(); ++s)
-    if (plan.symbols[s]->value_of == static_cast<std::int32_t>(index)) return s;
+    if (const auto input = static_cast<std::int32_t>(index);
+        plan.symbols[s]->value_of == input || plan.symbols[s]->tokens_of == input)
+      return s;
   return std::nullopt;
+}
+
+std::optional<std::int64_t> most_tokens(const std::optional<std::vector<std::int64_t>>& shape) {
+  if (!shape) return std::nullopt;
+  std::int64_t count = 1;
+  for (const std::int64_t dim : *shape) count *= dim;
+  return count;
 }
 
 std::vector<std::int64_t> bind_symbols(const fb::PlanT& plan, const InputShapes& shapes,
@@ -176,6 +185,9 @@ std::vector<std::int64_t> bind_symbols(const fb::PlanT& plan, const InputShapes&
       [&](std::uint32_t symbol, const Origin& at) { origins[symbol] = at; });
   for (std::size_t s = 0; s < origins.size(); ++s) {
     if (origins[s] || plan.symbols[s]->extent_of >= 0) continue;
+    if (const std::int32_t input = plan.symbols[s]->tokens_of; input >= 0)
+      throw usage_error("'{}' is not known: give input '{}', whose tokens it counts",
+                        plan.symbols[s]->name, plan.inputs[static_cast<std::size_t>(input)]->name);
     if (const std::int32_t input = plan.symbols[s]->value_of; input >= 0)
       throw usage_error("'{}' is not known: give input '{}', whose value it is",
                         plan.symbols[s]->name, plan.inputs[static_cast<std::size_t>(input)]->name);

@@ -10,11 +10,15 @@
 namespace sinter::plan {
 
 using InputShapes = std::vector<std::optional<std::vector<std::int64_t>>>;  // by input binding
-/// What inputs hold whose value is a symbol (Symbol.value_of), by input binding.
+/// What inputs hold whose value, or how many tokens of which, is a symbol (Symbol.value_of,
+/// Symbol.tokens_of), by input binding.
 using InputValues = std::vector<std::optional<std::int64_t>>;
 
-/// The symbol that is the value of input `index`, if there is one.
+/// The symbol that is the value of input `index`, or its tokens, if there is one.
 std::optional<std::size_t> symbol_of_value(const fb::PlanT& plan, std::size_t index);
+
+/// The most tokens of a mask of this shape; nothing if it is not known.
+std::optional<std::int64_t> most_tokens(const std::optional<std::vector<std::int64_t>>& shape);
 
 /// Throws Error(kUsage) unless `shape` has the rank of input `index` and every dimension is the
 /// plan's or in its range.

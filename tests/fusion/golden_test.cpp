@@ -2,8 +2,8 @@
 //
 // Lines that start with // before the graph set the context: "// target=cuda", "// fuse=off",
 // "// precision=fp16", "// channels_last=on", "// quantized=off", "// weights=int8", "// group=32",
-// "// print=decisions", "// tolerance=1e-2" (of the results, see below). SINTER_UPDATE_GOLDENS=1
-// rewrites the expectations; review them as a diff.
+// "// packed=on", "// print=decisions", "// tolerance=1e-2" (of the results, see below).
+// SINTER_UPDATE_GOLDENS=1 rewrites the expectations; review them as a diff.
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
@@ -64,6 +64,8 @@ void set_option(Case& test, const std::string& key, const std::string& value) {
     if (value == "off") test.context.target.attention_steps.clear();
   } else if (key == "weights") {
     test.context.weights.bits = value == "int4" ? 4 : 8;
+  } else if (key == "packed") {
+    test.context.packed = value == "on";
   } else if (key == "group") {
     test.context.weights.group = std::stoll(value);
   } else if (key == "print") {

@@ -123,6 +123,11 @@ void add_build_options(Command& verb, BuildTexts& texts, bool with_passes) {
   verb.add_option("--state", texts.states,
                   "Input that is an output of the run before, kept and changed in the session: "
                   "INPUT=OUTPUT; caches are found by themselves ('none': they are not)");
+  verb.add_flag(
+      "--packed", texts.options.packed,
+      "Encoders: compute only the tokens that the attention mask says exist, sequences end "
+      "to end. The mask is an input [batch, sequence] of 0 and 1, given in host memory; "
+      "outputs [batch, sequence, ...] are zero where there is no token");
   verb.add_option("--sample", texts.sample,
                   "The plan chooses the next token itself and feeds it back: greedy, or some of "
                   "top_k=K,top_p=P,temperature=T; ids=, position=, logits=NAME name bindings");

@@ -11,7 +11,8 @@ void add_input_options(Command& verb, InputTexts& texts) {
                   "Inputs: FILE.npz, NAME=FILE.npy or NAME=FILE.pb");
   verb.add_option("--shapes", texts.shapes, "Shapes of random inputs: NAME:1x64,NAME:1x64");
   verb.add_option("--input-range", texts.ranges,
-                  "Random inputs uniform in NAME=LOW..HIGH (else floats normal, integers 0 or 1)");
+                  "Random inputs uniform in NAME=LOW..HIGH (else floats normal, integers 0 or 1, a "
+                  "mask of a plan compiled with --packed full)");
   verb.add_option("--seed", texts.inputs.seed, "Seed of random inputs")->capture_default_str();
 }
 

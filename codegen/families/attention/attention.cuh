@@ -5,6 +5,7 @@
 // 2022).
 #pragma once
 
+#include "attention_packed.cuh"
 #include "attention_rows.cuh"
 
 /// Which rows of which head an item is where rows see the keys in front of them; a tile behind the
@@ -113,10 +114,15 @@ SINTER_DEVICE void attend(AttentionProblem<Shape> p, const Prologue& prologue = 
   typedef typename Shape::T T;
   typedef AttentionRows<Shape> Rows;
   constexpr int kKeys = Shape::kKeys, kGroups = Shape::kKeyGroups, kTurns = kGroups * kSplitK;
+  static_assert(kSplitK == 1 || !Shape::kPacked, "blocks of a cluster end together");
   static_assert(kSplitK == 1 || kGroups > 1, "blocks hand over where groups do");
   static_assert(kAhead == 1 || Shape::kRowWarps == 1, "a warp waits for its own copies");
   static_assert(!Prologue::kMakes || (kAhead == 1 && Shape::kRowWarps == 1),
                 "a warp puts the new row among its own copies");
+  if constexpr (Shape::kPacked) {
+    clear_spare_rows<Shape::kThreads * kGroups>(p, threadIdx.x);
+    if (p.first_row >= p.rows) return;
+  }
   SINTER_DYNAMIC_SHARED(shared);
   const int split = kSplitK > 1 ? blockIdx.x % kSplitK : 0;
   const int lane = threadIdx.x % 32, warp = threadIdx.x / 32 % Shape::kRowWarps;

@@ -18,6 +18,7 @@ namespace {
 // What the space's last dimension does not stand for: keys, and columns of q and k.
 constexpr const char* kKeySymbol = "$key";
 constexpr const char* kHeadSymbol = "$head";
+constexpr const char* kSequenceSymbol = "$sequence";
 
 /// What an operand's rows and columns are indexed by.
 struct Walks {
@@ -94,10 +95,19 @@ class AttentionLowering {
     const ir::AttentionInputs which = ir::attention_inputs(node_.attrs, node_.inputs.size());
     if (which.mask) program.mask = trace(program, *which.mask, {row, key}, "the mask");
     if (which.limits) program.limits = trace(program, *which.limits, {row, key}, "the limits");
+    if (which.bounds) take_bounds(program, *which.bounds);
     program.y = result(program);
     if (wanted_split_) return program;
     take_batch(program);
     return program;
+  }
+
+  void take_bounds(AttentionProgram& program, std::size_t input) {
+    program.longest = node_.attrs.get_dims("packed")[0];
+    program.sequences = shape_of(input)[0] - Dim(1);
+    add_symbol(kSequenceSymbol, shape_of(input)[0]);
+    program.bounds =
+        trace(program, input, {Dim(0), Dim::symbol(kSequenceSymbol)}, "the bounds of sequences");
   }
 
   const Shape& shape_of(std::size_t input) const { return body_.type(node_.inputs[input]).shape; }
@@ -208,7 +218,7 @@ class AttentionLowering {
       for (AttentionOperand* operand : all) operand->batch.erase(operand->batch.begin() + at);
     };
     // A query of one row that shares its keys with others: those are its rows.
-    if (program.rows == Dim(1) && program.causal != 1) {
+    if (program.rows == Dim(1) && program.causal != 1 && !program.bounds) {
       program.causal = 0;
       for (std::size_t axis = program.batch.size(); axis-- > 0;) {
         if (program.k.batch[axis] != Dim(0) || program.v.batch[axis] != Dim(0)) continue;
@@ -288,6 +298,7 @@ std::vector<AttentionOperand*> AttentionProgram::operands() {
   std::vector<AttentionOperand*> all{&q, &k, &v, &y};
   if (mask) all.push_back(&*mask);
   if (limits) all.push_back(&*limits);
+  if (bounds) all.push_back(&*bounds);
   return all;
 }
 
@@ -318,6 +329,10 @@ std::string print_attention(const AttentionProgram& program, const ExprTable& ex
   text += print_operand("k", program.k) + print_operand("v", program.v);
   if (program.mask) text += print_operand("mask", *program.mask);
   if (program.limits) text += print_operand("limits", *program.limits);
+  if (program.bounds)
+    text += print_operand("bounds", *program.bounds) + fmt::format("  sequences {} of up to {}\n",
+                                                                   program.sequences.to_string(),
+                                                                   program.longest.to_string());
   text += print_operand("y", program.y);
   return program.front ? text + print_prologue(*program.front, exprs) : text;
 }
@@ -343,9 +358,14 @@ StepCost cost_of(const AttentionProgram& program, const ExprTable& exprs, const 
     work.bytes_read =
         work.bytes_read +
         bytes(*program.limits, program.limits->row == Dim(0) ? Dim(1) : program.rows, 1);
+  if (program.bounds)
+    work.bytes_read = work.bytes_read + bytes(*program.bounds, 1, program.sequences + Dim(1));
   work.bytes_written = bytes(program.y, program.rows, value_head);
-  work.flops = Dim(program.causal != 0 ? 1 : 2) * program.rows * program.keys *
-               (head + value_head) * ir::element_count(program.batch);
+  // Of packed sequences no more is known than how long they may be.
+  const Dim seen =
+      program.bounds ? ir::min(program.keys, program.longest, exprs.ranges()) : program.keys;
+  work.flops = Dim(program.causal != 0 ? 1 : 2) * program.rows * seen * (head + value_head) *
+               ir::element_count(program.batch);
   work.arithmetic = gemm_arithmetic(program.dtype, plan::fb::MathMode::Default);
   if (!program.front) return work;
   const SizeOf of_buffer = [&](std::uint32_t buffer) {

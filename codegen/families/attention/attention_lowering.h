@@ -56,6 +56,10 @@ struct AttentionProgram {
   std::vector<Dim> batch;  // extents, outermost first; neighbours that all walk alike are one
   AttentionOperand q, k, v, y;
   std::optional<AttentionOperand> mask, limits;
+  /// Packed sequences: rows and keys bounds[i] to bounds[i + 1] are sequence i, of at most
+  /// `longest`. Columns of the bounds are sequences.
+  std::optional<AttentionOperand> bounds;
+  Dim sequences, longest;
   double scale = 1, fill = 0;
   int causal = 0;
   int guard = 0;

@@ -28,10 +28,12 @@ SINTER_DEVICE i32 keys_before(i64 limit, i32 keys) {
 /// kMaskPairs: whether two neighbours of its keys are one access.
 /// kCausal: a row sees the keys up to its own number + `diagonal`. kGuard: which weights count as
 /// zero: 1: those that are NaN; 2: those of rows of which every score is -inf. Limits: the type of
-/// integers of which a row sees as many keys; NoLimits.
+/// integers of which a row sees as many keys; NoLimits. kPacked: rows and keys are those of one of
+/// several sequences that lie one behind the other.
 template <class T_, class Mask_, int kHead_, int kValueHead_, int kRowWarps_, int kRowTiles_,
           int kKeyGroups_, int kKeys_, int kVector_, bool kPairs_, bool kMaskRows_, bool kMaskKeys_,
-          bool kMaskPairs_, bool kCausal_, int kGuard_, class Limits_ = NoLimits>
+          bool kMaskPairs_, bool kCausal_, int kGuard_, class Limits_ = NoLimits,
+          bool kPacked_ = false>
 struct AttentionShape {
   typedef T_ T;
   typedef Mask_ Mask;  // b8: true attends, false scores `fill`; a float is added; NoMask
@@ -41,7 +43,7 @@ struct AttentionShape {
                        kVector = kVector_;
   static constexpr bool kPairs = kPairs_, kMaskRows = kMaskRows_, kMaskKeys = kMaskKeys_,
                         kMaskPairs = kMaskPairs_, kCausal = kCausal_,
-                        kLimited = !IsNoLimits<Limits>::kIs;
+                        kLimited = !IsNoLimits<Limits>::kIs, kPacked = kPacked_;
   static constexpr int kGuard = kGuard_;
   static_assert(kHead % 8 == 0 && kValueHead % 8 == 0 && kKeys % 16 == 0, "whole matrices of 8x8");
   static_assert(kKeys <= 128, "a lane keeps its part of a bool mask in 32 bits");
@@ -71,10 +73,17 @@ struct AttentionShape {
   }
 };
 
+/// Rows of packed sequences that none of them has: number `first`, first + step, .. of `count`, of
+/// which `front` lie in front of the sequences' `packed` rows. Row 0 of the problem is row `begin`.
+struct SpareRows {
+  i32 begin, front, packed, first, count, step;
+};
+
 /// One head. Element (r, c) of an operand is at data[r * its stride + c], of the mask at
 /// mask[r * mask_row + c * mask_key]. Scores are scale * q k'.
 template <class Shape>
 struct AttentionProblem {
+  static constexpr int kValueHead = Shape::kValueHead;
   const typename Shape::T *q, *k, *v;
   typename Shape::T* y;
   const typename Shape::Mask* mask;
@@ -83,6 +92,7 @@ struct AttentionProblem {
   i32 rows, keys, first_row, diagonal;
   i32 batch[3];       // the head's place in the first dimensions of the batch
   float scale, fill;  // fill in base 2: times log2(e)
+  SpareRows spare;    // where sequences are packed
 
   /// The end of the keys that a row sees by its limit.
   SINTER_DEVICE i32 end_of_row(i32 row) const {

@@ -117,7 +117,7 @@ class Chooser {
   }
 
   /// Blocks if each has `rows` rows.
-  Dim blocks(int rows) const { return heads_ * ir::ceil_div(program_.rows, rows, exprs_.ranges()); }
+  Dim blocks(int rows) const { return heads_ * attention_tiles(program_, rows, exprs_.ranges()); }
   const AttentionSchedule& base() const { return base_; }
   std::vector<AttentionSchedule> take() { return std::move(schedules_); }
 
@@ -173,6 +173,12 @@ std::string AttentionSchedule::to_string() const {
   if (queries > 1) text += fmt::format(" queries={}", queries);
   if (blocks > 0) text += fmt::format(" blocks={}", blocks);
   return text;
+}
+
+Dim attention_tiles(const AttentionProgram& program, int rows, const Ranges& ranges) {
+  if (!program.bounds) return ir::ceil_div(program.rows, rows, ranges);
+  return ir::min(ir::floor_div(program.rows, rows, ranges) + program.sequences,
+                 program.sequences * ir::ceil_div(program.longest, rows, ranges), ranges);
 }
 
 std::uint32_t attention_shared_bytes(const AttentionProgram& program,
@@ -270,7 +276,7 @@ bool takes(const AttentionProgram& program, const DeviceModel& device,
          schedule.row_tiles <= 2 && schedule.splits <= std::min(16, device.cluster_blocks) &&
          schedule.ahead <= 8 && (schedule.splits == 1 || schedule.key_groups > 1) &&
          (schedule.ahead == 1 || schedule.row_warps == 1) && schedule.queries == 1 &&
-         schedule.blocks == 0 &&
+         (schedule.splits == 1 || !program.bounds) && schedule.blocks == 0 &&
          attention_shared_bytes(program, schedule) <= most_shared(device, schedule);
 }
 
@@ -311,6 +317,23 @@ std::vector<AttentionSchedule> choose_attention(const AttentionProgram& program,
     schedule.blocks = most_blocks;
     return schedule;
   };
+  if (program.bounds) {
+    // Sequences of up to 256 rows in the mean take 64 rows a block. Blocks take items in turns, as
+    // few of them are left over.
+    const Chooser::Limits short_ones{{program.rows - Dim(256) * program.sequences, 0}};
+    const int blocks_of_one_group = 2 * device.multiprocessors;
+    chooser.add(by_warps(1, 1, 4, 32), {{sixteens, few}});
+    if (longest <= 64) {
+      chooser.add(by_warpgroups(1, 128, 2, 1, blocks_of_one_group), short_ones);
+      chooser.add(by_warpgroups(2, 128, 3, 1, device.multiprocessors), {});
+    } else {
+      chooser.add(by_warpgroups(1, 64, 2, 1, blocks_of_one_group), short_ones);
+      chooser.add(by_warpgroups(2, 128, 3, 1, device.multiprocessors), {});
+      chooser.add(by_warpgroups(2, 64, 3, 1, device.multiprocessors), {});
+    }
+    chooser.add(by_warps(4, 1, 1, longest <= 128 ? 64 : 32), {});
+    return chooser.take();
+  }
   // A few queries, as in decoding: every 16 get a block, or a cluster where keys are many.
   const std::pair<Dim, std::int64_t> few_rows{program.rows, 32};
   chooser.add(by_warps(1, 1, 2, 32), {few_rows, {sixteens, few}, {program.keys, 64}});
@@ -411,6 +434,8 @@ std::vector<AttentionSchedule> attention_candidates(const AttentionProgram& prog
                                                     ExprTable& exprs, const DeviceModel& device,
                                                     const AttentionSchedule& rule, bool clusters) {
   Neighbours<AttentionSchedule> found(rule);
+  // A trial's inputs are random, and random bounds are no sequences.
+  if (program.bounds) return found.take();
   for (AttentionSchedule& schedule : all_attention_schedules(program, exprs, device)) {
     if (!clusters && (schedule.splits > 1 || schedule.by_warpgroups())) continue;
     double distance = steps_between(schedule.rows(), rule.rows()) +

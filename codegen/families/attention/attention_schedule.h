@@ -40,6 +40,10 @@ struct AttentionSchedule {
 std::uint32_t attention_shared_bytes(const AttentionProgram& program,
                                      const AttentionSchedule& schedule);
 
+/// Tiles of `rows` rows of one head. Of packed sequences, as many as there can be: each needs less
+/// than one more than its share.
+Dim attention_tiles(const AttentionProgram& program, int rows, const Ranges& ranges);
+
 /// Whether two neighbouring keys of the mask are one aligned access.
 bool mask_in_pairs(const AttentionProgram& program);
 

@@ -75,6 +75,11 @@ plan::fb::AttentionStepT cpu_attention_step(const AttentionProgram& program, Exp
   step.y = matrix(program.y);
   if (program.mask) step.mask = matrix(*program.mask);
   if (program.limits) step.limits = matrix(*program.limits);
+  if (program.bounds) {
+    step.bounds = matrix(*program.bounds);
+    step.sequences = exprs.intern(program.sequences);
+    step.longest = exprs.intern(program.longest);
+  }
   step.scale = static_cast<float>(program.scale);
   step.fill = static_cast<float>(program.fill);
   step.causal = static_cast<std::uint8_t>(program.causal);

@@ -116,7 +116,8 @@ SINTER_DEVICE void visit_items(u32 items, ProblemOf problem_of, Visit visit) {
     const u32 item = begin + (turn % 2 == 0 ? blockIdx.x : gridDim.x - 1 - blockIdx.x);
     if (!Shape::kCausal && item >= items) continue;
     const AttentionProblem<Shape> p = problem_of(item);
-    if (!Shape::kCausal || p.first_row < p.rows) visit(p);  // see causal_item
+    // See causal_item and packed_tile.
+    if ((!Shape::kCausal && !Shape::kPacked) || p.first_row < p.rows) visit(p);
   }
 }
 
@@ -152,8 +153,13 @@ SINTER_DEVICE void copy_tiles(const Pipeline& pipeline, u32 items, ProblemOf pro
   typedef typename Shape::T T;
   typedef AttentionProblem<Shape> Problem;
   const int thread = static_cast<int>(threadIdx.x) - Shape::kThreads;
+  const auto own_problem_of = [&](u32 item) {
+    const Problem p = problem_of(item);
+    if constexpr (Shape::kPacked) clear_spare_rows<128>(p, thread);
+    return p;
+  };
   copy_tiles<Shape>(
-      pipeline, items, problem_of,
+      pipeline, items, own_problem_of,
       [&](T* tile, const Problem& p, MBarrier& full) {
         copy_tile_rows<Shape::kRows, Shape::kHead, 128>(tile, p.q, p.q_stride, p.first_row, p.rows,
                                                         thread);

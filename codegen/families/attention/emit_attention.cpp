@@ -22,15 +22,16 @@ constexpr int kBoxColumns = 64;              // of a copy by the copy engine: a 
 constexpr std::size_t kMostMappedBatch = 3;  // a tensor map has five dimensions
 
 /// Whether the copy engine fetches the operands of `schedule`. What lies behind the last key is
-/// zero then, and it knows a tensor's end, but no limit or size that a run finds. It takes rows of
-/// whole lines of 128 bytes; those of 80 or 144 bytes take it longer than warps.
+/// zero then, and it knows a tensor's end, but no limit or size that a run finds, nor where a
+/// packed sequence ends: weights of zero would meet another's values, which may be infinite. It
+/// takes rows of whole lines of 128 bytes; those of 80 or 144 bytes take it longer than warps.
 bool copies_by_engine(const AttentionProgram& program, const AttentionSchedule& schedule,
                       const ExprTable& exprs) {
   std::vector<Dim> sizes = program.batch;
   sizes.insert(sizes.end(), {program.rows, program.keys});
   return schedule.by_warpgroups() && program.head % kBoxColumns == 0 &&
          program.value_head % kBoxColumns == 0 && program.batch.size() <= kMostMappedBatch &&
-         !program.limits && !ir::is_from_data(sizes, exprs.ranges());
+         !program.limits && !program.bounds && !ir::is_from_data(sizes, exprs.ranges());
 }
 
 /// The kernel's parameters: its buffers, then the sizes that are not constant.
@@ -41,7 +42,7 @@ class AttentionParameters {
     types.resize(program.buffers.size());
     for (const AttentionOperand* operand :
          {&program.q, &program.k, &program.v, &program.y, program.mask ? &*program.mask : nullptr,
-          program.limits ? &*program.limits : nullptr})
+          program.limits ? &*program.limits : nullptr, program.bounds ? &*program.bounds : nullptr})
       if (operand != nullptr && operand->buffer != kPrologueValue)
         types[operand->buffer] = operand->dtype;
     for (std::uint32_t b = 0; b < types.size(); ++b) {
@@ -113,9 +114,13 @@ class ProblemText {
   /// `has_maps`: some schedule has the copy engine fetch the operands.
   std::string write(bool has_maps) {
     line("AttentionProblem<Shape> p;");
-    line(fmt::format("p.rows = i32({});", args_.dim(p_.rows)));
-    line(fmt::format("p.keys = i32({});", args_.dim(p_.keys)));
-    place();
+    if (p_.bounds) {
+      place_packed();
+    } else {
+      line(fmt::format("p.rows = i32({});", args_.dim(p_.rows)));
+      line(fmt::format("p.keys = i32({});", args_.dim(p_.keys)));
+      place();
+    }
     for (std::size_t axis = 0; has_maps && axis < p_.batch.size(); ++axis)
       line(fmt::format("p.batch[{}] = i32(b{});", axis, axis));
     if (p_.front)
@@ -220,6 +225,28 @@ class ProblemText {
       line("p.first_row = (item % tiles) * Shape::kRows;");
       if (!p_.batch.empty()) line(fmt::format("{} = item / tiles;", head));
     }
+    place_head();
+  }
+
+  /// Heads of one tile behind each other. Which sequence has the tile is looked up.
+  void place_packed() {
+    const std::string heads = args_.dim(ir::element_count(p_.batch)), bounds = address(*p_.bounds),
+                      sequences = args_.dim(p_.sequences), rows = args_.dim(p_.rows);
+    line(fmt::format("const i32 number = item / u32({});", heads));
+    line(fmt::format("const auto tile = packed_tile<Shape::kRows>({}, i32({}), i32({}), number);",
+                     bounds, sequences, rows));
+    line("p.rows = tile.rows;");
+    line("p.keys = tile.rows;");
+    line("p.first_row = tile.first_row;");
+    line(fmt::format("p.spare = spare_rows({}, i32({}), i32({}), tile.begin, number, i32(tiles));",
+                     bounds, sequences, rows));
+    if (!p_.batch.empty())
+      line(fmt::format("{} head = item % u32({});", p_.batch.size() > 1 ? "u32" : "const u32",
+                       heads));
+    place_head();
+  }
+
+  void place_head() {
     for (std::size_t axis = p_.batch.size(); axis-- > 1;) {
       const std::string extent = args_.dim(p_.batch[axis]);
       line(fmt::format("const i64 b{} = head % u32({});", axis, extent));
@@ -245,7 +272,9 @@ class ProblemText {
   }
 
   void operand(const char* name, const AttentionOperand& operand) {
-    line(fmt::format("p.{} = {};", name, address(operand)));
+    const std::string begin =
+        p_.bounds ? fmt::format(" + i64{{tile.begin}} * {}", args_.dim(operand.row)) : "";
+    line(fmt::format("p.{} = {}{};", name, address(operand), begin));
     line(fmt::format("p.{}_stride = {};", name, args_.dim(operand.row)));
   }
 
@@ -314,6 +343,7 @@ std::string shape_text(const AttentionProgram& p, const AttentionSchedule& s) {
   text += indent + fmt::format("{}, {}", part("causal", p.causal != 0), part("guard", p.guard));
   if (p.has_row_limits())
     text += fmt::format(",\n{}{}", indent, part("limits", storage_name(p.limits->dtype)));
+  if (p.bounds) text += fmt::format(",\n{}NoLimits, {}", indent, part("packed", true));
   text += "> Shape;\n";
   const std::string bytes =
       s.by_warpgroups()
@@ -388,8 +418,9 @@ class AttentionEmitter {
     const std::string front = p_.front ? write_prologue() : "";
     bool by_warpgroups = false;
     for (const AttentionSchedule& schedule : schedules) {
-      items_.push_back(ir::ceil_div(p_.rows, schedule.rows(), exprs_.ranges()) *
-                       ir::element_count(p_.batch));
+      const Dim tiles = attention_tiles(p_, schedule.rows(), exprs_.ranges());
+      items_.push_back(tiles * ir::element_count(p_.batch));
+      tiles_.push_back(p_.bounds ? args_.dim(tiles) : "");
       counts_.push_back(schedule.by_warpgroups() ? args_.dim(items_.back()) : "");
       by_warpgroups = by_warpgroups || schedule.by_warpgroups();
     }
@@ -401,6 +432,7 @@ class AttentionEmitter {
           "#include \"attention_warpgroups.cuh\"\n" + wgmma_text(p_.dtype, p_.value_head);
     if (p_.front) kernel.source += "#include \"vector.cuh\"\n";
     std::vector<std::string> parameters = args_.texts();
+    if (p_.bounds) parameters.insert(parameters.begin(), "i64 tiles");
     parameters.insert(parameters.begin(), "u32 item");
     kernel.source += fmt::format(
         "\ntemplate <class Shape, bool kProgrammatic = false>\nSINTER_DEVICE "
@@ -436,7 +468,8 @@ class AttentionEmitter {
     }
     for (std::size_t f = 0; f < functions.size(); ++f)
       kernel.source +=
-          "\n" + notes[f] + function(functions[f], schedules[first[f]], counts_[first[f]]);
+          "\n" + notes[f] +
+          function(functions[f], schedules[first[f]], counts_[first[f]], tiles_[first[f]]);
     kernel.step.args = args_.args();
     return kernel;
   }
@@ -468,6 +501,7 @@ class AttentionEmitter {
     return text;
   }
 
+  /// `item`: its number, and behind a comma how many tiles there are if sequences are packed.
   std::string problem_of(const std::string& item, bool programmatic_launch = false) const {
     return fmt::format("{}_problem<Shape{}>({}, {})", name_, programmatic_launch ? ", true" : "",
                        item, fmt::join(args_.names(), ", "));
@@ -531,7 +565,7 @@ class AttentionEmitter {
   }
 
   std::string function(const std::string& name, const AttentionSchedule& schedule,
-                       const std::string& items) {
+                       const std::string& items, const std::string& tiles) {
     const int at_once = schedule.blocks_at_once();
     std::vector<std::string> parameters = args_.texts();
     const std::vector<MapParameter> maps = maps_of(p_, schedule, exprs_);
@@ -540,8 +574,10 @@ class AttentionEmitter {
         fmt::format("extern \"C\" __global__ void __launch_bounds__({}{})\n{} {{\n{}",
                     schedule.threads(), at_once > 0 ? fmt::format(", {}", at_once) : "",
                     signature_text(name, parameters), shape_text(p_, schedule));
-    const std::string item =
+    std::string item =
         schedule.splits > 1 ? fmt::format("blockIdx.x / {}", schedule.splits) : "blockIdx.x";
+    const std::string of_tiles = p_.bounds ? ", " + tiles : "";
+    item += of_tiles;
     if (p_.front) return text + attend_with_prologue(schedule, item);
     text += begin(schedule, item);
     if (schedule.by_warpgroups())
@@ -550,7 +586,7 @@ class AttentionEmitter {
           "item) "
           "{{\n"
           "    return {};\n  }}, {});\n}}\n#endif\n",
-          text, schedule.stages, schedule.queries, items, problem_of("item"),
+          text, schedule.stages, schedule.queries, items, problem_of("item" + of_tiles),
           maps.empty() ? "NoMaps()" : maps_text());
     std::string by = "attend";
     if (schedule.ahead > 1)
@@ -575,6 +611,7 @@ class AttentionEmitter {
   std::vector<PrologueFunction> prologue_functions_;
   std::vector<Dim> items_;           // of each schedule
   std::vector<std::string> counts_;  // their numbers as text, where a kernel asks for them
+  std::vector<std::string> tiles_;   // the same of a head's tiles
 };
 
 }  // namespace

@@ -29,6 +29,10 @@ struct BindingInfo {
   DType dtype = DType::kFloat32;
   std::vector<DimInfo> shape;
   std::optional<std::size_t> state;  // the one of Plan::states() that it belongs to
+  /// An input whose value, or how many tokens of which, decides about sizes: it is given in host
+  /// memory.
+  bool is_read_by_host = false;
+  bool counts_tokens = false;  // it is a mask of 0 and 1, whose tokens those are (--packed)
 };
 
 /// A way to run a plan: steps of its own for shapes within these limits, over the weights and

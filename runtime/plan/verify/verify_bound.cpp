@@ -280,6 +280,12 @@ void check_attention(const BoundChecker& check, const fb::AttentionStepT& work) 
   check_matrix(check, *work.y, sizes, rows, value_head, "its result");
   if (work.mask) check_matrix(check, *work.mask, sizes, rows, keys, "its mask");
   if (work.limits) check_matrix(check, *work.limits, sizes, rows, 1, "its limits");
+  if (!work.bounds) return;
+  const std::int64_t sequences = check.extent(work.sequences, "the number of sequences");
+  check.extent(work.longest, "the most rows of a sequence");
+  if (sequences == INT64_MAX) check.fail("it has too many sequences");
+  check_matrix(check, *work.bounds, sizes, 1, sequences + 1, "its bounds");
+  if (rows != keys) check.fail("its packed sequences have {} queries and {} keys", rows, keys);
 }
 
 void check_copy(const BoundChecker& check, const fb::CopyStepT& work) {

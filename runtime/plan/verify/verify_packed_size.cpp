@@ -92,7 +92,7 @@ struct Sum {
           conv->dilations(), conv->pads_begin(), conv->pads_end());
     } else if (const fb::AttentionStep* attention = owner->work_as_AttentionStep()) {
       all(attention->batch(), attention->q(), attention->k(), attention->v(), attention->y(),
-          attention->mask(), attention->limits());
+          attention->mask(), attention->limits(), attention->bounds());
     } else if (const fb::TacticStep* choice = owner->work_as_TacticStep()) {
       add(choice);
     }

@@ -161,6 +161,20 @@ void verify_extents(const Checker& check, const std::vector<bool>& of_inputs,
   }
 }
 
+/// A symbol that counts the tokens of an input.
+void verify_tokens(const Checker& check, const fb::SymbolT& symbol) {
+  const auto input = static_cast<std::uint32_t>(symbol.tokens_of);
+  check.index(input, check.plan.inputs.size(), "what it counts", "inputs");
+  const fb::BindingT& binding = *check.plan.inputs[input];
+  if (binding.shape.size() != 2)
+    check.fail("symbol '{}' counts the tokens of input '{}', which is no mask [batch, sequence]",
+               symbol.name, binding.name);
+  if (symbol.value_of != -1 || symbol.extent_of != -1)
+    check.fail("symbol '{}' counts tokens and is another value, too", symbol.name);
+  if (check.plan.buffers[binding.buffer]->kind != fb::BufferKind::Input)
+    check.fail("symbol '{}' counts the tokens of state '{}'", symbol.name, binding.name);
+}
+
 /// A session finds the symbols' values in the shapes of its inputs.
 void verify_symbols_are_bound(const Checker& check) {
   // A session solves dimensions that are expressions one by one, at a cost of the whole table each.
@@ -179,6 +193,11 @@ void verify_symbols_are_bound(const Checker& check) {
   std::vector<bool> bound(check.plan.symbols.size(), false);
   for (std::size_t s = 0; s < bound.size(); ++s) {
     const fb::SymbolT& symbol = *check.plan.symbols[s];
+    if (symbol.tokens_of != -1) {
+      verify_tokens(check, symbol);
+      bound[s] = true;
+      continue;
+    }
     if (symbol.value_of == -1) continue;
     const auto input = static_cast<std::uint32_t>(symbol.value_of);
     check.index(input, check.plan.inputs.size(), "its value", "inputs");

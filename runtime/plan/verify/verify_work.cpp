@@ -359,6 +359,16 @@ void verify_attention(const Checker& check, const fb::AttentionStepT& work, Uses
       check.fail("its limits are of type {}", to_string(static_cast<DType>(work.limits->dtype)));
     uses.reads.insert(work.limits->buffer);
   }
+  if (work.bounds) {
+    if (work.mask || work.limits || work.causal != 0)
+      check.fail("its packed sequences have a mask, limits or a causal mask beside their bounds");
+    check.expression(work.sequences, "the number of sequences");
+    check.expression(work.longest, "the most rows of a sequence");
+    verify_strided(check, *work.bounds, work.batch.size(), "its bounds");
+    if (static_cast<DType>(work.bounds->dtype) != DType::kInt64)
+      check.fail("its bounds are of type {}", to_string(static_cast<DType>(work.bounds->dtype)));
+    uses.reads.insert(work.bounds->buffer);
+  }
 }
 
 void verify_copy(const Checker& check, const fb::CopyStepT& work, Uses& uses) {

@@ -318,11 +318,12 @@ def composites():
                      {"axes": axes, "keepdims": keepdims})
 
 
-def attention():
-    def softmax(s):
-        e = np.exp(s - np.max(s, axis=-1, keepdims=True))
-        return e / e.sum(axis=-1, keepdims=True)
+def softmax(s):
+    e = np.exp(s - np.max(s, axis=-1, keepdims=True))
+    return e / e.sum(axis=-1, keepdims=True)
 
+
+def attention():
     def add(q, k, v, scale, mask=None, causal=0, fill=None, guard=0, note="", ort=True):
         """One case; the scores are spelled out for ONNX Runtime as exporters do."""
         dtype = name_of(q)
@@ -381,10 +382,23 @@ def attention():
     add(normal((3, 16)), normal((1, 16)), normal((1, 2)), 0.25, note="matrices")
 
 
+def packed_attention():
+    draw = np.random.default_rng(3)
+    for bounds in ([0, 3, 3, 7], [0, 9], [2, 4, 8], [0, 1, 2, 9], [0, 0]):
+        q, k, v = (draw.normal(size=(2, 9, d)).astype(np.float32) for d in (8, 8, 4))
+        y = np.zeros((2, 9, 4))
+        for begin, end in zip(bounds, bounds[1:]):
+            if end > begin:
+                s = wide(q[:, begin:end]) @ np.swapaxes(wide(k[:, begin:end]), 1, 2) * 0.25
+                y[:, begin:end] = softmax(s) @ wide(v[:, begin:end])
+        case("Attention", [q, k, v, np.array(bounds)], y, {"scale": 0.25, "packed": [9]},
+             note="packed sequences")
+
+
 def main():
     for group in (pointwise, reductions, views, convolutions, indexed, products, composites,
                   attention, places, rare_pointwise, channels_last, parametric, ordered,
-                  quantized):
+                  quantized, packed_attention):
         group()
     path = pathlib.Path(__file__).parent / "goldens.json"
     lines = ",\n".join(json.dumps(c, separators=(",", ":")) for c in cases)

@@ -79,6 +79,7 @@ def ordered():
     sorts(draw)
     suppressions(draw)
     sizes()
+    token_counts()
 
 
 def kept_boxes(boxes, valid, iou):
@@ -113,3 +114,10 @@ def suppressions(draw):
 def sizes():
     for number in (1, 7):
         case("Extent", [np.array(number)], np.array(number), {"symbol": "n"})
+
+
+def token_counts():
+    for mask, rows in (([[1, 0, 0], [1, 1, 1]], 6), ([[1] * 20, [0] * 20], 24), ([[0]], 1), ([[1] * 300] * 2, 600),
+                       ([[1] * 290 + [0] * 300] * 2, 608)):
+        for dtype in (np.int64, np.bool_, np.float32):
+            case("TokenCount", [np.array(mask, dtype)], np.array(rows), {"symbol": "n"}, dtype="i64")

@@ -33,13 +33,16 @@ struct AttentionProblem {
   std::uint8_t guard = 0;
   double fill = -kInfinity;
   std::vector<std::int64_t> limits = {};  // of each query; empty: none
+  std::vector<std::int64_t> bounds = {};  // of packed sequences; empty: they are not
+  std::int64_t longest = 1;               // what the plan says of them
 };
 
 std::string name_of(const AttentionProblem& c) {
   return fmt::format(
-      "groups {} heads {} queries {} keys {} head {} values {} type {} mask {} causal {} limits {}",
+      "groups {} heads {} queries {} keys {} head {} values {} type {} mask {} causal {} limits {} "
+      "bounds [{}]",
       c.groups, c.heads, c.queries, c.keys, c.head, c.value_head, to_string(c.type),
-      static_cast<int>(c.mask), c.causal, c.limits.size());
+      static_cast<int>(c.mask), c.causal, c.limits.size(), fmt::join(c.bounds, " "));
 }
 
 class AttentionCase {
@@ -88,6 +91,12 @@ class AttentionCase {
                          c.keys, 1, 0, 0);
     if (!c.limits.empty())
       step.limits = matrix(p.input("limits", DType::kInt64, {number(c.queries)}), 1, 1, 0, 0);
+    if (!c.bounds.empty()) {
+      const auto count = static_cast<std::int64_t>(c.bounds.size());
+      step.bounds = matrix(p.input("bounds", DType::kInt64, {number(count)}), 0, 1, 0, 0);
+      step.sequences = number(count - 1);
+      step.longest = number(c.longest);
+    }
     step.scale = kScale;
     step.fill = static_cast<float>(c.fill);
     step.causal = static_cast<std::uint8_t>(c.causal);
@@ -113,6 +122,9 @@ class AttentionCase {
       session.set_input("mask", {mask_type, count(mask_, mask_type), mask_.data()});
     if (!c.limits.empty())
       session.set_input("limits", {DType::kInt64, {c.queries}, c.limits.data()});
+    if (!c.bounds.empty())
+      session.set_input(
+          "bounds", {DType::kInt64, {static_cast<std::int64_t>(c.bounds.size())}, c.bounds.data()});
     session.run();
     const TensorView y = session.output("y");
     const auto* data = static_cast<const std::byte*>(y.data);
@@ -141,7 +153,7 @@ class AttentionCase {
         for (double& weight : weights)
           sum += weight = greatest == -kInfinity ? 0 : std::exp(weight - greatest);
         for (std::int64_t n = 0; n < c.value_head; ++n) {
-          double total = sum > 0 ? 0 : c.guard ? 0 : kNaN;
+          double total = sum > 0 || c.guard != 0 || !c.bounds.empty() ? 0 : kNaN;
           for (std::int64_t key = 0; key < c.keys; ++key)
             if (const double weight = weights[static_cast<std::size_t>(key)]; weight > 0)
               total += weight / sum * value(v_, (g * c.keys + key) * c.value_head + n);
@@ -160,6 +172,14 @@ class AttentionCase {
     const AttentionProblem& c = case_;
     const auto at = static_cast<std::size_t>(query);
     if (!c.limits.empty() && key >= c.limits[at]) return -kInfinity;
+    if (!c.bounds.empty()) {
+      // Both are behind equally many bounds, at least one and not all.
+      const auto behind = [&](std::int64_t row) {
+        return std::ranges::count_if(c.bounds, [&](std::int64_t bound) { return bound <= row; });
+      };
+      const auto own = behind(query);
+      if (own == 0 || own == std::ssize(c.bounds) || own != behind(key)) return -kInfinity;
+    }
     if (c.causal == 1 && key > query) return -kInfinity;
     if (c.causal == 2 && key > query + c.keys - c.queries) return -kInfinity;
     double sum = 0;
@@ -295,6 +315,33 @@ TEST(CpuAttention, KeysBehindTheLimitsAreNotRead) {
     }
 }
 
+TEST(CpuAttention, PackedSequencesSeeTheirOwnKeys) {
+  std::vector<AttentionProblem> cases;
+  for (const std::int64_t heads : {1, 3})
+    for (const std::vector<std::int64_t>& bounds :
+         std::vector<std::vector<std::int64_t>>{{0, 300},
+                                                {0, 1, 1, 140, 300},
+                                                {5, 5, 130, 131, 290},
+                                                {0, 0},
+                                                {300, 300},
+                                                {-7, 40, 9000}})
+      for (const std::int64_t longest : {1, 290}) {
+        AttentionProblem c;
+        c.heads = heads;
+        c.queries = c.keys = 300;
+        c.bounds = bounds;
+        c.longest = longest;
+        cases.push_back(c);
+      }
+  AttentionProblem narrow;
+  narrow.type = DType::kFloat16;
+  narrow.queries = narrow.keys = 40;
+  narrow.bounds = {0, 13, 40};
+  narrow.longest = 27;
+  cases.push_back(narrow);
+  expect_all(cases);
+}
+
 TEST(CpuAttention, NothingToAttend) {
   expect_all({AttentionProblem{.groups = 0}, AttentionProblem{.queries = 0},
               AttentionProblem{.keys = 0, .guard = 1}});
@@ -352,6 +399,16 @@ TEST(AttentionPlan, DamageIsRefusedByName) {
   }
 }
 
+TEST(AttentionPlan, PackedSequencesHaveNoMask) {
+  AttentionProblem c;
+  c.keys = c.queries;
+  c.limits.assign(5, 7);
+  c.bounds = {0, 2, 5};
+  EXPECT_THROW(AttentionCase(c).plan().build(), Error);
+  c.limits.clear();
+  EXPECT_NO_THROW(AttentionCase(c).plan().build());
+}
+
 TEST(AttentionPlan, NoOperandLeavesItsBuffer) {
   AttentionProblem c;
   c.mask = Mask::kFloat;
@@ -373,6 +430,11 @@ TEST(AttentionPlan, NoOperandLeavesItsBuffer) {
   refuse([](auto& p, auto& s) { s.y->offset = p.constant(1); }, "its result reaches");
   refuse([](auto& p, auto& s) { s.mask->offset = p.constant(1); }, "its mask reaches");
   refuse([](auto& p, auto& s) { s.limits->offset = p.constant(1); }, "its limits reaches");
+  c = {};
+  c.keys = c.queries;
+  c.bounds = {0, 2, 5};
+  refuse([](auto& p, auto& s) { s.sequences = p.constant(3); }, "its bounds reaches");
+  refuse([](auto& p, auto& s) { s.keys = p.constant(4); }, "5 queries and 4 keys");
 }
 
 }  // namespace

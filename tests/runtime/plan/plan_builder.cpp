@@ -272,6 +272,7 @@ void PlanBuilder::attention(const std::string& name, fb::AttentionStepT attentio
   std::vector<Id> reads = {attention.q->buffer, attention.k->buffer, attention.v->buffer};
   if (attention.mask) reads.push_back(attention.mask->buffer);
   if (attention.limits) reads.push_back(attention.limits->buffer);
+  if (attention.bounds) reads.push_back(attention.bounds->buffer);
   const Id target = attention.y->buffer;
   fb::WorkUnion work;
   work.Set(std::move(attention));

@@ -58,7 +58,9 @@ nlohmann::ordered_json measure(const std::string& file, const BenchArguments& op
   if (copies) {
     const auto bindings = plan.inputs();
     for (std::size_t i = 0; i < bindings.size(); ++i)
-      session.set_input(bindings[i].name, copies->add(inputs[i]));
+      session.set_input(bindings[i].name, bindings[i].is_read_by_host
+                                              ? view_of(inputs[i])
+                                              : TensorView(copies->add(inputs[i])));
   } else {
     set_inputs(session, plan, inputs);
   }

@@ -48,6 +48,7 @@ fusion::Context context_of(const BuildOptions& options, const Target& target) {
   context.weights = to_fusion(options.weights);
   context.max_memory = memory_limit(options);
   context.states = {options.states.find, options.states.pairs};
+  context.packed = options.packed;
   return context;
 }
 
@@ -187,6 +188,7 @@ std::vector<std::pair<std::string, std::string>> manifest_options(const BuildOpt
     all.emplace_back("bound", fmt::format("{}={}", name, most));
   if (options.pad_selections) all.emplace_back("nms-pad", "on");
   if (options.drop_unsupported_outputs) all.emplace_back("drop-unsupported-outputs", "on");
+  if (options.packed) all.emplace_back("packed", "on");
   if (options.sample) all.emplace_back(kSampleKey, to_text(*options.sample));
   for (const auto& entry : limits_of(options.entries)) all.emplace_back("entry", to_text(entry));
   return all;
@@ -294,6 +296,10 @@ BuildResult build_plan(const BuildOptions& options, frontend::ImportedModel mode
   auto start = std::chrono::steady_clock::now();
   std::vector<codegen::EntryGraph> entries;
   ir::Graph bindings;
+  if (options.packed && (result.model.flag || !options.entries.empty()))
+    throw usage_error(
+        "--packed takes models of one list of steps, without --entry and without an input that "
+        "chooses between graphs");
   if (result.model.flag) {
     bindings = result.model.graph;
     entries = run_body_passes(options, result.model, target, reporter, result.pipeline);

@@ -111,7 +111,11 @@ std::vector<std::int64_t> bind_shapes(const PlanT& plan, const Shapes& shapes) {
   }
   plan::InputValues values(plan.inputs.size());
   for (const auto& symbol : plan.symbols)
-    if (symbol->value_of >= 0) values[static_cast<std::size_t>(symbol->value_of)] = symbol->min;
+    if (symbol->tokens_of >= 0) {
+      const auto input = static_cast<std::size_t>(symbol->tokens_of);
+      values[input] = plan::most_tokens(given[input]);
+    } else if (symbol->value_of >= 0)
+      values[static_cast<std::size_t>(symbol->value_of)] = symbol->min;
   return plan::evaluate_expressions(plan, plan::bind_symbols(plan, given, values));
 }
 

@@ -23,6 +23,7 @@ constexpr std::array kOptionNames = {
     OptionName{"--minShapes", "min_shapes"},
     OptionName{"--nms-pad", "pad_selections"},
     OptionName{"--optShapes", "tuning.shapes"},
+    OptionName{"--packed", "packed"},
     OptionName{"--precision", "precision"},
     OptionName{"--sample", "sample"},
     OptionName{"--schedule", "schedule"},

@@ -65,7 +65,7 @@ def compile(model: Any, path: str | os.PathLike[str] | None = None, *, example_i
             min_shapes: Mapping[str, Sequence[int]] | str | None = None,
             max_shapes: Mapping[str, Sequence[int]] | str | None = None, constants: Mapping[str, Any] | None = None,
             pad_selections: bool = False, drop_unsupported_outputs: bool = False,
-            states: str | Mapping[str, str] | None = "auto",
+            states: str | Mapping[str, str] | None = "auto", packed: bool = False,
             sample: str | Mapping[str, Any] | None = None, entries: Mapping[str, Mapping[str, Any]] | None = None,
             fuse: bool = True, disabled_passes: Sequence[str] = (), programmatic_launch: bool = True,
             precise_math: bool = False, schedule: str = "", strict: bool = False, tune: float = 0.0,
@@ -100,6 +100,7 @@ def compile(model: Any, path: str | os.PathLike[str] | None = None, *, example_i
       pad_selections: NonMaxSuppression gives all rows that it may, -1 where fewer are
       drop_unsupported_outputs: leave out outputs that depend on what is not supported (strings), with a warning
       states: "auto", None, or {input: output}: memory that sessions keep
+      packed: encoders compute the tokens alone that the attention mask, an input of 0 and 1, says exist
       sample: the plan chooses the next token: "greedy", "top_k=40,temperature=0.7", or a dict
       entries: steps of their own: {"prefill": {"sequence": (2, 512)}, "decode": {"sequence": 1}}
       verify: True or a dict (inputs, shapes, ranges, seed, max_error, runs, device, threads, save_folder): runs the
@@ -123,7 +124,7 @@ def compile(model: Any, path: str | os.PathLike[str] | None = None, *, example_i
         tensors, target=target, precision=precision, weights=weights, keep_layers=keep_layers,
         max_layer_error=max_layer_error, calibration=calibration, dims=dims, bounds=bounds, min_shapes=min_shapes,
         max_shapes=max_shapes, constants=constants, pad_selections=pad_selections,
-        drop_unsupported_outputs=drop_unsupported_outputs, states=states, sample=sample,
+        drop_unsupported_outputs=drop_unsupported_outputs, states=states, packed=packed, sample=sample,
         entries=entries, fuse=fuse, disabled_passes=disabled_passes, programmatic_launch=programmatic_launch,
         precise_math=precise_math, schedule=schedule, strict=strict, tune=tune, tuning_file=tuning_file,
         tuning_gpu=tuning_gpu, tuning_shapes=tuning_shapes, jobs=jobs, max_compile_memory=max_compile_memory,

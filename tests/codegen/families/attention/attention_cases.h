@@ -336,6 +336,38 @@ inline const AttentionCase kAttentionCases[] = {
       %y = Attention(%q, %k, %v, %mask) {scale = 0.2, guard = 2}
       return y = %y
     })"},
+    {"packed_sequences",
+     R"(graph @g(%qkv: f16[tokens, 96], %bounds: i64[bounds])
+          ranges {tokens: 1..65536, bounds: 2..1024} {
+      %q0 = Slice(%qkv) {starts = [0, 0], steps = [1, 1], shape = [tokens, 32]}
+      %k0 = Slice(%qkv) {starts = [0, 32], steps = [1, 1], shape = [tokens, 32]}
+      %v0 = Slice(%qkv) {starts = [0, 64], steps = [1, 1], shape = [tokens, 32]}
+      %q1 = Reshape(%q0) {shape = [tokens, 2, 16]}
+      %k1 = Reshape(%k0) {shape = [tokens, 2, 16]}
+      %v1 = Reshape(%v0) {shape = [tokens, 2, 16]}
+      %q = Transpose(%q1) {perm = [1, 0, 2]}
+      %k = Transpose(%k1) {perm = [1, 0, 2]}
+      %v = Transpose(%v1) {perm = [1, 0, 2]}
+      %y = Attention(%q, %k, %v, %bounds) {scale = 0.25, packed = [512]}
+      %t = Transpose(%y) {perm = [1, 0, 2]}
+      %z = Reshape(%t) {shape = [tokens, 32]}
+      return z = %z
+    })",
+     {{{"tokens", 1}, {"bounds", 2}},
+      {{"tokens", 40}, {"bounds", 5}},
+      {{"tokens", 300}, {"bounds", 8}},
+      {{"tokens", 350}, {"bounds", 71}}}},
+    {"packed_sequences_by_warpgroups",
+     R"(graph @g(%q: f16[tokens, 3, 64], %k: f16[tokens, 3, 64], %v: f16[tokens, 3, 64],
+                 %bounds: i64[bounds]) ranges {tokens: 1..65536, bounds: 2..1024} {
+      %q1 = Transpose(%q) {perm = [1, 0, 2]}
+      %k1 = Transpose(%k) {perm = [1, 0, 2]}
+      %v1 = Transpose(%v) {perm = [1, 0, 2]}
+      %y = Attention(%q1, %k1, %v1, %bounds) {scale = 0.125, packed = [512]}
+      return y = %y
+    })",
+     {{{"tokens", 300}, {"bounds", 5}}, {{"tokens", 200}, {"bounds", 41}}},
+     "attention rows=4x16 key_groups=1 keys=128 vector=8 stages=2 blocks=4"},
 };
 
 }  // namespace sinter::test

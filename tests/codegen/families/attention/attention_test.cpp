@@ -55,6 +55,17 @@ EmittedAttention emit(const AttentionCase& test) {
   return {body, std::move(exprs), std::move(program), std::move(kernel)};
 }
 
+/// Of sequences of about equal parts of `rows`, every third of them empty; a few rows are in none.
+ir::Tensor bounds_of(std::int64_t rows, std::int64_t sequences) {
+  const std::int64_t first = rows > 20 ? 2 : 0, end = rows > 20 ? rows - 3 : rows;
+  std::vector<std::int64_t> bounds{first};
+  for (std::int64_t i = 0; i < sequences; ++i) {
+    const std::int64_t all = first + (end - first) * (i + 1) / sequences;
+    bounds.push_back(i + 1 == sequences ? end : i % 3 == 1 ? bounds.back() : all);
+  }
+  return ir::Tensor::from_ints(DType::kInt64, {sequences + 1}, bounds);
+}
+
 std::vector<ir::Tensor> inputs_of(const ir::Graph& body, const ir::Bindings& sizes) {
   std::vector<ir::Tensor> inputs = random_inputs(body, sizes, 7);
   for (std::size_t i = 0; i < inputs.size(); ++i) {
@@ -66,6 +77,7 @@ std::vector<ir::Tensor> inputs_of(const ir::Graph& body, const ir::Bindings& siz
         values.push_back(static_cast<double>(1 + (e * 131 + 57) % (k[k.size() - 2] + 5)));
       inputs[i] = ir::Tensor::from_doubles(inputs[i].dtype(), inputs[i].shape(), values);
     }
+    if (name == "bounds") inputs[i] = bounds_of(inputs[0].shape()[0], inputs[i].shape()[0] - 1);
     if (name != "none" && name != "low") continue;
     const double value = name == "low" ? -3.4028234e38 : 0;
     const std::vector<double> all(static_cast<std::size_t>(inputs[i].element_count()), value);

@@ -129,7 +129,8 @@ struct RunInputs {
   std::vector<NamedTensor> tensors;
   std::vector<std::string> files;  // FILE.npz, NAME=FILE.npy or NAME=FILE.pb
   Shapes shapes;                   // of random inputs; dimensions that nothing fixes are least
-  /// Uniform in [low, high], by input; without it floats are normal, integers 0 or 1.
+  /// Uniform in [low, high], by input; without it floats are normal, integers 0 or 1, and masks of
+  /// which a plan counts the tokens full.
   std::map<std::string, std::pair<double, double>> ranges;
   std::uint64_t seed = 0;
 };
@@ -228,6 +229,9 @@ struct CompileOptions {
   /// warning.
   bool drop_unsupported_outputs = false;
   StateOptions states;
+  /// Encoders are computed over the tokens that the attention mask, an input of 0 and 1, says
+  /// exist.
+  bool packed = false;
   std::optional<SampleOptions> sample;
   std::vector<EntryOptions> entries;  // none: one list of steps
 
