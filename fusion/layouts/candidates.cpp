@@ -60,12 +60,12 @@ class Finder {
     for (std::size_t i = 0; i < move_.size(); ++i) {
       const Choice choice = move_[i];
       if (has_spread(choice)) continue;
-      spread_[static_cast<std::size_t>(choice.variable)][static_cast<std::size_t>(choice.choice)] =
+      spread_[static_cast<std::size_t>(choice.node)][static_cast<std::size_t>(choice.choice)] =
           true;
       // A copy, since forms are added meanwhile.
-      const Form form = found_.forms[static_cast<std::size_t>(choice.variable)]
+      const Form form = found_.forms[static_cast<std::size_t>(choice.node)]
                                     [static_cast<std::size_t>(choice.choice)];
-      const Node& node = graph_.nodes()[static_cast<std::size_t>(choice.variable)];
+      const Node& node = graph_.nodes()[static_cast<std::size_t>(choice.node)];
       for (std::size_t operand = 0; operand < node.inputs.size(); ++operand)
         spread(node.inputs[operand], form.operands[operand]);
       for (std::size_t result = 0; result < node.outputs.size(); ++result)
@@ -75,7 +75,7 @@ class Finder {
   }
 
   bool has_spread(Choice choice) const {
-    return spread_[static_cast<std::size_t>(choice.variable)]
+    return spread_[static_cast<std::size_t>(choice.node)]
                   [static_cast<std::size_t>(choice.choice)];
   }
 
@@ -103,7 +103,7 @@ class Finder {
   }
 
   void join(Choice choice) {
-    in_move_[static_cast<std::size_t>(choice.variable)] = number_;
+    in_move_[static_cast<std::size_t>(choice.node)] = number_;
     move_.push_back(choice);
   }
 
@@ -119,6 +119,18 @@ class Finder {
 };
 
 }  // namespace
+
+std::vector<bool> static_values(const Graph& graph) {
+  std::vector<bool> result(graph.values().size(), false);
+  for (std::size_t i = 0; i < result.size(); ++i)
+    result[i] = graph.values()[i].constant != nullptr;
+  for (const Node& node : graph.nodes()) {
+    const bool known = std::ranges::all_of(
+        node.inputs, [&](ValueId input) { return result[input.position()]; });
+    for (const ValueId output : node.outputs) result[output.position()] = known;
+  }
+  return result;
+}
 
 Candidates find_candidates(const Graph& graph, const TargetTraits& target,
                            const std::vector<bool>& is_static) {

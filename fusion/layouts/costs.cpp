@@ -10,9 +10,8 @@
 namespace sinter::fusion {
 namespace {
 
-// Weights are integers of this part of a byte, so that a difference which moves nothing weighs less
-// than any that does.
-constexpr double kPerByte = 64, kReshaped = 1 / kPerByte;
+// A difference of layouts that moves nothing: a reshape.
+constexpr double kReshaped = 1 / kWeightOfByte;
 // Of the bytes that a loop moves across the order in memory, beside moving them.
 constexpr double kStrided = 0.25;
 
@@ -32,6 +31,7 @@ struct Making {
   /// Of a stored value: the fewest bytes in which it can be brought into another order, since what
   /// followed the library element by element can follow that, too.
   double bytes = 0;
+  bool part = false;  // a view that is no alias: who wants it in memory has it stored, in any order
   /// Of what a product makes and only transposes follow: the product's dimension of each.
   std::optional<Perm> matrix;
   bool rows = false;  // made by a product or attention, in any order that leaves rows as they are
@@ -54,8 +54,7 @@ class Costs {
       for (const ValueId output : node.outputs) making_[output.position()] = making(node);
     for (auto node = graph_.nodes().rbegin(); node != graph_.nodes().rend(); ++node)
       for (const ValueId output : node->outputs) behind_[output.position()] = behind(output);
-    for (const auto& forms : candidates_.forms)
-      problem_.choices.push_back(static_cast<int>(forms.size()));
+    problem_.nodes = graph_.nodes().size();
     problem_.moves = candidates_.moves;
     for (std::size_t i = 0; i < graph_.values().size(); ++i)
       if (!is_static_[i]) add_terms(ValueId{static_cast<std::int32_t>(i)});
@@ -68,7 +67,7 @@ class Costs {
   }
 
   Making stored(ValueId value, bool fresh = false) const {
-    return {true, fresh, typical_bytes(graph_, value), std::nullopt, false};
+    return {true, fresh, typical_bytes(graph_, value), false, std::nullopt, false};
   }
 
   Making making(const Node& node) const {
@@ -97,13 +96,20 @@ class Costs {
     }
   }
 
+  static bool is_alias(const Node& view) {
+    return view.op->name == "Transpose" || view.op->name == "Reshape";
+  }
+
   Making view_making(const Node& view) const {
     const Making& source = making_[view.inputs[0].position()];
     if (!source.stored) return {};
     const bool transposes = view.op->name == "Transpose";
-    if ((!transposes && view.op->name != "Reshape") || !has_one_user(view.inputs[0]))
-      return stored(view.outputs[0]);
     Making made = source;
+    if (!is_alias(view) || !has_one_user(view.inputs[0])) {
+      made = stored(view.outputs[0]);
+      made.part = source.part || !is_alias(view);
+      return made;
+    }
     made.rows = source.rows || (source.matrix && !transposes);
     made.matrix = std::nullopt;
     if (source.matrix && transposes)
@@ -118,6 +124,11 @@ class Costs {
            graph_.type(value).shape == graph_.type(result).shape;
   }
 
+  Reading through_view(const Node& view) const {
+    const Reading behind = behind_[view.outputs[0].position()];
+    return behind == Reading::kStored && !is_alias(view) ? Reading::kLoop : behind;
+  }
+
   /// Our own products copy rows of the left operand, 16 bytes at a time.
   bool reads_rows(const Node& product, std::size_t operand) const {
     return target_.gemm_kernels && operand == 0 &&
@@ -130,7 +141,7 @@ class Costs {
       case OpKind::kPointwise: return is_residual(node, operand) ? Reading::kStored : Reading::kPointwise;
       case OpKind::kReduce: return Reading::kLoop;
       case OpKind::kView:
-        return is_single_view(node) ? behind_[node.outputs[0].position()] : Reading::kLoop;
+        return is_single_view(node) ? through_view(node) : Reading::kLoop;
       case OpKind::kIndexed: return operand > 0 && op == "Take" ? Reading::kLoop : Reading::kStored;
       case OpKind::kLibrary:
         if (op == "MatMul") return reads_rows(node, operand) ? Reading::kRows : Reading::kMatrix;
@@ -157,6 +168,13 @@ class Costs {
       }
     }
     return all.value_or(Reading::kLoop);
+  }
+
+  /// Made by what a loop is of, where a reshape is in the way of fusing: better behind a view.
+  bool in_loop(ValueId value) const {
+    const Node* producer = graph_.producer(value);
+    return producer != nullptr && producer->op->kind != OpKind::kView &&
+           !making_[value.position()].stored;
   }
 
   // ---- Keys: equal where a difference of layouts does not matter.
@@ -202,7 +220,7 @@ class Costs {
     std::vector<Key> keys;
     const auto side = [&](const End& end) {
       LayoutProblem::Side result;
-      if (end.layouts.size() > 1) result.variable = end.node;
+      result.node = end.node;
       for (const Perm* layout : end.layouts) {
         const Key one = key(value, *layout, compared);
         const auto known = std::ranges::find(keys, one);
@@ -211,7 +229,7 @@ class Costs {
       }
       return result;
     };
-    LayoutProblem::Term term{side(made), {}, std::llround(weight * kPerByte)};
+    LayoutProblem::Term term{side(made), {}, std::llround(weight * kWeightOfByte)};
     for (const End& reader : readers) term.readers.push_back(side(reader));
     if (keys.size() > 1) problem_.terms.push_back(std::move(term));
   }
@@ -249,7 +267,7 @@ class Costs {
 
     std::vector<End> all;
     for (const auto& readers : by_reading) all.insert(all.end(), readers.begin(), readers.end());
-    add_term(value, made, all, Compared::kLayout, kReshaped);
+    add_term(value, made, all, Compared::kLayout, in_loop(value) ? 2 * kReshaped : kReshaped);
     for (const Reading reading : {Reading::kLoop, Reading::kPointwise})
       for (const End& reader : of(reading)) {
         add_term(value, made, {reader}, Compared::kInner, strided);
@@ -260,7 +278,7 @@ class Costs {
     add_term(value, made, of(Reading::kMatrix), Compared::kMatrix, other);
     add_term(value, made, of(Reading::kRows), Compared::kInner, other);
     const std::vector<End>& as_wanted = of(Reading::kStored);
-    if (!making.stored) {
+    if (!making.stored || making.part) {
       add_term(value, made, as_wanted, Compared::kInner, strided);
       if (!one_user) add_term(value, made, as_wanted, Compared::kOrder, bytes);
     } else if (one_user && making.matrix) {

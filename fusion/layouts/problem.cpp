@@ -13,24 +13,18 @@ using Term = LayoutProblem::Term;
 using Side = LayoutProblem::Side;
 using Move = std::vector<LayoutProblem::Choice>;
 
-int key_of(const Side& side, const std::vector<int>& labels) {
-  return side.variable < 0
-             ? side.keys[0]
-             : side.keys[static_cast<std::size_t>(labels[static_cast<std::size_t>(side.variable)])];
-}
-
-/// One move as a cut: on the sink's side are the variables that take the move's choice.
+/// One move as a cut: on the sink's side are the nodes that take the move's choice.
 class Expansion {
  public:
   Expansion(const std::vector<int>& labels, const Move& move, std::vector<int>& place)
       : labels_(labels), move_(move), place_(place) {
     for (std::size_t i = 0; i < move.size(); ++i) {
-      place_[static_cast<std::size_t>(move[i].variable)] = static_cast<int>(i);
+      place_[static_cast<std::size_t>(move[i].node)] = static_cast<int>(i);
       cut_.add_node();
     }
   }
   ~Expansion() {
-    for (const auto& [variable, choice] : move_) place_[static_cast<std::size_t>(variable)] = -1;
+    for (const auto& one : move_) place_[static_cast<std::size_t>(one.node)] = -1;
   }
   Expansion(const Expansion&) = delete;
   Expansion& operator=(const Expansion&) = delete;
@@ -51,7 +45,7 @@ class Expansion {
     const std::vector<bool> takes = cut_.solve();
     Move taken;
     for (std::size_t i = 0; i < move_.size(); ++i)
-      if (takes[node(static_cast<int>(i))]) taken.push_back(move_[i]);
+      if (takes[place_in_cut(static_cast<int>(i))]) taken.push_back(move_[i]);
     return taken;
   }
 
@@ -61,11 +55,11 @@ class Expansion {
     int kept, taken;     // keys
   };
 
-  static std::size_t node(int place) { return static_cast<std::size_t>(place) + 2; }
+  static std::size_t place_in_cut(int place) { return static_cast<std::size_t>(place) + 2; }
 
   End end_of(const Side& side) const {
     const int kept = key_of(side, labels_);
-    const int place = side.variable < 0 ? -1 : place_[static_cast<std::size_t>(side.variable)];
+    const int place = side.node < 0 ? -1 : place_[static_cast<std::size_t>(side.node)];
     if (place < 0) return {-1, kept, kept};
     const int choice = move_[static_cast<std::size_t>(place)].choice;
     return {place, kept, side.keys[static_cast<std::size_t>(choice)]};
@@ -80,19 +74,19 @@ class Expansion {
     std::vector<std::size_t> while_kept, once_taken;  // readers that want it
     for (const End& reader : readers) {
       if (reader.kept == key && reader.taken == key) always = true;
-      else if (reader.kept == key) while_kept.push_back(node(reader.place));
-      else if (reader.taken == key) once_taken.push_back(node(reader.place));
+      else if (reader.kept == key) while_kept.push_back(place_in_cut(reader.place));
+      else if (reader.taken == key) once_taken.push_back(place_in_cut(reader.place));
     }
     if (made.kept == key) {  // not made once taken
       if (always || !once_taken.empty())
-        cut_.add_arc(MinCut::kSource, node(made.place), weight);
+        cut_.add_arc(MinCut::kSource, place_in_cut(made.place), weight);
       else if (!while_kept.empty())
-        cut_.add_arc(any_kept(while_kept), node(made.place), weight);
+        cut_.add_arc(any_kept(while_kept), place_in_cut(made.place), weight);
     } else if (made.taken == key) {  // not made while kept
       if (always || !while_kept.empty())
-        cut_.add_arc(node(made.place), MinCut::kSink, weight);
+        cut_.add_arc(place_in_cut(made.place), MinCut::kSink, weight);
       else if (!once_taken.empty())
-        cut_.add_arc(node(made.place), any_taken(once_taken), weight);
+        cut_.add_arc(place_in_cut(made.place), any_taken(once_taken), weight);
     } else if (!always) {
       if (!while_kept.empty()) cut_.add_arc(any_kept(while_kept), MinCut::kSink, weight);
       if (!once_taken.empty()) cut_.add_arc(MinCut::kSource, any_taken(once_taken), weight);
@@ -117,11 +111,17 @@ class Expansion {
 
   const std::vector<int>& labels_;
   const Move& move_;
-  std::vector<int>& place_;  // of each variable in the move, or -1
+  std::vector<int>& place_;  // of each node in the move, or -1
   MinCut cut_;
 };
 
 }  // namespace
+
+int key_of(const Side& side, const std::vector<int>& labels) {
+  return side.node < 0
+             ? side.keys[0]
+             : side.keys[static_cast<std::size_t>(labels[static_cast<std::size_t>(side.node)])];
+}
 
 std::int64_t cost_of(const Term& term, const std::vector<int>& labels) {
   std::vector<int> moved;
@@ -142,23 +142,23 @@ std::int64_t cost_of(const LayoutProblem& problem, const std::vector<int>& label
 std::vector<int> solve(const LayoutProblem& problem, std::vector<int> labels) {
   // Models settle in two rounds.
   constexpr int kMaxRounds = 4;
-  std::vector<std::vector<std::size_t>> terms_of(problem.choices.size());
+  std::vector<std::vector<std::size_t>> terms_of(problem.nodes);
   for (std::size_t i = 0; i < problem.terms.size(); ++i) {
     const auto touch = [&](const Side& side) {
-      if (side.variable < 0) return;
-      auto& terms = terms_of[static_cast<std::size_t>(side.variable)];
+      if (side.node < 0) return;
+      auto& terms = terms_of[static_cast<std::size_t>(side.node)];
       if (terms.empty() || terms.back() != i) terms.push_back(i);
     };
     touch(problem.terms[i].made);
     for (const Side& reader : problem.terms[i].readers) touch(reader);
   }
-  std::vector<int> place(problem.choices.size(), -1);
+  std::vector<int> place(problem.nodes, -1);
   for (int round = 0; round < kMaxRounds; ++round) {
     bool improved = false;
     for (const Move& move : problem.moves) {
       std::vector<std::size_t> touched;
-      for (const auto& [variable, choice] : move) {
-        const auto& terms = terms_of[static_cast<std::size_t>(variable)];
+      for (const auto& one : move) {
+        const auto& terms = terms_of[static_cast<std::size_t>(one.node)];
         touched.insert(touched.end(), terms.begin(), terms.end());
       }
       std::ranges::sort(touched);
@@ -174,8 +174,8 @@ std::vector<int> solve(const LayoutProblem& problem, std::vector<int> labels) {
       for (const std::size_t i : touched) expansion.add(problem.terms[i]);
       Move taken = expansion.solve();
       const auto exchange = [&] {
-        for (auto& [variable, choice] : taken)
-          std::swap(labels[static_cast<std::size_t>(variable)], choice);
+        for (auto& [node, choice] : taken)
+          std::swap(labels[static_cast<std::size_t>(node)], choice);
       };
       exchange();
       if (cost() < before)

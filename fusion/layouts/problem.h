@@ -11,7 +11,7 @@ namespace sinter::fusion {
 struct LayoutProblem {
   /// One end of a value: the key that each choice of a variable makes or wants.
   struct Side {
-    int variable = -1;      // -1: there is no choice, keys[0] it is
+    int node = -1;          // the variable; -1: none, keys[0] it is
     std::vector<int> keys;  // of each choice
   };
   /// Costs `weight` for each key that some reader wants and that is not the one that is made: what
@@ -22,22 +22,24 @@ struct LayoutProblem {
     std::int64_t weight = 0;
   };
   struct Choice {
-    int variable = 0, choice = 0;
+    int node = 0, choice = 0;
     friend bool operator==(const Choice&, const Choice&) = default;
   };
 
-  std::vector<int> choices;  // how many each variable has
+  std::size_t nodes = 0;
   std::vector<Term> terms;
-  /// Choices that agree with each other: what a search changes together. No variable comes twice.
+  /// Choices that agree with each other: what a search changes together. No node comes twice.
   std::vector<std::vector<Choice>> moves;
 };
 
-/// What `labels` (a choice of each variable) cost in `term`, and in all terms.
+/// The key that `side` has if nodes choose `labels`.
+int key_of(const LayoutProblem::Side& side, const std::vector<int>& labels);
+/// What `labels` (a choice of each node) cost in `term`, and in all terms.
 std::int64_t cost_of(const LayoutProblem::Term& term, const std::vector<int>& labels);
 std::int64_t cost_of(const LayoutProblem& problem, const std::vector<int>& labels);
 
 /// Labels of little cost, by moves from `labels`. Each move is a minimum cut: which of its
-/// variables take its choice and which keep what they have. With one move from labels without
+/// nodes take its choice and which keep what they have. With one move from labels without
 /// choice it finds the least cost; with several, where choices of a move agree in all terms, at most
 /// twice the least. Equal costs leave labels as they are.
 std::vector<int> solve(const LayoutProblem& problem, std::vector<int> labels);
