@@ -186,12 +186,12 @@ class Costs {
     return order.empty() ? Key{} : Key{order.back()};
   }
 
-  /// Whether a matrix lies by rows or columns; `dims`: the product's dimension of each.
-  Key matrix_key(ValueId value, const Perm& perm, const Perm& dims) const {
+  /// Whether a matrix lies by rows, or `columns`; `dims`: the product's dimension of each.
+  Key matrix_key(ValueId value, const Perm& perm, const Perm& dims, bool columns) const {
     const Perm inner = inner_key(value, perm);
+    if (inner.empty()) return {0};
     const auto rank = static_cast<std::int64_t>(dims.size());
-    const bool lies_so = inner.empty() || dims[static_cast<std::size_t>(inner[0])] >= rank - 2;
-    return {lies_so ? 0 : 1};
+    return {dims[static_cast<std::size_t>(inner[0])] >= rank - (columns ? 2 : 1) ? 0 : 1};
   }
 
   enum class Compared { kLayout, kOrder, kInner, kMatrix, kMadeMatrix };
@@ -201,8 +201,10 @@ class Costs {
       case Compared::kLayout: return perm;
       case Compared::kOrder: return stored_order(graph_.type(value).shape, perm);
       case Compared::kInner: return inner_key(value, perm);
-      case Compared::kMatrix: return matrix_key(value, perm, identity_perm(perm.size()));
-      default: return matrix_key(value, perm, *making_[value.position()].matrix);
+      case Compared::kMatrix: return matrix_key(value, perm, identity_perm(perm.size()), true);
+      default:
+        return matrix_key(value, perm, *making_[value.position()].matrix,
+                          target_.matmul_stores_columns);
     }
   }
 
