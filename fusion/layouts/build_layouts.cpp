@@ -36,10 +36,7 @@ class Twins {
 };
 
 Twins::Twins(const Graph& old, GraphBuilder& builder)
-    : old_(old),
-      builder_(builder),
-      plain_(old.values().size()),
-      twins_(old.values().size()) {}
+    : old_(old), builder_(builder), plain_(old.values().size()), twins_(old.values().size()) {}
 
 void Twins::set(ValueId old, ValueId value, const Perm& perm) {
   if (is_identity(perm)) {

@@ -75,8 +75,7 @@ class Finder {
   }
 
   bool has_spread(Choice choice) const {
-    return spread_[static_cast<std::size_t>(choice.node)]
-                  [static_cast<std::size_t>(choice.choice)];
+    return spread_[static_cast<std::size_t>(choice.node)][static_cast<std::size_t>(choice.choice)];
   }
 
   void spread(ValueId value, const Perm& perm) {
@@ -88,8 +87,7 @@ class Finder {
       const Node& node = graph_.node(user);
       for (std::size_t i = 0; i < node.inputs.size(); ++i)
         if (node.inputs[i] == value)
-          if (const auto form = form_of_operand(graph_, node, i, perm, target_))
-            offer(user, *form);
+          if (const auto form = form_of_operand(graph_, node, i, perm, target_)) offer(user, *form);
     }
   }
 
@@ -122,11 +120,10 @@ class Finder {
 
 std::vector<bool> static_values(const Graph& graph) {
   std::vector<bool> result(graph.values().size(), false);
-  for (std::size_t i = 0; i < result.size(); ++i)
-    result[i] = graph.values()[i].constant != nullptr;
+  for (std::size_t i = 0; i < result.size(); ++i) result[i] = graph.values()[i].constant != nullptr;
   for (const Node& node : graph.nodes()) {
-    const bool known = std::ranges::all_of(
-        node.inputs, [&](ValueId input) { return result[input.position()]; });
+    const bool known =
+        std::ranges::all_of(node.inputs, [&](ValueId input) { return result[input.position()]; });
     for (const ValueId output : node.outputs) result[output.position()] = known;
   }
   return result;

@@ -138,10 +138,10 @@ class Costs {
   Reading reading(const Node& node, std::size_t operand) const {
     const std::string& op = node.op->name;
     switch (node.op->kind) {
-      case OpKind::kPointwise: return is_residual(node, operand) ? Reading::kStored : Reading::kPointwise;
+      case OpKind::kPointwise:
+        return is_residual(node, operand) ? Reading::kStored : Reading::kPointwise;
       case OpKind::kReduce: return Reading::kLoop;
-      case OpKind::kView:
-        return is_single_view(node) ? through_view(node) : Reading::kLoop;
+      case OpKind::kView: return is_single_view(node) ? through_view(node) : Reading::kLoop;
       case OpKind::kIndexed: return operand > 0 && op == "Take" ? Reading::kLoop : Reading::kStored;
       case OpKind::kLibrary:
         if (op == "MatMul") return reads_rows(node, operand) ? Reading::kRows : Reading::kMatrix;
@@ -295,7 +295,7 @@ class Costs {
   const TargetTraits& target_;
   const Candidates& candidates_;
   const std::vector<bool>& is_static_;
-  std::vector<Making> making_;    // of each value
+  std::vector<Making> making_;   // of each value
   std::vector<Reading> behind_;  // of each value
   LayoutProblem problem_;
 };

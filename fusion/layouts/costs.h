@@ -8,8 +8,8 @@
 
 namespace sinter::fusion {
 
-/// Weights are integers of this part of a byte, so that a difference which moves nothing weighs less
-/// than any that does.
+/// Weights are integers of this part of a byte, so that a difference which moves nothing weighs
+/// less than any that does.
 constexpr double kWeightOfByte = 64;
 
 /// The choice of a form for each node as a problem: variables are the nodes. Weights are bytes of

@@ -105,9 +105,9 @@ class Explainer {
     std::vector<std::string> names;
     const auto add = [&](const LayoutProblem::Side& side) {
       if (side.node == static_cast<int>(n)) return;
-      const std::string name = side.node < 0 ? "the model's border"
-                                             : describe(graph_.nodes()[static_cast<std::size_t>(
-                                                   side.node)]);
+      const std::string name = side.node < 0
+                                   ? "the model's border"
+                                   : describe(graph_.nodes()[static_cast<std::size_t>(side.node)]);
       if (std::ranges::find(names, name) == names.end()) names.push_back(name);
     };
     for (const std::size_t i : terms) {

@@ -146,8 +146,7 @@ MaybeForm reshape_of_result(const Site& site, const Perm& perm) {
 
 ValueId build_reshape(GraphBuilder& builder, const Site& site, const Form& form,
                       std::span<const ValueId> inputs) {
-  return builder.add("Reshape", {inputs[0]},
-                     {{"shape", permuted(site.result(), form.results[0])}});
+  return builder.add("Reshape", {inputs[0]}, {{"shape", permuted(site.result(), form.results[0])}});
 }
 
 // ---- Other views.

@@ -51,8 +51,8 @@ class Expansion {
 
  private:
   struct End {
-    int place = -1;      // in the move, or -1
-    int kept, taken;     // keys
+    int place = -1;   // in the move, or -1
+    int kept, taken;  // keys
   };
 
   static std::size_t place_in_cut(int place) { return static_cast<std::size_t>(place) + 2; }
@@ -73,9 +73,12 @@ class Expansion {
     bool always = false;
     std::vector<std::size_t> while_kept, once_taken;  // readers that want it
     for (const End& reader : readers) {
-      if (reader.kept == key && reader.taken == key) always = true;
-      else if (reader.kept == key) while_kept.push_back(place_in_cut(reader.place));
-      else if (reader.taken == key) once_taken.push_back(place_in_cut(reader.place));
+      if (reader.kept == key && reader.taken == key)
+        always = true;
+      else if (reader.kept == key)
+        while_kept.push_back(place_in_cut(reader.place));
+      else if (reader.taken == key)
+        once_taken.push_back(place_in_cut(reader.place));
     }
     if (made.kept == key) {  // not made once taken
       if (always || !once_taken.empty())

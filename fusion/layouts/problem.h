@@ -40,8 +40,8 @@ std::int64_t cost_of(const LayoutProblem& problem, const std::vector<int>& label
 
 /// Labels of little cost, by moves from `labels`. Each move is a minimum cut: which of its
 /// nodes take its choice and which keep what they have. With one move from labels without
-/// choice it finds the least cost; with several, where choices of a move agree in all terms, at most
-/// twice the least. Equal costs leave labels as they are.
+/// choice it finds the least cost; with several, where choices of a move agree in all terms, at
+/// most twice the least. Equal costs leave labels as they are.
 std::vector<int> solve(const LayoutProblem& problem, std::vector<int> labels);
 
 }  // namespace sinter::fusion

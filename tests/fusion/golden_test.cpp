@@ -2,8 +2,8 @@
 //
 // Lines that start with // before the graph set the context: "// target=cuda", "// fuse=off",
 // "// precision=fp16", "// channels_last=on", "// quantized=off", "// weights=int8", "// group=32",
-// "// print=decisions" (or layouts), "// tolerance=1e-2" (of the results, see below). SINTER_UPDATE_GOLDENS=1
-// rewrites the expectations; review them as a diff.
+// "// print=decisions" (or layouts), "// tolerance=1e-2" (of the results, see below).
+// SINTER_UPDATE_GOLDENS=1 rewrites the expectations; review them as a diff.
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>

@@ -1,6 +1,7 @@
 // The choice of layouts: minimum cuts, what solve() finds, and graphs in any forms that they could
 // have.
 #include <algorithm>
+#include <bit>
 #include <random>
 
 #include <gmock/gmock.h>
@@ -84,8 +85,8 @@ Made random_problem(Random& random, int keys) {
     sides.push_back(side);
   }
   for (int t = 0; t < 12; ++t) {
-    LayoutProblem::Term term{sides[static_cast<std::size_t>(random.below(kNodes))], {},
-                             random.below(20)};
+    LayoutProblem::Term term{
+        sides[static_cast<std::size_t>(random.below(kNodes))], {}, random.below(20)};
     if (random.below(6) == 0) term.made = {-1, {0}};
     for (int r = 1 + random.below(3); r > 0; --r)
       term.readers.push_back(sides[static_cast<std::size_t>(random.below(kNodes))]);
