@@ -292,7 +292,7 @@ const Rule* rule_of(const Site& site) {
 Form first_form(const Graph& graph, const Node& node, const TargetTraits& target) {
   const Site site{graph, node, target};
   if (wants_channels_last(site)) return convolution_form(site);
-  const Form plain = plain_form(graph, node);
+  Form plain = plain_form(graph, node);
   if (node.op->name == "Transpose") return *transpose_of_operand(site, 0, plain.operands[0]);
   return plain;
 }
