@@ -79,11 +79,22 @@ struct Decision {
   double bytes = 0, launches = 0, operations = 0;
 };
 
+/// Why the result of a node lies as it lies, for --explain-fusion and --why.
+struct LayoutChoice {
+  std::string node;                  // printable
+  std::vector<std::string> origins;  // its ONNX nodes
+  // Traffic for what lies otherwise than it is read, around the node: as it is, and as it would be
+  // in the next best order with its neighbours as they are.
+  double bytes = 0, other_bytes = 0;
+  std::string reason;  // "its result lies as [0, 2, 3, 1]; as [0, 1, 2, 3] it would be 6.4 MB, ..."
+};
+
 struct Context {
   TargetTraits target;
   bool fuse = true;  // false: --fuse=off, every operator its own kernel
   Precision precision = Precision::kModel;
   std::vector<Decision> decisions;
+  std::vector<LayoutChoice> layouts;
   std::vector<std::string> precision_notes;  // what was lowered, what was kept and why
   std::vector<std::string> notes;            // what passes gave up on, and why
   std::int64_t max_memory = INT64_MAX;       // bytes that constants may take which are folded

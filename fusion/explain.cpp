@@ -350,6 +350,8 @@ Explanation explain(const Graph& imported, const Graph& last, const Context& con
   Explanation result;
   result.a = a;
   result.b = b;
+  for (const LayoutChoice& choice : context.layouts)
+    if (meet(choice.origins, Names{a.name, b.name})) result.layouts.push_back(choice);
   if (a.kernels.empty() || b.kernels.empty()) {
     result.relation = Relation::kNoKernel;
     return result;

@@ -65,6 +65,7 @@ struct Explanation {
   double bytes = 0;
   double launches = 0;
   double operations = 0;  // scalar operations repeated for it, as far as a decision was about them
+  std::vector<LayoutChoice> layouts;  // of what the two compute
 };
 
 /// `imported` and `last` are the graphs before the first and behind the last pass.

@@ -37,7 +37,7 @@ const std::vector<Pass>& pipeline() {
       {"pack_sequences", pack_sequences, false, false},
       {"decompose", decompose},
       {"reduce_parts", reduce_parts, true},
-      {"channels_last", channels_last, true},
+      {"assign_layouts", assign_layouts, true},
       {"merge_projections", merge_projections, true},
       {"lay_out_weights", lay_out_weights, true},
       {"fuse_attention", fuse_attention, true},

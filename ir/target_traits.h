@@ -37,6 +37,7 @@ struct TargetTraits {
   bool matmul_epilogue_gelu_tanh = false;
   bool matmul_epilogue_relu = true;
   bool matmul_epilogue_residual = true;
+  bool matmul_stores_columns = false;  // a product's result may lie by columns
   /// A library adds a bias or a residual to results that are stored by rows alone.
   bool matmul_epilogue_by_rows = false;
   // Convolutions and all around them with channels last: of float32, or of any float; and what is

@@ -32,8 +32,8 @@ Graph pack_sequences(const Graph& graph, Context& context);
 Graph decompose(const Graph& graph, Context& context);
 /// Reduces over the dimensions that a reshape joined, instead of over what they were joined to.
 Graph reduce_parts(const Graph& graph, Context& context);
-/// Brings convolutions, and what is around them, into the layout that the target wants.
-Graph channels_last(const Graph& graph, Context& context);
+/// Chooses the memory order of every value, and brings convolutions into what the target wants.
+Graph assign_layouts(const Graph& graph, Context& context);
 /// Products of one activation with several constant weights become one product and slices of it.
 Graph merge_projections(const Graph& graph, Context& context);
 /// Constant weights of products of few rows [k, n] become [n, k] (CUDA, 16-bit).

@@ -182,8 +182,9 @@ class EpilogueMatcher {
     const auto& perm = transpose.attrs.get_ints("perm");
     const auto rank = static_cast<std::int64_t>(perm.size());
     // cuBLASLt adds a bias along a row-major result's columns only, and a residual stored like it.
-    const bool by_rows = options_.target.matmul_epilogue_by_rows &&
-                         (epilogue_.bias.valid() || epilogue_.residual.valid());
+    const bool by_rows = !options_.target.matmul_stores_columns ||
+                         (options_.target.matmul_epilogue_by_rows &&
+                          (epilogue_.bias.valid() || epilogue_.residual.valid()));
     return perm.back() >= rank - (by_rows ? 1 : 2);
   }
 

@@ -2,8 +2,8 @@
 //
 // Lines that start with // before the graph set the context: "// target=cuda", "// fuse=off",
 // "// precision=fp16", "// channels_last=on", "// quantized=off", "// weights=int8", "// group=32",
-// "// packed=on", "// print=decisions", "// tolerance=1e-2" (of the results, see below).
-// SINTER_UPDATE_GOLDENS=1 rewrites the expectations; review them as a diff.
+// "// packed=on", "// print=decisions" (or layouts), "// tolerance=1e-2" (of the results, see
+// below). SINTER_UPDATE_GOLDENS=1 rewrites the expectations; review them as a diff.
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
@@ -31,7 +31,7 @@ struct Case {
   std::string graph;  // without the context lines
   std::string expected;
   Context context;
-  bool print_decisions = false;
+  bool print_decisions = false, print_layouts = false;
   double tolerance = 2e-6;
 };
 
@@ -70,6 +70,7 @@ void set_option(Case& test, const std::string& key, const std::string& value) {
     test.context.weights.group = std::stoll(value);
   } else if (key == "print") {
     test.print_decisions = value == "decisions";
+    test.print_layouts = value == "layouts";
   } else if (key == "tolerance") {
     test.tolerance = std::stod(value);
   } else {
@@ -117,6 +118,9 @@ TEST_P(Golden, Matches) {
   if (test.print_decisions)
     for (const Decision& d : test.context.decisions)
       found += "// " + d.producer + " -> " + d.consumer + ": " + d.reason + "\n";
+  if (test.print_layouts)
+    for (const LayoutChoice& choice : test.context.layouts)
+      found += "// " + choice.node + ": " + choice.reason + "\n";
   expect_equivalent(before, after, test.tolerance);
   if (pass == "pipeline") expect_fused(after);
   if (std::getenv("SINTER_UPDATE_GOLDENS") != nullptr) {

@@ -4,7 +4,7 @@
   check_layouts.py                        the models below that lie here, or have been fetched
   check_layouts.py --models ppocr_det
 
-Looks at the graph after pass channels_last, for CUDA; needs no GPU. What counts are transposes between
+Looks at the graph after pass assign_layouts, for CUDA; needs no GPU. What counts are transposes between
 channels first and channels last. One is at the border if views and casts alone lie between it and an
 input or an output of the model, or if it is of weights.
 """
@@ -77,7 +77,7 @@ def main():
             continue
         for precision in ("model", "fp16"):
             text = subprocess.run([a.sinter, "compile", str(path), "--target=cuda:sm_90", f"--precision={precision}",
-                                   "--stop-after=channels_last", *entry.get("options", [])],
+                                   "--stop-after=assign_layouts", *entry.get("options", [])],
                                   check=True, capture_output=True, text=True).stdout
             inner = inner_transposes(text)
             failed += bool(inner)

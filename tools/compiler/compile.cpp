@@ -59,6 +59,8 @@ CompileResult describe(const BuildResult& built, const Reporter& reporter) {
   for (const auto& decision : context.decisions)
     result.decisions.push_back(
         {decision.producer, decision.consumer, decision.fused, reporter.spelled(decision.reason)});
+  for (const auto& choice : context.layouts)
+    result.layouts.push_back({choice.node, choice.bytes, choice.other_bytes, choice.reason});
   return result;
 }
 

@@ -32,6 +32,7 @@ ir::TargetTraits make_traits() {
   traits.conv_epilogue_residual = true;
   traits.conv_epilogue_activations = conv_activations();
   traits.matmul_epilogue_gelu_tanh = true;
+  traits.matmul_stores_columns = true;
   traits.matmul_epilogue_by_rows = true;
   traits.quantized_matmul = {DType::kFloat16, DType::kBFloat16};
   traits.quantized_group = 16;

@@ -43,6 +43,9 @@ class WhyText {
   std::vector<std::string> write() {
     life(why_.a);
     life(why_.b);
+    for (std::size_t i = 0; i < std::min(why_.layouts.size(), kMostLines); ++i)
+      lines_.push_back(fmt::format("layout of {}: {}", ir::shown(why_.layouts[i].node),
+                                   ir::shown(why_.layouts[i].reason)));
     switch (why_.relation) {
       case Relation::kOneKernel: one_kernel(); break;
       case Relation::kSeparate: separate(); break;

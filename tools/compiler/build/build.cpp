@@ -78,6 +78,7 @@ class Observer {
 /// What the passes decided and said of one entry point, to that of all.
 void add_decisions(const fusion::Context& one, fusion::Context& all) {
   all.decisions.insert(all.decisions.end(), one.decisions.begin(), one.decisions.end());
+  all.layouts.insert(all.layouts.end(), one.layouts.begin(), one.layouts.end());
   for (const auto& note : one.precision_notes)
     if (auto& notes = all.precision_notes; std::ranges::find(notes, note) == notes.end())
       notes.push_back(note);

@@ -143,6 +143,12 @@ ordered_json to_json(const WhyReport& report) {
   json["bytes"] = why.bytes;
   json["launches"] = why.launches;
   json["operations_repeated"] = why.operations;
+  json["layouts"] = ordered_json::array();
+  for (const auto& choice : why.layouts)
+    json["layouts"].push_back({{"node", choice.node},
+                               {"bytes", choice.bytes},
+                               {"other_bytes", choice.other_bytes},
+                               {"reason", choice.reason}});
   return json;
 }
 

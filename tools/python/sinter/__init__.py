@@ -12,15 +12,15 @@ from ._errors import (CancelledError, DeviceError, Error, InternalError, Invalid
                       OutOfMemoryError, UnsupportedError, UsageError, VerificationError)
 from ._plan import Binding, Dim, Entry, Plan, Session, State, load
 from ._process import Gpu, get_threads, gpus, set_logger, set_threads
-from ._results import (Accuracy, CompareReport, CompileReport, Diagnostic, FusionDecision, LayerReport, MachineRates,
-                       OutputAccuracy, PassReport, ProfileReport, StateReport, Statistics, StepProfile,
+from ._results import (Accuracy, CompareReport, CompileReport, Diagnostic, FusionDecision, LayerReport, LayoutDecision,
+                       MachineRates, OutputAccuracy, PassReport, ProfileReport, StateReport, Statistics, StepProfile,
                        TunedKernel, TunedLibraryCall, TuningReport, Variant)
 
 __all__ = [
     "Accuracy", "Binding", "CancelledError", "CompareReport", "CompileReport", "CompiledPlan", "DeviceError",
     "Diagnostic", "Dim", "Entry", "Error", "FusionDecision", "Gpu", "InternalError", "InvalidModelError",
-    "InvalidPlanError", "LayerReport", "MachineRates", "OutOfMemoryError", "OutputAccuracy", "Outputs", "PassReport",
-    "Plan", "ProfileReport", "Session", "State", "StateReport", "Statistics", "StepProfile", "TunedKernel",
+    "InvalidPlanError", "LayerReport", "LayoutDecision", "MachineRates", "OutOfMemoryError", "OutputAccuracy", "Outputs",
+    "PassReport", "Plan", "ProfileReport", "Session", "State", "StateReport", "Statistics", "StepProfile", "TunedKernel",
     "TunedLibraryCall", "TuningReport", "UnsupportedError", "UsageError", "Variant", "VerificationError",
     "__version__", "compare", "compile", "get_threads", "gpus", "inspect", "load", "profile", "set_logger",
     "set_threads", "verify", "why",

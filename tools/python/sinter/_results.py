@@ -87,6 +87,14 @@ class FusionDecision:
 
 
 @dataclass(frozen=True)
+class LayoutDecision:
+    node: str
+    bytes: float
+    other_bytes: float
+    reason: str
+
+
+@dataclass(frozen=True)
 class TunedKernel:
     name: str
     uses: int
@@ -137,6 +145,7 @@ class CompileReport:
     bytes_without_rounding: float
     states: tuple[StateReport, ...]
     decisions: tuple[FusionDecision, ...] = dataclasses.field(repr=False, default=())
+    layouts: tuple[LayoutDecision, ...] = dataclasses.field(repr=False, default=())
     accuracy: Optional[Accuracy] = None
     tuning: Optional[TuningReport] = None
 

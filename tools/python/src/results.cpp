@@ -37,6 +37,7 @@ SINTER_PLAIN(LayerResult, name, n, k, bits, weight_error, output_error, bytes_be
 SINTER_PLAIN(StateResult, input, output, in_place, why_copied)
 SINTER_PLAIN(PassResult, name, milliseconds, nodes_before, nodes_after)
 SINTER_PLAIN(FusionDecision, producer, consumer, fused, reason)
+SINTER_PLAIN(LayoutDecision, node, bytes, other_bytes, reason)
 SINTER_PLAIN(TunedKernelResult, name, uses, rule, chosen, rule_us, chosen_us, tried, candidates,
              problem)
 SINTER_PLAIN(TunedLibraryCall, environment, problem, chosen, microseconds)
@@ -130,6 +131,7 @@ nb::dict to_python(const CompileResult& value) {
   d["bytes_without_rounding"] = value.bytes_without_rounding;
   d["states"] = list_of(value.states);
   d["decisions"] = list_of(value.decisions);
+  d["layouts"] = list_of(value.layouts);
   d["accuracy"] = value.accuracy ? nb::object(to_python(*value.accuracy)) : nb::none();
   d["tuning"] = value.tuning ? nb::object(to_python(*value.tuning)) : nb::none();
   return d;

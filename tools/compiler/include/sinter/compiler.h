@@ -312,6 +312,15 @@ struct FusionDecision {
   std::string reason;
 };
 
+/// Why the result of a node lies in memory as it lies.
+struct LayoutDecision {
+  std::string node;
+  /// Traffic for what lies otherwise than it is read, around the node: as it is, and as it would be
+  /// in the next best order.
+  double bytes = 0, other_bytes = 0;
+  std::string reason;
+};
+
 /// What timing one kernel came to. Microseconds.
 struct TunedKernelResult {
   std::string name;
@@ -355,6 +364,7 @@ struct CompileResult {
   double bytes_without_rounding = 0;         // of the plan, had these layers kept their floats
   std::vector<StateResult> states;
   std::vector<FusionDecision> decisions;
+  std::vector<LayoutDecision> layouts;
   std::optional<Accuracy> accuracy;    // if CompileOptions::verify asks
   std::optional<TuningResult> tuning;  // if CompileOptions::tuning asks
 };

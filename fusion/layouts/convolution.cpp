@@ -1,8 +1,9 @@
-// What a convolution with channels last becomes.
+#include "fusion/layouts/convolution.h"
+
 #include <algorithm>
 #include <numeric>
 
-#include "fusion/passes/channels_last.h"
+#include "fusion/layouts/views.h"
 
 namespace sinter::fusion {
 namespace {

@@ -1,0 +1,194 @@
+#include "fusion/layouts/problem.h"
+
+#include <algorithm>
+#include <optional>
+#include <set>
+
+#include "fusion/layouts/min_cut.h"
+
+namespace sinter::fusion {
+namespace {
+
+using Term = LayoutProblem::Term;
+using Side = LayoutProblem::Side;
+using Move = std::vector<LayoutProblem::Choice>;
+
+/// One move as a cut: on the sink's side are the nodes that take the move's choice.
+class Expansion {
+ public:
+  Expansion(const std::vector<int>& labels, const Move& move, std::vector<int>& place)
+      : labels_(labels), move_(move), place_(place) {
+    for (std::size_t i = 0; i < move.size(); ++i) {
+      place_[static_cast<std::size_t>(move[i].node)] = static_cast<int>(i);
+      cut_.add_node();
+    }
+  }
+  ~Expansion() {
+    for (const auto& one : move_) place_[static_cast<std::size_t>(one.node)] = -1;
+  }
+  Expansion(const Expansion&) = delete;
+  Expansion& operator=(const Expansion&) = delete;
+
+  void add(const Term& term) {
+    const End made = end_of(term.made);
+    std::vector<End> readers;
+    std::set<int> keys;
+    for (const Side& side : term.readers) {
+      readers.push_back(end_of(side));
+      keys.insert({readers.back().kept, readers.back().taken});
+    }
+    for (const int key : keys) add(key, made, readers, term.weight);
+  }
+
+  /// The choices that are taken.
+  Move solve() {
+    const std::vector<bool> takes = cut_.solve();
+    Move taken;
+    for (std::size_t i = 0; i < move_.size(); ++i)
+      if (takes[place_in_cut(static_cast<int>(i))]) taken.push_back(move_[i]);
+    return taken;
+  }
+
+ private:
+  struct End {
+    int place = -1;   // in the move, or -1
+    int kept, taken;  // keys
+  };
+
+  static std::size_t place_in_cut(int place) { return static_cast<std::size_t>(place) + 2; }
+
+  End end_of(const Side& side) const {
+    const int kept = key_of(side, labels_);
+    const int place = side.node < 0 ? -1 : place_[static_cast<std::size_t>(side.node)];
+    if (place < 0) return {-1, kept, kept};
+    const int choice = move_[static_cast<std::size_t>(place)].choice;
+    return {place, kept, side.keys[static_cast<std::size_t>(choice)]};
+  }
+
+  /// Costs `weight` if some reader wants `key` and it is not made. Where choices of a move do not
+  /// agree this is not a cut's; what stands for it costs no less, and solve() looks at what a move
+  /// really costs.
+  void add(int key, const End& made, const std::vector<End>& readers, std::int64_t weight) {
+    if (made.kept == key && made.taken == key) return;
+    bool always = false;
+    std::vector<std::size_t> while_kept, once_taken;  // readers that want it
+    for (const End& reader : readers) {
+      if (reader.kept == key && reader.taken == key)
+        always = true;
+      else if (reader.kept == key)
+        while_kept.push_back(place_in_cut(reader.place));
+      else if (reader.taken == key)
+        once_taken.push_back(place_in_cut(reader.place));
+    }
+    if (made.kept == key) {  // not made once taken
+      if (always || !once_taken.empty())
+        cut_.add_arc(MinCut::kSource, place_in_cut(made.place), weight);
+      else if (!while_kept.empty())
+        cut_.add_arc(any_kept(while_kept), place_in_cut(made.place), weight);
+    } else if (made.taken == key) {  // not made while kept
+      if (always || !while_kept.empty())
+        cut_.add_arc(place_in_cut(made.place), MinCut::kSink, weight);
+      else if (!once_taken.empty())
+        cut_.add_arc(place_in_cut(made.place), any_taken(once_taken), weight);
+    } else if (!always) {
+      if (!while_kept.empty()) cut_.add_arc(any_kept(while_kept), MinCut::kSink, weight);
+      if (!once_taken.empty()) cut_.add_arc(MinCut::kSource, any_taken(once_taken), weight);
+    }
+  }
+
+  /// A node on the source's side if one of `nodes` is.
+  std::size_t any_kept(const std::vector<std::size_t>& nodes) {
+    if (nodes.size() == 1) return nodes[0];
+    const std::size_t all = cut_.add_node();
+    for (const std::size_t one : nodes) cut_.add_arc(one, all, MinCut::kInfinite);
+    return all;
+  }
+
+  /// A node on the sink's side if one of `nodes` is.
+  std::size_t any_taken(const std::vector<std::size_t>& nodes) {
+    if (nodes.size() == 1) return nodes[0];
+    const std::size_t all = cut_.add_node();
+    for (const std::size_t one : nodes) cut_.add_arc(all, one, MinCut::kInfinite);
+    return all;
+  }
+
+  const std::vector<int>& labels_;
+  const Move& move_;
+  std::vector<int>& place_;  // of each node in the move, or -1
+  MinCut cut_;
+};
+
+}  // namespace
+
+int key_of(const Side& side, const std::vector<int>& labels) {
+  return side.node < 0
+             ? side.keys[0]
+             : side.keys[static_cast<std::size_t>(labels[static_cast<std::size_t>(side.node)])];
+}
+
+std::int64_t cost_of(const Term& term, const std::vector<int>& labels) {
+  std::vector<int> moved;
+  const int made = key_of(term.made, labels);
+  for (const Side& reader : term.readers) {
+    const int key = key_of(reader, labels);
+    if (key != made && std::ranges::find(moved, key) == moved.end()) moved.push_back(key);
+  }
+  return term.weight * static_cast<std::int64_t>(moved.size());
+}
+
+std::int64_t cost_of(const LayoutProblem& problem, const std::vector<int>& labels) {
+  std::int64_t cost = 0;
+  for (const Term& term : problem.terms) cost += cost_of(term, labels);
+  return cost;
+}
+
+std::vector<int> solve(const LayoutProblem& problem, std::vector<int> labels) {
+  // Models settle in two rounds.
+  constexpr int kMaxRounds = 4;
+  std::vector<std::vector<std::size_t>> terms_of(problem.nodes);
+  for (std::size_t i = 0; i < problem.terms.size(); ++i) {
+    const auto touch = [&](const Side& side) {
+      if (side.node < 0) return;
+      auto& terms = terms_of[static_cast<std::size_t>(side.node)];
+      if (terms.empty() || terms.back() != i) terms.push_back(i);
+    };
+    touch(problem.terms[i].made);
+    for (const Side& reader : problem.terms[i].readers) touch(reader);
+  }
+  std::vector<int> place(problem.nodes, -1);
+  for (int round = 0; round < kMaxRounds; ++round) {
+    bool improved = false;
+    for (const Move& move : problem.moves) {
+      std::vector<std::size_t> touched;
+      for (const auto& one : move) {
+        const auto& terms = terms_of[static_cast<std::size_t>(one.node)];
+        touched.insert(touched.end(), terms.begin(), terms.end());
+      }
+      std::ranges::sort(touched);
+      touched.erase(std::unique(touched.begin(), touched.end()), touched.end());
+      const auto cost = [&] {
+        std::int64_t sum = 0;
+        for (const std::size_t i : touched) sum += cost_of(problem.terms[i], labels);
+        return sum;
+      };
+      const std::int64_t before = cost();
+      if (before == 0) continue;
+      Expansion expansion(labels, move, place);
+      for (const std::size_t i : touched) expansion.add(problem.terms[i]);
+      Move taken = expansion.solve();
+      const auto exchange = [&] {
+        for (auto& [node, choice] : taken)
+          std::swap(labels[static_cast<std::size_t>(node)], choice);
+      };
+      exchange();
+      if (cost() < before)
+        improved = true;
+      else
+        exchange();
+    }
+    if (!improved) break;
+  }
+  return labels;
+}
+
+}  // namespace sinter::fusion
