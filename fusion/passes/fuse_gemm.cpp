@@ -269,13 +269,14 @@ class GemmFuser {
     return ways == 1;
   }
 
-  /// True if the reader also waits for something else that waits for the product.
+  /// True if the reader also waits for something else that waits for the product. Nodes are in
+  /// topological order: none behind the reader is on the way to it.
   bool has_detour(ValueId result, const ResultReader& reader) const {
     std::set<NodeId> seen;
     std::vector<NodeId> open;
     const auto push_users = [&](ValueId value) {
       for (NodeId user : graph_.users(value))
-        if (user != reader.node) open.push_back(user);
+        if (user < reader.node) open.push_back(user);
     };
     push_users(result);
     while (!open.empty()) {
