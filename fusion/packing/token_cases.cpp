@@ -68,7 +68,7 @@ class Cases {
   /// The integer that `value` holds at `index`, if it follows from the index alone: beside what
   /// ir::index_of_value follows, one that is chosen from others at a place that does.
   std::optional<Dim> counted(ValueId value, std::span<const Dim> index) {
-    if (const auto number = ir::index_of_value(graph_, value, index, ranges_)) return number;
+    if (auto number = ir::index_of_value(graph_, value, index, ranges_)) return number;
     const TensorType& type = graph_.type(value);
     const Node* node = graph_.producer(value);
     if (node == nullptr || !is_integer(type.dtype) || ++steps_ > kMostSteps) return std::nullopt;
