@@ -51,8 +51,8 @@ class FakeDriver {
   std::vector<std::string> launched;  // kernels that ran, in order
   std::vector<CUlaunchConfig> configs;
   std::vector<std::array<int, 3>> window_bounds;  // of tensor maps: lower, upper, steps
-  std::map<std::uint64_t, unsigned> conditions;  // of conditional nodes, by handle
-  double clock = 0;                              // microseconds of the fake GPU
+  std::map<std::uint64_t, unsigned> conditions;   // of conditional nodes, by handle
+  double clock = 0;                               // microseconds of the fake GPU
   // What work takes, besides the 10 us of a kernel; kernels that were loaded as text take
   // fill_time.
   double event_time = 0, fill_time = 0, copy_microseconds_per_megabyte = 0;

@@ -229,8 +229,9 @@ class RowChoice {
     const double vectors = std::log2(unroll), joined = std::log2(warps);
     const double blocks = static_cast<double>(rows_.value_or(1)) * cluster /
                           static_cast<double>(analysis_.device().multiprocessors);
-    return kInTheWay * std::max(0.0, blocks - 1) + 0.3 * vectors + 0.1 * std::max(0.0, vectors - 1) +
-           (cluster > 1 ? 0.65 + 0.35 * joined : 0.15 * joined) + warps * 32 * unroll * 16 / 35e3;
+    return kInTheWay * std::max(0.0, blocks - 1) + 0.3 * vectors +
+           0.1 * std::max(0.0, vectors - 1) + (cluster > 1 ? 0.65 + 0.35 * joined : 0.15 * joined) +
+           warps * 32 * unroll * 16 / 35e3;
   }
 
   const ProgramAnalysis& analysis_;
