@@ -8,16 +8,9 @@
 
 #include "codegen/emit/arguments.h"
 #include "codegen/emit/kernel_request.h"
+#include "codegen/emit/tensor_maps.h"
 
 namespace sinter::codegen {
-
-/// A parameter that is a tensor map; its buffers are the program's.
-struct MapParameter {
-  std::string name;
-  plan::fb::TensorMapT map;
-
-  std::string declaration() const { return "const __grid_constant__ TensorMap " + name; }
-};
 
 /// One compiled form of a kernel before the text is put together.
 struct VariantText {

@@ -1,328 +1,20 @@
 #include "codegen/families/attention/emit_attention.h"
 
 #include <algorithm>
-#include <cmath>
-#include <limits>
 #include <map>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 #include <sinter/error.h>
 
-#include "codegen/emit/arguments.h"
-#include "codegen/emit/assemble.h"
 #include "codegen/emit/kernel_text.h"
+#include "codegen/families/attention/attention_maps.h"
+#include "codegen/families/attention/attention_problem_text.h"
 #include "codegen/families/attention/attention_prologue.h"
 #include "codegen/families/attention/attention_schedule.h"
 
 namespace sinter::codegen {
 namespace {
-
-constexpr int kBoxColumns = 64;              // of a copy by the copy engine: a row of 128 bytes
-constexpr std::size_t kMostMappedBatch = 3;  // a tensor map has five dimensions
-
-/// Whether the copy engine fetches the operands of `schedule`. What lies behind the last key is
-/// zero then, and it knows a tensor's end, but no limit or size that a run finds, nor where a
-/// packed sequence ends: weights of zero would meet another's values, which may be infinite. It
-/// takes rows of whole lines of 128 bytes; those of 80 or 144 bytes take it longer than warps.
-bool copies_by_engine(const AttentionProgram& program, const AttentionSchedule& schedule,
-                      const ExprTable& exprs) {
-  std::vector<Dim> sizes = program.batch;
-  sizes.insert(sizes.end(), {program.rows, program.keys});
-  return schedule.by_warpgroups() && program.head % kBoxColumns == 0 &&
-         program.value_head % kBoxColumns == 0 && program.batch.size() <= kMostMappedBatch &&
-         !program.limits && !program.bounds && !ir::is_from_data(sizes, exprs.ranges());
-}
-
-/// The kernel's parameters: its buffers, then the sizes that are not constant.
-class AttentionParameters {
- public:
-  AttentionParameters(const AttentionProgram& program, ExprTable& exprs, std::vector<DType> types)
-      : exprs_(exprs), result_(program.y.buffer) {
-    types.resize(program.buffers.size());
-    for (const AttentionOperand* operand :
-         {&program.q, &program.k, &program.v, &program.y, program.mask ? &*program.mask : nullptr,
-          program.limits ? &*program.limits : nullptr, program.bounds ? &*program.bounds : nullptr})
-      if (operand != nullptr && operand->buffer != kPrologueValue)
-        types[operand->buffer] = operand->dtype;
-    for (std::uint32_t b = 0; b < types.size(); ++b) {
-      const bool written = program.writes(b), read = b != result_;
-      names_.push_back(buffer(b));
-      texts_.push_back(fmt::format("{}{}*{} {}", written ? "" : "const ", storage_name(types[b]),
-                                   read && written ? "" : " __restrict__", names_.back()));
-      args_.emplace_back(ArgKind::Buffer, program.buffers[b]);
-    }
-  }
-
-  std::string buffer(std::uint32_t b) const { return b == result_ ? "y" : fmt::format("x{}", b); }
-
-  /// A literal, or a parameter that is added on first use. All sizes are 64 bits wide: a block
-  /// computes a few addresses once.
-  std::string dim(const Dim& dim) { return size(exprs_.intern(dim)); }
-  std::string size(std::uint32_t expression) {
-    const Dim dim = exprs_.dim(expression);
-    if (dim.is_constant()) return int_literal(dim.value());
-    const auto known = sizes_.find(expression);
-    if (known != sizes_.end()) return known->second;
-    const std::string name = fmt::format("n{}", sizes_.size());
-    sizes_.emplace(expression, name);
-    names_.push_back(name);
-    texts_.push_back(fmt::format("i64 {} /* {} */", name, comment_text(dim.to_string())));
-    args_.emplace_back(ArgKind::Int64, expression);
-    return name;
-  }
-
-  /// "const f16* __restrict__ x0", and "x0": one for each parameter.
-  const std::vector<std::string>& texts() const { return texts_; }
-  const std::vector<std::string>& names() const { return names_; }
-  const std::vector<KernelArg>& args() const { return args_; }
-  /// The names of those that are read.
-  std::vector<std::string> inputs() const {
-    std::vector<std::string> names;
-    for (std::size_t i = 0; i < names_.size(); ++i)
-      if (texts_[i].starts_with("const ")) names.push_back(names_[i]);
-    return names;
-  }
-
- private:
-  ExprTable& exprs_;
-  std::uint32_t result_;
-  std::vector<std::string> texts_;
-  std::vector<KernelArg> args_;
-  std::map<std::uint32_t, std::string> sizes_;
-  std::vector<std::string> names_;
-};
-
-std::string float_literal(double value) {
-  if (std::isinf(value)) return value < 0 ? "-infinity()" : "infinity()";
-  const std::string digits = fmt::format("{}", static_cast<float>(value));
-  return digits + (digits.find_first_of(".e") == std::string::npos ? ".0f" : "f");
-}
-
-/// A finite score stays finite in base 2.
-double in_base_2(double score) {
-  const double most = std::numeric_limits<float>::max();
-  return std::isinf(score) ? score : std::clamp(score / std::log(2.0), -most, most);
-}
-
-/// What all variants share: which rows of which head an item is, and where the operands lie.
-class ProblemText {
- public:
-  ProblemText(const AttentionProgram& program, AttentionParameters& args)
-      : p_(program), args_(args) {}
-
-  /// `has_maps`: some schedule has the copy engine fetch the operands.
-  std::string write(bool has_maps) {
-    line("AttentionProblem<Shape> p;");
-    if (p_.bounds) {
-      place_packed();
-    } else {
-      line(fmt::format("p.rows = i32({});", args_.dim(p_.rows)));
-      line(fmt::format("p.keys = i32({});", args_.dim(p_.keys)));
-      place();
-    }
-    for (std::size_t axis = 0; has_maps && axis < p_.batch.size(); ++axis)
-      line(fmt::format("p.batch[{}] = i32(b{});", axis, axis));
-    if (p_.front)
-      line("p.q = nullptr;");  // made by the block
-    else
-      operand("q", p_.q);
-    operand("k", p_.k);
-    operand("v", p_.v);
-    operand("y", p_.y);
-    line(p_.mask ? fmt::format("p.mask = {};", address(*p_.mask)) : "p.mask = nullptr;");
-    line(fmt::format("p.mask_row = {};", p_.mask ? args_.dim(p_.mask->row) : "0"));
-    line(fmt::format("p.mask_key = {};", p_.mask ? args_.dim(p_.mask->column) : "0"));
-    line(p_.causal == 2 ? "p.diagonal = p.keys - p.rows;" : "p.diagonal = 0;");
-    if (p_.has_row_limits()) {
-      line(fmt::format("p.limits = {};", address(*p_.limits)));
-      line(fmt::format("p.limit_row = {};", args_.dim(p_.limits->row)));
-    } else if (p_.limits) {
-      line(fmt::format("const auto* limit = {};", address(*p_.limits)));
-      line("p.keys = keys_before(kProgrammatic ? old_value(limit) : *limit, p.keys);");
-    }
-    line(fmt::format("p.scale = {};", float_literal(p_.scale)));
-    line(fmt::format("p.fill = {};", float_literal(in_base_2(p_.fill))));
-    line("return p;");
-    return std::move(text_);
-  }
-
-  /// How an item's queries and its new row are made by a block's threads, each from the next whole
-  /// warp on; `functions`: of queries, key and value; `is_given`: no step writes the new row's
-  /// number, which is the result.
-  std::string write_prologue(const std::vector<PrologueFunction>& functions, bool is_given) {
-    line("AttentionProblem<Shape> p;");
-    line(fmt::format("p.rows = i32({});", args_.dim(p_.rows)));
-    place();
-    const AttentionPrologue& front = *p_.front;
-    constexpr std::int64_t kWarp = 32;
-    std::int64_t first = 0, end = 0;
-    std::string parts;
-    const auto part = [&](const char* to, const PrologueOperand& made, std::int64_t rows,
-                          std::int64_t width, const PrologueFunction& function) {
-      first = (end + kWarp - 1) / kWarp * kWarp;
-      const std::int64_t across = width / function.vector;
-      end = first + rows * across;
-      const std::string at = first == 0 ? "at" : fmt::format("(at - {})", first);
-      std::string element = place_of(made.offset, made.batch);
-      if (made.row != Dim(0)) element += fmt::format(" + row * {}", args_.dim(made.row));
-      parts += fmt::format(
-          "    if ({} < {}) {{\n      const u32 row = {} / {}, column = {} % {} * {};\n"
-          "      const i64 element = {};  // the row's first\n      {};\n    }}\n",
-          at, rows * across, at, across, at, across, function.vector, element,
-          call(function, fmt::format("{} + row * {} - element", to, width),
-               fmt::format("{}((element + column) / {})", function.number, function.vector)));
-    };
-    part("queries", front.q, p_.rows.value(), p_.head, functions[0]);
-    part("key", front.k, 1, p_.head, functions[1]);
-    part("value", front.v, 1, p_.value_head, functions[2]);
-    const std::string place_at =
-        fmt::format("{} + {}", args_.buffer(front.place_buffer), args_.dim(front.place_offset));
-    if (is_given) line(fmt::format("const i64 place = *({});", place_at));
-    line("bool waits = true;");
-    line("const auto wait_once = [&] {");
-    line("  if (waits) wait();");
-    line("  waits = false;");
-    line("};");
-    line(
-        fmt::format("for (u32 at = threadIdx.x; at < {}; "
-                    "at += Shape::kThreads * Shape::kKeyGroups) {{",
-                    end));
-    text_ += parts;
-    line("}");
-    line("wait_once();");
-    if (!is_given) line(fmt::format("const i64 place = *after_grid_wait({});", place_at));
-    const std::string keys = args_.dim(p_.keys);
-    line(fmt::format("return has_index(place, {0}) ? i32(wrap_index(place, {0})) : -1;", keys));
-    return std::move(text_);
-  }
-
-  /// "name(x0, x1, TO, n0, NUMBER)".
-  std::string call(const PrologueFunction& function, const std::string& to,
-                   const std::string& number) {
-    std::vector<std::string> arguments;
-    for (const std::uint32_t buffer : function.buffers)
-      arguments.push_back(buffer == kPrologueValue ? to : args_.buffer(buffer));
-    for (const std::uint32_t size : function.sizes) arguments.push_back(args_.size(size));
-    if (!number.empty()) arguments.insert(arguments.end(), {number, "wait_once"});
-    return fmt::format("{}({})", number.empty() ? function.fetch : function.name,
-                       fmt::join(arguments, ", "));
-  }
-
- private:
-  void line(const std::string& text) { text_ += "  " + text + "\n"; }
-
-  /// Rows that see many keys go first where they differ.
-  void place() {
-    line("const u32 tiles = (p.rows + Shape::kRows - 1) / Shape::kRows;");
-    const char* const head = p_.batch.size() > 1 ? "u32 head" : "const u32 head";
-    if (p_.causal != 0) {
-      line(fmt::format("const auto place = causal_item<Shape>(item, tiles, u32({}), p.keys);",
-                       args_.dim(ir::element_count(p_.batch))));
-      line("p.first_row = place.tile * Shape::kRows;");
-      if (!p_.batch.empty()) line(fmt::format("{} = place.head;", head));
-    } else {
-      line("p.first_row = (item % tiles) * Shape::kRows;");
-      if (!p_.batch.empty()) line(fmt::format("{} = item / tiles;", head));
-    }
-    place_head();
-  }
-
-  /// Heads of one tile behind each other. Which sequence has the tile is looked up.
-  void place_packed() {
-    const std::string heads = args_.dim(ir::element_count(p_.batch)), bounds = address(*p_.bounds),
-                      sequences = args_.dim(p_.sequences), rows = args_.dim(p_.rows);
-    line(fmt::format("const i32 number = item / u32({});", heads));
-    line(fmt::format("const auto tile = packed_tile<Shape::kRows>({}, i32({}), i32({}), number);",
-                     bounds, sequences, rows));
-    line("p.rows = tile.rows;");
-    line("p.keys = tile.rows;");
-    line("p.first_row = tile.first_row;");
-    line(fmt::format("p.spare = spare_rows({}, i32({}), i32({}), tile.begin, number, i32(tiles));",
-                     bounds, sequences, rows));
-    if (!p_.batch.empty())
-      line(fmt::format("{} head = item % u32({});", p_.batch.size() > 1 ? "u32" : "const u32",
-                       heads));
-    place_head();
-  }
-
-  void place_head() {
-    for (std::size_t axis = p_.batch.size(); axis-- > 1;) {
-      const std::string extent = args_.dim(p_.batch[axis]);
-      line(fmt::format("const i64 b{} = head % u32({});", axis, extent));
-      line(fmt::format("head /= u32({});", extent));
-    }
-    if (!p_.batch.empty()) line("const i64 b0 = head;");
-  }
-
-  std::string address(const AttentionOperand& operand) {
-    const std::string place = place_of(operand.offset, operand.batch);
-    return args_.buffer(operand.buffer) + (place == "0" ? "" : " + " + place);
-  }
-
-  /// Of an item's first element.
-  std::string place_of(const Dim& offset, const std::vector<Dim>& batch) {
-    std::string text = offset == Dim(0) ? "" : args_.dim(offset);
-    for (std::size_t axis = 0; axis < p_.batch.size(); ++axis) {
-      if (batch[axis] == Dim(0)) continue;
-      text += fmt::format("{}b{}", text.empty() ? "" : " + ", axis);
-      if (batch[axis] != Dim(1)) text += fmt::format(" * {}", args_.dim(batch[axis]));
-    }
-    return text.empty() ? "0" : text;
-  }
-
-  void operand(const char* name, const AttentionOperand& operand) {
-    const std::string begin =
-        p_.bounds ? fmt::format(" + i64{{tile.begin}} * {}", args_.dim(operand.row)) : "";
-    line(fmt::format("p.{} = {}{};", name, address(operand), begin));
-    line(fmt::format("p.{}_stride = {};", name, args_.dim(operand.row)));
-  }
-
-  const AttentionProgram& p_;
-  AttentionParameters& args_;
-  std::string text_;
-};
-
-/// What the copy engine is told of an operand of which tiles of `rows` rows are copied.
-MapParameter map_of(const char* name, const AttentionProgram& program,
-                    const AttentionOperand& operand, std::int64_t width, const Dim& rows,
-                    int tile_rows, ExprTable& exprs) {
-  MapParameter result{name, {}};
-  result.map.buffer = program.buffers[operand.buffer];
-  result.map.offset = exprs.intern(operand.offset);
-  const auto add = [&](const Dim& extent, const Dim& stride, int box) {
-    result.map.extents.push_back(exprs.intern(extent));
-    result.map.strides.push_back(exprs.intern(stride));
-    result.map.box.push_back(static_cast<std::uint32_t>(box));
-  };
-  result.map.extents.push_back(exprs.intern(Dim(width)));
-  result.map.box.push_back(kBoxColumns);
-  // A row that all share has any stride, and so has what all of a batch share.
-  const Dim row = operand.row == Dim(0) ? Dim(width) : operand.row;
-  add(rows, row, tile_rows);
-  for (std::size_t axis = 0; axis < program.batch.size(); ++axis) {
-    const bool shared = operand.batch[axis] == Dim(0);
-    add(shared ? Dim(1) : program.batch[axis], shared ? row : operand.batch[axis], 1);
-  }
-  return result;
-}
-
-/// The dimensions of the batch that share the operand, as bits.
-unsigned shared_dimensions(const AttentionOperand& operand) {
-  unsigned bits = 0;
-  for (std::size_t axis = 0; axis < operand.batch.size(); ++axis)
-    if (operand.batch[axis] == Dim(0)) bits |= 1u << axis;
-  return bits;
-}
-
-std::vector<MapParameter> maps_of(const AttentionProgram& program,
-                                  const AttentionSchedule& schedule, ExprTable& exprs) {
-  if (!copies_by_engine(program, schedule, exprs)) return {};
-  return {
-      map_of("map_q", program, program.q, program.head, program.rows, schedule.rows(), exprs),
-      map_of("map_k", program, program.k, program.head, program.keys, schedule.keys, exprs),
-      map_of("map_v", program, program.v, program.value_head, program.keys, schedule.keys, exprs)};
-}
 
 std::string shape_text(const AttentionProgram& p, const AttentionSchedule& s) {
   const auto part = [](const char* name, auto value) {
@@ -417,11 +109,13 @@ class AttentionEmitter {
     const std::string problem = ProblemText(p_, args_).write(has_maps);
     const std::string front = p_.front ? write_prologue() : "";
     bool by_warpgroups = false;
+    std::vector<ScheduleTexts> texts;
     for (const AttentionSchedule& schedule : schedules) {
       const Dim tiles = attention_tiles(p_, schedule.rows(), exprs_.ranges());
-      items_.push_back(tiles * ir::element_count(p_.batch));
-      tiles_.push_back(p_.bounds ? args_.dim(tiles) : "");
-      counts_.push_back(schedule.by_warpgroups() ? args_.dim(items_.back()) : "");
+      ScheduleTexts& own = texts.emplace_back();
+      own.items = tiles * ir::element_count(p_.batch);
+      if (p_.bounds) own.tiles = args_.dim(tiles);
+      if (schedule.by_warpgroups()) own.count = args_.dim(own.items);
       by_warpgroups = by_warpgroups || schedule.by_warpgroups();
     }
     kernel.source = kernel_heading(name_, origins);
@@ -462,24 +156,32 @@ class AttentionEmitter {
         notes.emplace_back();
         first.push_back(s);
       }
-      kernel.step.variants.push_back(variant(schedules[s], items_[s], functions[at->second]));
+      kernel.step.variants.push_back(variant(schedules[s], texts[s], functions[at->second]));
       kernel.step.variants.back()->chosen_by = chosen_by[s];
       notes[at->second] += note(*kernel.step.variants.back());
     }
     for (std::size_t f = 0; f < functions.size(); ++f)
       kernel.source +=
-          "\n" + notes[f] +
-          function(functions[f], schedules[first[f]], counts_[first[f]], tiles_[first[f]]);
+          "\n" + notes[f] + function(functions[f], schedules[first[f]], texts[first[f]]);
     kernel.step.args = args_.args();
     return kernel;
   }
 
  private:
-  std::unique_ptr<KernelVariantT> variant(const AttentionSchedule& schedule, const Dim& items,
+  /// What a function is written by, beside its schedule.
+  struct ScheduleTexts {
+    Dim items;
+    std::string count;  // the same as text, where the kernel asks for it
+    std::string tiles;  // of a head, likewise
+    std::vector<MapParameter> maps = {};
+  };
+
+  /// Makes the maps, too.
+  std::unique_ptr<KernelVariantT> variant(const AttentionSchedule& schedule, ScheduleTexts& texts,
                                           const std::string& function) {
     auto result = std::make_unique<KernelVariantT>();
     const Dim blocks =
-        schedule.blocks > 0 ? ir::min(items, schedule.blocks, exprs_.ranges()) : items;
+        schedule.blocks > 0 ? ir::min(texts.items, schedule.blocks, exprs_.ranges()) : texts.items;
     result->conditions = schedule.conditions;
     result->function = function;
     result->grid = {exprs_.intern(blocks * Dim(schedule.splits)), exprs_.intern(1),
@@ -489,7 +191,8 @@ class AttentionEmitter {
     result->schedule = schedule.to_string();
     result->cluster = static_cast<std::uint32_t>(schedule.splits);
     result->programmatic_launch = programmatic_launch_;
-    for (const MapParameter& map : maps_of(p_, schedule, exprs_))
+    texts.maps = maps_of(p_, schedule, exprs_);
+    for (const MapParameter& map : texts.maps)
       result->maps.push_back(std::make_unique<plan::fb::TensorMapT>(map.map));
     return result;
   }
@@ -565,18 +268,17 @@ class AttentionEmitter {
   }
 
   std::string function(const std::string& name, const AttentionSchedule& schedule,
-                       const std::string& items, const std::string& tiles) {
+                       const ScheduleTexts& texts) {
     const int at_once = schedule.blocks_at_once();
     std::vector<std::string> parameters = args_.texts();
-    const std::vector<MapParameter> maps = maps_of(p_, schedule, exprs_);
-    for (const MapParameter& map : maps) parameters.push_back(map.declaration());
+    for (const MapParameter& map : texts.maps) parameters.push_back(map.declaration());
     std::string text =
         fmt::format("extern \"C\" __global__ void __launch_bounds__({}{})\n{} {{\n{}",
                     schedule.threads(), at_once > 0 ? fmt::format(", {}", at_once) : "",
                     signature_text(name, parameters), shape_text(p_, schedule));
     std::string item =
         schedule.splits > 1 ? fmt::format("blockIdx.x / {}", schedule.splits) : "blockIdx.x";
-    const std::string of_tiles = p_.bounds ? ", " + tiles : "";
+    const std::string of_tiles = p_.bounds ? ", " + texts.tiles : "";
     item += of_tiles;
     if (p_.front) return text + attend_with_prologue(schedule, item);
     text += begin(schedule, item);
@@ -586,20 +288,14 @@ class AttentionEmitter {
           "item) "
           "{{\n"
           "    return {};\n  }}, {});\n}}\n#endif\n",
-          text, schedule.stages, schedule.queries, items, problem_of("item" + of_tiles),
-          maps.empty() ? "NoMaps()" : maps_text());
+          text, schedule.stages, schedule.queries, texts.count, problem_of("item" + of_tiles),
+          texts.maps.empty() ? "NoMaps()" : maps_text(p_));
     std::string by = "attend";
     if (schedule.ahead > 1)
       by = fmt::format("attend<Shape, {}, {}>", schedule.splits, schedule.ahead);
     else if (schedule.splits > 1)
       by = fmt::format("attend<Shape, {}>", schedule.splits);
     return text + fmt::format("  {}({});\n}}\n", by, problem_of(item));
-  }
-
-  std::string maps_text() const {
-    return fmt::format("AttentionMaps<{}>{{&map_q, &map_k, &map_v, {}, {}, {}}}",
-                       p_.batch.size() + 2, shared_dimensions(p_.q), shared_dimensions(p_.k),
-                       shared_dimensions(p_.v));
   }
 
   const AttentionProgram& p_;
@@ -609,9 +305,6 @@ class AttentionEmitter {
   KernelRequest facts_;
   AttentionParameters args_;
   std::vector<PrologueFunction> prologue_functions_;
-  std::vector<Dim> items_;           // of each schedule
-  std::vector<std::string> counts_;  // their numbers as text, where a kernel asks for them
-  std::vector<std::string> tiles_;   // the same of a head's tiles
 };
 
 }  // namespace

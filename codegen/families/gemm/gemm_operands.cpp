@@ -3,11 +3,6 @@
 #include "codegen/families/gemm/weights/weight_pack.h"
 
 namespace sinter::codegen {
-namespace {
-
-constexpr int kBoxColumns = 64;  // of a copy by the copy engine
-
-}  // namespace
 
 std::string GemmText::start(std::uint32_t buffer, const GemmOperand& operand) {
   std::string text = args_.buffer(buffer);
@@ -72,7 +67,7 @@ void GemmText::write_columns() {
 }
 
 void GemmText::write_mapped_a() {
-  map("map_a", product_.a_buffer(), product_.a, {product_.k, product_.m}, {kBoxColumns, s_.m});
+  map("map_a", product_.a_buffer(), product_.a, product_.k, product_.m, s_.m);
   line("operands.a = &map_a;");
   line("operands.row = first_row;");
 }
@@ -81,12 +76,11 @@ std::vector<std::string> GemmText::mapped_operands() {
   if (product_.windows)
     map_windows();
   else
-    map("map_a", product_.a_buffer(), product_.a, {product_.k, product_.m}, {kBoxColumns, s_.m});
+    map("map_a", product_.a_buffer(), product_.a, product_.k, product_.m, s_.m);
   if (product_.rows_are_k)
-    map("map_b", product_.b_buffer(), product_.b, {product_.n, product_.k}, {kBoxColumns, s_.k});
+    map("map_b", product_.b_buffer(), product_.b, product_.n, product_.k, s_.k);
   else
-    map("map_b", product_.b_buffer(), product_.b, {product_.k, product_.n},
-        {kBoxColumns, part_tile()});
+    map("map_b", product_.b_buffer(), product_.b, product_.k, product_.n, part_tile());
   std::vector<std::string> lines = {"operands.a = &map_a;", "operands.b = &map_b;",
                                     "operands.row = first_row;", "operands.column = first_column;"};
   if (product_.parts > 1)
@@ -140,24 +134,12 @@ void GemmText::map_windows() {
   maps_.push_back({"map_a", std::move(map)});
 }
 
-/// What the copy engine is told of an operand.
 void GemmText::map(const char* name, std::uint32_t buffer, const GemmOperand& operand,
-                   const std::vector<Dim>& extents, const std::vector<int>& box) {
-  ExprTable& exprs = analysis_.exprs();
-  plan::fb::TensorMapT map;
-  map.buffer = analysis_.program().buffers[buffer];
-  map.offset = exprs.intern(operand.offset);
-  for (const Dim& extent : extents) map.extents.push_back(exprs.intern(extent));
-  map.strides.push_back(exprs.intern(operand.stride));
-  for (const int size : box) map.box.push_back(static_cast<std::uint32_t>(size));
-  for (std::size_t b = 0; b < product_.batch.size(); ++b) {
-    // What all of a batch shares has one place in its dimension, and any stride.
-    const bool shared = operand.batch_strides[b] == Dim(0);
-    map.extents.push_back(exprs.intern(shared ? Dim(1) : product_.batch[b]));
-    map.strides.push_back(exprs.intern(shared ? operand.stride : operand.batch_strides[b]));
-    map.box.push_back(1);
-  }
-  maps_.push_back({name, std::move(map)});
+                   const Dim& columns, const Dim& rows, int box_rows) {
+  maps_.push_back(matrix_map(name,
+                             {analysis_.program().buffers[buffer], operand.offset, columns, rows,
+                              operand.stride, product_.batch, operand.batch_strides},
+                             box_rows, analysis_.exprs()));
 }
 
 }  // namespace sinter::codegen

@@ -103,8 +103,8 @@ class GemmText {
   std::string start(std::uint32_t buffer, const GemmOperand& operand, const std::string& along,
                     bool strided);
   void map_windows();
-  void map(const char* name, std::uint32_t buffer, const GemmOperand& operand,
-           const std::vector<Dim>& extents, const std::vector<int>& box);
+  void map(const char* name, std::uint32_t buffer, const GemmOperand& operand, const Dim& columns,
+           const Dim& rows, int box_rows);
 
   void declare_tile();
   void place_block();

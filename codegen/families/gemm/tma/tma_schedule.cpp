@@ -5,6 +5,7 @@
 
 #include <fmt/format.h>
 
+#include "codegen/emit/tensor_maps.h"
 #include "codegen/families/gemm/gemm_kernels.h"
 #include "codegen/families/gemm/gemm_text.h"
 #include "codegen/families/loops/schedule_parts.h"
@@ -15,7 +16,6 @@ namespace {
 
 constexpr int kMostStages = 12, kMostWarpgroups = 4;
 constexpr int kReservedShared = 1024;    // of each block, for the system
-constexpr std::size_t kMostBatch = 3;    // a tensor map has five dimensions
 constexpr std::int64_t kLeastRows = 33;  // a tile has 64
 
 struct Tile {
@@ -28,7 +28,7 @@ constexpr Tile kTiles[] = {{64, 32, 1, 1},   {64, 64, 1, 1},   {64, 64, 1, 2},  
 constexpr int kSplitK[] = {1, 2, 3, 4, 6, 8};
 
 /// Boxes of b are 64 columns wide; rows of b may be any number that warpgroups take.
-int column_unit(const GemmProgram& product) { return product.rows_are_k ? kTmaBoxColumns : 32; }
+int column_unit(const GemmProgram& product) { return product.rows_are_k ? kBoxColumns : 32; }
 
 }  // namespace
 
@@ -89,7 +89,7 @@ std::string refuse_tma(const GemmProblem& problem) {
   if (problem.reductions > 0) return "rows are reduced by warps, whose tiles have fewer rows";
   if (product.windows)
     if (std::string reason = refuse_windows(product); !reason.empty()) return reason;
-  if (product.batch.size() > kMostBatch) return "the batch has too many dimensions";
+  if (product.batch.size() > kMostMappedBatch) return "the batch has too many dimensions";
   if (problem.most_m && *problem.most_m < kLeastRows) return "too few rows for warpgroups";
   return "";
 }

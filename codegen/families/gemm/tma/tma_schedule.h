@@ -9,8 +9,7 @@ namespace sinter::codegen {
 
 // What kernels have in common whose operands both come by TMA.
 
-inline constexpr int kTmaStep = 64;        // of k
-inline constexpr int kTmaBoxColumns = 64;  // of a copy by the copy engine
+inline constexpr int kTmaStep = 64;  // of k
 /// Tiles begin at multiples of 1024 bytes; a stage has two barriers.
 inline constexpr int kTmaAlignment = 1024, kTmaStageBarriers = 2 * 16;
 inline int tma_stage_bytes(const GemmSchedule& s) { return (s.m + s.n) * kTmaStep * 2; }

@@ -1,0 +1,48 @@
+#include "codegen/families/attention/attention_maps.h"
+
+#include <fmt/format.h>
+
+namespace sinter::codegen {
+namespace {
+
+/// The dimensions of the batch that share the operand, as bits.
+unsigned shared_dimensions(const AttentionOperand& operand) {
+  unsigned bits = 0;
+  for (std::size_t axis = 0; axis < operand.batch.size(); ++axis)
+    if (operand.batch[axis] == Dim(0)) bits |= 1u << axis;
+  return bits;
+}
+
+}  // namespace
+
+bool copies_by_engine(const AttentionProgram& program, const AttentionSchedule& schedule,
+                      const ExprTable& exprs) {
+  std::vector<Dim> sizes = program.batch;
+  sizes.insert(sizes.end(), {program.rows, program.keys});
+  return schedule.by_warpgroups() && program.head % kBoxColumns == 0 &&
+         program.value_head % kBoxColumns == 0 && program.batch.size() <= kMostMappedBatch &&
+         !program.limits && !program.bounds && !ir::is_from_data(sizes, exprs.ranges());
+}
+
+std::vector<MapParameter> maps_of(const AttentionProgram& program,
+                                  const AttentionSchedule& schedule, ExprTable& exprs) {
+  if (!copies_by_engine(program, schedule, exprs)) return {};
+  const auto map = [&](const char* name, const AttentionOperand& operand, std::int64_t width,
+                       const Dim& rows, int tile_rows) {
+    return matrix_map(name,
+                      {program.buffers[operand.buffer], operand.offset, width, rows, operand.row,
+                       program.batch, operand.batch},
+                      tile_rows, exprs);
+  };
+  return {map("map_q", program.q, program.head, program.rows, schedule.rows()),
+          map("map_k", program.k, program.head, program.keys, schedule.keys),
+          map("map_v", program.v, program.value_head, program.keys, schedule.keys)};
+}
+
+std::string maps_text(const AttentionProgram& program) {
+  return fmt::format("AttentionMaps<{}>{{&map_q, &map_k, &map_v, {}, {}, {}}}",
+                     program.batch.size() + 2, shared_dimensions(program.q),
+                     shared_dimensions(program.k), shared_dimensions(program.v));
+}
+
+}  // namespace sinter::codegen

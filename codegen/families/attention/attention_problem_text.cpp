@@ -1,0 +1,232 @@
+#include "codegen/families/attention/attention_problem_text.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include "codegen/emit/arguments.h"
+#include "codegen/emit/kernel_text.h"
+
+namespace sinter::codegen {
+namespace {
+
+std::string float_literal(double value) {
+  if (std::isinf(value)) return value < 0 ? "-infinity()" : "infinity()";
+  const std::string digits = fmt::format("{}", static_cast<float>(value));
+  return digits + (digits.find_first_of(".e") == std::string::npos ? ".0f" : "f");
+}
+
+/// A finite score stays finite in base 2.
+double in_base_2(double score) {
+  const double most = std::numeric_limits<float>::max();
+  return std::isinf(score) ? score : std::clamp(score / std::log(2.0), -most, most);
+}
+
+}  // namespace
+
+AttentionParameters::AttentionParameters(const AttentionProgram& program, ExprTable& exprs,
+                                         std::vector<DType> types)
+    : exprs_(exprs), result_(program.y.buffer) {
+  types.resize(program.buffers.size());
+  for (const AttentionOperand* operand :
+       {&program.q, &program.k, &program.v, &program.y, program.mask ? &*program.mask : nullptr,
+        program.limits ? &*program.limits : nullptr, program.bounds ? &*program.bounds : nullptr})
+    if (operand != nullptr && operand->buffer != kPrologueValue)
+      types[operand->buffer] = operand->dtype;
+  for (std::uint32_t b = 0; b < types.size(); ++b) {
+    const bool written = program.writes(b), read = b != result_;
+    names_.push_back(buffer(b));
+    texts_.push_back(fmt::format("{}{}*{} {}", written ? "" : "const ", storage_name(types[b]),
+                                 read && written ? "" : " __restrict__", names_.back()));
+    args_.emplace_back(ArgKind::Buffer, program.buffers[b]);
+  }
+}
+
+std::string AttentionParameters::buffer(std::uint32_t b) const {
+  return b == result_ ? "y" : fmt::format("x{}", b);
+}
+
+std::string AttentionParameters::size(std::uint32_t expression) {
+  const Dim dim = exprs_.dim(expression);
+  if (dim.is_constant()) return int_literal(dim.value());
+  const auto known = sizes_.find(expression);
+  if (known != sizes_.end()) return known->second;
+  const std::string name = fmt::format("n{}", sizes_.size());
+  sizes_.emplace(expression, name);
+  names_.push_back(name);
+  texts_.push_back(fmt::format("i64 {} /* {} */", name, comment_text(dim.to_string())));
+  args_.emplace_back(ArgKind::Int64, expression);
+  return name;
+}
+
+std::vector<std::string> AttentionParameters::inputs() const {
+  std::vector<std::string> names;
+  for (std::size_t i = 0; i < names_.size(); ++i)
+    if (texts_[i].starts_with("const ")) names.push_back(names_[i]);
+  return names;
+}
+
+std::string ProblemText::write(bool has_maps) {
+  line("AttentionProblem<Shape> p;");
+  if (p_.bounds) {
+    place_packed();
+  } else {
+    line(fmt::format("p.rows = i32({});", args_.dim(p_.rows)));
+    line(fmt::format("p.keys = i32({});", args_.dim(p_.keys)));
+    place();
+  }
+  for (std::size_t axis = 0; has_maps && axis < p_.batch.size(); ++axis)
+    line(fmt::format("p.batch[{}] = i32(b{});", axis, axis));
+  if (p_.front)
+    line("p.q = nullptr;");  // made by the block
+  else
+    operand("q", p_.q);
+  operand("k", p_.k);
+  operand("v", p_.v);
+  operand("y", p_.y);
+  line(p_.mask ? fmt::format("p.mask = {};", address(*p_.mask)) : "p.mask = nullptr;");
+  line(fmt::format("p.mask_row = {};", p_.mask ? args_.dim(p_.mask->row) : "0"));
+  line(fmt::format("p.mask_key = {};", p_.mask ? args_.dim(p_.mask->column) : "0"));
+  line(p_.causal == 2 ? "p.diagonal = p.keys - p.rows;" : "p.diagonal = 0;");
+  if (p_.has_row_limits()) {
+    line(fmt::format("p.limits = {};", address(*p_.limits)));
+    line(fmt::format("p.limit_row = {};", args_.dim(p_.limits->row)));
+  } else if (p_.limits) {
+    line(fmt::format("const auto* limit = {};", address(*p_.limits)));
+    line("p.keys = keys_before(kProgrammatic ? old_value(limit) : *limit, p.keys);");
+  }
+  line(fmt::format("p.scale = {};", float_literal(p_.scale)));
+  line(fmt::format("p.fill = {};", float_literal(in_base_2(p_.fill))));
+  line("return p;");
+  return std::move(text_);
+}
+
+std::string ProblemText::write_prologue(const std::vector<PrologueFunction>& functions,
+                                        bool is_given) {
+  line("AttentionProblem<Shape> p;");
+  line(fmt::format("p.rows = i32({});", args_.dim(p_.rows)));
+  place();
+  const AttentionPrologue& front = *p_.front;
+  constexpr std::int64_t kWarp = 32;
+  std::int64_t first = 0, end = 0;
+  std::string parts;
+  const auto part = [&](const char* to, const PrologueOperand& made, std::int64_t rows,
+                        std::int64_t width, const PrologueFunction& function) {
+    first = (end + kWarp - 1) / kWarp * kWarp;
+    const std::int64_t across = width / function.vector;
+    end = first + rows * across;
+    const std::string at = first == 0 ? "at" : fmt::format("(at - {})", first);
+    std::string element = place_of(made.offset, made.batch);
+    if (made.row != Dim(0)) element += fmt::format(" + row * {}", args_.dim(made.row));
+    parts += fmt::format(
+        "    if ({} < {}) {{\n      const u32 row = {} / {}, column = {} % {} * {};\n"
+        "      const i64 element = {};  // the row's first\n      {};\n    }}\n",
+        at, rows * across, at, across, at, across, function.vector, element,
+        call(function, fmt::format("{} + row * {} - element", to, width),
+             fmt::format("{}((element + column) / {})", function.number, function.vector)));
+  };
+  part("queries", front.q, p_.rows.value(), p_.head, functions[0]);
+  part("key", front.k, 1, p_.head, functions[1]);
+  part("value", front.v, 1, p_.value_head, functions[2]);
+  const std::string place_at =
+      fmt::format("{} + {}", args_.buffer(front.place_buffer), args_.dim(front.place_offset));
+  if (is_given) line(fmt::format("const i64 place = *({});", place_at));
+  line("bool waits = true;");
+  line("const auto wait_once = [&] {");
+  line("  if (waits) wait();");
+  line("  waits = false;");
+  line("};");
+  line(
+      fmt::format("for (u32 at = threadIdx.x; at < {}; "
+                  "at += Shape::kThreads * Shape::kKeyGroups) {{",
+                  end));
+  text_ += parts;
+  line("}");
+  line("wait_once();");
+  if (!is_given) line(fmt::format("const i64 place = *after_grid_wait({});", place_at));
+  const std::string keys = args_.dim(p_.keys);
+  line(fmt::format("return has_index(place, {0}) ? i32(wrap_index(place, {0})) : -1;", keys));
+  return std::move(text_);
+}
+
+std::string ProblemText::call(const PrologueFunction& function, const std::string& to,
+                              const std::string& number) {
+  std::vector<std::string> arguments;
+  for (const std::uint32_t buffer : function.buffers)
+    arguments.push_back(buffer == kPrologueValue ? to : args_.buffer(buffer));
+  for (const std::uint32_t size : function.sizes) arguments.push_back(args_.size(size));
+  if (!number.empty()) arguments.insert(arguments.end(), {number, "wait_once"});
+  return fmt::format("{}({})", number.empty() ? function.fetch : function.name,
+                     fmt::join(arguments, ", "));
+}
+
+/// Rows that see many keys go first where they differ.
+void ProblemText::place() {
+  line("const u32 tiles = (p.rows + Shape::kRows - 1) / Shape::kRows;");
+  const char* const head = p_.batch.size() > 1 ? "u32 head" : "const u32 head";
+  if (p_.causal != 0) {
+    line(fmt::format("const auto place = causal_item<Shape>(item, tiles, u32({}), p.keys);",
+                     args_.dim(ir::element_count(p_.batch))));
+    line("p.first_row = place.tile * Shape::kRows;");
+    if (!p_.batch.empty()) line(fmt::format("{} = place.head;", head));
+  } else {
+    line("p.first_row = (item % tiles) * Shape::kRows;");
+    if (!p_.batch.empty()) line(fmt::format("{} = item / tiles;", head));
+  }
+  place_head();
+}
+
+/// Heads of one tile behind each other. Which sequence has the tile is looked up.
+void ProblemText::place_packed() {
+  const std::string heads = args_.dim(ir::element_count(p_.batch)), bounds = address(*p_.bounds),
+                    sequences = args_.dim(p_.sequences), rows = args_.dim(p_.rows);
+  line(fmt::format("const i32 number = item / u32({});", heads));
+  line(fmt::format("const auto tile = packed_tile<Shape::kRows>({}, i32({}), i32({}), number);",
+                   bounds, sequences, rows));
+  line("p.rows = tile.rows;");
+  line("p.keys = tile.rows;");
+  line("p.first_row = tile.first_row;");
+  line(fmt::format("p.spare = spare_rows({}, i32({}), i32({}), tile.begin, number, i32(tiles));",
+                   bounds, sequences, rows));
+  if (!p_.batch.empty())
+    line(
+        fmt::format("{} head = item % u32({});", p_.batch.size() > 1 ? "u32" : "const u32", heads));
+  place_head();
+}
+
+void ProblemText::place_head() {
+  for (std::size_t axis = p_.batch.size(); axis-- > 1;) {
+    const std::string extent = args_.dim(p_.batch[axis]);
+    line(fmt::format("const i64 b{} = head % u32({});", axis, extent));
+    line(fmt::format("head /= u32({});", extent));
+  }
+  if (!p_.batch.empty()) line("const i64 b0 = head;");
+}
+
+std::string ProblemText::address(const AttentionOperand& operand) {
+  const std::string place = place_of(operand.offset, operand.batch);
+  return args_.buffer(operand.buffer) + (place == "0" ? "" : " + " + place);
+}
+
+/// Of an item's first element.
+std::string ProblemText::place_of(const Dim& offset, const std::vector<Dim>& batch) {
+  std::string text = offset == Dim(0) ? "" : args_.dim(offset);
+  for (std::size_t axis = 0; axis < p_.batch.size(); ++axis) {
+    if (batch[axis] == Dim(0)) continue;
+    text += fmt::format("{}b{}", text.empty() ? "" : " + ", axis);
+    if (batch[axis] != Dim(1)) text += fmt::format(" * {}", args_.dim(batch[axis]));
+  }
+  return text.empty() ? "0" : text;
+}
+
+void ProblemText::operand(const char* name, const AttentionOperand& operand) {
+  const std::string begin =
+      p_.bounds ? fmt::format(" + i64{{tile.begin}} * {}", args_.dim(operand.row)) : "";
+  line(fmt::format("p.{} = {}{};", name, address(operand), begin));
+  line(fmt::format("p.{}_stride = {};", name, args_.dim(operand.row)));
+}
+
+}  // namespace sinter::codegen

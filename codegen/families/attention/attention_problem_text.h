@@ -1,0 +1,73 @@
+// The text of what all variants of an attention kernel share: its parameters, and which rows of
+// which head an item is.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "codegen/families/attention/attention_lowering.h"
+#include "codegen/families/attention/attention_prologue.h"
+
+namespace sinter::codegen {
+
+/// The kernel's parameters: its buffers, then the sizes that are not constant.
+class AttentionParameters {
+ public:
+  AttentionParameters(const AttentionProgram& program, ExprTable& exprs, std::vector<DType> types);
+
+  std::string buffer(std::uint32_t b) const;
+  /// A literal, or a parameter that is added on first use. All sizes are 64 bits wide: a block
+  /// computes a few addresses once.
+  std::string dim(const Dim& dim) { return size(exprs_.intern(dim)); }
+  std::string size(std::uint32_t expression);
+
+  /// "const f16* __restrict__ x0", and "x0": one for each parameter.
+  const std::vector<std::string>& texts() const { return texts_; }
+  const std::vector<std::string>& names() const { return names_; }
+  const std::vector<KernelArg>& args() const { return args_; }
+  /// The names of those that are read.
+  std::vector<std::string> inputs() const;
+
+ private:
+  ExprTable& exprs_;
+  std::uint32_t result_;
+  std::vector<std::string> texts_;
+  std::vector<KernelArg> args_;
+  std::map<std::uint32_t, std::string> sizes_;
+  std::vector<std::string> names_;
+};
+
+/// Which rows of which head an item is, and where the operands lie.
+class ProblemText {
+ public:
+  ProblemText(const AttentionProgram& program, AttentionParameters& args)
+      : p_(program), args_(args) {}
+
+  /// The function that gives an item's problem. `has_maps`: some schedule has the copy engine fetch
+  /// the operands.
+  std::string write(bool has_maps);
+  /// How an item's queries and its new row are made by a block's threads, each from the next whole
+  /// warp on; `functions`: of queries, key and value; `is_given`: no step writes the new row's
+  /// number, which is the result.
+  std::string write_prologue(const std::vector<PrologueFunction>& functions, bool is_given);
+  /// "name(x0, x1, TO, n0, NUMBER)".
+  std::string call(const PrologueFunction& function, const std::string& to,
+                   const std::string& number);
+
+ private:
+  void line(const std::string& text) { text_ += "  " + text + "\n"; }
+  void place();
+  void place_packed();
+  void place_head();
+  std::string address(const AttentionOperand& operand);
+  std::string place_of(const Dim& offset, const std::vector<Dim>& batch);
+  void operand(const char* name, const AttentionOperand& operand);
+
+  const AttentionProgram& p_;
+  AttentionParameters& args_;
+  std::string text_;
+};
+
+}  // namespace sinter::codegen
