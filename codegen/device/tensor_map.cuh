@@ -40,6 +40,12 @@ inline void emulated_tma_row(unsigned char* to, const TensorMap& map, long row, 
   }
 }
 
+inline void check_emulated_copy(const void* to, const TensorMap& map, long rank) {
+  if (map.rank != rank) emulator::error = "a tensor map has another rank";
+  if (reinterpret_cast<unsigned long>(to) % 1024 != 0)
+    emulator::error = "a box begins within a tile's eight rows";
+}
+
 /// The pixels `tap` behind the first ones of windows, of which the first window's is at `at`.
 inline void emulated_im2col_load(unsigned char* to, const TensorMap& map, const i32* at,
                                  const i32* tap) {
@@ -104,9 +110,7 @@ SINTER_DEVICE void tma_load(void* to, const TensorMap& map, const i32 (&at)[kRan
                   "r"(at[4]));
 #undef SINTER_TMA_LOAD
 #else
-  if (map.rank != kRank) emulator::error = "a tensor map has another rank";
-  if (reinterpret_cast<unsigned long>(to) % 1024 != 0)
-    emulator::error = "a box begins within a tile's eight rows";
+  check_emulated_copy(to, map, kRank);
   long bytes = map.bytes;
   for (int d = 0; d < kRank; ++d) bytes *= map.box[d];
   emulated_tma_load(static_cast<unsigned char*>(to), map, at);
@@ -140,9 +144,7 @@ SINTER_DEVICE void tma_load_im2col(void* to, const TensorMap& map, const i32 (&a
                      "h"(short_tap[2]));
 #undef SINTER_IM2COL_LOAD
 #else
-  if (map.rank != kRank) emulator::error = "a tensor map has another rank";
-  if (reinterpret_cast<unsigned long>(to) % 1024 != 0)
-    emulator::error = "a box begins within a tile's eight rows";
+  check_emulated_copy(to, map, kRank);
   emulated_im2col_load(static_cast<unsigned char*>(to), map, at, tap);
   arrivals.count_bytes(static_cast<u32>(map.bytes * map.box[0] * map.box[1]));
 #endif

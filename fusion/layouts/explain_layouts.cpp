@@ -22,17 +22,7 @@ class Explainer {
         candidates_(candidates),
         problem_(problem),
         labels_(labels),
-        terms_of_(graph.nodes().size()) {
-    const auto touch = [&](const LayoutProblem::Side& side, std::size_t term) {
-      if (side.node < 0) return;
-      auto& terms = terms_of_[static_cast<std::size_t>(side.node)];
-      if (terms.empty() || terms.back() != term) terms.push_back(term);
-    };
-    for (std::size_t i = 0; i < problem.terms.size(); ++i) {
-      touch(problem.terms[i].made, i);
-      for (const auto& reader : problem.terms[i].readers) touch(reader, i);
-    }
-  }
+        terms_of_(terms_of_nodes(problem)) {}
 
   std::vector<LayoutChoice> run() {
     std::vector<LayoutChoice> result;

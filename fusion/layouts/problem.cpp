@@ -120,6 +120,20 @@ class Expansion {
 
 }  // namespace
 
+std::vector<std::vector<std::size_t>> terms_of_nodes(const LayoutProblem& problem) {
+  std::vector<std::vector<std::size_t>> result(problem.nodes);
+  for (std::size_t i = 0; i < problem.terms.size(); ++i) {
+    const auto touch = [&](const Side& side) {
+      if (side.node < 0) return;
+      auto& terms = result[static_cast<std::size_t>(side.node)];
+      if (terms.empty() || terms.back() != i) terms.push_back(i);
+    };
+    touch(problem.terms[i].made);
+    for (const Side& reader : problem.terms[i].readers) touch(reader);
+  }
+  return result;
+}
+
 int key_of(const Side& side, const std::vector<int>& labels) {
   return side.node < 0
              ? side.keys[0]
@@ -145,16 +159,7 @@ std::int64_t cost_of(const LayoutProblem& problem, const std::vector<int>& label
 std::vector<int> solve(const LayoutProblem& problem, std::vector<int> labels) {
   // Models settle in two rounds.
   constexpr int kMaxRounds = 4;
-  std::vector<std::vector<std::size_t>> terms_of(problem.nodes);
-  for (std::size_t i = 0; i < problem.terms.size(); ++i) {
-    const auto touch = [&](const Side& side) {
-      if (side.node < 0) return;
-      auto& terms = terms_of[static_cast<std::size_t>(side.node)];
-      if (terms.empty() || terms.back() != i) terms.push_back(i);
-    };
-    touch(problem.terms[i].made);
-    for (const Side& reader : problem.terms[i].readers) touch(reader);
-  }
+  const auto terms_of = terms_of_nodes(problem);
   std::vector<int> place(problem.nodes, -1);
   for (int round = 0; round < kMaxRounds; ++round) {
     bool improved = false;

@@ -32,6 +32,9 @@ struct LayoutProblem {
   std::vector<std::vector<Choice>> moves;
 };
 
+/// The numbers of the terms that each node has an end of, in order.
+std::vector<std::vector<std::size_t>> terms_of_nodes(const LayoutProblem& problem);
+
 /// The key that `side` has if nodes choose `labels`.
 int key_of(const LayoutProblem::Side& side, const std::vector<int>& labels);
 /// What `labels` (a choice of each node) cost in `term`, and in all terms.

@@ -312,10 +312,6 @@ class SequencePacker {
   bool reads_first_ = false;
 };
 
-}  // namespace
-
-namespace {
-
 /// If there is no attention since what looks like one is none: why not.
 void require_attention(const Graph& graph, const Context& context) {
   const bool has_one = std::ranges::any_of(

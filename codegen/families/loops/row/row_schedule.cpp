@@ -222,8 +222,8 @@ class RowChoice {
 
   /// Microseconds, about, between a row's first load and its last store, as an H200 measured them:
   /// a thread's vectors follow each other, its warps meet, so do a cluster's blocks, and a
-  /// multiprocessor by itself moves some 35 bytes/ns in and as many out. More blocks of clusters
-  /// than multiprocessors are in each other's way.
+  /// multiprocessor by itself moves some 35 bytes/ns in and as many out. More blocks than
+  /// multiprocessors are in each other's way.
   double time_of(int cluster, int unroll, int warps) const {
     constexpr double kInTheWay = 1.1;
     const double vectors = std::log2(unroll), joined = std::log2(warps);

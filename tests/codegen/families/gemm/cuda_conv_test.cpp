@@ -141,6 +141,19 @@ TEST(CudaConv, WindowsByTheCopyEngine) {
   EXPECT_THAT(check.kernels[1].step.variants[0]->maps[0]->lower, testing::ElementsAre(-1, -1));
 }
 
+TEST(CudaConv, WindowsByTheCopyEngineOfAnySize) {
+  const ir::Ranges ranges{{"n", {1, 8, nullptr}}, {"h", {1, 64, nullptr}}};
+  GemmCheck check(ranges);
+  check.by_warpgroups = true;
+  const ConvCase conv{
+      "plane", ir::Dim::symbol("n"), {ir::Dim::symbol("h"), 9}, 64, 72, {3, 3}, {}, {}, {1, 1},
+      {1, 1}};
+  check.add(conv.name, conv_region(conv, ranges),
+            "tma 64x64x64 warpgroups=1 stages=3 split_k=1 cluster_n=1",
+            {{{"n", 1}, {"h", 1}}, {{"n", 3}, {"h", 7}}});
+  EXPECT_EQ(check.run(), "");
+}
+
 TEST(CudaConv, WindowsThatTheCopyEngineDoesNotKnow) {
   const auto refused = [](const ConvCase& conv) {
     GemmCheck check;
