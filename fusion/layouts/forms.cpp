@@ -5,6 +5,7 @@
 #include "fusion/layouts/convolution.h"
 #include "fusion/layouts/views.h"
 #include "fusion/regions/broadcast.h"
+#include "fusion/regions/operand.h"
 
 namespace sinter::fusion {
 namespace {
@@ -287,13 +288,25 @@ const Rule* rule_of(const Site& site) {
   }
 }
 
+/// A Transpose of weights that something else reads as they are, such as an embedding's: products
+/// take them so, too, and in another order they would be in the plan twice.
+bool is_view_of_shared_weights(const Site& site) {
+  const Graph& graph = site.graph;
+  const ValueId weights = site.node.inputs[0];
+  return graph.value(weights).constant != nullptr && graph.users(weights).size() > 1 &&
+         std::ranges::all_of(graph.users(site.node.outputs[0]), [&](NodeId user) {
+           return is_matrix_product(graph.node(user));
+         });
+}
+
 }  // namespace
 
 Form first_form(const Graph& graph, const Node& node, const TargetTraits& target) {
   const Site site{graph, node, target};
   if (wants_channels_last(site)) return convolution_form(site);
   Form plain = plain_form(graph, node);
-  if (node.op->name == "Transpose") return *transpose_of_operand(site, 0, plain.operands[0]);
+  if (node.op->name == "Transpose" && !is_view_of_shared_weights(site))
+    return *transpose_of_operand(site, 0, plain.operands[0]);
   return plain;
 }
 
