@@ -48,9 +48,10 @@ def relative_error(found, expected):
     return float(np.linalg.norm(found - expected) / np.linalg.norm(expected))
 
 
-def compile_plan(sinter, path, precision):
-    plan = path.with_suffix(f".{precision}.plan")
-    sinter_json(sinter, "compile", path, "-o", plan, "--target=cuda", f"--precision={precision}")
+def compile_plan(sinter, path, precision, tune=0):
+    plan = path.with_suffix(f".{precision}{'.tuned' if tune else ''}.plan")
+    sinter_json(sinter, "compile", path, "-o", plan, "--target=cuda", f"--precision={precision}",
+                *([f"--tune={tune}"] if tune else []))
     return plan
 
 
@@ -76,9 +77,9 @@ def errors_of(sinter, path, workload, precisions):
     return errors
 
 
-def run_sinter(sinter, path, workload, precisions):
+def run_sinter(sinter, path, workload, precisions, tune=0):
     start = time.perf_counter()
-    plan = compile_plan(sinter, path, "model" if workload.half else "fp16")
+    plan = compile_plan(sinter, path, "model" if workload.half else "fp16", tune)
     compiled = time.perf_counter() - start
     error = error_of(sinter, path, plan)
     bench = sinter_json(sinter, "bench", plan, "--inputs", path.with_suffix(".npz"), "--deviceIo", "--iterations=200",
@@ -94,7 +95,7 @@ def run_sinter(sinter, path, workload, precisions):
 
 def print_row(name, row):
     ours = row.get("sinter", {})
-    peers = {mode: row[mode] for mode in row if mode != "sinter" and "gpu_us" in row[mode]}
+    peers = {mode: row[mode] for mode in row if not mode.startswith("sinter") and "gpu_us" in row[mode]}
     text = f"{name:22s}"
     if "gpu_us" in ours:
         text += (f" sinter {ours['gpu_us']:8.1f} / {ours['wall_us']:8.1f} us, {ours['launches']} launches, "
@@ -103,6 +104,8 @@ def print_row(name, row):
             text += f", {precision} {e['relative_error']:.1e}{'' if e['ok'] else ' ABOVE ' + format(e['bound'], '.0e')}"
     else:
         text += f" sinter {ours}"
+    if "sinter_tuned" in row:
+        text += f"; tuned {row['sinter_tuned']['gpu_us']:.1f} / {row['sinter_tuned']['wall_us']:.1f}"
     for mode, times in peers.items():
         text += f"; {mode} {times['gpu_us']:.1f} / {times['wall_us']:.1f}"
     if peers and "gpu_us" in ours:
@@ -118,6 +121,7 @@ def main():
     p.add_argument("--workloads", default="all", help="all but large ones, or some of " + ", ".join(peers.WORKLOADS))
     p.add_argument("--modes", default="eager,default,reduce-overhead", help=", ".join(peers.MODES) + "; or none")
     p.add_argument("--errors", default="", help="measure errors in these precisions too: fp16,bf16")
+    p.add_argument("--tune", type=float, default=0, help="measure plans compiled with --tune of so many seconds, too")
     p.add_argument("--folder", type=Path, help="where the ONNX files go, and are taken from if they are there")
     p.add_argument("--deadline", type=float, default=540, help="start no new measurement after so many seconds")
     p.add_argument("--jobs", type=int, default=6, help="exports at a time")
@@ -157,7 +161,9 @@ def main():
                              run_sinter(a.sinter, folder / f"{name}.onnx", peers.WORKLOADS[name], precisions))
         except (SystemExit, Exception) as error:
             row["sinter"] = {"failed": str(error)}
-        print_row(name, {"sinter": row["sinter"]})
+        if a.tune and "gpu_us" in row["sinter"]:
+            row["sinter_tuned"] = run_sinter(a.sinter, folder / f"{name}.onnx", peers.WORKLOADS[name], [], a.tune)
+        print_row(name, {mode: row[mode] for mode in row if mode.startswith("sinter")})
         if a.out:
             write(a.out, result)
     for name in names if modes else []:

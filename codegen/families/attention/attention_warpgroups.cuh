@@ -230,7 +230,6 @@ struct WarpgroupRows {
         load_matrix_x4(rows.q[0][step],
                        pipeline.queries + swizzled_place<Shape::kRows>(warp * 16 + lane % 16,
                                                                        step * 16 + lane / 16 * 8));
-      release_queries();
     }
   }
   SINTER_DEVICE void release_queries() {
@@ -285,6 +284,9 @@ struct WarpgroupRows {
     start_scores(at);
     rows.load_mask(p, mask_tile, 0);
     finish_scores<0>(at);
+    // Not behind the loads to registers: they are under way when a barrier is told, and zeros of
+    // rows that do not exist arrive before they have read.
+    if constexpr (!kQueriesStay) release_queries();
     rows.mask(p, s, mask_tile, 0);
     rows.weigh(p, s, shrink);
     pack();
