@@ -80,6 +80,8 @@ class Compiler {
     add_states(plan);
     buffers_.write(result_.parts);
     for (StepT& step : steps_) plan.steps.push_back(std::make_unique<StepT>(std::move(step)));
+    for (auto& code : context_.custom_code)
+      plan.custom_code.push_back(std::make_unique<plan::fb::CustomCodeT>(std::move(code)));
     write_manifest(plan);
     plan.graph_text = std::move(graph_texts_);
     exprs_.write(plan);

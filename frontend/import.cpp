@@ -65,6 +65,7 @@ class Importer {
         builder_(plain_name(graph_.name())),
         state_(builder_, folder, *model_) {
     state_.pad_selections = options.pad_selections;
+    state_.custom_operators = options.custom_operators;
     state_.memory_left = options.max_memory;
     state_.data_sizes.start(options.bounds);
     if (options.on_node)

@@ -4,8 +4,10 @@
 
 #include <onnx.pb.h>
 
+#include "frontend/custom/import_custom.h"
 #include "frontend/model/attributes.h"
 #include "frontend/model/initializers.h"
+#include "frontend/model/model_file.h"
 #include "frontend/ops/table/input_names.h"
 #include "frontend/ops/table/op_table.h"
 #include "ir/dim/dim_mismatch.h"
@@ -116,9 +118,12 @@ void Scope::import_node(const onnx::NodeProto& node, const std::string& label,
   const bool is_newer = row != nullptr && version > holds_until(*row);
   const std::int64_t until = is_newer ? holds_until(*row) : 0;
   if (is_newer) row = nullptr;
-  // What the model itself says that an operator means goes first, but for ONNX's own operators.
+  // What the user says that an operator means goes first, then what the model itself says, but for
+  // ONNX's own operators.
+  const CustomOperator* custom = find_custom(node);
   if (row != nullptr && domain.empty()) function = nullptr;
-  const bool is_known = row != nullptr || function != nullptr;
+  if (custom != nullptr) row = nullptr, function = nullptr;
+  const bool is_known = row != nullptr || function != nullptr || custom != nullptr;
   bool inputs_known = true;
   std::vector<ir::ValueId> inputs;
   std::vector<bool> four_bits;
@@ -162,22 +167,22 @@ void Scope::import_node(const onnx::NodeProto& node, const std::string& label,
   try {
     const ir::GraphBuilder::OriginScope scope(state_.builder, {label});
     const DefaultRanges::AtNode at_node(state_.default_ranges, label);
-    state_.row_checks.check(node, *row, version);
-    state_.row_checks.unify_types(
-        *row, version, state_.builder, inputs,
-        [&](const std::string& what) { state_.warn(fmt::format("{}: {}", label, what)); });
-    const auto import_row = [&] {
+    if (row != nullptr) {
+      state_.row_checks.check(node, *row, version);
+      state_.row_checks.unify_types(
+          *row, version, state_.builder, inputs,
+          [&](const std::string& what) { state_.warn(fmt::format("{}: {}", label, what)); });
+    }
+    const auto import_now = [&] {
       NodeContext context(
           node,
           {state_.builder, state_.folder, state_.external, *this, place_.owner, version_of(""),
            label, state_.default_ranges, state_.warnings, state_.pad_selections, four_bits,
            &state_.data_sizes, &state_.memory_left},
           inputs, used);
-      row->import(context);
-      if (row->four_bits == FourBits::kKeeps && context.is_four_bit(0)) context.give_four_bits();
-      if (!context.is_refused()) set_outputs(node, context);
+      import_row(node, context, row, custom, label);
     };
-    with_sizes_fitted(label, inputs, import_row);
+    with_sizes_fitted(label, inputs, import_now);
   } catch (Error& error) {
     // Sizes that ought to be equal may yet be made so (see assumptions.h), and bodies taken one by
     // one.
@@ -192,6 +197,65 @@ void Scope::import_node(const onnx::NodeProto& node, const std::string& label,
     error.add_context(fmt::format("importing node '{}' ({}-{})", label, node.op_type(), version));
     throw;
   }
+}
+
+const CustomOperator* Scope::find_custom(const onnx::NodeProto& node) const {
+  if (state_.custom_operators == nullptr || is_onnx_domain(node.domain())) return nullptr;
+  const auto& all = *state_.custom_operators;
+  const auto found = std::ranges::find_if(all, [&](const CustomOperator& op) {
+    return op.name == node.op_type() && op.domain == node.domain();
+  });
+  return found == all.end() ? nullptr : &*found;
+}
+
+void Scope::import_row(const onnx::NodeProto& node, NodeContext& context, const OpRow* row,
+                       const CustomOperator* custom, const std::string& label) {
+  if (row != nullptr) {
+    row->import(context);
+    if (row->four_bits == FourBits::kKeeps && context.is_four_bit(0)) context.give_four_bits();
+    if (!context.is_refused()) set_outputs(node, context);
+    return;
+  }
+  std::vector<KnownAttribute> known;
+  for (const auto& attribute : custom->attributes) known.push_back({attribute.name, ""});
+  check_attributes(node, known);
+  const std::size_t refused = state_.unsupported.size();
+  import_custom(context, *custom, [&](const std::string& path, std::span<const ir::ValueId> in) {
+    return import_reference(path, in, label);
+  });
+  // What its reference does not support has been listed.
+  if (state_.unsupported.size() == refused) set_outputs(node, context);
+}
+
+std::optional<std::vector<ir::ValueId>> Scope::import_reference(const std::string& path,
+                                                                std::span<const ir::ValueId> inputs,
+                                                                const std::string& label) {
+  constexpr std::size_t kMostReferences = 64;
+  return with_context(fmt::format("reference '{}'", path), [&] {
+    if (++state_.references > kMostReferences)
+      throw usage_error("references of operators name each other more than {} deep",
+                        kMostReferences);
+    const auto file = MappedFile::open(path);
+    auto model = parse_model({file->bytes(), file.get()}, path);
+    const onnx::GraphProto& graph = model->graph();
+    std::vector<const onnx::ValueInfoProto*> named;
+    Scope inner(state_, {model, checked_opsets(*model), label + "/", nullptr});
+    inner.read_initializers(graph);
+    for (const auto& input : graph.input())
+      if (!inner.initializer_names().contains(input.name())) named.push_back(&input);
+    if (named.size() != inputs.size())
+      throw usage_error("it has {} inputs, and the operator has {}", named.size(), inputs.size());
+    for (std::size_t i = 0; i < inputs.size(); ++i) inner.define(named[i]->name(), inputs[i]);
+    inner.note_declared_types(graph);
+    const std::size_t refused = state_.unsupported.size();
+    inner.import_nodes(body_of(graph, Body::Kind::kModel));
+    --state_.references;
+    std::optional<std::vector<ir::ValueId>> outputs;
+    if (state_.unsupported.size() > refused) return outputs;
+    outputs.emplace();
+    for (const auto& output : graph.output()) outputs->push_back(inner.find_value(output.name()));
+    return outputs;
+  });
 }
 
 void Scope::with_sizes_fitted(const std::string& label, std::vector<ir::ValueId>& inputs,

@@ -8,6 +8,7 @@
 #include <unordered_set>
 #include <vector>
 
+#include "frontend/model/custom_operator.h"
 #include "frontend/model/external_data.h"
 #include "frontend/model/functions.h"
 #include "frontend/model/imported_model.h"
@@ -51,7 +52,9 @@ struct ImportState {
   std::function<void(std::span<const std::byte>)> on_external;  // sees every external tensor
   std::vector<std::string> warnings;
   std::vector<ModelNode> nodes;
-  bool pad_selections = false;  // see ImportOptions
+  bool pad_selections = false;                                          // see ImportOptions
+  std::shared_ptr<const std::vector<CustomOperator>> custom_operators;  // may be null
+  std::size_t references = 0;  // of operators, that are being imported
   std::int64_t memory_left = INT64_MAX;
   std::vector<UnsupportedNode> unsupported;
   std::function<void(std::size_t done)> on_node;  // nodes that were noted; may be empty
@@ -104,6 +107,13 @@ class Scope final : public SubgraphImporter {
   void with_sizes_fitted(const std::string& label, std::vector<ir::ValueId>& inputs,
                          const std::function<void()>& import_row);
   void need_sizes(const OpRow& row, std::int64_t version, std::span<const ir::ValueId> inputs);
+  const CustomOperator* find_custom(const onnx::NodeProto& node) const;
+  /// Imports what `row`, or if it is null `custom` says that the node is.
+  void import_row(const onnx::NodeProto& node, NodeContext& context, const OpRow* row,
+                  const CustomOperator* custom, const std::string& label);
+  std::optional<std::vector<ir::ValueId>> import_reference(const std::string& path,
+                                                           std::span<const ir::ValueId> inputs,
+                                                           const std::string& label);
   void call_function(const onnx::FunctionProto& function, const onnx::NodeProto& node,
                      const std::string& label, std::span<const ir::ValueId> inputs,
                      const GraphStructure& structure);

@@ -25,7 +25,7 @@ const std::vector<Pass>& pipeline() {
   // weights that are laid out the other way round; reductions pick their neighbours before what is
   // left becomes pointwise regions.
   static const std::vector<Pass> passes = {
-      {"expand_recurrent", expand_recurrent},
+      {"expand_bodies", expand_bodies},
       {"find_states", find_states, false, false},
       {"quantize_weights", quantize_weights},
       {"fold_constants", fold_constants},

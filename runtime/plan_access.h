@@ -20,6 +20,7 @@ struct Plan::Impl {
   std::vector<EntryInfo> entries;
   std::vector<std::pair<std::string, std::string>> options;
   std::vector<MeasuredError> measured;
+  std::vector<std::string> custom_code;
 };
 
 struct PlanAccess {

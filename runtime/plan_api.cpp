@@ -3,6 +3,7 @@
 #include <cmath>
 #include <limits>
 
+#include <fmt/ranges.h>
 #include <sinter/sinter.h>
 
 #include "runtime/format_error.h"
@@ -175,6 +176,7 @@ Plan PlanAccess::make(std::shared_ptr<const plan::PlanData> data) {
     for (const auto& measured : meta.manifest->measured)
       impl->measured.push_back({measured->output, measured->relative_error});
   }
+  for (const auto& code : meta.custom_code) impl->custom_code.push_back(code->name);
   impl->data = std::move(data);
   runtime::log(LogLevel::kInfo, [&] {
     return fmt::format("plan {}: {}, {} steps, {} bytes of weights",
@@ -187,7 +189,14 @@ Plan PlanAccess::make(std::shared_ptr<const plan::PlanData> data) {
 
 Plan Plan::load(const std::string& path) { return PlanAccess::make(plan::read_plan(path)); }
 Plan Plan::load(const std::string& path, const LoadOptions& options) {
-  return PlanAccess::make(options.copy ? plan::read_plan_copy(path) : plan::read_plan(path));
+  Plan plan = PlanAccess::make(options.copy ? plan::read_plan_copy(path) : plan::read_plan(path));
+  if (!options.allow_custom_code && !plan.custom_code().empty())
+    throw invalid_plan_error(
+        "'{}' has kernels that are not Sinter's, of '{}', and custom code is not allowed: compile "
+        "the "
+        "model without --op, or allow it (LoadOptions::allow_custom_code) if its maker is trusted",
+        path, fmt::join(plan.custom_code(), "', '"));
+  return plan;
 }
 Plan Plan::from_memory(std::span<const std::byte> bytes) {
   return PlanAccess::make(plan::parse_plan(bytes));
@@ -243,6 +252,7 @@ const std::vector<std::string>& Plan::precision_notes() const {
   const auto& manifest = impl().data->meta.manifest;
   return manifest ? manifest->precision_notes : none;
 }
+const std::vector<std::string>& Plan::custom_code() const { return impl().custom_code; }
 std::string_view Plan::graph_text() const { return impl().data->meta.graph_text; }
 
 std::string_view version() {

@@ -83,6 +83,7 @@ struct PlanContext {
   ExprTable& exprs;
   PlanBuffers& buffers;
   std::map<std::string, std::unique_ptr<FamilyState>, std::less<>> states = {};  // by family
+  std::vector<plan::fb::CustomCodeT> custom_code = {};  // that families have put into the plan
 
   bool generates_kernels() const { return options.target->traits().generates_kernels; }
   SizeOf sizes() const {

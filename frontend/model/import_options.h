@@ -5,8 +5,11 @@
 #include <cstdint>
 #include <functional>
 #include <map>
+#include <memory>
 #include <string>
+#include <vector>
 
+#include "frontend/model/custom_operator.h"
 #include "ir/tensor.h"
 
 namespace sinter::frontend {
@@ -48,6 +51,8 @@ struct ImportOptions {
   /// warning that names them, as long as one is left; so are inputs that are no tensors of a type
   /// that Sinter has.
   bool drop_unsupported_outputs = false;
+  /// Operators that go before those that a model defines itself; null: none.
+  std::shared_ptr<const std::vector<CustomOperator>> custom_operators;
   /// Bytes that tables may take which importing makes of sizes: an antialias filter is a matrix.
   std::int64_t max_memory = INT64_MAX;
   /// Called in front of each node with how many were imported, of how many that are known by then.

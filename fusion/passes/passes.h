@@ -6,7 +6,7 @@
 namespace sinter::fusion {
 
 /// Recurrent layers for which the target has no kernel become the loops that they are.
-Graph expand_recurrent(const Graph& graph, Context& context);
+Graph expand_bodies(const Graph& graph, Context& context);
 /// Pairs inputs with the outputs that take their place in the next run; throws Error(kUsage) for a
 /// pair of context.states that cannot be one.
 Graph find_states(const Graph& graph, Context& context);

@@ -21,6 +21,7 @@ std::string family_of(const Node& node) {
       if (node.op->name == "ArgSort") return "sort";
       if (node.op->name == "Suppress") return "suppression";
       if (node.op->name == "Recurrent") return "recurrent";
+      if (node.op->name == "CustomKernel") return "custom";
       break;
     case OpKind::kFused:
     case OpKind::kWhile:

@@ -23,6 +23,7 @@ std::vector<OpDef> while_ops();
 std::vector<OpDef> extent_ops();
 std::vector<OpDef> suppression_ops();
 std::vector<OpDef> recurrent_ops();
+std::vector<OpDef> custom_ops();
 
 /// "f32[2, 3], i64[]".
 std::string list_types(Types types);

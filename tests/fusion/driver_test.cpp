@@ -82,7 +82,7 @@ TEST(Driver, StopsAtALeftOutPass) {
   PipelineOptions options;
   options.stop_after = "recognise";
   EXPECT_EQ(names(run_pipeline(small_graph(), context, options)),
-            (std::vector<std::string>{"expand_recurrent", "find_states", "quantize_weights",
+            (std::vector<std::string>{"expand_bodies", "find_states", "quantize_weights",
                                       "fold_constants"}));
 }
 
@@ -124,8 +124,8 @@ TEST(Driver, ShowsTheGraphBeforeAndAfterEachPass) {
   };
   const auto result = run_pipeline(small_graph(), context, options);
   ASSERT_EQ(seen.size(), 2 * pipeline().size());
-  EXPECT_EQ(seen[0], "expand_recurrent before");
-  EXPECT_EQ(seen[1], "expand_recurrent after");
+  EXPECT_EQ(seen[0], "expand_bodies before");
+  EXPECT_EQ(seen[1], "expand_bodies after");
 }
 
 TEST(Decisions, EveryEdgeHasOneReason) {

@@ -120,6 +120,10 @@ void add_build_options(Command& verb, BuildTexts& texts, bool with_passes) {
                   "that holds it, or the node that finds it");
   verb.add_option("--constant", texts.constants,
                   "Make an input a constant of the plan: NAME=FILE.npy or NAME=FILE.pb");
+  verb.add_option(
+      "--op", texts.options.operators,
+      "Operators of your own, by a file that defines them: as an expression, or by CUDA "
+      "text; may be repeated");
   verb.add_option("--state", texts.states,
                   "Input that is an output of the run before, kept and changed in the session: "
                   "INPUT=OUTPUT; caches are found by themselves ('none': they are not)");

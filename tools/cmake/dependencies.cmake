@@ -34,6 +34,7 @@ find_path(HWY_INCLUDE_DIR hwy/highway.h REQUIRED)
 
 if(SINTER_COMPILER)
   find_package(CLI11 REQUIRED)
+  find_path(TOMLPLUSPLUS_INCLUDE_DIR toml++/toml.h REQUIRED)
   find_package(nlohmann_json 3.11 REQUIRED)
   find_package(Eigen3 3.4 REQUIRED NO_MODULE)
   find_program(PROTOC protoc REQUIRED)

@@ -52,7 +52,8 @@ std::string hint(std::string_view domain, std::string_view name) {
            "ORT_ENABLE_EXTENDED, not ORT_ENABLE_ALL";
   if (!domain.empty())
     return fmt::format(
-        "give it a body as a function of the model (domain '{}'), or export with operators of "
+        "define it in a file for --op, give it a body as a function of the model (domain '{}'), or "
+        "export with operators of "
         "ai.onnx",
         domain);
   if (std::string advice = advice_of(domain, name); !advice.empty()) return advice;

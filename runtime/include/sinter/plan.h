@@ -61,6 +61,8 @@ struct LoadOptions {
   /// that serve, unless files are only ever replaced by renaming others; costs the plan's size in
   /// memory for each load, which processes that map a file share.
   bool copy = false;
+  /// False: a plan with kernels that its maker brought (Plan::custom_code) is refused.
+  bool allow_custom_code = true;
 };
 
 /// A compiled model: immutable, used by any number of threads. Copies share it, and so do sessions:
@@ -116,6 +118,9 @@ class SINTER_API Plan {
   const std::vector<MeasuredError>& measured_errors() const;
   /// What was lowered to a smaller type, and what was kept and why.
   const std::vector<std::string>& precision_notes() const;
+  /// Operators whose kernels are CUDA text of the user's who compiled the plan
+  /// ("com.example::ScaledTanh"); empty: all code is Sinter's.
+  const std::vector<std::string>& custom_code() const;
   /// The fused graph as text.
   std::string_view graph_text() const;
 

@@ -99,6 +99,7 @@ struct Sum {
   }
   void add(const fb::Module* module) { all(module->target(), module->name()); }
   void add(const fb::Entry* entry) { all(entry->name(), entry->limits()); }
+  void add(const fb::CustomCode* code) { add(code->name()); }
   void add(const fb::Option* option) { all(option->key(), option->value()); }
   void add(const fb::OutputError* error) { add(error->output()); }
   void add(const fb::Manifest* manifest) {
@@ -114,7 +115,8 @@ void verify_packed_size(const fb::Plan& root, std::uint64_t metadata_bytes) {
   Sum sum;
   sum.all(root.compiler_version(), root.target(), root.architectures(), root.symbols(),
           root.expressions(), root.buffers(), root.inputs(), root.outputs(), root.states(),
-          root.steps(), root.modules(), root.manifest(), root.graph_text(), root.entries());
+          root.steps(), root.modules(), root.manifest(), root.graph_text(), root.entries(),
+          root.custom_code());
   if (sum.bytes > metadata_bytes)
     throw invalid_plan_error(
         "invalid plan: its metadata has {} bytes but describes {}: the file "

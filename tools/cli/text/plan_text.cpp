@@ -67,6 +67,9 @@ Lines plan_summary_text(const ordered_json& report) {
                                   string(output, "output"),
                                   output.at("relative_error").get<double>()));
   }
+  for (const auto& code : list(report, "custom_code"))
+    lines.push_back(
+        fmt::format("custom code: {} ({})", string(code, "operator"), string(code, "hash")));
   add_bindings(report, "input", lines);
   add_bindings(report, "output", lines);
   for (const auto& state : list(report, "states")) {

@@ -1,8 +1,10 @@
 #include <map>
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include "codegen/targets/registry.h"
+#include "frontend/custom/expression.h"
 #include "frontend/import.h"
 #include "tools/cli/text/table.h"
 #include "tools/cli/verbs/verbs.h"
@@ -48,6 +50,13 @@ void print_markdown(const Console& console) {
   }
 }
 
+/// What expressions in definitions of operators may call.
+void print_functions(const Console& console) {
+  const std::vector<std::string> names = frontend::expression_functions();
+  console.print("{}", fmt::join(names, "\n"));
+  console.result({{"functions", names}});
+}
+
 void run_ops(const Console& console) {
   Rows rows = {{"domain", "operator", "since opset", "types", "targets"}};
   nlohmann::ordered_json report = nlohmann::ordered_json::array();
@@ -87,8 +96,14 @@ void add_ops(Cli& cli) {
   auto markdown = std::make_shared<bool>(false);
   auto* verb = cli.app.add_subcommand("ops", "List the ONNX operators that import knows");
   verb->add_flag("--markdown", *markdown, "As frontend/OPERATORS.md has them");
-  verb->callback([markdown, &console = cli.console] {
-    *markdown ? print_markdown(console) : run_ops(console);
+  auto functions = std::make_shared<bool>(false);
+  verb->add_flag("--functions", *functions,
+                 "The functions that expressions of --op files may call instead");
+  verb->callback([markdown, functions, &console = cli.console] {
+    if (*functions)
+      print_functions(console);
+    else
+      *markdown ? print_markdown(console) : run_ops(console);
   });
 }
 

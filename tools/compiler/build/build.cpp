@@ -37,7 +37,7 @@ fusion::Precision fusion_precision(Precision precision) {
   return fusion::Precision::kModel;
 }
 
-constexpr std::array<std::string_view, 3> kPassesOfTheModel = {"expand_recurrent", "find_states",
+constexpr std::array<std::string_view, 3> kPassesOfTheModel = {"expand_bodies", "find_states",
                                                                "quantize_weights"};
 
 fusion::Context context_of(const BuildOptions& options, const Target& target) {
@@ -185,6 +185,7 @@ std::vector<std::pair<std::string, std::string>> manifest_options(const BuildOpt
   if (target.traits().approximates_functions)
     all.emplace_back("math", options.precise_math ? "precise" : "short");
   if (!options.schedule.empty()) all.emplace_back("schedule", options.schedule);
+  for (const auto& file : options.operators) all.emplace_back("op", file);
   for (const auto& [name, most] : options.bounds)
     all.emplace_back("bound", fmt::format("{}={}", name, most));
   if (options.pad_selections) all.emplace_back("nms-pad", "on");

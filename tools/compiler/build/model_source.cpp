@@ -4,6 +4,7 @@
 #include <filesystem>
 #include <optional>
 
+#include "frontend/custom/read_operators.h"
 #include "fusion/append_sampler.h"
 #include "fusion/narrow_dims.h"
 #include "ir/text/text.h"
@@ -44,10 +45,11 @@ std::optional<bool> begins_as_graph(std::string_view text) {
 /// What may be asked of Graph text, done to it.
 frontend::ImportedModel read_graph_text(const Model& model, const CompileOptions& options) {
   const std::string name = model.path.empty() ? model.name : model.path;
-  if (!options.min_shapes.empty() || !options.max_shapes.empty() || !options.constants.empty())
+  if (!options.min_shapes.empty() || !options.max_shapes.empty() || !options.constants.empty() ||
+      !options.operators.empty())
     throw usage_error(
-        "'{}' is Graph text, which states its own shapes and constants: "
-        "--minShapes, --maxShapes and --constant are for ONNX files",
+        "'{}' is Graph text, which states its own shapes, constants and operators: "
+        "--minShapes, --maxShapes, --constant and --op are for ONNX files",
         name);
   std::string storage;
   std::string_view text = text_of(model.bytes);
@@ -71,6 +73,23 @@ frontend::ImportedModel read_graph_text(const Model& model, const CompileOptions
   return result;
 }
 
+/// Those of all files. Throws Error(kUsage) if two define the same.
+std::shared_ptr<const std::vector<frontend::CustomOperator>> read_operators(
+    const std::vector<std::string>& files) {
+  if (files.empty()) return nullptr;
+  auto all = std::make_shared<std::vector<frontend::CustomOperator>>();
+  for (const std::string& file : files)
+    for (frontend::CustomOperator& op : frontend::read_custom_operators(file)) {
+      const auto known = std::ranges::find_if(
+          *all, [&](const auto& other) { return other.full_name() == op.full_name(); });
+      if (known != all->end())
+        throw usage_error("operator '{}' is defined in '{}' and in '{}'", op.full_name(),
+                          known->file, op.file);
+      all->push_back(std::move(op));
+    }
+  return all;
+}
+
 frontend::ImportedModel read_onnx(const Model& model, const CompileOptions& options,
                                   const Reporter& reporter) {
   frontend::ImportOptions values;
@@ -78,6 +97,7 @@ frontend::ImportedModel read_onnx(const Model& model, const CompileOptions& opti
   values.pad_selections = options.pad_selections;
   values.drop_unsupported_outputs = options.drop_unsupported_outputs;
   values.max_memory = memory_limit(options);
+  values.custom_operators = read_operators(options.operators);
   for (const NamedTensor& constant : options.constants)
     values.input_values.insert_or_assign(constant.name, tensor_of(constant.tensor));
   auto wanted = values;
@@ -95,6 +115,7 @@ frontend::ImportedModel read_onnx(const Model& model, const CompileOptions& opti
     wanted.pad_selections = options.pad_selections;
     wanted.drop_unsupported_outputs = options.drop_unsupported_outputs;
     wanted.max_memory = values.max_memory;
+    wanted.custom_operators = values.custom_operators;
   }
   wanted.on_node = [&reporter](std::size_t done, std::size_t total) {
     reporter.progress("import", done, total);

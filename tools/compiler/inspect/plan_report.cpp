@@ -53,6 +53,9 @@ class Inspector {
             {{"output", output->output}, {"relative_error", output->relative_error}});
       report_["precision_notes"] = manifest.precision_notes;
     }
+    for (const auto& code : meta_.custom_code)
+      report_["custom_code"].push_back(
+          {{"operator", code->name}, {"hash", fmt::format("{:016x}", code->hash)}});
     bindings("inputs", plan_.inputs());
     bindings("outputs", plan_.outputs());
     states();

@@ -22,6 +22,7 @@ constexpr std::array kOptionNames = {
     OptionName{"--maxShapes", "max_shapes"},
     OptionName{"--minShapes", "min_shapes"},
     OptionName{"--nms-pad", "pad_selections"},
+    OptionName{"--op", "operators"},
     OptionName{"--optShapes", "tuning.shapes"},
     OptionName{"--packed", "packed"},
     OptionName{"--precision", "precision"},

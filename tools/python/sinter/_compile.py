@@ -64,6 +64,7 @@ def compile(model: Any, path: str | os.PathLike[str] | None = None, *, example_i
             dims: Mapping[str, Any] | None = None, bounds: Mapping[str, int] | None = None,
             min_shapes: Mapping[str, Sequence[int]] | str | None = None,
             max_shapes: Mapping[str, Sequence[int]] | str | None = None, constants: Mapping[str, Any] | None = None,
+            operators: Sequence[str | os.PathLike[str]] = (),
             pad_selections: bool = False, drop_unsupported_outputs: bool = False,
             states: str | Mapping[str, str] | None = "auto", packed: bool = False,
             sample: str | Mapping[str, Any] | None = None, entries: Mapping[str, Mapping[str, Any]] | None = None,
@@ -97,6 +98,7 @@ def compile(model: Any, path: str | os.PathLike[str] | None = None, *, example_i
       bounds: the most that sizes may be which follow from data, by the value that holds one or the node that finds it
       min_shapes, max_shapes: by input: the least and the largest
       constants: inputs that become constants, as arrays
+      operators: files that define operators of your own, by expressions or CUDA text
       pad_selections: NonMaxSuppression gives all rows that it may, -1 where fewer are
       drop_unsupported_outputs: leave out outputs that depend on what is not supported (strings), with a warning
       states: "auto", None, or {input: output}: memory that sessions keep
@@ -123,7 +125,7 @@ def compile(model: Any, path: str | os.PathLike[str] | None = None, *, example_i
     options = compile_options(
         tensors, target=target, precision=precision, weights=weights, keep_layers=keep_layers,
         max_layer_error=max_layer_error, calibration=calibration, dims=dims, bounds=bounds, min_shapes=min_shapes,
-        max_shapes=max_shapes, constants=constants, pad_selections=pad_selections,
+        max_shapes=max_shapes, constants=constants, operators=operators, pad_selections=pad_selections,
         drop_unsupported_outputs=drop_unsupported_outputs, states=states, packed=packed, sample=sample,
         entries=entries, fuse=fuse, disabled_passes=disabled_passes, programmatic_launch=programmatic_launch,
         precise_math=precise_math, schedule=schedule, strict=strict, tune=tune, tuning_file=tuning_file,

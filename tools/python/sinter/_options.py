@@ -110,7 +110,7 @@ def verify_options(tensors: Tensors, value):
 
 def compile_options(tensors: Tensors, *, target="auto", precision="model", weights="model", keep_layers=(),
                     max_layer_error=0.0, calibration=None, dims=None, bounds=None, min_shapes=None, max_shapes=None, constants=None,
-                    pad_selections=False, drop_unsupported_outputs=False, states="auto", packed=False, sample=None, entries=None, fuse=True, disabled_passes=(),
+                    operators=(), pad_selections=False, drop_unsupported_outputs=False, states="auto", packed=False, sample=None, entries=None, fuse=True, disabled_passes=(),
                     programmatic_launch=True, precise_math=False, schedule="", strict=False, tune=0.0, tuning_file=None,
                     tuning_gpu="", tuning_shapes=None, jobs=0, max_compile_memory=None, kernel_cache="default",
                     verify=None):
@@ -135,6 +135,7 @@ def compile_options(tensors: Tensors, *, target="auto", precision="model", weigh
     options.dims = dim_ranges(dims)
     options.bounds = {name: int(most) for name, most in (bounds or {}).items()}
     options.constants = tensors.named(constants or {})
+    options.operators = [os.fspath(file) for file in operators]
     options.pad_selections = bool(pad_selections)
     options.drop_unsupported_outputs = bool(drop_unsupported_outputs)
     options.packed = bool(packed)

@@ -126,6 +126,11 @@ class Plan(_core.Plan):
         return tuple(self._facts["architectures"])
 
     @property
+    def custom_code(self) -> tuple[str, ...]:
+        """Operators whose kernels are CUDA text of whoever compiled the plan."""
+        return tuple(self._facts["custom_code"])
+
+    @property
     def path(self) -> str | None:
         """The file it was loaded from."""
         return self._facts["path"] or None

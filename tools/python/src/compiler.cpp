@@ -193,9 +193,9 @@ void bind_compiler(nb::module_& module) {
   SINTER_CLASS(ProfileOptions, inputs, session, rounds);
   SINTER_CLASS(PlanViews, graph, steps, kernels, source, memory, tuning, shapes);
   SINTER_CLASS(CompileOptions, target, weights, min_shapes, max_shapes, dims, bounds, constants,
-               pad_selections, drop_unsupported_outputs, max_compile_memory, states, packed, sample,
-               entries, fuse, disabled_passes, strict, programmatic_launch, precise_math, schedule,
-               tuning, jobs, kernel_cache, verify)
+               operators, pad_selections, drop_unsupported_outputs, max_compile_memory, states,
+               packed, sample, entries, fuse, disabled_passes, strict, programmatic_launch,
+               precise_math, schedule, tuning, jobs, kernel_cache, verify)
       .def_prop_rw(
           "precision", [](const CompileOptions& o) { return std::string(to_string(o.precision)); },
           [](CompileOptions& o, const std::string& text) { o.precision = parse_precision(text); });

@@ -89,6 +89,7 @@ nb::dict describe(const PlanObject& object) {
   for (const MeasuredError& error : plan.measured_errors())
     errors[text(error.output)] = error.relative_error;
   facts["measured_errors"] = errors;
+  facts["custom_code"] = plan.custom_code();
   facts["precision_notes"] = plan.precision_notes();
   return facts;
 }

@@ -223,6 +223,9 @@ struct CompileOptions {
   Shapes min_shapes, max_shapes;
   DimRanges dims;
   std::vector<NamedTensor> constants;  // inputs that become constants of the plan
+  /// Definition files of operators (frontend/custom/README.md), which go before those that the
+  /// model itself defines.
+  std::vector<std::string> operators;
   Bounds bounds;
   bool pad_selections = false;  // NonMaxSuppression gives all rows that it may, -1 where fewer are
   /// Outputs that depend on what is not supported (strings, sequences) are left out, with a

@@ -1,0 +1,18 @@
+// Definition files of operators (TOML).
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "frontend/model/custom_operator.h"
+
+namespace sinter::frontend {
+
+/// Reads a definition file. Paths in it are relative to its folder. Throws Error(kUsage) naming the
+/// file, the line and the key.
+std::vector<CustomOperator> read_custom_operators(const std::string& path);
+/// The same of text; `path` is what messages call it.
+std::vector<CustomOperator> parse_custom_operators(std::string_view text, const std::string& path);
+
+}  // namespace sinter::frontend

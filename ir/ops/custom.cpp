@@ -1,0 +1,64 @@
+// Operators that users bring.
+//
+// CustomKernel(inputs..) {operator, source, names, launches, dims, workspace} body(inputs..)
+//
+// CUDA text, and how its kernels are launched. The body has the types of the results, and is what
+// the kernels compute: evaluation and targets without kernels take it. `names`: those of inputs and
+// outputs, with commas between, whose element types the text knows as types::NAME. `launches` has a
+// line for each launch, "function grid=0,1,2 block=256,1,1 shared=3 cluster=1
+// args=in0,out0,work0,dim4", whose grid, shared memory and dim arguments are numbers of `dims`.
+// `workspace` are the bytes of buffers that the kernels share.
+//
+// NoReference(inputs..) {operator, dtype, shape}: stands in the body of an operator of which only
+// the CUDA text says what it computes.
+#include <fmt/format.h>
+
+#include "ir/graph.h"
+#include "ir/ops/ops.h"
+
+namespace sinter::ir::ops {
+namespace {
+
+std::vector<Tensor> refuse_to_evaluate(const Attrs& attrs, Tensors, Types) {
+  throw Error(ErrorCode::kUnsupported,
+              fmt::format("operator '{}' has kernels and no reference: give its outputs a 'value', "
+                          "or name a model as its 'reference'",
+                          attrs.get_string("operator")));
+}
+
+}  // namespace
+
+std::vector<OpDef> custom_ops() {
+  OpDef kernel{.name = "CustomKernel",
+               .kind = OpKind::kLibrary,
+               .min_inputs = 0,
+               .max_inputs = -1,
+               .attrs = {{"operator", AttrKind::kString, std::nullopt},
+                         {"source", AttrKind::kString, std::nullopt},
+                         {"names", AttrKind::kString, std::nullopt},
+                         {"launches", AttrKind::kString, std::nullopt},
+                         {"dims", AttrKind::kDims, std::nullopt},
+                         {"workspace", AttrKind::kDims, Attr(std::vector<Dim>{})}},
+               .infer = [](const Attrs&, Types) { return std::vector<TensorType>(); },
+               .detail = CompositeDef{[](GraphBuilder& builder, const Node& node,
+                                         std::span<const ValueId> inputs) {
+                 return inline_graph(builder, *node.body, inputs);
+               }},
+               .has_body = true};
+  OpDef none{
+      .name = "NoReference",
+      .kind = OpKind::kLibrary,
+      .min_inputs = 0,
+      .max_inputs = -1,
+      .attrs = {{"operator", AttrKind::kString, std::nullopt},
+                {"dtype", AttrKind::kDType, std::nullopt},
+                {"shape", AttrKind::kDims, std::nullopt}},
+      .infer =
+          [](const Attrs& attrs, Types) {
+            return std::vector<TensorType>{{attrs.get_dtype("dtype"), attrs.get_dims("shape")}};
+          },
+      .evaluate = refuse_to_evaluate};
+  return {kernel, none};
+}
+
+}  // namespace sinter::ir::ops
