@@ -260,6 +260,10 @@ class KernelTable::Impl {
     std::vector<RefusedKernel> refused;
     for (std::size_t t = 0; t < texts.size(); ++t) {
       const Group& group = groups_[t / devices_.size()];
+      const Written& kernels = written[t / devices_.size()];
+      const EmittedKernel& kernel = kernels.kernels[kernels.kernel_of[t % devices_.size()]];
+      if (!kernel.custom_operator.empty())
+        check_custom(kernel, texts[t].architecture, compiled[t], sorted_once(group.origins));
       // One architecture's refusal says it all.
       if (compiled[t].refusal && (refused.empty() || refused.back().name != group.name))
         refused.push_back({group.name, texts[t].architecture, sorted_once(group.origins),
@@ -270,6 +274,28 @@ class KernelTable::Impl {
     result.stats.nvrtc_seconds = stats.seconds;
     result.parts.meta.cuda_version = static_cast<std::uint32_t>(stats.version);
     add_modules(written, std::move(compiled), result.parts);
+  }
+
+  /// A mistake in text that a user brought is no defect of Sinter.
+  static void check_custom(const EmittedKernel& kernel, const std::string& architecture,
+                           const CompiledKernel& compiled,
+                           const std::vector<std::string>& origins) {
+    const auto fail = [&](const std::string& why) {
+      throw Error(ErrorCode::kUnsupported,
+                  fmt::format("for {}, the CUDA text of operator '{}' ({}) {}", architecture,
+                              kernel.custom_operator, fmt::join(origins, ", "), why));
+    };
+    if (compiled.refusal) fail(fmt::format("does not compile:\n{}", compiled.refusal->log));
+    const std::string_view code(reinterpret_cast<const char*>(compiled.code.data()),
+                                compiled.code.size());
+    const auto check = [&](const plan::fb::KernelStepT& step) {
+      // Code has a section for each kernel, called so.
+      const std::string& function = step.variants[0]->function;
+      if (code.find(".text." + function + '\0') == std::string_view::npos)
+        fail(fmt::format("has no kernel extern \"C\" __global__ '{}'", function));
+    };
+    check(kernel.step);
+    for (const plan::fb::KernelStepT& step : kernel.more) check(step);
   }
 
   /// Puts text and code into the plan, ordered by group, then by architecture.

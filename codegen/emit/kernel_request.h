@@ -44,6 +44,7 @@ struct EmittedKernel {
   plan::fb::KernelStepT step;               // variants (module not yet set) and args
   std::vector<plan::fb::KernelStepT> more;  // what runs after it, of the same source
   std::vector<VariantChoice> choices;       // the rule's variants; empty: nothing can be chosen
+  std::string custom_operator;              // whose text it is; empty: Sinter's own
 };
 
 }  // namespace sinter::codegen

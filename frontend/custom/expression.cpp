@@ -75,7 +75,8 @@ class ExpressionBuilder {
     for (std::size_t i = first; i < terms.size(); ++i)
       if (const auto* value = std::get_if<ValueId>(&terms[i]); value != nullptr && !type)
         type = builder_.type(*value).dtype;
-    if (!type) fail(fmt::format("'{}' of numbers alone", lower(op.name)));
+    if (!type)
+      fail(fmt::format("'{}' of numbers alone: give one a type, as in f32(1)", lower(op.name)));
     std::vector<ValueId> inputs;
     for (const Term& term : terms)
       inputs.push_back(std::holds_alternative<ValueId>(term)

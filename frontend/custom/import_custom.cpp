@@ -201,7 +201,8 @@ class CustomImport {
       workspace.push_back(
           of_definition(fmt::format("workspace '{}'", name), [&] { return size(bytes, outputs); }));
     return {{"operator", op_.full_name()},
-            {"source", attributes_text() + op_.source},
+            {"source", fmt::format("{}#line 1 \"{}\"\n{}", attributes_text(),
+                                   op_.domain + "::" + op_.name, op_.source)},
             {"names", names()},
             {"launches", fmt::format("{}", fmt::join(lines, "\n"))},
             {"dims", dims},

@@ -102,6 +102,7 @@ const Edges kAllowed = {
     {"codegen/families/horizontal", kFamily},
     {"codegen/families/recurrent", kFamily},
     {"codegen/families/sort", kFamily},
+    {"codegen/families/custom", kFamily},
     {"codegen/families/suppression", kFamily},
     {"codegen/families/registry", {"codegen/families/family", "codegen/targets"}},
     {"codegen",

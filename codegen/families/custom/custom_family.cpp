@@ -144,6 +144,7 @@ class CustomKernel final : public KernelProgram {
 
   EmittedKernel emit(KernelRequest request, ExprTable& exprs) const override {
     EmittedKernel kernel;
+    kernel.custom_operator = program_.node().attrs.get_string("operator");
     std::vector<DType> types(request.buffer_types.begin(),
                              request.buffer_types.begin() + static_cast<std::ptrdiff_t>(tensors_));
     kernel.source = kernel_heading(request.name, request.origins) + "#include \"scalar.cuh\"\n\n" +
