@@ -28,11 +28,26 @@ std::string describe(const Node& node) {
   return text;
 }
 
+namespace {
+
+/// Of "com.example::Scaled" the name as a C identifier.
+std::string own_name(const std::string& full) {
+  const std::size_t at = full.rfind(':');
+  std::string name = "custom_" + (at == std::string::npos ? full : full.substr(at + 1));
+  std::ranges::replace_if(
+      name, [](unsigned char c) { return c > 127 || (std::isalnum(c) == 0 && c != '_'); }, '_');
+  return name;
+}
+
+}  // namespace
+
 std::string name_stem(const Node& node) {
   constexpr std::size_t kLongest = 60;
   std::vector<std::string> words;
   const auto add = [&](const Node& part) {
-    std::string word = lower_case(part.op->name);
+    std::string word =
+        lower_case(part.op->name == "CustomKernel" ? own_name(part.attrs.get_string("operator"))
+                                                   : part.op->name);
     if (std::ranges::find(words, word) == words.end()) words.push_back(std::move(word));
   };
   const auto add_all = [&](const Graph& body, const auto& self) -> void {
