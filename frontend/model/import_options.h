@@ -5,9 +5,10 @@
 #include <cstdint>
 #include <functional>
 #include <map>
+#include <memory>
 #include <string>
 
-#include "ir/tensor.h"
+#include "ir/recipe.h"
 
 namespace sinter::frontend {
 
@@ -50,6 +51,9 @@ struct ImportOptions {
   bool drop_unsupported_outputs = false;
   /// Bytes that tables may take which importing makes of sizes: an antialias filter is a matrix.
   std::int64_t max_memory = INT64_MAX;
+  /// Gets notes of whose values decide something, of the initializers of the model's own graph;
+  /// null: they are not traced.
+  std::shared_ptr<ir::ReadLog> reads;
   /// Called in front of each node with how many were imported, of how many that are known by then.
   /// What it throws ends the import.
   std::function<void(std::size_t done, std::size_t total)> on_node;

@@ -3,11 +3,13 @@
 #include "frontend/import.h"
 #include "ir/text/text.h"
 #include "runtime/format_error.h"
+#include "runtime/plan_access.h"
 #include "tools/compiler/build/model_source.h"
 #include "tools/compiler/each_entry.h"
 #include "tools/compiler/inspect/plan_report.h"
 #include "tools/compiler/inspect/profile_report.h"
 #include "tools/compiler/inspect/why.h"
+#include "tools/compiler/refit/refit.h"
 #include "tools/compiler/verify/accuracy.h"
 
 namespace sinter {
@@ -116,6 +118,25 @@ CompareResult compare(const Model& model, const CompileOptions& options,
   });
 }
 
+Plan with_weights(const Plan& plan, std::span<const NamedTensor> tensors,
+                  const RefitOptions& options) {
+  return library_call(options.monitor, [&](Reporter& reporter) {
+    const auto changed = tools::refit(PlanAccess::data(plan), tools::new_weights(tensors),
+                                      options.partial, reporter);
+    return Plan::from_memory(plan::serialize_plan(changed.parts));
+  });
+}
+
+RefitResult refit(const Plan& plan, const std::string& weights_path, const std::string& plan_path,
+                  const RefitOptions& options) {
+  return library_call(options.monitor, [&](Reporter& reporter) {
+    RefitResult result =
+        tools::refit_file(plan, weights_path, plan_path, options.partial, reporter);
+    result.diagnostics = reporter.diagnostics();
+    return result;
+  });
+}
+
 ProfileReport profile(const Plan& plan, const ProfileOptions& options) {
   return library_call(options.monitor, [&](Reporter& reporter) {
     ProfileReport report = tools::profile_plan(plan, options, reporter);
@@ -160,6 +181,12 @@ std::string inspect_model(const Model& model, const CompileOptions& options) {
   return library_call(options.monitor, [&](Reporter& reporter) {
     const auto imported = tools::import_model(model, options, reporter);
     return json_text(tools::model_report(tools::name_of(model), imported, false));
+  });
+}
+
+std::string inspect_refit(const Plan& plan) {
+  return library_call({}, [&](Reporter&) {
+    return json_text(tools::refit_report(tools::recipes_in(*PlanAccess::data(plan))));
   });
 }
 

@@ -114,7 +114,8 @@ void verify_packed_size(const fb::Plan& root, std::uint64_t metadata_bytes) {
   Sum sum;
   sum.all(root.compiler_version(), root.target(), root.architectures(), root.symbols(),
           root.expressions(), root.buffers(), root.inputs(), root.outputs(), root.states(),
-          root.steps(), root.modules(), root.manifest(), root.graph_text(), root.entries());
+          root.steps(), root.modules(), root.manifest(), root.graph_text(), root.entries(),
+          root.refit());
   if (sum.bytes > metadata_bytes)
     throw invalid_plan_error(
         "invalid plan: its metadata has {} bytes but describes {}: the file "

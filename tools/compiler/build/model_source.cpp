@@ -96,6 +96,7 @@ frontend::ImportedModel read_onnx(const Model& model, const CompileOptions& opti
     wanted.drop_unsupported_outputs = options.drop_unsupported_outputs;
     wanted.max_memory = values.max_memory;
   }
+  wanted.reads = std::make_shared<ir::ReadLog>();
   wanted.on_node = [&reporter](std::size_t done, std::size_t total) {
     reporter.progress("import", done, total);
   };
