@@ -3,7 +3,7 @@
 
 #include <span>
 
-#include "ir/recipe.h"
+#include "ir/constants/recipe.h"
 
 namespace sinter::codegen {
 

@@ -10,7 +10,7 @@
 #include <fmt/ranges.h>
 
 #include "fusion/passes/passes.h"
-#include "ir/recipe.h"
+#include "ir/constants/recipe.h"
 #include "sinter/error.h"
 
 namespace sinter::fusion {

@@ -4,7 +4,7 @@
 
 #include <span>
 
-#include "ir/recipe.h"
+#include "ir/constants/recipe.h"
 
 namespace sinter::fusion {
 

@@ -9,8 +9,6 @@
 #include <fmt/ranges.h>
 #include <sinter/error.h>
 
-#include "ir/recipe.h"
-
 #define XXH_INLINE_ALL
 #include <xxhash.h>
 

@@ -86,6 +86,11 @@ class Buffer {
   mutable std::atomic<std::uint64_t> hash_ = 0;  // 0: not yet known
 };
 
+/// Notes in the log of its recipe that a traced buffer was read, and that two buffers are equal, of
+/// which one or both may be traced (constants/recipe.h).
+void note_read(const Buffer& traced);
+void note_equal(const std::shared_ptr<const Buffer>& a, const std::shared_ptr<const Buffer>& b);
+
 /// A tensor of known shape and contents, row-major and dense. Copies share the buffer.
 class Tensor {
  public:

@@ -8,7 +8,7 @@
 #include <memory>
 #include <string>
 
-#include "ir/recipe.h"
+#include "ir/constants/recipe.h"
 
 namespace sinter::frontend {
 

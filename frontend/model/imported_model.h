@@ -11,8 +11,8 @@
 
 #include <sinter/error.h>
 
+#include "ir/constants/recipe.h"
 #include "ir/graph.h"
-#include "ir/recipe.h"
 
 namespace sinter::frontend {
 

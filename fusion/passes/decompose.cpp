@@ -7,7 +7,7 @@
 #include "fusion/passes/passes.h"
 #include "fusion/regions/attention_access.h"
 #include "fusion/regions/rebuild.h"
-#include "ir/recipe.h"
+#include "ir/constants/recipe.h"
 
 namespace sinter::fusion {
 namespace {

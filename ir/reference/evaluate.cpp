@@ -5,8 +5,8 @@
 #include <fmt/format.h>
 #include <sinter/error.h>
 
+#include "ir/constants/recipe.h"
 #include "ir/graph_checks.h"
-#include "ir/recipe.h"
 #include "ir/reference/kernels.h"
 
 namespace sinter::ir {

@@ -3,7 +3,6 @@
 #include "frontend/import.h"
 #include "ir/text/text.h"
 #include "runtime/format_error.h"
-#include "runtime/plan_access.h"
 #include "tools/compiler/build/model_source.h"
 #include "tools/compiler/each_entry.h"
 #include "tools/compiler/inspect/plan_report.h"
@@ -120,10 +119,16 @@ CompareResult compare(const Model& model, const CompileOptions& options,
 
 Plan with_weights(const Plan& plan, std::span<const NamedTensor> tensors,
                   const RefitOptions& options) {
+  return Plan::from_memory(refit(plan, tensors, "", options).plan);
+}
+
+RefitResult refit(const Plan& plan, std::span<const NamedTensor> tensors,
+                  const std::string& plan_path, const RefitOptions& options) {
   return library_call(options.monitor, [&](Reporter& reporter) {
-    const auto changed = tools::refit(PlanAccess::data(plan), tools::new_weights(tensors),
-                                      options.partial, reporter);
-    return Plan::from_memory(plan::serialize_plan(changed.parts));
+    RefitResult result =
+        tools::refit_to(plan, tools::new_weights(tensors), plan_path, options.partial, reporter);
+    result.diagnostics = reporter.diagnostics();
+    return result;
   });
 }
 
@@ -185,9 +190,7 @@ std::string inspect_model(const Model& model, const CompileOptions& options) {
 }
 
 std::string inspect_refit(const Plan& plan) {
-  return library_call({}, [&](Reporter&) {
-    return json_text(tools::refit_report(tools::recipes_in(*PlanAccess::data(plan))));
-  });
+  return library_call({}, [&](Reporter&) { return json_text(tools::refit_report(plan)); });
 }
 
 std::string inspect_plan(const Plan& plan, const PlanViews& views) {

@@ -4,7 +4,6 @@
 
 #include "ir/text/shown.h"
 #include "runtime/format_error.h"
-#include "runtime/plan_access.h"
 #include "tools/cli/build_options.h"
 #include "tools/cli/text/plan_text.h"
 #include "tools/cli/text/table.h"
@@ -43,7 +42,7 @@ void print_passes(const Console& console) {
 }
 
 void show_refit(const std::string& path, const Console& console) {
-  const auto report = refit_report(recipes_in(*PlanAccess::data(Plan::load(path))));
+  const auto report = refit_report(Plan::load(path));
   Rows rows = {{"tensor", "type", "can be refitted"}};
   for (const auto& tensor : report.at("tensors")) {
     std::string what = "yes";

@@ -24,6 +24,7 @@ constexpr std::array kOptionNames = {
     OptionName{"--nms-pad", "pad_selections"},
     OptionName{"--optShapes", "tuning.shapes"},
     OptionName{"--packed", "packed"},
+    OptionName{"--partial", "partial"},
     OptionName{"--precision", "precision"},
     OptionName{"--sample", "sample"},
     OptionName{"--schedule", "schedule"},

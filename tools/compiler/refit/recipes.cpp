@@ -1,6 +1,7 @@
 #include "tools/compiler/refit/recipes.h"
 
 #include <algorithm>
+#include <array>
 #include <bit>
 #include <map>
 #include <nlohmann/json.hpp>
@@ -8,8 +9,10 @@
 #include <tuple>
 
 #include "codegen/transforms.h"
+#include "frontend/transforms.h"
 #include "fusion/transforms.h"
 #include "ir/op_def.h"
+#include "ir/quantized.h"
 #include "runtime/format_error.h"
 
 namespace sinter::tools {
@@ -344,7 +347,8 @@ Callable find_callable(std::string_view name) {
   find(codegen::transforms(), result.transform);
   find(fusion::derivations(), result.derivation);
   find(codegen::derivations(), result.derivation);
-  if (name == ir::kIsWithin.name) result.transform = &ir::kIsWithin;
+  find(frontend::transforms(), result.transform);
+  find(std::array{&ir::kIsWithin, &ir::kDequantized}, result.transform);
   if (!result) result.op = ir::find_op(name);
   return result;
 }

@@ -9,8 +9,8 @@
 #include <vector>
 
 #include "codegen/compiled_plan.h"
+#include "ir/constants/recipe.h"
 #include "ir/op_def.h"
-#include "ir/recipe.h"
 
 namespace sinter::tools {
 

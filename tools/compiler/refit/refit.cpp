@@ -175,7 +175,7 @@ class Refitter {
     if (!unknown.empty())
       throw usage_error(
           "the plan's model has no tensor {}: names are those of the ONNX model's initializers, "
-          "which 'sinter inspect --refit' lists",
+          "which inspecting the plan for refit lists",
           names_text(unknown));
   }
 
@@ -402,13 +402,23 @@ NewWeights new_weights(std::span<const NamedTensor> tensors) {
 
 RefitResult refit_file(const Plan& plan, const std::string& weights_path,
                        const std::string& plan_path, bool partial, Reporter& reporter) {
+  files::check_output(plan_path, {weights_path});
+  const auto start = std::chrono::steady_clock::now();
+  RefitResult result = with_context(fmt::format("refitting with '{}'", weights_path), [&] {
+    return refit_to(plan, read_new_weights(weights_path), plan_path, partial, reporter);
+  });
+  const std::chrono::duration<double, std::milli> spent = std::chrono::steady_clock::now() - start;
+  result.milliseconds = spent.count();
+  return result;
+}
+
+RefitResult refit_to(const Plan& plan, const NewWeights& weights, const std::string& plan_path,
+                     bool partial, Reporter& reporter) {
   const auto start = std::chrono::steady_clock::now();
   const auto& data = PlanAccess::data(plan);
-  files::check_output(plan_path, {weights_path, data->path});
+  files::check_output(plan_path, {data->path});
   RefitResult result;
-  const NewWeights weights = read_new_weights(weights_path);
-  const Refitted changed = with_context(fmt::format("refitting with '{}'", weights_path),
-                                        [&] { return refit(data, weights, partial, reporter); });
+  const Refitted changed = refit(data, weights, partial, reporter);
   result.changed = changed.changed;
   result.kept = changed.kept;
   if (plan_path.empty()) {
@@ -425,7 +435,8 @@ RefitResult refit_file(const Plan& plan, const std::string& weights_path,
   return result;
 }
 
-nlohmann::ordered_json refit_report(const Recipes& recipes) {
+nlohmann::ordered_json refit_report(const Plan& plan) {
+  const Recipes recipes = recipes_in(*PlanAccess::data(plan));
   using nlohmann::ordered_json;
   struct Facts {
     std::size_t weights = 0;

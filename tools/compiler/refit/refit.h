@@ -46,6 +46,8 @@ Refitted refit(const std::shared_ptr<const plan::PlanData>& plan, const NewWeigh
 NewWeights new_weights(std::span<const NamedTensor> tensors);
 
 /// sinter::refit without its boundary.
+RefitResult refit_to(const Plan& plan, const NewWeights& weights, const std::string& plan_path,
+                     bool partial, Reporter& reporter);
 RefitResult refit_file(const Plan& plan, const std::string& weights_path,
                        const std::string& plan_path, bool partial, Reporter& reporter);
 
@@ -53,6 +55,6 @@ RefitResult refit_file(const Plan& plan, const std::string& weights_path,
 Recipes recipes_in(const plan::PlanData& plan);
 /// {"tensors": [{"name", "type", "refittable", "weights", "why", "conditions"}]}: "why" it cannot
 /// have another value, or by what questions compile has decided something.
-nlohmann::ordered_json refit_report(const Recipes& recipes);
+nlohmann::ordered_json refit_report(const Plan& plan);
 
 }  // namespace sinter::tools

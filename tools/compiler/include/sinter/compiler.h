@@ -400,7 +400,10 @@ struct RefitResult {
 /// are tensors that the model does not have, and those of other types or shapes (kUsage).
 SINTER_API Plan with_weights(const Plan& plan, std::span<const NamedTensor> tensors,
                              const RefitOptions& options = {});
-/// The same of a file, ONNX or safetensors. `plan_path`: empty: the plan stays in memory.
+/// The same into a file, or, if `plan_path` is empty, as bytes.
+SINTER_API RefitResult refit(const Plan& plan, std::span<const NamedTensor> tensors,
+                             const std::string& plan_path, const RefitOptions& options = {});
+/// The same of an ONNX or safetensors file.
 SINTER_API RefitResult refit(const Plan& plan, const std::string& weights_path,
                              const std::string& plan_path, const RefitOptions& options = {});
 /// Which constants of the model can have other values, and which cannot and why, as the JSON that

@@ -93,10 +93,6 @@ class ReadScope {
 
 /// Notes that a tensor was read, if it is traced: its type, too, may be an answer.
 void note_read(const Tensor& tensor);
-/// Notes that a traced buffer was read, and that two buffers are equal, of which one may be traced.
-void note_read(const Buffer& traced);
-void note_equal(const std::shared_ptr<const Buffer>& a, const std::shared_ptr<const Buffer>& b);
-
 /// `tensor` as the one that the model calls `name`, whose readers `log` notes.
 Tensor model_tensor(const Tensor& tensor, std::string name, const std::shared_ptr<ReadLog>& log);
 

@@ -1,4 +1,4 @@
-#include "ir/recipe.h"
+#include "ir/constants/recipe.h"
 
 #include <algorithm>
 #include <cmath>
@@ -54,7 +54,7 @@ void note_read(const Tensor& tensor) {
 }
 
 void note_equal(const std::shared_ptr<const Buffer>& a, const std::shared_ptr<const Buffer>& b) {
-  if (a->recipe() == b->recipe()) return;
+  if (a->recipe() == b->recipe()) return;  // also if neither is traced
   const auto& known = a->recipe() ? a->recipe() : b->recipe();
   const auto log = known->log.lock();
   if (!log) return;
