@@ -173,8 +173,9 @@ TEST_F(Refit, RefusesByNameWhatWasFoldedAway) {
   EXPECT_THAT(result.err, HasSubstr("compile the new model"));
   const CliResult listed = sinter({"inspect", path("old.plan"), "--refit", "--json"});
   ASSERT_EQ(listed.code, 0) << listed.err;
+  const json report = json::parse(listed.out);
   std::map<std::string, bool> refittable;
-  for (const auto& tensor : json::parse(listed.out).at("tensors"))
+  for (const auto& tensor : report.at("tensors"))
     refittable[tensor.at("name")] = tensor.at("refittable");
   EXPECT_TRUE(refittable.at("w_a"));
   EXPECT_TRUE(refittable.at("bias_b"));
