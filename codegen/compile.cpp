@@ -64,7 +64,9 @@ class Compiler {
       options_.progress(nodes_done_, node_count_);
     for (const PlanBuffers::Copy& copy : buffers_.copies()) add_copy(copy);
     add_state_infos();
-    graph_texts_ += ir::print(*graph_);
+    ir::PrintOptions print;
+    print.constants = &result_.printed;
+    graph_texts_ += ir::print(*graph_, print);
   }
 
   CompiledPlan run() {
@@ -79,6 +81,8 @@ class Compiler {
     set_lifetimes();
     add_states(plan);
     buffers_.write(result_.parts);
+    for (auto& [offset, tensor] : buffers_.take_traced())
+      result_.traced.push_back({offset, std::move(tensor)});
     for (StepT& step : steps_) plan.steps.push_back(std::make_unique<StepT>(std::move(step)));
     for (auto& code : context_.custom_code)
       plan.custom_code.push_back(std::make_unique<plan::fb::CustomCodeT>(std::move(code)));

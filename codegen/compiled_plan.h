@@ -2,12 +2,13 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <vector>
 
 #include <sinter/error.h>
 
-#include "ir/dim/dim.h"
+#include "ir/tensor.h"
 #include "runtime/plan/plan_data.h"
 
 namespace sinter::codegen {
@@ -78,8 +79,16 @@ struct StateInfo {
   std::string reason;     // why it is copied
 };
 
+/// A weight of the plan that is made of the model's constants.
+struct TracedWeight {
+  std::uint64_t offset = 0;  // in its section
+  std::shared_ptr<const ir::Tensor> tensor;
+};
+
 struct CompiledPlan {
   plan::PlanParts parts;
+  std::vector<TracedWeight> traced;
+  std::vector<std::shared_ptr<const ir::Tensor>> printed;  // constants, as graph_text has them
   std::vector<StateInfo> states;
   CompileStats stats;
   std::vector<KernelInfo> kernels;

@@ -55,6 +55,26 @@ class Hasher {
   XXH3_state_t* state_;
 };
 
+/// XXH3 of the graph's nodes, inputs and outputs, but for the values of initializers.
+std::uint64_t structure_of(const onnx::ModelProto& model) {
+  Hasher hasher;
+  const auto add = [&](const google::protobuf::MessageLite& message) {
+    const std::string text = message.SerializeAsString();
+    const std::uint64_t size = text.size();
+    hasher.add(std::as_bytes(std::span(&size, 1)));
+    hasher.add(std::as_bytes(std::span(text)));
+  };
+  for (onnx::NodeProto node : model.graph().node()) {
+    node.clear_doc_string();  // where the exporter was
+    add(node);
+  }
+  for (const auto& input : model.graph().input()) add(input);
+  for (const auto& output : model.graph().output()) add(output);
+  for (const auto& function : model.functions()) add(function);
+  for (const auto& opset : model.opset_import()) add(opset);
+  return hasher.digest();
+}
+
 class Importer {
  public:
   Importer(std::shared_ptr<const onnx::ModelProto> model, const std::filesystem::path& folder,
@@ -66,6 +86,7 @@ class Importer {
         state_(builder_, folder, *model_) {
     state_.pad_selections = options.pad_selections;
     state_.custom_operators = options.custom_operators;
+    state_.reads = options.reads;
     state_.memory_left = options.max_memory;
     state_.data_sizes.start(options.bounds);
     if (options.on_node)
@@ -109,6 +130,17 @@ class Importer {
     result.nodes = std::move(state_.nodes);
     result.files = state_.external.paths();
     return result;
+  }
+
+  ModelWeights run_weights(const ModelBytes& source) {
+    Hasher hasher;
+    source.for_each_block([&](std::span<const std::byte> block) { hasher.add(block); });
+    state_.on_external = [&](std::span<const std::byte> external) { hasher.add(external); };
+    Scope scope(state_, {model_, checked_opsets(*model_), "", nullptr});
+    scope.read_initializers(graph_);
+    return {{scope.initializers().begin(), scope.initializers().end()},
+            hasher.digest(),
+            structure_of(*model_)};
   }
 
   /// With ranges as far as nodes have narrowed them.
@@ -280,6 +312,8 @@ ImportedModel import_assuming(const std::shared_ptr<const onnx::ModelProto>& mod
     try {
       ImportedModel result = flag ? import_bodies(*flag, assumed, import_one) : import_one(assumed);
       result.warnings.insert(result.warnings.begin(), notes.begin(), notes.end());
+      result.structure = structure_of(*model);
+      result.reads = options.reads;
       for (std::string& warning : result.warnings) warning = ir::shown(warning);
       return result;
     } catch (const FlagNeeded& needed) {
@@ -352,6 +386,16 @@ ImportedModel import_model_bytes(std::span<const std::byte> bytes, const std::st
   const ModelBytes source{bytes};
   const auto model = parse_model(source, "model");
   return with_names_shown([&] { return import_assuming(model, folder, options, source); });
+}
+
+ModelWeights read_weights(const std::string& path) {
+  const auto file = MappedFile::open(path);
+  const ModelBytes source{file->bytes(), file.get()};
+  const auto model = parse_model(source, path);
+  return with_context(fmt::format("model '{}'", path), [&] {
+    return with_names_shown(
+        [&] { return Importer(model, folder_of(path), {}).run_weights(source); });
+  });
 }
 
 std::vector<SupportedOp> supported_ops() {

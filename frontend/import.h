@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <map>
 #include <span>
 #include <string>
 #include <utility>
@@ -29,6 +30,14 @@ ImportedModel import_model_bytes(std::span<const std::byte> bytes, const std::st
 ir::Graph import_inputs(const std::string& path, const ImportOptions& options = {});
 ir::Graph import_inputs_bytes(std::span<const std::byte> bytes, const std::string& folder,
                               const ImportOptions& options = {});
+
+/// The initializers of a model's own graph.
+struct ModelWeights {
+  std::map<std::string, ir::Tensor> tensors;
+  std::uint64_t hash = 0, structure = 0;  // as ImportedModel has them
+};
+/// Throws as import_model does for files that are no models.
+ModelWeights read_weights(const std::string& path);
 
 /// An attribute, with the versions of its operator that have it.
 struct SupportedAttribute {

@@ -46,6 +46,11 @@ void ImportState::note_node(std::string label, const std::string& op) {
       kMaxAddedNodes);
 }
 
+ir::Tensor Scope::traced(const ir::Tensor& tensor, const std::string& name) const {
+  const bool is_main = place_.outer == nullptr && place_.prefix.empty();
+  return state_.reads && is_main ? ir::model_tensor(tensor, name, state_.reads) : tensor;
+}
+
 void Scope::read_initializers(const onnx::GraphProto& graph) {
   for (const auto& proto : graph.initializer()) {
     initializer_names_.insert(proto.name());
@@ -54,19 +59,20 @@ void Scope::read_initializers(const onnx::GraphProto& graph) {
     if (!dtype_of(proto.data_type())) {
       unreadable_.emplace(proto.name(), proto.data_type());
       if (is_four_bit(proto.data_type()))
-        initializers_.emplace(proto.name(), read_four_bit_tensor(proto, state_.external));
+        initializers_.emplace(proto.name(),
+                              traced(read_four_bit_tensor(proto, state_.external), proto.name()));
       continue;
     }
     ir::Tensor tensor = read_tensor(proto, place_.owner, state_.external);
     if (proto.data_location() == onnx::TensorProto::EXTERNAL && state_.on_external)
       state_.on_external(tensor.hold().bytes);
-    initializers_.emplace(proto.name(), std::move(tensor));
+    initializers_.emplace(proto.name(), traced(tensor, proto.name()));
   }
   for (const auto& proto : graph.sparse_initializer()) {
     const std::string& name = proto.values().name();
     initializer_names_.insert(name);
     if (dtype_of(proto.values().data_type()))
-      initializers_.emplace(name, read_sparse_tensor(proto, state_.external));
+      initializers_.emplace(name, traced(read_sparse_tensor(proto, state_.external), name));
     else
       unreadable_.emplace(name, proto.values().data_type());
   }
@@ -105,6 +111,7 @@ void Scope::import_nodes(const Body& body) {
     const onnx::NodeProto& node = *body.nodes[static_cast<std::size_t>(index)];
     const std::string label = place_.prefix + node_label(node, index);
     state_.note_node(label, node.op_type());
+    const ir::ReadScope scope("the import of node '" + label + "'");
     import_node(node, label, structure);
   }
 }

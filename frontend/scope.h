@@ -55,6 +55,7 @@ struct ImportState {
   bool pad_selections = false;                                          // see ImportOptions
   std::shared_ptr<const std::vector<CustomOperator>> custom_operators;  // may be null
   std::size_t references = 0;  // of operators, that are being imported
+  std::shared_ptr<ir::ReadLog> reads;
   std::int64_t memory_left = INT64_MAX;
   std::vector<UnsupportedNode> unsupported;
   std::function<void(std::size_t done)> on_node;  // nodes that were noted; may be empty
@@ -80,6 +81,8 @@ class Scope final : public SubgraphImporter {
   void leave_out(const std::string& name) { absent_.insert(name); }
   void read_initializers(const onnx::GraphProto& graph);
   const std::unordered_set<std::string>& initializer_names() const { return initializer_names_; }
+  /// Those whose type Sinter has.
+  const std::unordered_map<std::string, ir::Tensor>& initializers() const { return initializers_; }
   /// Shapes that the graph declares, for messages about nodes whose inputs could not be imported.
   void note_declared_types(const onnx::GraphProto& graph);
 
@@ -99,6 +102,9 @@ class Scope final : public SubgraphImporter {
                                                           bool tentative) override;
 
  private:
+  /// `tensor` with notes of who reads it, if it is one of the model's own graph and they are
+  /// wanted.
+  ir::Tensor traced(const ir::Tensor& tensor, const std::string& name) const;
   void import_node(const onnx::NodeProto& node, const std::string& label,
                    const GraphStructure& structure);
   /// Notes what a node that cannot be imported, because a node in front of it was refused, needs to

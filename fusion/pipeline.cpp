@@ -10,6 +10,7 @@
 #include <fmt/ranges.h>
 
 #include "fusion/passes/passes.h"
+#include "ir/constants/recipe.h"
 #include "sinter/error.h"
 
 namespace sinter::fusion {
@@ -98,6 +99,7 @@ Graph with_ranges(const Graph& body, const ir::Ranges& ranges) {
 /// Runs `pass` on a graph and, unless it does that itself, on the bodies of its loops, which have
 /// no states of the model's and none of its samples.
 Graph run_pass(const Pass& pass, const Graph& graph, Context& context) {
+  const ir::ReadScope scope(fmt::format("the pass {}", pass.name));
   const Graph changed = pass.run(graph, context);
   if (!pass.on_bodies) return changed;
   const auto samples = std::move(context.weights.calibration);

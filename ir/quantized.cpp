@@ -53,7 +53,9 @@ Tensor unpacked_values(const QuantizedWeights& weights) {
   return Tensor(DType::kInt8, {weights.n(), weights.k}, Buffer::take(std::move(bytes)));
 }
 
-Tensor dequantized(const QuantizedWeights& weights, DType dtype) {
+namespace {
+
+Tensor multiplied(const QuantizedWeights& weights, DType dtype) {
   const Tensor values = unpacked_values(weights);
   const std::span<const std::int8_t> q = values.as<std::int8_t>();
   const std::vector<double> scales = weights.scales.to_doubles();
@@ -76,6 +78,26 @@ Tensor dequantized(const QuantizedWeights& weights, DType dtype) {
                    }
                  });
   return Tensor(dtype, {weights.n(), weights.k}, Buffer::take(std::move(bytes)));
+}
+
+}  // namespace
+
+const Transform kDequantized = {
+    "dequantized", [](const Attrs& attrs, std::span<const Tensor> inputs) {
+      return std::vector{
+          multiplied(weights_of(attrs, inputs, attrs.get_int("k")), attrs.get_dtype("type"))};
+    }};
+
+Tensor dequantized(const QuantizedWeights& weights, DType dtype) {
+  std::vector<Tensor> operands{weights.values, weights.scales};
+  if (weights.zero_points) operands.push_back(*weights.zero_points);
+  return apply(kDequantized,
+               {{"bits", std::int64_t{weights.bits}},
+                {"group", weights.group},
+                {"k", weights.k},
+                {"type", dtype}},
+               operands)
+      .front();
 }
 
 QuantizedWeights weights_of(const Attrs& attrs, std::span<const Tensor> operands, std::int64_t k) {

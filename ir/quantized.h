@@ -6,6 +6,7 @@
 #include <span>
 
 #include "ir/attributes.h"
+#include "ir/constants/recipe.h"
 #include "ir/tensor.h"
 
 namespace sinter::ir {
@@ -33,6 +34,8 @@ std::int64_t group_count(std::int64_t k, std::int64_t group);
 Tensor pack_four_bits(std::span<const std::int8_t> values, std::int64_t rows, std::int64_t columns);
 /// The numbers q, [n, k], unpacked.
 Tensor unpacked_values(const QuantizedWeights& weights);
+/// Operands of a QuantMatMul behind x; attributes are its own, k and the type of dequantized().
+extern const Transform kDequantized;
 /// The weights as they are multiplied, [n, k] of `dtype`; rounded once.
 Tensor dequantized(const QuantizedWeights& weights, DType dtype);
 

@@ -129,6 +129,7 @@ std::shared_ptr<const Buffer> Buffer::take(std::vector<std::byte> bytes) {
   buffer->storage_ = std::move(bytes);
   buffer->bytes_ = buffer->storage_;
   buffer->size_ = buffer->bytes_.size();
+  buffer->is_kept_ = true;
   return buffer;
 }
 
@@ -140,6 +141,7 @@ std::shared_ptr<const Buffer> Buffer::borrow(std::span<const std::byte> bytes,
   buffer->forget_ = std::move(forget);
   buffer->bytes_ = bytes;
   buffer->size_ = bytes.size();
+  buffer->is_kept_ = true;
   return buffer;
 }
 
@@ -151,7 +153,20 @@ std::shared_ptr<const Buffer> Buffer::derived(std::size_t size,
   return buffer;
 }
 
+std::shared_ptr<const Buffer> Buffer::traced(std::shared_ptr<const Buffer> plain,
+                                             std::shared_ptr<const Recipe> recipe) {
+  auto buffer = std::make_shared<Buffer>();
+  buffer->size_ = plain->size();
+  buffer->plain_ = std::move(plain);
+  buffer->recipe_ = std::move(recipe);
+  return buffer;
+}
+
 HeldBytes Buffer::hold() const {
+  if (plain_) {
+    note_read(*this);
+    return plain_->hold();
+  }
   if (!make_) {
     if (!forget_) return {bytes_, nullptr};
     return {bytes_, std::shared_ptr<const void>(owner_.get(), [owner = owner_, forget = forget_](
@@ -170,6 +185,16 @@ HeldBytes Buffer::hold() const {
 }
 
 std::span<const std::byte> Buffer::keep() const {
+  if (plain_) {
+    note_read(*this);
+    const std::span<const std::byte> bytes = plain_->bytes();
+    const std::lock_guard lock(mutex_);
+    if (!is_kept_.load(std::memory_order_relaxed)) {
+      bytes_ = bytes;
+      is_kept_.store(true, std::memory_order_release);
+    }
+    return bytes;
+  }
   const HeldBytes held = hold();
   const std::lock_guard lock(mutex_);
   if (!kept_) {
@@ -183,6 +208,7 @@ std::span<const std::byte> Buffer::keep() const {
 std::uint64_t Buffer::hash() const {
   std::uint64_t known = hash_.load(std::memory_order_relaxed);
   if (known == 0) {
+    if (plain_) return plain_->hash();
     const HeldBytes held = hold();
     known = XXH3_64bits(held.bytes.data(), held.bytes.size());
     hash_.store(known, std::memory_order_relaxed);
@@ -248,6 +274,10 @@ Ints Tensor::to_ints() const {
 
 Tensor Tensor::reshaped(Ints shape) const { return Tensor(dtype_, std::move(shape), data_); }
 
+Tensor Tensor::plain() const {
+  return data_ && data_->plain() ? Tensor(dtype_, shape_, data_->plain()) : *this;
+}
+
 TensorType Tensor::type() const { return {dtype_, Shape(shape_.begin(), shape_.end())}; }
 
 std::uint64_t Tensor::hash() const {
@@ -260,9 +290,13 @@ std::uint64_t Tensor::hash() const {
 bool operator==(const Tensor& a, const Tensor& b) {
   if (a.dtype_ != b.dtype_ || a.shape_ != b.shape_) return false;
   if (a.data_ == b.data_) return true;
-  const HeldBytes x = a.hold(), y = b.hold();
-  return x.bytes.size() == y.bytes.size() &&
-         (x.bytes.empty() || std::memcmp(x.bytes.data(), y.bytes.data(), x.bytes.size()) == 0);
+  const Tensor plain_a = a.plain(), plain_b = b.plain();
+  const HeldBytes x = plain_a.hold(), y = plain_b.hold();
+  if (x.bytes.size() != y.bytes.size() ||
+      (!x.bytes.empty() && std::memcmp(x.bytes.data(), y.bytes.data(), x.bytes.size()) != 0))
+    return false;
+  if (!x.bytes.empty()) note_equal(a.data_, b.data_);
+  return true;
 }
 
 double load_as_double(DType dtype, const std::byte* p) {

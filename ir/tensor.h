@@ -26,6 +26,8 @@ struct TensorType {
 /// "f32[batch, seq, 384]".
 std::string to_string(const TensorType& type);
 
+class Recipe;
+
 /// Bytes that are there while this lives, as is the buffer that they are of.
 struct HeldBytes {
   std::span<const std::byte> bytes;
@@ -47,15 +49,24 @@ class Buffer {
   static std::shared_ptr<const Buffer> derived(std::size_t size,
                                                std::function<std::vector<std::byte>()> make);
 
+  /// The bytes of `plain`, made as `recipe` says. Whoever reads them here, and not in plain(), may
+  /// decide something by their values: the recipe's log has a note of it (recipe.h).
+  static std::shared_ptr<const Buffer> traced(std::shared_ptr<const Buffer> plain,
+                                              std::shared_ptr<const Recipe> recipe);
+
   std::size_t size() const { return size_; }
   /// The bytes, for as long as the buffer lives.
   std::span<const std::byte> bytes() const {
-    return make_ && !is_kept_.load(std::memory_order_acquire) ? keep() : bytes_;
+    return is_kept_.load(std::memory_order_acquire) ? bytes_ : keep();
   }
   /// The bytes; memory that they can be had again without is let go of when nobody holds them.
   HeldBytes hold() const;
-  /// XXH3 of the bytes, computed once.
+  /// XXH3 of the bytes, computed once. Says only which bytes are equal: no note is made.
   std::uint64_t hash() const;
+  /// How the bytes were made of the model's constants; null if that is not known, or of none.
+  const std::shared_ptr<const Recipe>& recipe() const { return recipe_; }
+  /// What a traced buffer is of; null for any other.
+  const std::shared_ptr<const Buffer>& plain() const { return plain_; }
 
  private:
   std::span<const std::byte> keep() const;
@@ -63,6 +74,8 @@ class Buffer {
   std::vector<std::byte> storage_;
   std::shared_ptr<const void> owner_;
   std::size_t size_ = 0;
+  std::shared_ptr<const Buffer> plain_;
+  std::shared_ptr<const Recipe> recipe_;
   std::function<void()> forget_;
   std::function<std::vector<std::byte>()> make_;
   mutable std::mutex mutex_;  // of what is made, until it is kept
@@ -72,6 +85,11 @@ class Buffer {
   mutable std::span<const std::byte> bytes_;
   mutable std::atomic<std::uint64_t> hash_ = 0;  // 0: not yet known
 };
+
+/// Notes in the log of its recipe that a traced buffer was read, and that two buffers are equal, of
+/// which one or both may be traced (constants/recipe.h).
+void note_read(const Buffer& traced);
+void note_equal(const std::shared_ptr<const Buffer>& a, const std::shared_ptr<const Buffer>& b);
 
 /// A tensor of known shape and contents, row-major and dense. Copies share the buffer.
 class Tensor {
@@ -111,12 +129,15 @@ class Tensor {
   /// All elements, widened.
   std::vector<double> to_doubles() const;
   Ints to_ints() const;
+  /// The same tensor; reading it makes no note (Buffer::traced).
+  Tensor plain() const;
   /// The same bytes under another shape of equal element count.
   Tensor reshaped(Ints shape) const;
   TensorType type() const;
   /// Hash of type, shape and contents (XXH3, 64 bits), the same on every machine.
   std::uint64_t hash() const;
-  /// Bitwise equality of type, shape and contents.
+  /// Bitwise equality of type, shape and contents. If a traced tensor is found to be equal to
+  /// another, the log has a note of that.
   friend bool operator==(const Tensor& a, const Tensor& b);
 
  private:

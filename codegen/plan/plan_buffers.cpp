@@ -459,8 +459,9 @@ void PlanBuffers::place_weights(plan::PlanParts& parts) {
     }
     end = (end + kAlignment - 1) / kAlignment * kAlignment;
     buffers_[buffer].weight_offset = end;
-    parts.weights.emplace_back(end, constant->byte_count(), [constant = constant] {
-      ir::HeldBytes held = constant->hold();
+    if (constant->buffer() && constant->buffer()->recipe()) traced_.emplace_back(end, constant);
+    parts.weights.emplace_back(end, constant->byte_count(), [plain = constant->plain()] {
+      ir::HeldBytes held = plain.hold();
       return plan::PieceBytes{held.bytes, std::move(held.owner)};
     });
     end += constant->byte_count();

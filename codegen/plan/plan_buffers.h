@@ -5,6 +5,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <utility>
 #include <vector>
 
 #include "codegen/plan/cost.h"
@@ -106,6 +107,10 @@ class PlanBuffers {
   void use(std::uint32_t buffer, std::uint32_t step);
   /// Moves everything into the plan.
   void write(plan::PlanParts& parts);
+  /// After write(): the weights that are made of the model's constants, by their offsets.
+  std::vector<std::pair<std::uint64_t, std::shared_ptr<const Tensor>>> take_traced() {
+    return std::move(traced_);
+  }
 
  private:
   std::uint32_t add(plan::fb::BufferKind kind, const TensorType& type, std::uint32_t binding);
@@ -143,6 +148,7 @@ class PlanBuffers {
   std::map<std::uint32_t, std::shared_ptr<const Tensor>> weights_;  // by buffer
   std::map<int, std::uint32_t> state_of_output_;                    // the buffer, by output
   std::uint32_t extents_ = 0;                                       // buffers of sizes
+  std::vector<std::pair<std::uint64_t, std::shared_ptr<const Tensor>>> traced_;
   std::vector<std::unique_ptr<plan::fb::BindingT>> inputs_, outputs_;
 };
 

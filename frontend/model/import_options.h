@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "frontend/model/custom_operator.h"
-#include "ir/tensor.h"
+#include "ir/constants/recipe.h"
 
 namespace sinter::frontend {
 
@@ -55,6 +55,9 @@ struct ImportOptions {
   std::shared_ptr<const std::vector<CustomOperator>> custom_operators;
   /// Bytes that tables may take which importing makes of sizes: an antialias filter is a matrix.
   std::int64_t max_memory = INT64_MAX;
+  /// Gets notes of whose values decide something, of the initializers of the model's own graph;
+  /// null: they are not traced.
+  std::shared_ptr<ir::ReadLog> reads;
   /// Called in front of each node with how many were imported, of how many that are known by then.
   /// What it throws ends the import.
   std::function<void(std::size_t done, std::size_t total)> on_node;

@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
 #include <utility>
@@ -10,6 +11,7 @@
 
 #include <sinter/error.h>
 
+#include "ir/constants/recipe.h"
 #include "ir/graph.h"
 
 namespace sinter::frontend {
@@ -54,8 +56,10 @@ struct ImportedModel {
     std::vector<ir::Graph> graphs;  // where the input is false, and where it is true
   };
   std::optional<Flag> flag;
-  std::uint64_t hash = 0;      // XXH3 of the model's bytes and of its external data
-  std::size_t node_count = 0;  // nodes of the ONNX graph
+  std::uint64_t hash = 0;              // XXH3 of the model's bytes and of its external data
+  std::uint64_t structure = 0;         // XXH3 of the graph but for its initializers' values
+  std::shared_ptr<ir::ReadLog> reads;  // ImportOptions::reads
+  std::size_t node_count = 0;          // nodes of the ONNX graph
   std::int64_t opset = 0;
   std::string producer;
   std::vector<std::string> warnings;

@@ -7,6 +7,7 @@
 #include "fusion/passes/passes.h"
 #include "fusion/regions/attention_access.h"
 #include "fusion/regions/rebuild.h"
+#include "ir/constants/recipe.h"
 
 namespace sinter::fusion {
 namespace {
@@ -137,8 +138,7 @@ std::string quantized_refusal(const TargetTraits& target, const Graph& graph, co
   constexpr double kLargestHalf = 65504;
   if (target.quantized_zeros_in_type && x.dtype == DType::kFloat16 && node.inputs.size() > 3)
     if (const Tensor* zeros = graph.value(node.inputs[3]).constant.get())
-      for (const double zero : zeros->to_doubles())
-        if (!(std::abs(zero) <= kLargestHalf)) return "a zero point is beyond f16";
+      if (!ir::is_within(*zeros, kLargestHalf)) return "a zero point is beyond f16";
   return "";
 }
 

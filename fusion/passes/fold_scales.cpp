@@ -3,10 +3,12 @@
 #include <algorithm>
 #include <cmath>
 #include <map>
+#include <sstream>
 
 #include "fusion/passes/passes.h"
 #include "fusion/regions/broadcast.h"
 #include "fusion/regions/rebuild.h"
+#include "fusion/transforms.h"
 
 namespace sinter::fusion {
 namespace {
@@ -23,9 +25,11 @@ struct Product {
   bool is_conv() const { return node->op->name == "Conv"; }
 };
 
-/// scale * product + shift, one number for each channel, then `views`.
+/// scale * product + shift, one number for each channel, then `views`. Both are what `operators`
+/// with `numbers` make of them, one after the other.
 struct Affine {
-  std::vector<double> scale, shift;
+  std::vector<std::string> operators;  // "RSub": a number minus the product
+  std::vector<Tensor> numbers;
   std::vector<NodeId> views;
   std::vector<std::string> origins;
   ValueId result;
@@ -34,6 +38,121 @@ struct Affine {
 bool is_view(const Node& node) {
   return node.op->name == "Transpose" || node.op->name == "Reshape";
 }
+
+struct ScaleAndShift {
+  std::vector<double> scale, shift;
+};
+
+/// `operators`: names with spaces between them.
+ScaleAndShift scale_and_shift(const std::string& operators, std::span<const Tensor> numbers,
+                              std::size_t channels) {
+  ScaleAndShift result{std::vector<double>(channels, 1), std::vector<double>(channels, 0)};
+  std::istringstream names(operators);
+  std::string op;
+  for (const Tensor& tensor : numbers) {
+    names >> op;
+    std::vector<double> values = tensor.to_doubles();
+    if (values.size() == 1) values.resize(channels, values[0]);
+    for (std::size_t c = 0; c < channels; ++c) {
+      double &scale = result.scale[c], &shift = result.shift[c];
+      const double number = values[c];
+      if (op == "Mul" || op == "Div") {
+        scale = op == "Mul" ? scale * number : scale / number;
+        shift = op == "Mul" ? shift * number : shift / number;
+      } else if (op == "Add") {
+        shift += number;
+      } else {
+        scale = op == "Sub" ? scale : -scale;
+        shift = op == "Sub" ? shift - number : number - shift;
+      }
+    }
+  }
+  return result;
+}
+
+std::string joined(const std::vector<std::string>& operators) {
+  std::string text;
+  for (const std::string& op : operators) text += (text.empty() ? "" : " ") + op;
+  return text;
+}
+
+/// The weights times the scale of their channel; nothing if the type cannot hold them as well.
+std::optional<Tensor> scaled(const Tensor& weight, std::size_t axis,
+                             const std::vector<double>& scale) {
+  const double least = weight.dtype() == DType::kFloat16 ? 0x1p-14 : 0x1p-126;
+  const auto& shape = weight.shape();
+  std::size_t inner = 1;
+  for (std::size_t d = axis + 1; d < shape.size(); ++d) inner *= static_cast<std::size_t>(shape[d]);
+  const std::size_t size = size_of(weight.dtype());
+  const ir::HeldBytes held = weight.hold();
+  std::vector<std::byte> bytes(held.bytes.begin(), held.bytes.end());
+  std::vector<double> before(scale.size()), after(scale.size());
+  for (std::size_t i = 0; i * size < bytes.size(); ++i) {
+    const std::size_t channel = i / inner % scale.size();
+    std::byte* at = bytes.data() + i * size;
+    const double value = ir::load_as_double(weight.dtype(), at);
+    ir::store_double(weight.dtype(), at, value * scale[channel]);
+    const double stored = std::abs(ir::load_as_double(weight.dtype(), at));
+    if (!std::isfinite(stored)) return std::nullopt;
+    before[channel] = std::max(before[channel], std::abs(value));
+    after[channel] = std::max(after[channel], stored);
+  }
+  for (std::size_t c = 0; c < scale.size(); ++c)
+    if (before[c] >= least && scale[c] != 0 && after[c] < least) return std::nullopt;
+  return Tensor(weight.dtype(), shape, ir::Buffer::take(std::move(bytes)));
+}
+
+}  // namespace
+
+/// Inputs are the weights, a bias of the product's own ("biases" of them), and the operators'
+/// numbers. Gives whether the types can hold the results, new weights and the bias.
+const ir::Transform kFoldedScales = {
+    "folded_scales",
+    [](const Attrs& attrs, std::span<const Tensor> inputs) {
+      const auto axis = static_cast<std::size_t>(attrs.get_int("axis"));
+      const auto biases = static_cast<std::size_t>(attrs.get_int("biases"));
+      const auto channels = static_cast<std::size_t>(inputs[0].shape()[axis]);
+      auto [scale, bias] =
+          scale_and_shift(attrs.get_string("operators"), inputs.subspan(1 + biases), channels);
+      const auto weight = scaled(inputs[0], axis, scale);
+      if (biases != 0) {
+        const std::vector<double> own = inputs[1].to_doubles();
+        for (std::size_t c = 0; c < channels; ++c) bias[c] += own[c] * scale[c];
+      }
+      const Tensor shift =
+          Tensor::from_doubles(attrs.get_dtype("type"), attrs.get_ints("shape"), bias);
+      const bool fits = weight && std::ranges::all_of(shift.to_doubles(), [](double value) {
+                          return std::isfinite(value);
+                        });
+      std::vector<Tensor> results{Tensor::scalar(DType::kBool, fits ? 1 : 0)};
+      if (fits) results.insert(results.end(), {*weight, shift});
+      return results;
+    },
+    1};
+
+/// Inputs are numbers of operators: whether some channel is shifted.
+const ir::Transform kShifts = {
+    "shifts",
+    [](const Attrs& attrs, std::span<const Tensor> inputs) {
+      const auto [scale, shift] =
+          scale_and_shift(attrs.get_string("operators"), inputs,
+                          static_cast<std::size_t>(attrs.get_int("channels")));
+      const bool shifts = std::ranges::any_of(shift, [](double value) { return value != 0; });
+      return std::vector{Tensor::scalar(DType::kBool, shifts ? 1 : 0)};
+    },
+    1};
+
+const ir::Transform kIsUniform = {
+    "is_uniform",
+    [](const Attrs&, std::span<const Tensor> inputs) {
+      const std::vector<double> values = inputs[0].to_doubles();
+      const bool is_uniform =
+          std::ranges::all_of(values, [&](double value) { return value == values.front(); });
+      return std::vector{Tensor::scalar(DType::kBool, is_uniform ? 1 : 0)};
+    },
+    1};
+
+namespace {
 
 class ScaleFolder {
  public:
@@ -99,9 +218,8 @@ class ScaleFolder {
   }
 
   /// One number for each channel of the product, if `value` is that in front of `views`.
-  std::optional<std::vector<double>> per_channel(const Product& product, ValueId value,
-                                                 std::size_t rank,
-                                                 const std::vector<NodeId>& views) const {
+  std::optional<Tensor> per_channel(const Product& product, ValueId value, std::size_t rank,
+                                    const std::vector<NodeId>& views) const {
     const Tensor* constant = broadcast_constant(graph_, value);
     if (constant == nullptr) return std::nullopt;
     auto seen = with_rank(*constant, rank);
@@ -110,9 +228,7 @@ class ScaleFolder {
     if (!seen) return std::nullopt;
     for (std::size_t d = 0; d < seen->shape().size(); ++d)
       if (d != product.channel && seen->shape()[d] != 1) return std::nullopt;
-    std::vector<double> values = seen->to_doubles();
-    if (values.size() == 1) values.resize(static_cast<std::size_t>(product.channels), values[0]);
-    return values;
+    return seen;
   }
 
   enum class Taken { kNo, kYes, kWorthwhile };
@@ -126,36 +242,33 @@ class ScaleFolder {
     if (graph_.type(reader.outputs[0]).shape != shape) return Taken::kNo;
     const bool first = reader.inputs[0] == value;
     if (!first && op == "Div") return Taken::kNo;
-    const auto numbers =
-        per_channel(product, reader.inputs[first ? 1 : 0], shape.size(), affine.views);
+    auto numbers = per_channel(product, reader.inputs[first ? 1 : 0], shape.size(), affine.views);
     if (!numbers) return Taken::kNo;
-    const bool uniform =
-        std::ranges::all_of(*numbers, [&](double n) { return n == numbers->front(); });
-    const bool shifted = std::ranges::any_of(affine.shift, [](double shift) { return shift != 0; });
-    for (std::size_t c = 0; c < numbers->size(); ++c) {
-      double &scale = affine.scale[c], &shift = affine.shift[c];
-      const double number = (*numbers)[c];
-      if (scales) {
-        scale = op == "Mul" ? scale * number : scale / number;
-        shift = op == "Mul" ? shift * number : shift / number;
-      } else if (op == "Add") {
-        shift += number;
-      } else {
-        scale = first ? scale : -scale;
-        shift = first ? shift - number : number - shift;
-      }
-    }
+    // Products have a factor and a bias of their own; for what is more they would need a kernel.
+    const bool is_worthwhile =
+        product.is_conv() || (scales ? !is_uniform(*numbers) : is_shifted(product, affine));
+    affine.operators.push_back(op == "Sub" && !first ? "RSub" : op);
+    affine.numbers.push_back(std::move(*numbers));
     affine.origins.insert(affine.origins.end(), reader.origins.begin(), reader.origins.end());
     affine.result = reader.outputs[0];
-    // Products have a factor and a bias of their own; for what is more they would need a kernel.
-    return product.is_conv() || (scales ? !uniform : shifted) ? Taken::kWorthwhile : Taken::kYes;
+    return is_worthwhile ? Taken::kWorthwhile : Taken::kYes;
+  }
+
+  static bool is_uniform(const Tensor& numbers) {
+    return ir::apply(kIsUniform, {}, std::span(&numbers, 1))[0].at(0) != 0;
+  }
+
+  static bool is_shifted(const Product& product, const Affine& affine) {
+    if (affine.numbers.empty()) return false;
+    return ir::apply(kShifts,
+                     {{"channels", product.channels}, {"operators", joined(affine.operators)}},
+                     affine.numbers)[0]
+               .at(0) != 0;
   }
 
   /// All that is worth it; nothing if there is none.
   std::optional<Affine> follow(const Product& product) const {
     Affine affine;
-    affine.scale.assign(static_cast<std::size_t>(product.channels), 1);
-    affine.shift.assign(static_cast<std::size_t>(product.channels), 0);
     std::optional<Affine> best;
     for (ValueId value = product.node->outputs[0]; is_read_once(value);) {
       const NodeId id = graph_.users(value)[0];
@@ -172,55 +285,23 @@ class ScaleFolder {
     return best;
   }
 
-  /// The weights times the scale of their channel; nothing if the type cannot hold them as well.
-  static std::optional<Tensor> scaled(const Tensor& weight, std::size_t axis,
-                                      const std::vector<double>& scale) {
-    const double least = weight.dtype() == DType::kFloat16 ? 0x1p-14 : 0x1p-126;
-    const auto& shape = weight.shape();
-    std::size_t inner = 1;
-    for (std::size_t d = axis + 1; d < shape.size(); ++d)
-      inner *= static_cast<std::size_t>(shape[d]);
-    const std::size_t size = size_of(weight.dtype());
-    const ir::HeldBytes held = weight.hold();
-    std::vector<std::byte> bytes(held.bytes.begin(), held.bytes.end());
-    std::vector<double> before(scale.size()), after(scale.size());
-    for (std::size_t i = 0; i * size < bytes.size(); ++i) {
-      const std::size_t channel = i / inner % scale.size();
-      std::byte* at = bytes.data() + i * size;
-      const double value = ir::load_as_double(weight.dtype(), at);
-      ir::store_double(weight.dtype(), at, value * scale[channel]);
-      const double stored = std::abs(ir::load_as_double(weight.dtype(), at));
-      if (!std::isfinite(stored)) return std::nullopt;
-      before[channel] = std::max(before[channel], std::abs(value));
-      after[channel] = std::max(after[channel], stored);
-    }
-    for (std::size_t c = 0; c < scale.size(); ++c)
-      if (before[c] >= least && scale[c] != 0 && after[c] < least) return std::nullopt;
-    return Tensor(weight.dtype(), shape, ir::Buffer::take(std::move(bytes)));
-  }
-
-  std::optional<Tensor> shifted_bias(const Product& product, const Affine& affine) const {
-    const Node& node = *product.node;
-    std::vector<double> bias = affine.shift;
-    if (node.inputs.size() > 2) {
-      const std::vector<double> own = graph_.value(node.inputs[2]).constant->to_doubles();
-      for (std::size_t c = 0; c < bias.size(); ++c) bias[c] += own[c] * affine.scale[c];
-    }
-    Ints shape{product.channels};
-    if (!product.is_conv() && product.operand == 0) shape.push_back(1);
-    const Tensor tensor =
-        Tensor::from_doubles(graph_.type(node.outputs[0]).dtype, std::move(shape), bias);
-    for (const double value : tensor.to_doubles())
-      if (!std::isfinite(value)) return std::nullopt;
-    return tensor;
-  }
-
   std::optional<Piece> folded(const Product& product, const Affine& affine) {
     const Node& node = *product.node;
-    auto weight = scaled(*graph_.value(product.weight).constant, product.axis, affine.scale);
-    auto bias = shifted_bias(product, affine);
-    if (!weight || !bias) return std::nullopt;
-    const bool has_bias = splat_value(*bias) != 0.0 || node.inputs.size() > 2;
+    Ints shape{product.channels};
+    if (!product.is_conv() && product.operand == 0) shape.push_back(1);
+    std::vector<Tensor> inputs{*graph_.value(product.weight).constant};
+    const bool has_own_bias = node.inputs.size() > 2;
+    if (has_own_bias) inputs.push_back(*graph_.value(node.inputs[2]).constant);
+    inputs.insert(inputs.end(), affine.numbers.begin(), affine.numbers.end());
+    const std::vector<Tensor> made = ir::apply(kFoldedScales,
+                                               {{"axis", static_cast<std::int64_t>(product.axis)},
+                                                {"biases", std::int64_t{has_own_bias ? 1 : 0}},
+                                                {"operators", joined(affine.operators)},
+                                                {"shape", std::move(shape)},
+                                                {"type", graph_.type(node.outputs[0]).dtype}},
+                                               inputs);
+    if (made[0].at(0) == 0) return std::nullopt;
+    const bool has_bias = has_own_bias || splat_value(made[2]) != 0.0;
     Piece piece;
     piece.reads = {node.inputs[product.is_conv() ? 0 : 1 - product.operand]};
     piece.writes = {affine.result};
@@ -228,8 +309,7 @@ class ScaleFolder {
            "constant scale and shift go into the weights");
     std::vector<std::string> origins = node.origins;
     origins.insert(origins.end(), affine.origins.begin(), affine.origins.end());
-    piece.emit = [this, product, views = affine.views, weight = std::move(*weight),
-                  bias = std::move(*bias), has_bias,
+    piece.emit = [this, product, views = affine.views, weight = made[1], bias = made[2], has_bias,
                   origins](GraphBuilder& builder, std::span<const ValueId> reads) {
       GraphBuilder::OriginScope scope(builder, origins);
       ValueId weights = builder.constant(weight, graph_.value(product.weight).name);

@@ -147,7 +147,7 @@ class Lowering {
           constant_name(old), narrowed.example, to_string(policy_.narrow())));
     if (to != kWide) {
       ++tally_.weights;
-      tally_.weight_bytes += static_cast<double>(info.constant->bytes().size());
+      tally_.weight_bytes += static_cast<double>(info.constant->byte_count());
     }
     return constants_[{old, to}] = builder_.constant(std::move(narrowed.tensor), info.name);
   }

@@ -10,6 +10,7 @@
 #include <fmt/format.h>
 
 #include "fusion/regions/operand.h"
+#include "fusion/transforms.h"
 
 namespace sinter::fusion {
 namespace {
@@ -48,44 +49,88 @@ bool is_exponential(const Node& node) {
   return std::ranges::find(kNames, node.op->name) != kNames.end();
 }
 
+double largest_of(DType narrow) {
+  return narrow == DType::kFloat16 ? 65504.0 : std::ldexp(1.9921875, 127);
+}
+
 }  // namespace
+
+/// The constant, then how many of its values were clamped, and one of these.
+const ir::Transform kNarrowed = {
+    "narrowed",
+    [](const Attrs& attrs, std::span<const Tensor> inputs) {
+      const DType narrow = attrs.get_dtype("narrow"), to = attrs.get_dtype("to");
+      const double largest = largest_of(narrow);
+      const Tensor& constant = inputs[0];
+      double clamped = 0, example = 0;
+      const std::size_t size = size_of(to);
+      const ir::HeldBytes held = constant.hold();
+      const std::span values(reinterpret_cast<const float*>(held.bytes.data()),
+                             held.bytes.size() / sizeof(float));
+      std::vector<std::byte> bytes(values.size() * size);
+      std::byte* out = bytes.data();
+      for (const float element : values) {
+        // Nearly every weight: a fast path, since a model has millions of them.
+        if (const auto bits = to == narrow ? narrow_bits(narrow, element) : std::nullopt) {
+          std::memcpy(out, &*bits, sizeof(*bits));
+          out += size;
+          continue;
+        }
+        double value = element;
+        if (std::isfinite(value) && std::abs(value) > largest) {
+          example = value;
+          ++clamped;
+          value = std::copysign(largest, value);
+        }
+        ir::store_double(to, out, value);
+        out += size;
+      }
+      const double facts[] = {clamped, example};
+      return std::vector{Tensor(to, constant.shape(), ir::Buffer::take(std::move(bytes))),
+                         Tensor::from_doubles(DType::kFloat64, {2}, facts)};
+    },
+    2};
+
+const ir::Transform kIsMask = {
+    "is_mask",
+    [](const Attrs& attrs, std::span<const Tensor> inputs) {
+      const double largest = attrs.get_float("largest");
+      const bool is_mask = std::ranges::any_of(inputs[0].as<float>(), [&](float value) {
+        return std::isfinite(value) && std::abs(value) >= kMask && std::abs(value) > largest;
+      });
+      return std::vector{Tensor::scalar(DType::kBool, is_mask ? 1 : 0)};
+    },
+    1};
+
+/// The first value that does not fit, or zero.
+const ir::Transform kUnfitConstant = {
+    "unfit_constant",
+    [](const Attrs& attrs, std::span<const Tensor> inputs) {
+      const double largest = attrs.get_float("largest"), smallest = attrs.get_float("smallest");
+      const bool scalar = inputs[0].element_count() <= kScalarElements;
+      const auto values = inputs[0].as<float>();
+      const auto unfit = std::ranges::find_if(values, [&](float value) {
+        const double size = std::abs(static_cast<double>(value));
+        return (std::isfinite(size) && size > largest && size < kMask) ||
+               (scalar && size != 0 && size < smallest);
+      });
+      return std::vector{Tensor::scalar(DType::kFloat64, unfit == values.end() ? 0 : *unfit)};
+    },
+    1};
 
 LoweringPolicy::LoweringPolicy(DType narrow)
     : narrow_(narrow),
-      largest_(narrow == DType::kFloat16 ? 65504.0 : std::ldexp(1.9921875, 127)),
+      largest_(largest_of(narrow)),
       smallest_normal_(narrow == DType::kFloat16 ? std::ldexp(1.0, -14) : std::ldexp(1.0, -126)) {}
 
 NarrowedConstant LoweringPolicy::clamp_constant(const Tensor& constant, DType to) const {
-  NarrowedConstant result;
-  const std::size_t size = size_of(to);
-  const ir::HeldBytes held = constant.hold();
-  std::vector<std::byte> bytes(constant.as<float>().size() * size);
-  std::byte* out = bytes.data();
-  for (float element : constant.as<float>()) {
-    // Nearly every weight: a fast path, since a model has millions of them.
-    if (const auto bits = to == narrow_ ? narrow_bits(narrow_, element) : std::nullopt) {
-      std::memcpy(out, &*bits, sizeof(*bits));
-      out += size;
-      continue;
-    }
-    double value = element;
-    if (std::isfinite(value) && std::abs(value) > largest_) {
-      result.example = value;
-      ++result.clamped;
-      value = std::copysign(largest_, value);
-    }
-    ir::store_double(to, out, value);
-    out += size;
-  }
-  result.tensor = ir::Tensor(to, constant.shape(), ir::Buffer::take(std::move(bytes)));
-  return result;
+  const std::vector<Tensor> made =
+      ir::apply(kNarrowed, {{"narrow", narrow_}, {"to", to}}, std::span(&constant, 1));
+  return {made[0], static_cast<std::int64_t>(made[1].at(0)), made[1].at(1)};
 }
 
 bool LoweringPolicy::is_mask(const Tensor& constant) const {
-  const auto values = constant.as<float>();
-  return std::ranges::any_of(values, [&](float value) {
-    return std::isfinite(value) && std::abs(value) >= kMask && std::abs(value) > largest_;
-  });
+  return ir::apply(kIsMask, {{"largest", largest_}}, std::span(&constant, 1))[0].at(0) != 0;
 }
 
 std::optional<std::string> LoweringPolicy::overflow_reason(const Graph& graph,
@@ -101,16 +146,13 @@ std::optional<std::string> LoweringPolicy::unfit_constant(const Graph& graph,
   for (ValueId input : node.inputs) {
     const auto& constant = graph.value(input).constant;
     if (constant == nullptr || constant->dtype() != DType::kFloat32) continue;
-    const bool scalar = constant->element_count() <= kScalarElements;
-    const auto values = constant->as<float>();
-    for (float value : values) {
-      const double size = std::abs(static_cast<double>(value));
-      if (std::isfinite(size) && size > largest_ && size < kMask)
-        return fmt::format("its constant {:g} is beyond the range of {}", value,
-                           to_string(narrow_));
-      if (scalar && size != 0 && size < smallest_normal_)
-        return fmt::format("its constant {:g} is too small for {}", value, to_string(narrow_));
-    }
+    const Tensor unfit =
+        ir::apply(kUnfitConstant, {{"largest", largest_}, {"smallest", smallest_normal_}},
+                  std::span(constant.get(), 1))[0];
+    if (const double value = unfit.at(0); value != 0)
+      return fmt::format("its constant {:g} is {} {}", value,
+                         std::abs(value) > 1 ? "beyond the range of" : "too small for",
+                         to_string(narrow_));
   }
   return std::nullopt;
 }

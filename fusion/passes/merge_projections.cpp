@@ -9,6 +9,7 @@
 #include "fusion/regions/epilogue.h"
 #include "fusion/regions/operand.h"
 #include "fusion/regions/rebuild.h"
+#include "fusion/transforms.h"
 
 namespace sinter::fusion {
 namespace {
@@ -101,35 +102,99 @@ bool reads_slices(const Graph& graph, ValueId value, const TargetTraits& target,
   return true;
 }
 
+}  // namespace
+
+const ir::Derivation kJoinedColumns = {
+    "joined_columns",
+    [](const Attrs& attrs, std::span<const Tensor> inputs) {
+      const Ints& transposed = attrs.get_ints("transposed");
+      std::int64_t columns = 0;
+      for (std::size_t i = 0; i < inputs.size(); ++i)
+        columns += inputs[i].shape()[transposed[i] != 0 ? 0 : 1];
+      return std::pair(inputs[0].dtype(),
+                       Ints{inputs[0].shape()[transposed[0] != 0 ? 1 : 0], columns});
+    },
+    [](const Attrs& attrs, std::span<const Tensor> inputs) {
+      const auto [type, shape] = kJoinedColumns.type(attrs, inputs);
+      const std::size_t size = size_of(type);
+      const auto rows = static_cast<std::size_t>(shape[0]),
+                 pitch = static_cast<std::size_t>(shape[1]);
+      const Ints& transposed = attrs.get_ints("transposed");
+      std::vector<std::byte> bytes(rows * pitch * size);
+      std::byte* to = bytes.data();
+      for (std::size_t i = 0; i < inputs.size(); ++i) {
+        const ir::HeldBytes from = inputs[i].hold();
+        const bool is_transposed = transposed[i] != 0;
+        const auto columns = static_cast<std::size_t>(inputs[i].shape()[is_transposed ? 0 : 1]);
+        const std::size_t width = columns * size;
+        if (is_transposed)
+          write_transposed(from.bytes, columns, rows, size, to, pitch);
+        else
+          for (std::size_t row = 0; row < rows; ++row)
+            std::memcpy(to + row * pitch * size, from.bytes.data() + row * width, width);
+        to += width;
+      }
+      return bytes;
+    }};
+
+const ir::Derivation kJoinedRows = {
+    "joined_rows",
+    [](const Attrs& attrs, std::span<const Tensor> inputs) {
+      std::int64_t rows = 0;
+      for (const std::int64_t count : attrs.get_ints("rows")) rows += count;
+      return std::pair(inputs[0].dtype(), Ints{rows, inputs[0].shape()[1]});
+    },
+    [](const Attrs& attrs, std::span<const Tensor> inputs) {
+      const Ints& rows = attrs.get_ints("rows");
+      const Ints& present = attrs.get_ints("present");
+      const std::size_t pitch =
+          static_cast<std::size_t>(inputs[0].shape()[1]) * size_of(inputs[0].dtype());
+      std::vector<std::byte> bytes;
+      std::size_t next = 0;
+      for (std::size_t i = 0; i < rows.size(); ++i) {
+        const std::size_t end = bytes.size() + static_cast<std::size_t>(rows[i]) * pitch;
+        if (present[i] != 0) {
+          const ir::HeldBytes from = inputs[next++].hold();
+          bytes.insert(bytes.end(), from.bytes.begin(), from.bytes.end());
+        }
+        bytes.resize(end);
+      }
+      return bytes;
+    }};
+
+const ir::Transform kJoinedBiases = {
+    "joined_biases", [](const Attrs& attrs, std::span<const Tensor> inputs) {
+      const Ints& widths = attrs.get_ints("widths");
+      const Ints& present = attrs.get_ints("present");
+      const DType type = inputs[0].dtype();
+      const std::size_t size = size_of(type);
+      std::vector<std::byte> bytes;
+      std::int64_t columns = 0;
+      std::size_t next = 0;
+      for (std::size_t i = 0; i < widths.size(); ++i) {
+        const std::size_t width = static_cast<std::size_t>(widths[i]) * size;
+        if (present[i] != 0) {
+          const auto own = inputs[next++].bytes().first(width);
+          bytes.insert(bytes.end(), own.begin(), own.end());
+        } else {
+          bytes.resize(bytes.size() + width);
+        }
+        columns += widths[i];
+      }
+      return std::vector{Tensor(type, {columns}, ir::Buffer::take(std::move(bytes)))};
+    }};
+
+namespace {
+
 /// The weights side by side, as one [k, columns], made when it is read.
-Tensor join_columns(const std::vector<Projection>& parts, std::int64_t columns) {
-  struct Source {
-    Tensor weight;
-    bool transposed;
-    std::size_t width;
-  };
-  std::vector<Source> sources;
-  for (const Projection& part : parts)
-    sources.push_back({*part.weight, part.transposed, static_cast<std::size_t>(part.n)});
-  const std::size_t size = size_of(parts[0].weight->dtype());
-  const auto rows = static_cast<std::size_t>(parts[0].k), pitch = static_cast<std::size_t>(columns);
-  auto make = [sources = std::move(sources), size, rows, pitch] {
-    std::vector<std::byte> bytes(rows * pitch * size);
-    std::byte* to = bytes.data();
-    for (const Source& source : sources) {
-      const ir::HeldBytes from = source.weight.hold();
-      const std::size_t width = source.width * size;
-      if (source.transposed)
-        write_transposed(from.bytes, source.width, rows, size, to, pitch);
-      else
-        for (std::size_t row = 0; row < rows; ++row)
-          std::memcpy(to + row * pitch * size, from.bytes.data() + row * width, width);
-      to += width;
-    }
-    return bytes;
-  };
-  return Tensor(parts[0].weight->dtype(), {parts[0].k, columns},
-                ir::Buffer::derived(rows * pitch * size, std::move(make)));
+Tensor join_columns(const std::vector<Projection>& parts) {
+  std::vector<Tensor> weights;
+  Ints transposed;
+  for (const Projection& part : parts) {
+    weights.push_back(*part.weight);
+    transposed.push_back(part.transposed ? 1 : 0);
+  }
+  return ir::derive(kJoinedColumns, {{"transposed", transposed}}, weights);
 }
 
 /// True if the weights of both can lie side by side.
@@ -144,38 +209,21 @@ bool fit_together(const Projection& a, const Projection& b) {
 /// Operand `operand` of each, one below the other; zeros where there is none (zero points). Made
 /// when it is read.
 Tensor join_rows(const std::vector<Projection>& parts, std::size_t operand) {
-  DType type = DType::kInt8;
-  std::int64_t width = 0, rows = 0;
+  std::vector<Tensor> sources;
+  Ints rows, present;
   for (const Projection& part : parts) {
-    rows += part.n;
-    if (operand >= part.quantized.size()) continue;
-    type = part.quantized[operand]->dtype();
-    width = part.quantized[operand]->shape()[1];
+    const bool is_present = operand < part.quantized.size();
+    if (is_present) sources.push_back(*part.quantized[operand]);
+    rows.push_back(part.n);
+    present.push_back(is_present ? 1 : 0);
   }
-  const std::size_t pitch = static_cast<std::size_t>(width) * size_of(type);
-  std::vector<std::pair<Tensor, std::size_t>> sources;  // and the bytes; an empty tensor is zeros
-  for (const Projection& part : parts)
-    sources.emplace_back(operand < part.quantized.size() ? *part.quantized[operand] : Tensor(),
-                         static_cast<std::size_t>(part.n) * pitch);
-  const std::size_t size = static_cast<std::size_t>(rows) * pitch;
-  auto make = [sources = std::move(sources), size] {
-    std::vector<std::byte> bytes;
-    bytes.reserve(size);
-    for (const auto& [source, count] : sources) {
-      const ir::HeldBytes from = source.hold();
-      bytes.insert(bytes.end(), from.bytes.begin(), from.bytes.end());
-      bytes.resize(bytes.size() + count - from.bytes.size());
-    }
-    return bytes;
-  };
-  return Tensor(type, {rows, width}, ir::Buffer::derived(size, std::move(make)));
+  return ir::derive(kJoinedRows, {{"present", present}, {"rows", rows}}, sources);
 }
 
 /// The one product of all columns.
-ValueId join_products(GraphBuilder& builder, ValueId x, const std::vector<Projection>& parts,
-                      std::int64_t columns) {
+ValueId join_products(GraphBuilder& builder, ValueId x, const std::vector<Projection>& parts) {
   if (parts[0].weight != nullptr)
-    return builder.add("MatMul", {x, builder.constant(join_columns(parts, columns))});
+    return builder.add("MatMul", {x, builder.constant(join_columns(parts))});
   std::size_t operands = 0;
   for (const Projection& part : parts) operands = std::max(operands, part.quantized.size());
   std::vector<ValueId> inputs{x};
@@ -185,38 +233,34 @@ ValueId join_products(GraphBuilder& builder, ValueId x, const std::vector<Projec
 }
 
 /// The biases one after the other, zeros where there is none.
-Tensor join_biases(const std::vector<Projection>& parts, std::int64_t columns, DType type) {
-  const std::size_t size = size_of(type);
-  std::vector<std::byte> bytes(static_cast<std::size_t>(columns) * size);
-  std::size_t at = 0;
+Tensor join_biases(const std::vector<Projection>& parts) {
+  std::vector<Tensor> biases;
+  Ints widths, present;
   for (const Projection& part : parts) {
-    const std::size_t width = static_cast<std::size_t>(part.n) * size;
-    if (part.bias != nullptr) std::memcpy(bytes.data() + at, part.bias->bytes().data(), width);
-    at += width;
+    if (part.bias != nullptr) biases.push_back(*part.bias);
+    widths.push_back(part.n);
+    present.push_back(part.bias != nullptr ? 1 : 0);
   }
-  return Tensor(type, {columns}, ir::Buffer::take(std::move(bytes)));
+  return ir::apply(kJoinedBiases, {{"present", present}, {"widths", widths}}, biases).front();
 }
 
 Piece merged(const Graph& graph, std::vector<Projection> parts) {
   Piece piece;
   piece.reads = {parts[0].matmul->inputs[0]};
   std::vector<std::string> origins;
-  std::int64_t columns = 0;
   for (const Projection& part : parts) {
     piece.writes.push_back(part.result());
-    columns += part.n;
     for (const Node* node : {part.matmul, part.add})
       if (node != nullptr)
         origins.insert(origins.end(), node->origins.begin(), node->origins.end());
   }
   Shape shape = graph.type(parts[0].matmul->outputs[0]).shape;
-  piece.emit = [parts = std::move(parts), columns, shape, origins](GraphBuilder& builder,
-                                                                   std::span<const ValueId> reads) {
+  piece.emit = [parts = std::move(parts), shape, origins](GraphBuilder& builder,
+                                                          std::span<const ValueId> reads) {
     GraphBuilder::OriginScope scope(builder, origins);
-    ValueId value = join_products(builder, reads[0], parts, columns);
-    const DType type = builder.type(value).dtype;
+    ValueId value = join_products(builder, reads[0], parts);
     if (std::ranges::any_of(parts, [](auto& part) { return part.bias != nullptr; }))
-      value = builder.add("Add", {value, builder.constant(join_biases(parts, columns, type))});
+      value = builder.add("Add", {value, builder.constant(join_biases(parts))});
     std::vector<ValueId> results;
     std::int64_t start = 0;
     for (const Projection& part : parts) {

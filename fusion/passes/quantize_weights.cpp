@@ -146,7 +146,10 @@ class WeightQuantizer {
   std::optional<QuantizedWeights> quantized_layer(const Node& node, const Tensor& weight,
                                                   WeightOptions options, const Tensor* moments,
                                                   bool is_last) {
-    const ir::HeldBytes held = weight.hold();  // until it has been read for the last time
+    // Errors are for the report, unless a layer that has large ones is kept.
+    const bool errors_decide = std::isfinite(options.max_error) || moments != nullptr;
+    const Tensor exact = errors_decide ? weight : weight.plain();
+    const ir::HeldBytes held = exact.hold();  // until it has been read for the last time
     QuantizedLayer layer;
     layer.name = layer_name(node);
     layer.n = weight.shape()[0];
@@ -162,13 +165,17 @@ class WeightQuantizer {
           return moments != nullptr ? quantize(weight, options, *moments)
                                     : quantize(weight, options);
         });
-        const Tensor rounded = ir::dequantized(*result, DType::kFloat32);
-        layer.weight_error = weight_error(weight, rounded);
+        QuantizedWeights plain = *result;
+        plain.values = plain.values.plain();
+        plain.scales = plain.scales.plain();
+        if (plain.zero_points) plain.zero_points = plain.zero_points->plain();
+        const Tensor rounded = ir::dequantized(plain, DType::kFloat32);
+        layer.weight_error = weight_error(exact, rounded);
         const bool is_table = node.op->name != "MatMul";  // whose rows are its outputs
         constexpr std::int64_t kRows = 4;
         layer.output_error = is_table             ? layer.weight_error
-                             : moments != nullptr ? output_error(weight, rounded, *moments)
-                                                  : output_error(weight, rounded, kRows);
+                             : moments != nullptr ? output_error(exact, rounded, *moments)
+                                                  : output_error(exact, rounded, kRows);
       };
       constexpr int kWideBits = 8;
       const auto widen = [&](std::string reason) {
@@ -192,8 +199,8 @@ class WeightQuantizer {
       } else {
         layer.bits = result->bits;
         layer.bytes_after =
-            static_cast<double>(result->values.bytes().size() + result->scales.bytes().size() +
-                                (result->zero_points ? result->zero_points->bytes().size() : 0));
+            static_cast<double>(result->values.byte_count() + result->scales.byte_count() +
+                                (result->zero_points ? result->zero_points->byte_count() : 0));
       }
     }
     context_.layers.push_back(std::move(layer));

@@ -12,6 +12,7 @@
 #include <sinter/error.h>
 
 #include "fusion/quantize/gptq.h"
+#include "fusion/transforms.h"
 #include "ir/parallel.h"
 
 namespace sinter::fusion {
@@ -109,14 +110,16 @@ ir::QuantizedWeights packed(const RoundedWeights& rounded, const Layout& layout,
 
 }  // namespace
 
-ir::QuantizedWeights quantize(const Tensor& weights, const WeightOptions& options) {
+namespace {
+
+ir::QuantizedWeights rounded(const Tensor& weights, const WeightOptions& options) {
   const Layout layout(weights, options);
   const Floats w = finite_floats(weights);
   const GroupFitter fitter(options);
-  RoundedWeights rounded{std::vector<std::int8_t>(w.size()), {}, {}};
+  RoundedWeights result{std::vector<std::int8_t>(w.size()), {}, {}};
   const auto fits = static_cast<std::size_t>(layout.n * layout.groups);
-  rounded.scales.resize(fits);
-  rounded.zeros.resize(fits);
+  result.scales.resize(fits);
+  result.zeros.resize(fits);
   ir::for_each_range(fits, kGroupsAtOnce, [&](std::size_t first, std::size_t last) {
     for (std::size_t at = first; at < last; ++at) {
       const std::int64_t row = static_cast<std::int64_t>(at) / layout.groups,
@@ -126,14 +129,51 @@ ir::QuantizedWeights quantize(const Tensor& weights, const WeightOptions& option
       const auto part = w.values().subspan(static_cast<std::size_t>(begin),
                                            static_cast<std::size_t>(end - begin));
       const GroupFit fit = fitter.fit(part);
-      rounded.scales[at] = fit.scale;
-      rounded.zeros[at] = fit.zero;
+      result.scales[at] = fit.scale;
+      result.zeros[at] = fit.zero;
       for (std::size_t i = 0; i < part.size(); ++i)
-        rounded.values[static_cast<std::size_t>(begin) + i] =
+        result.values[static_cast<std::size_t>(begin) + i] =
             static_cast<std::int8_t>(fitter.number(part[i], fit));
     }
   });
-  return packed(rounded, layout, options, DType::kInt8);
+  return packed(result, layout, options, DType::kInt8);
+}
+
+}  // namespace
+
+/// The values, the scales, whether there are zero points, and these.
+const ir::Transform kQuantized = {"quantized",
+                                  [](const Attrs& attrs, std::span<const Tensor> inputs) {
+                                    WeightOptions options;
+                                    options.bits = static_cast<int>(attrs.get_int("bits"));
+                                    options.group = attrs.get_int("group");
+                                    options.symmetric = attrs.get_int("symmetric") != 0;
+                                    ir::QuantizedWeights made = rounded(inputs[0], options);
+                                    std::vector<Tensor> results{
+                                        std::move(made.values), std::move(made.scales),
+                                        Tensor::scalar(DType::kBool, made.zero_points ? 1 : 0)};
+                                    if (made.zero_points)
+                                      results.push_back(std::move(*made.zero_points));
+                                    return results;
+                                  },
+                                  4};
+
+ir::QuantizedWeights quantize(const Tensor& weights, const WeightOptions& options) {
+  const std::vector<Tensor> made =
+      ir::apply(kQuantized,
+                {{"bits", std::int64_t{options.bits}},
+                 {"group", options.group},
+                 {"symmetric", std::int64_t{options.symmetric ? 1 : 0}}},
+                std::span(&weights, 1));
+  ir::QuantizedWeights result;
+  const Layout layout(weights, options);
+  result.bits = options.bits;
+  result.group = layout.group;
+  result.k = layout.k;
+  result.values = made[0];
+  result.scales = made[1];
+  if (made[2].at(0) != 0) result.zero_points = made[3];
+  return result;
 }
 
 ir::QuantizedWeights quantize(const Tensor& weights, const WeightOptions& options,

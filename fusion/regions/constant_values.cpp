@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "fusion/transforms.h"
 #include "ir/parallel.h"
 #include "ir/reference/evaluate.h"
 
@@ -76,17 +77,24 @@ void write_transposed(std::span<const std::byte> from, std::size_t rows, std::si
   }
 }
 
+const ir::Derivation kTransposed = {
+    "transposed",
+    [](const Attrs&, std::span<const Tensor> inputs) {
+      const Tensor& matrix = inputs[0];
+      return std::pair(matrix.dtype(), Ints{matrix.shape()[1], matrix.shape()[0]});
+    },
+    [](const Attrs&, std::span<const Tensor> inputs) {
+      const Tensor& matrix = inputs[0];
+      const ir::HeldBytes from = matrix.hold();
+      std::vector<std::byte> bytes(from.bytes.size());
+      const auto rows = static_cast<std::size_t>(matrix.shape()[0]);
+      write_transposed(from.bytes, rows, static_cast<std::size_t>(matrix.shape()[1]),
+                       size_of(matrix.dtype()), bytes.data(), rows);
+      return bytes;
+    }};
+
 Tensor transposed(const Tensor& matrix) {
-  auto make = [matrix] {
-    const ir::HeldBytes from = matrix.hold();
-    std::vector<std::byte> bytes(from.bytes.size());
-    const auto rows = static_cast<std::size_t>(matrix.shape()[0]);
-    write_transposed(from.bytes, rows, static_cast<std::size_t>(matrix.shape()[1]),
-                     size_of(matrix.dtype()), bytes.data(), rows);
-    return bytes;
-  };
-  return ir::Tensor(matrix.dtype(), {matrix.shape()[1], matrix.shape()[0]},
-                    ir::Buffer::derived(matrix.byte_count(), std::move(make)));
+  return ir::derive(kTransposed, {}, std::span(&matrix, 1));
 }
 
 }  // namespace sinter::fusion

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <set>
 
+#include "fusion/transforms.h"
 #include "sinter/error.h"
 
 namespace sinter::fusion {
@@ -327,15 +328,29 @@ Decision decision(const Node& producer, const Node& consumer, bool fused, std::s
   return result;
 }
 
+const ir::Transform kSplatValue = {
+    "splat_value",
+    [](const Attrs&, std::span<const Tensor> inputs) {
+      const Tensor& tensor = inputs[0];
+      const std::size_t size = size_of(tensor.dtype());
+      const auto bytes = tensor.bytes();
+      bool is_splat = !bytes.empty();
+      for (std::size_t at = size; is_splat && at < bytes.size(); at += size)
+        is_splat = std::equal(bytes.begin(), bytes.begin() + static_cast<std::ptrdiff_t>(size),
+                              bytes.begin() + static_cast<std::ptrdiff_t>(at));
+      std::vector<double> value;
+      if (is_splat) value.push_back(tensor.at(0));
+      return std::vector{Tensor::from_doubles(DType::kFloat64, {is_splat ? 1 : 0}, value)};
+    },
+    1};
+
 std::optional<double> splat_value(const Tensor& tensor) {
   if (tensor.element_count() < 1) return std::nullopt;
-  const std::size_t size = size_of(tensor.dtype());
-  const auto bytes = tensor.bytes();
-  for (std::size_t at = size; at < bytes.size(); at += size)
-    if (!std::equal(bytes.begin(), bytes.begin() + static_cast<std::ptrdiff_t>(size),
-                    bytes.begin() + static_cast<std::ptrdiff_t>(at)))
-      return std::nullopt;
-  return tensor.at(0);
+  // One value for all is no more than it: whoever asks has seen it.
+  if (tensor.element_count() == 1) return tensor.at(0);
+  const Tensor value = ir::apply(kSplatValue, {}, std::span(&tensor, 1)).front();
+  ir::note_read(value);  // also of no element
+  return value.element_count() == 1 ? std::optional(value.at(0)) : std::nullopt;
 }
 
 std::optional<double> splat_value(const Graph& graph, ValueId value) {

@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 #include <sinter/error.h>
 
+#include "ir/constants/recipe.h"
 #include "ir/graph_checks.h"
 #include "ir/reference/kernels.h"
 
@@ -179,6 +180,7 @@ std::vector<Tensor> evaluate_op(const OpDef& op, const Attrs& attrs, Tensors inp
                                 const Bindings& bindings) {
   return with_context(op.name, [&] {
     const Attrs concrete = evaluate_attrs(complete_attrs(op, attrs), bindings);
+    const std::vector<Tensor> values = plain(inputs);
     std::vector<TensorType> input_types;
     std::vector<DType> types;
     for (const Tensor& input : inputs) {
@@ -188,7 +190,7 @@ std::vector<Tensor> evaluate_op(const OpDef& op, const Attrs& attrs, Tensors inp
     if (op.kind == OpKind::kFused || op.kind == OpKind::kWhile)
       throw Error(ErrorCode::kInternal, "a node with a body is evaluated as part of a graph");
     const auto outputs = infer_types(op, concrete, input_types, nullptr);
-    return run_op(op, concrete, inputs, types, outputs, false);
+    return traced(op.name, concrete, inputs, run_op(op, concrete, values, types, outputs, false));
   });
 }
 

@@ -126,19 +126,9 @@ class Printer {
     const Value& value = graph_.value(id);
     if (!value.constant || !name_of(id).empty()) return "";
     give_name(id);
-    const Tensor& tensor = *value.constant;
-    std::string contents;
-    if (static_cast<std::size_t>(tensor.element_count()) > options_.inline_limit) {
-      contents = fmt::format("#{:016x}", tensor.hash());
-    } else {
-      std::vector<std::string> elements;
-      for (std::size_t i = 0; i < static_cast<std::size_t>(tensor.element_count()); ++i)
-        elements.push_back(text::element_text(tensor.dtype(),
-                                              tensor.bytes().data() + i * size_of(tensor.dtype())));
-      contents = fmt::format("{{{}}}", fmt::join(elements, ", "));
-    }
-    return margin() +
-           fmt::format("{} = const {} {}\n", name_of(id), to_string(value.type), contents);
+    const Tensor tensor = value.constant->plain();  // text decides nothing
+    if (options_.constants != nullptr) options_.constants->push_back(value.constant);
+    return margin() + fmt::format("{} = const {}\n", name_of(id), constant_text(tensor, options_));
   }
 
   std::string node_line(const Node& node) {
@@ -180,6 +170,20 @@ void collect_constants(const Graph& graph, ConstantPool& pool) {
 }
 
 }  // namespace
+
+std::string constant_text(const Tensor& tensor, const PrintOptions& options) {
+  std::string contents;
+  if (static_cast<std::size_t>(tensor.element_count()) > options.inline_limit) {
+    contents = fmt::format("#{:016x}", tensor.hash());
+  } else {
+    std::vector<std::string> elements;
+    for (std::size_t i = 0; i < static_cast<std::size_t>(tensor.element_count()); ++i)
+      elements.push_back(
+          text::element_text(tensor.dtype(), tensor.bytes().data() + i * size_of(tensor.dtype())));
+    contents = fmt::format("{{{}}}", fmt::join(elements, ", "));
+  }
+  return to_string(tensor.type()) + " " + contents;
+}
 
 std::string print(const Graph& graph, const PrintOptions& options) {
   Printer printer(graph, options, 1);

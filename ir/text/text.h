@@ -2,8 +2,10 @@
 #pragma once
 
 #include <map>
+#include <memory>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "ir/graph.h"
 
@@ -12,6 +14,8 @@ namespace sinter::ir {
 struct PrintOptions {
   bool origins = true;            // "  # from Conv_12" after nodes
   std::size_t inline_limit = 16;  // constants with more elements print as a hash: #0123456789abcdef
+  /// Gets what each line of a constant is about, in the text's order.
+  std::vector<std::shared_ptr<const Tensor>>* constants = nullptr;
 };
 
 /// One line a node, bodies of fused nodes indented in braces:
@@ -33,6 +37,9 @@ struct PrintOptions {
 /// have no upper end ("1.."), and be of a size that the run finds ("0..15 data"). States follow the
 /// ranges: "states {output 1 -> input 0}".
 std::string print(const Graph& graph, const PrintOptions& options = {});
+
+/// What such a line says of a constant, behind "= const ": "f32[2] {1, 0.5}".
+std::string constant_text(const Tensor& tensor, const PrintOptions& options = {});
 
 /// Constants that print as a hash, by that hash.
 using ConstantPool = std::map<std::uint64_t, std::shared_ptr<const Tensor>>;

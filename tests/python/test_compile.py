@@ -265,3 +265,17 @@ def test_ctrl_c_ends_the_command(tmp_path):
     time.sleep(3)
     process.send_signal(signal.SIGINT)
     assert process.wait(30) in (-signal.SIGINT, 130)
+
+
+def test_other_weights_are_those_of_the_compiled_model(x):
+    old, new = make_mlp(seed=0), make_mlp(seed=1)
+    weights = {each.name: onnx.numpy_helper.to_array(each) for each in new.graph.initializer}
+    plan = sinter.compile(old, target="cpu")
+    assert plan(x).tobytes() != sinter.compile(new, target="cpu")(x).tobytes()
+    assert plan.with_weights(weights)(x).tobytes() == sinter.compile(new, target="cpu")(x).tobytes()
+    assert {each["name"] for each in plan.refittable()["tensors"]} == set(weights)
+    name = next(iter(weights))
+    with pytest.raises(sinter.UsageError, match=name):
+        plan.with_weights({other: array for other, array in weights.items() if other != name})
+    with pytest.raises(sinter.UsageError, match="nothing"):
+        plan.with_weights({"nothing": x})

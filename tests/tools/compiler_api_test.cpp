@@ -479,7 +479,7 @@ TEST(OptionNames, AreReplacedAsWholeWords) {
 /// Every flag that a string of the compiler names has a field, and every one of these is a flag.
 TEST_F(CompilerApi, AllOptionsThatMessagesNameAreKnown) {
   std::string help;
-  for (const char* verb : {"compile", "inspect"}) help += sinter({verb, "--help"}).out;
+  for (const char* verb : {"compile", "inspect", "refit"}) help += sinter({verb, "--help"}).out;
   std::set<std::string> known;
   for (const auto& [flag, field] : tools::option_names()) {
     known.emplace(flag);

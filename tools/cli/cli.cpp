@@ -68,6 +68,7 @@ int run_words(int argc, char** argv) {
   Command command(app);
   Cli cli{command, console, exit_code};
   add_compile(cli);
+  add_refit(cli);
   add_run(cli);
   add_generate(cli);
   add_bench(cli);

@@ -8,6 +8,7 @@
 #include "tools/compiler/inspect/plan_report.h"
 #include "tools/compiler/inspect/profile_report.h"
 #include "tools/compiler/inspect/why.h"
+#include "tools/compiler/refit/refit.h"
 #include "tools/compiler/verify/accuracy.h"
 
 namespace sinter {
@@ -116,6 +117,31 @@ CompareResult compare(const Model& model, const CompileOptions& options,
   });
 }
 
+Plan with_weights(const Plan& plan, std::span<const NamedTensor> tensors,
+                  const RefitOptions& options) {
+  return Plan::from_memory(refit(plan, tensors, "", options).plan);
+}
+
+RefitResult refit(const Plan& plan, std::span<const NamedTensor> tensors,
+                  const std::string& plan_path, const RefitOptions& options) {
+  return library_call(options.monitor, [&](Reporter& reporter) {
+    RefitResult result =
+        tools::refit_to(plan, tools::new_weights(tensors), plan_path, options.partial, reporter);
+    result.diagnostics = reporter.diagnostics();
+    return result;
+  });
+}
+
+RefitResult refit(const Plan& plan, const std::string& weights_path, const std::string& plan_path,
+                  const RefitOptions& options) {
+  return library_call(options.monitor, [&](Reporter& reporter) {
+    RefitResult result =
+        tools::refit_file(plan, weights_path, plan_path, options.partial, reporter);
+    result.diagnostics = reporter.diagnostics();
+    return result;
+  });
+}
+
 ProfileReport profile(const Plan& plan, const ProfileOptions& options) {
   return library_call(options.monitor, [&](Reporter& reporter) {
     ProfileReport report = tools::profile_plan(plan, options, reporter);
@@ -161,6 +187,10 @@ std::string inspect_model(const Model& model, const CompileOptions& options) {
     const auto imported = tools::import_model(model, options, reporter);
     return json_text(tools::model_report(tools::name_of(model), imported, false));
   });
+}
+
+std::string inspect_refit(const Plan& plan) {
+  return library_call({}, [&](Reporter&) { return json_text(tools::refit_report(plan)); });
 }
 
 std::string inspect_plan(const Plan& plan, const PlanViews& views) {

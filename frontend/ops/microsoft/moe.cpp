@@ -216,12 +216,16 @@ class QuantizedExpert {
           tensor.bytes().size() / static_cast<std::size_t>(values_.shape()[0]);
       return tensor.bytes().subspan(static_cast<std::size_t>(e) * bytes, bytes);
     };
+    const auto values_of = [&](std::span<const std::byte> packed) {
+      return quant_matmul_values(
+          Tensor(DType::kUInt8, {std::ssize(packed)}, ir::Buffer::copy_of(packed)), w_);
+    };
     const std::int64_t count = w_.rows * w_.blocks;
     std::vector<double> scales;
     for (std::int64_t i = 0; i < count; ++i) scales.push_back(scales_.at(e * count + i));
     std::optional<Tensor> zeros;
     if (zeros_) zeros = zero_points(of_expert(*zeros_));
-    Term y(node_, quant_matmul(node_, h.value(), w_, quant_matmul_values(of_expert(values_), w_),
+    Term y(node_, quant_matmul(node_, h.value(), w_, values_of(of_expert(values_)),
                                Tensor::from_doubles(scales_.dtype(), {w_.rows, w_.blocks}, scales),
                                zeros));
     if (!node_.has_input(product_.bias)) return y;

@@ -29,12 +29,11 @@ const Tensor& constant_input(NodeContext& node, std::size_t i, const char* what,
 
 /// The numbers, less the middle of their range, as QuantMatMul has them; columns in this order, if
 /// there is one.
-Tensor packed_values(NodeContext& node, const BlockedWeights& w,
-                     std::span<const std::int64_t> order) {
+Tensor packed_values(NodeContext& node, const BlockedWeights& w, const Ints& order) {
   const Tensor& packed = constant_input(node, 1, "B", w.rows * w.pitch());
   if (w.bits == 4 && 2 * w.pitch() == w.columns && order.empty())
     return packed.reshaped({w.rows, w.pitch()});
-  return quant_matmul_values(packed.bytes(), w, order);
+  return quant_matmul_values(packed, w, order);
 }
 
 /// Packed zero points as int8, others as float32; less the middle.
@@ -44,16 +43,7 @@ Tensor zero_points(NodeContext& node, const BlockedWeights& w) {
   const Tensor& zeros = constant_input(node, 3, "zero_points", w.rows * pitch);
   if (!is_packed && !is_float(zeros.dtype()))
     node.unsupported("zero_points are {}; supported are packed uint8 and floats", zeros.type());
-  std::vector<double> values;
-  for (std::int64_t row = 0; row < w.rows; ++row)
-    for (std::int64_t b = 0; b < w.blocks; ++b)
-      values.push_back(
-          (is_packed ? packed_number(zeros.bytes().subspan(static_cast<std::size_t>(row * pitch)),
-                                     b, w.bits)
-                     : zeros.at(row * w.blocks + b)) -
-          w.middle());
-  return Tensor::from_doubles(is_packed ? DType::kInt8 : DType::kFloat32, {w.rows, w.blocks},
-                              values);
+  return quant_matmul_zeros(zeros, w);
 }
 
 /// Input g_idx says to which group of scales each column belongs. Returns the columns in the order

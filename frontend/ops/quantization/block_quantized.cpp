@@ -1,5 +1,6 @@
 #include "frontend/ops/quantization/block_quantized.h"
 
+#include "frontend/transforms.h"
 #include "ir/quantized.h"
 
 namespace sinter::frontend {
@@ -12,8 +13,10 @@ int packed_number(std::span<const std::byte> row, std::int64_t i, std::int64_t b
   return (byte >> (bit % 8)) & ((1 << bits) - 1);
 }
 
-Tensor quant_matmul_values(std::span<const std::byte> packed, const BlockedWeights& w,
-                           std::span<const std::int64_t> order) {
+namespace {
+
+Tensor unpacked_less_middle(std::span<const std::byte> packed, const BlockedWeights& w,
+                            std::span<const std::int64_t> order) {
   std::vector<std::int8_t> values;
   values.reserve(static_cast<std::size_t>(w.rows * w.columns));
   for (std::int64_t row = 0; row < w.rows; ++row) {
@@ -26,6 +29,55 @@ Tensor quant_matmul_values(std::span<const std::byte> packed, const BlockedWeigh
   }
   return w.bits == 8 ? Tensor::of(DType::kInt8, {w.rows, w.columns}, values)
                      : ir::pack_four_bits(values, w.rows, w.columns);
+}
+
+ir::Attrs attributes_of(const BlockedWeights& w) {
+  return {{"bits", w.bits},
+          {"block", w.block},
+          {"blocks", w.blocks},
+          {"columns", w.columns},
+          {"rows", w.rows}};
+}
+
+BlockedWeights blocked_weights(const ir::Attrs& attrs) {
+  return {attrs.get_int("rows"), attrs.get_int("columns"), attrs.get_int("bits"),
+          attrs.get_int("block"), attrs.get_int("blocks")};
+}
+
+}  // namespace
+
+const ir::Transform kQuantMatMulValues = {
+    "quant_matmul_values", [](const ir::Attrs& attrs, std::span<const Tensor> inputs) {
+      return std::vector{
+          unpacked_less_middle(inputs[0].bytes(), blocked_weights(attrs), attrs.get_ints("order"))};
+    }};
+
+Tensor quant_matmul_values(const Tensor& packed, const BlockedWeights& w, const Ints& order) {
+  ir::Attrs attrs = attributes_of(w);
+  attrs.set("order", order);
+  return ir::apply(kQuantMatMulValues, attrs, std::span(&packed, 1)).front();
+}
+
+const ir::Transform kQuantMatMulZeros = {
+    "quant_matmul_zeros", [](const ir::Attrs& attrs, std::span<const Tensor> inputs) {
+      const BlockedWeights w = blocked_weights(attrs);
+      const Tensor& zeros = inputs[0];
+      const bool is_packed = zeros.dtype() == DType::kUInt8;
+      const auto pitch = static_cast<std::size_t>((w.blocks * w.bits + 7) / 8);
+      std::vector<double> values;
+      for (std::int64_t row = 0; row < w.rows; ++row)
+        for (std::int64_t b = 0; b < w.blocks; ++b)
+          values.push_back((is_packed ? packed_number(zeros.bytes().subspan(
+                                                          static_cast<std::size_t>(row) * pitch),
+                                                      b, w.bits)
+                                      : zeros.at(row * w.blocks + b)) -
+                           w.middle());
+      return std::vector{Tensor::from_doubles(is_packed ? DType::kInt8 : DType::kFloat32,
+                                              {w.rows, w.blocks}, values)};
+    }};
+
+Tensor quant_matmul_zeros(const Tensor& zeros, const BlockedWeights& w) {
+  return ir::apply(kQuantMatMulZeros, attributes_of(w), std::span(&zeros, 1)).front();
 }
 
 ValueId quant_matmul(NodeContext& node, ValueId x, const BlockedWeights& w, const Tensor& values,

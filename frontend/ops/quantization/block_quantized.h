@@ -22,8 +22,10 @@ int packed_number(std::span<const std::byte> row, std::int64_t i, std::int64_t b
 
 /// The bytes of `packed`, which hold the numbers, as QuantMatMul has them: less the middle;
 /// of each row column order[i] is the i-th, if there is an order.
-ir::Tensor quant_matmul_values(std::span<const std::byte> packed, const BlockedWeights& w,
-                               std::span<const std::int64_t> order = {});
+ir::Tensor quant_matmul_values(const ir::Tensor& packed, const BlockedWeights& w,
+                               const Ints& order = {});
+/// Zero points [rows, blocks], packed as the numbers are (u8) or floats, less the middle.
+ir::Tensor quant_matmul_zeros(const ir::Tensor& zeros, const BlockedWeights& w);
 
 /// x [.., m, columns] times the transpose of weights that QuantMatMul can have: `values` of the
 /// function above, scales and zero points (less the middle) [rows, blocks].

@@ -116,7 +116,7 @@ void verify_packed_size(const fb::Plan& root, std::uint64_t metadata_bytes) {
   sum.all(root.compiler_version(), root.target(), root.architectures(), root.symbols(),
           root.expressions(), root.buffers(), root.inputs(), root.outputs(), root.states(),
           root.steps(), root.modules(), root.manifest(), root.graph_text(), root.entries(),
-          root.custom_code());
+          root.custom_code(), root.refit());
   if (sum.bytes > metadata_bytes)
     throw invalid_plan_error(
         "invalid plan: its metadata has {} bytes but describes {}: the file "

@@ -12,6 +12,7 @@
 #include "tools/compiler/build/model_source.h"
 #include "tools/compiler/inspect/plan_report.h"
 #include "tools/compiler/inspect/why.h"
+#include "tools/compiler/refit/refit.h"
 
 namespace sinter::tools {
 namespace {
@@ -21,6 +22,7 @@ struct InspectArguments {
   PlanViews views;
   std::string shapes;
   bool passes = false;
+  bool refit = false;
   std::vector<std::string> why;
 };
 
@@ -39,7 +41,27 @@ void print_passes(const Console& console) {
   console.result({{"passes", report}});
 }
 
+void show_refit(const std::string& path, const Console& console) {
+  const auto report = refit_report(Plan::load(path));
+  Rows rows = {{"tensor", "type", "can be refitted"}};
+  for (const auto& tensor : report.at("tensors")) {
+    std::string what = "yes";
+    if (!tensor.at("refittable").get<bool>())
+      what = "no: " + tensor.at("why").get<std::string>();
+    else if (!tensor.at("conditions").empty())
+      what = fmt::format("yes, while the answers stay: {}",
+                         fmt::join(tensor.at("conditions").get<std::vector<std::string>>(), "; "));
+    rows.push_back({ir::shown(tensor.at("name").get<std::string>()),
+                    tensor.at("type").get<std::string>(), ir::shown(what)});
+  }
+  console.print(format_table(rows));
+  if (const auto& unused = report.at("unused"); !unused.empty())
+    console.print("{} tensors of the model are in no weight", unused.size());
+  console.result(report);
+}
+
 void show_plan(const InspectArguments& options, const Console& console) {
+  if (options.refit) return show_refit(options.build.model, console);
   PlanViews views = options.views;
   views.shapes = parse_shapes(options.shapes);
   const auto report = plan_report(Plan::load(options.build.model), views);
@@ -66,6 +88,7 @@ void show_why(const InspectArguments& options, const BuildOptions& build, const 
 }
 
 void show_model(const InspectArguments& options, const Console& console) {
+  if (options.refit) throw usage_error("--refit is of a plan: compile the model first");
   const BuildRequest request(options.build, console);
   const BuildOptions& build = request.options();
   if (!options.why.empty()) return show_why(options, build, console);
@@ -135,6 +158,9 @@ void add_inspect(Cli& cli) {
   verb->add_flag("--memory", options->views.memory, "The memory plan, for --shapes");
   verb->add_flag("--tuning", options->views.tuning,
                  "What was chosen by timing on GPUs, from the file beside the plan");
+  verb->add_flag("--refit", options->refit,
+                 "Which tensors of the model `sinter refit` can give other values, and which not "
+                 "and why");
   verb->add_option("--shapes", options->shapes, "Shapes for --memory and --steps: NAME:1x64");
   verb->add_flag("--passes", options->passes, "The names of the passes, in order");
   verb->add_option("--why", options->why,

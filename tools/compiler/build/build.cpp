@@ -18,6 +18,7 @@
 #include "tools/compiler/options/memory.h"
 #include "tools/compiler/options/sample.h"
 #include "tools/compiler/options/weights.h"
+#include "tools/compiler/refit/recipes.h"
 
 namespace sinter::tools {
 namespace {
@@ -343,6 +344,9 @@ BuildResult build_plan(const BuildOptions& options, frontend::ImportedModel mode
                                   kernel.name, kernel.architecture, nodes, kernel.reproducer));
       }
     }
+  if (result.model.reads)
+    result.plan.parts.meta.refit =
+        to_text(recipes_of(result.plan, *result.model.reads, result.model.structure));
   result.compile = std::move(compile);
   result.compile.progress = nullptr;
   result.compile.checkpoint = nullptr;

@@ -117,6 +117,7 @@ frontend::ImportedModel read_onnx(const Model& model, const CompileOptions& opti
     wanted.max_memory = values.max_memory;
     wanted.custom_operators = values.custom_operators;
   }
+  wanted.reads = std::make_shared<ir::ReadLog>();
   wanted.on_node = [&reporter](std::size_t done, std::size_t total) {
     reporter.progress("import", done, total);
   };

@@ -25,6 +25,7 @@ constexpr std::array kOptionNames = {
     OptionName{"--op", "operators"},
     OptionName{"--optShapes", "tuning.shapes"},
     OptionName{"--packed", "packed"},
+    OptionName{"--partial", "partial"},
     OptionName{"--precision", "precision"},
     OptionName{"--sample", "sample"},
     OptionName{"--schedule", "schedule"},

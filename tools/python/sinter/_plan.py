@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import pickle
 import secrets
@@ -146,6 +147,22 @@ class Plan(_core.Plan):
     def graph(self) -> str:
         """The graph behind the passes, as text."""
         return Text(self._graph())
+
+    def with_weights(self, weights: Mapping[str, Any], *, partial: bool = False) -> Plan:
+        """The plan with other values for its model's constants, by the names of the ONNX model's initializers: what
+        compiling that model gives, without compiling. Arrays of the model's types and shapes. What was compiled into
+        code and would be another value is refused by name (UnsupportedError). partial: weights of which no array is
+        given stay as they are."""
+        options = _core.RefitOptions()
+        options.partial = partial
+        tensors = [_core.NamedTensor(name, array) for name, array in weights.items()]
+        return Plan(_core.refit(self, tensors, options), **self._settings)
+
+    def refittable(self) -> dict[str, Any]:
+        """Which of the model's constants with_weights() takes, and which not and why, as `sinter inspect --refit`
+        has it."""
+        report: dict[str, Any] = json.loads(_core.inspect_refit(self))
+        return report
 
     async def call_async(self, *args: Any, **kwargs: Any) -> Any:
         """The same as calling the plan, without blocking the event loop. On a GPU the work goes on the stream that is

@@ -136,6 +136,14 @@ nb::dict compare_model(const Source& source, const CompileOptions& given,
   }));
 }
 
+nb::bytes refit_plan(const PlanObject& plan, const std::vector<NamedTensor>& tensors,
+                     const RefitOptions& given) {
+  const RefitResult result = monitored(given, nb::none(), nb::none(), [&](const auto& options) {
+    return refit(plan.plan(), tensors, "", options);
+  });
+  return nb::bytes(result.plan.data(), result.plan.size());
+}
+
 nb::dict profile_plan(const PlanObject& plan, const ProfileOptions& given, nb::object progress) {
   plan.check_process();
   return to_python(monitored(given, progress, nb::none(),
@@ -191,6 +199,7 @@ void bind_compiler(nb::module_& module) {
   SINTER_CLASS(VerifyOptions, inputs, session, max_error, runs, save_folder);
   SINTER_CLASS(CompareOptions, inputs, session, rounds, seconds, hot);
   SINTER_CLASS(ProfileOptions, inputs, session, rounds);
+  SINTER_CLASS(RefitOptions, partial);
   SINTER_CLASS(PlanViews, graph, steps, kernels, source, memory, tuning, shapes);
   SINTER_CLASS(CompileOptions, target, weights, min_shapes, max_shapes, dims, bounds, constants,
                operators, pad_selections, drop_unsupported_outputs, max_compile_memory, states,
@@ -220,6 +229,10 @@ void bind_compiler(nb::module_& module) {
              nb::arg("progress").none(), nb::arg("diagnostic").none());
   module.def("profile", &profile_plan, nb::arg("plan"), nb::arg("options"),
              nb::arg("progress").none());
+  module.def("refit", &refit_plan, nb::arg("plan"), nb::arg("tensors"), nb::arg("options"));
+  module.def(
+      "inspect_refit", [](const PlanObject& plan) { return inspect_refit(plan.plan()); },
+      nb::arg("plan"));
   module.def("why", &why_nodes, nb::arg("source"), nb::arg("node_a"), nb::arg("node_b"),
              nb::arg("options"));
   module.def("inspect_model", &inspect_source, nb::arg("source"), nb::arg("options"));

@@ -6,21 +6,38 @@
 #include <fmt/format.h>
 #include <sinter/error.h>
 
+#include "codegen/transforms.h"
+
 namespace sinter::codegen {
 namespace {
 
-/// The largest magnitude among a weight buffer's elements.
-double largest(const PlanBuffers& buffers, std::uint32_t buffer) {
+/// The largest magnitude among the elements.
+double largest(const ir::Tensor& tensor) {
+  double most = 0;
+  for (const double value : tensor.to_doubles()) most = std::max(most, std::abs(value));
+  return most;
+}
+
+const ir::Tensor& constant_of(const PlanBuffers& buffers, std::uint32_t buffer) {
   const auto constant = buffers.constant_of(buffer);
   if (!constant) throw Error(ErrorCode::kInternal, "packed weights that are no constants");
-  double most = 0;
-  for (const double value : constant->to_doubles()) most = std::max(most, std::abs(value));
-  return most;
+  return *constant;
 }
 
 double largest_of_type(DType type) { return type == DType::kFloat16 ? 65504 : 3e38; }
 
 }  // namespace
+
+/// Inputs are scales, then zero points if there are any.
+const ir::Transform kStaysWithin = {
+    "stays_within",
+    [](const ir::Attrs& attrs, std::span<const ir::Tensor> inputs) {
+      double number = attrs.get_float("number");
+      if (inputs.size() > 1) number += largest(inputs[1]);
+      const bool stays = number * largest(inputs[0]) <= attrs.get_float("limit");
+      return std::vector{ir::Tensor::scalar(DType::kBool, stays ? 1 : 0)};
+    },
+    1};
 
 std::vector<std::uint32_t> UnpackProgram::reads() const {
   std::vector<std::uint32_t> buffers = {values, scales};
@@ -45,12 +62,14 @@ std::optional<UnpackProgram> plan_unpacking(const GemmProgram& packed, PlanBuffe
   const auto& operands = packed.program.buffers;
   program.values = operands[packed.b_buffer()];
   program.scales = operands[packed.scales_buffer()];
-  double number = packed.weights->bits == 8 ? 128 : 8;
+  std::vector<ir::Tensor> scaling{constant_of(buffers, program.scales)};
   if (packed.weights->zeros) {
     program.zeros = operands[packed.zeros_buffer()];
-    number += largest(buffers, program.zeros);
+    scaling.push_back(constant_of(buffers, program.zeros));
   }
-  if (!(number * largest(buffers, program.scales) <= largest_of_type(packed.type))) {
+  const ir::Attrs limits = {{"limit", largest_of_type(packed.type)},
+                            {"number", packed.weights->bits == 8 ? 128.0 : 8.0}};
+  if (ir::apply(kStaysWithin, limits, scaling)[0].at(0) == 0) {
     refusal = fmt::format("weights may be beyond {}", to_string(packed.type));
     return std::nullopt;
   }

@@ -2,16 +2,18 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 
 #include <fmt/format.h>
 #include <sinter/error.h>
 
 #include "codegen/emit/arguments.h"
+#include "codegen/transforms.h"
 #include "ir/parallel.h"
 
 namespace sinter::codegen {
 
-using ir::Tensor;
+using ir::Attrs, ir::Ints, ir::Tensor;
 
 namespace {
 
@@ -65,38 +67,20 @@ void pack_unit(const Numbers& numbers, int bits, std::int64_t n, std::int64_t k,
   }
 }
 
-/// Units of `tiles` tiles, `across` in each, made when they are read: `begin()` gives what writes
-/// those of a tile.
-template <class Begin>
-Tensor made_tiles(std::int64_t tiles, std::int64_t across, Begin begin) {
-  const auto tile_bytes = static_cast<std::size_t>(across * kUnitBytes),
-             count = static_cast<std::size_t>(tiles);
-  auto make = [count, tile_bytes, begin = std::move(begin)] {
-    std::vector<std::byte> bytes(count * tile_bytes);
-    const auto write = begin();
-    ir::for_each_job(count, 0, [&](std::size_t tile) {
-      write(static_cast<std::int64_t>(tile),
-            reinterpret_cast<std::uint8_t*>(bytes.data() + tile * tile_bytes));
-    });
-    return bytes;
-  };
-  return Tensor(DType::kUInt8, {tiles, across, kUnitBytes},
-                ir::Buffer::derived(count * tile_bytes, std::move(make)));
+/// Units of tiles, in `shape`: `write` makes those of a tile.
+template <class Write>
+std::vector<std::byte> made_tiles(const Ints& shape, const Write& write) {
+  const auto tile_bytes = static_cast<std::size_t>(shape[1] * kUnitBytes),
+             count = static_cast<std::size_t>(shape[0]);
+  std::vector<std::byte> bytes(count * tile_bytes);
+  ir::for_each_job(count, 0, [&](std::size_t tile) {
+    write(static_cast<std::int64_t>(tile),
+          reinterpret_cast<std::uint8_t*>(bytes.data() + tile * tile_bytes));
+  });
+  return bytes;
 }
 
-Tensor pack_values(const ir::QuantizedWeights& weights) {
-  const std::int64_t tiles = ceil_div(weights.n(), kPackedColumns);
-  const std::int64_t unit_depth = weights.bits == 8 ? 32 : 64;
-  const std::int64_t across = packed_depth(weights.k) / unit_depth;
-  return made_tiles(tiles, across, [weights, across, unit_depth] {
-    const ir::HeldBytes held = weights.values.hold();
-    return [held, numbers = Numbers(weights, held.bytes), bits = weights.bits, across, unit_depth](
-               std::int64_t tile, std::uint8_t* unit) {
-      for (std::int64_t u = 0; u < across; ++u, unit += kUnitBytes)
-        pack_unit(numbers, bits, tile * kPackedColumns, u * unit_depth, unit);
-    };
-  });
-}
+std::int64_t unit_depth(int bits) { return bits == 8 ? 32 : 64; }
 
 /// Units of one tile's 16 columns; element (n, k) is at from[n * stride_n + k * stride_k].
 struct Elements {
@@ -115,11 +99,64 @@ struct Elements {
   }
 };
 
-/// One value for each column and group, of 16 columns side by side.
-Tensor pack_groups(const Tensor& values, const ir::QuantizedWeights& weights, DType type) {
-  const std::int64_t n = weights.n(), groups = values.shape()[1];
+Elements elements_of(const Attrs& attrs, const Tensor& weights) {
+  const std::int64_t rows = weights.shape()[0], columns = weights.shape()[1];
+  Elements elements = {nullptr, rows, columns, columns, 1};
+  if (attrs.get_int("rows_are_k") != 0) {
+    std::swap(elements.n, elements.k);
+    std::swap(elements.stride_n, elements.stride_k);
+  }
+  return elements;
+}
+
+}  // namespace
+
+const ir::Derivation kPackedValues = {
+    "packed_values",
+    [](const Attrs& attrs, std::span<const Tensor> inputs) {
+      const std::int64_t depth = unit_depth(static_cast<int>(attrs.get_int("bits")));
+      return std::pair(DType::kUInt8, Ints{ceil_div(inputs[0].shape()[0], kPackedColumns),
+                                           packed_depth(attrs.get_int("k")) / depth, kUnitBytes});
+    },
+    [](const Attrs& attrs, std::span<const Tensor> inputs) {
+      const Ints shape = kPackedValues.type(attrs, inputs).second;
+      ir::QuantizedWeights weights;
+      weights.bits = static_cast<int>(attrs.get_int("bits"));
+      weights.k = attrs.get_int("k");
+      weights.values = inputs[0];
+      const ir::HeldBytes held = weights.values.hold();
+      const Numbers numbers(weights, held.bytes);
+      return made_tiles(shape, [&](std::int64_t tile, std::uint8_t* unit) {
+        for (std::int64_t u = 0; u < shape[1]; ++u, unit += kUnitBytes)
+          pack_unit(numbers, weights.bits, tile * kPackedColumns, u * unit_depth(weights.bits),
+                    unit);
+      });
+    }};
+
+const ir::Derivation kPackedElements = {
+    "packed_elements",
+    [](const Attrs& attrs, std::span<const Tensor> inputs) {
+      const Elements elements = elements_of(attrs, inputs[0]);
+      return std::pair(DType::kUInt8, Ints{ceil_div(elements.n, kPackedColumns),
+                                           packed_depth(elements.k) / kFragment, kUnitBytes});
+    },
+    [](const Attrs& attrs, std::span<const Tensor> inputs) {
+      Elements from = elements_of(attrs, inputs[0]);
+      const ir::HeldBytes held = inputs[0].hold();
+      from.from = reinterpret_cast<const std::uint16_t*>(held.bytes.data());
+      return made_tiles(kPackedElements.type(attrs, inputs).second,
+                        [&](std::int64_t tile, std::uint8_t* units) {
+                          from.pack_tile(tile, reinterpret_cast<std::uint16_t*>(units));
+                        });
+    }};
+
+namespace {
+
+/// One value for each column and group, of 16 columns side by side; `k` and `group` of the weights.
+Tensor packed_groups_of(const Tensor& values, std::int64_t group, std::int64_t k, DType type) {
+  const std::int64_t n = values.shape()[0], groups = values.shape()[1];
   const std::int64_t tiles = ceil_div(n, kPackedColumns);
-  const std::int64_t packed = packed_groups(weights.group, weights.k);
+  const std::int64_t packed = packed_groups(group, k);
   std::vector<double> result(static_cast<std::size_t>(tiles * packed * kPackedColumns), 0.0);
   for (std::int64_t row = 0; row < n; ++row)
     for (std::int64_t g = 0; g < groups; ++g)
@@ -129,7 +166,7 @@ Tensor pack_groups(const Tensor& values, const ir::QuantizedWeights& weights, DT
 }
 
 /// The narrowest type that has all scales.
-DType scale_type(const Tensor& scales) {
+DType narrowest(const Tensor& scales) {
   if (scales.dtype() != DType::kFloat32) return scales.dtype();
   const std::vector<double> values = scales.to_doubles();
   for (const DType type : {DType::kFloat16, DType::kBFloat16}) {
@@ -138,7 +175,32 @@ DType scale_type(const Tensor& scales) {
   return DType::kFloat32;
 }
 
+Tensor pack_groups(const Tensor& values, const ir::QuantizedWeights& weights, DType type) {
+  return ir::apply(kPackedGroups, {{"group", weights.group}, {"k", weights.k}, {"type", type}},
+                   std::span(&values, 1))
+      .front();
+}
+
+DType scale_type(const Tensor& scales) {
+  const Tensor type = ir::apply(kNarrowestType, {}, std::span(&scales, 1)).front();
+  return static_cast<DType>(type.at_int(0));
+}
+
 }  // namespace
+
+const ir::Transform kPackedGroups = {
+    "packed_groups", [](const Attrs& attrs, std::span<const Tensor> inputs) {
+      return std::vector{packed_groups_of(inputs[0], attrs.get_int("group"), attrs.get_int("k"),
+                                          attrs.get_dtype("type"))};
+    }};
+
+const ir::Transform kNarrowestType = {
+    "narrowest_type",
+    [](const Attrs&, std::span<const Tensor> inputs) {
+      const auto type = static_cast<std::int64_t>(narrowest(inputs[0]));
+      return std::vector{Tensor::from_ints(DType::kInt64, {}, std::span(&type, 1))};
+    },
+    1};
 
 std::string refuse_groups(std::int64_t group, std::int64_t k) {
   if (group == 0 || group >= k || group % kFragment == 0) return "";
@@ -149,14 +211,15 @@ PackedWeights pack_weights(const ir::QuantizedWeights& weights, DType x_type) {
   if (const std::string refusal = refuse_groups(weights.group, weights.k); !refusal.empty())
     throw Error(ErrorCode::kUnsupported, refusal);
   PackedWeights packed;
-  packed.values = pack_values(weights);
+  packed.values =
+      ir::derive(kPackedValues, {{"bits", std::int64_t{weights.bits}}, {"k", weights.k}},
+                 std::span(&weights.values, 1));
   packed.scales = pack_groups(weights.scales, weights, scale_type(weights.scales));
   if (weights.zero_points) {
     packed.zeros = pack_groups(*weights.zero_points, weights, x_type);
-    for (const double zero : packed.zeros->to_doubles())
-      if (!std::isfinite(zero))
-        throw Error(ErrorCode::kUnsupported,
-                    fmt::format("a zero point of weights is beyond {}", to_string(x_type)));
+    if (!ir::is_within(*packed.zeros, std::numeric_limits<double>::max()))
+      throw Error(ErrorCode::kUnsupported,
+                  fmt::format("a zero point of weights is beyond {}", to_string(x_type)));
   }
   return packed;
 }
@@ -164,22 +227,8 @@ PackedWeights pack_weights(const ir::QuantizedWeights& weights, DType x_type) {
 Tensor pack_elements(const Tensor& weights, bool rows_are_k) {
   if (weights.shape().size() != 2 || size_of(weights.dtype()) != 2)
     throw Error(ErrorCode::kInternal, "packed weights are matrices of 16-bit elements");
-  const std::int64_t rows = weights.shape()[0], columns = weights.shape()[1];
-  Elements elements = {nullptr, rows, columns, columns, 1};
-  if (rows_are_k) {
-    std::swap(elements.n, elements.k);
-    std::swap(elements.stride_n, elements.stride_k);
-  }
-  const std::int64_t tiles = ceil_div(elements.n, kPackedColumns);
-  const std::int64_t across = packed_depth(elements.k) / kFragment;
-  return made_tiles(tiles, across, [weights, elements] {
-    const ir::HeldBytes held = weights.hold();
-    Elements from = elements;
-    from.from = reinterpret_cast<const std::uint16_t*>(held.bytes.data());
-    return [held, from](std::int64_t tile, std::uint8_t* units) {
-      from.pack_tile(tile, reinterpret_cast<std::uint16_t*>(units));
-    };
-  });
+  return ir::derive(kPackedElements, {{"rows_are_k", std::int64_t{rows_are_k ? 1 : 0}}},
+                    std::span(&weights, 1));
 }
 
 std::string refuse_packing(const GemmProgram& product) {

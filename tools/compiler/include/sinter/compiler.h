@@ -379,6 +379,40 @@ SINTER_API CompileResult compile(const Model& model, const CompileOptions& optio
 SINTER_API CompileResult compile_to_file(const Model& model, const std::string& path,
                                          const CompileOptions& options = {});
 
+// Other weights for a plan.
+
+struct RefitOptions {
+  /// Weights of whose tensors none is given stay as they are. False: all that weights are made of
+  /// is given.
+  bool partial = false;
+  Monitor monitor;
+};
+
+struct RefitResult {
+  std::vector<std::byte> plan;  // unless it went into a file
+  std::string path;             // of the plan; empty: it is in memory
+  std::uint64_t plan_bytes = 0;
+  std::size_t changed = 0, kept = 0;  // weights of the plan that were made anew, and others
+  double milliseconds = 0;
+  std::vector<Diagnostic> diagnostics;
+};
+
+/// A plan with other values for its model's constants: what compiling the model with these gives,
+/// without passes and kernels. Names are those of the ONNX model's initializers. Values that
+/// contradict what the compiler has decided by the old ones are refused by name (kUnsupported), as
+/// are tensors that the model does not have, and those of other types or shapes (kUsage).
+SINTER_API Plan with_weights(const Plan& plan, std::span<const NamedTensor> tensors,
+                             const RefitOptions& options = {});
+/// The same into a file, or, if `plan_path` is empty, as bytes.
+SINTER_API RefitResult refit(const Plan& plan, std::span<const NamedTensor> tensors,
+                             const std::string& plan_path, const RefitOptions& options = {});
+/// The same of an ONNX or safetensors file.
+SINTER_API RefitResult refit(const Plan& plan, const std::string& weights_path,
+                             const std::string& plan_path, const RefitOptions& options = {});
+/// Which constants of the model can have other values, and which cannot and why, as the JSON that
+/// `sinter inspect --refit` prints.
+SINTER_API std::string inspect_refit(const Plan& plan);
+
 // What is known about models and plans.
 
 /// The error of a model, compiled with `options`, against the reference.

@@ -1,0 +1,10 @@
+#include "frontend/transforms.h"
+
+namespace sinter::frontend {
+
+std::span<const ir::Transform* const> transforms() {
+  static const ir::Transform* const all[] = {&kQuantMatMulValues, &kQuantMatMulZeros};
+  return all;
+}
+
+}  // namespace sinter::frontend

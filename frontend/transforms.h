@@ -1,0 +1,15 @@
+// What import does with constants, known by name as fusion/transforms.h has it.
+#pragma once
+
+#include <span>
+
+#include "ir/constants/recipe.h"
+
+namespace sinter::frontend {
+
+/// Block-quantized weights and their zero points as QuantMatMul has them (ops/quantization).
+extern const ir::Transform kQuantMatMulValues, kQuantMatMulZeros;
+
+std::span<const ir::Transform* const> transforms();
+
+}  // namespace sinter::frontend

@@ -1,0 +1,17 @@
+#include "fusion/transforms.h"
+
+namespace sinter::fusion {
+
+std::span<const ir::Transform* const> transforms() {
+  static const ir::Transform* const all[] = {&kJoinedBiases,  &kNarrowed,   &kQuantized,
+                                             &kFoldedScales,  &kSplatValue, &kIsMask,
+                                             &kUnfitConstant, &kIsUniform,  &kShifts};
+  return all;
+}
+
+std::span<const ir::Derivation* const> derivations() {
+  static const ir::Derivation* const all[] = {&kTransposed, &kJoinedColumns, &kJoinedRows};
+  return all;
+}
+
+}  // namespace sinter::fusion

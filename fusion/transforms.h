@@ -1,0 +1,28 @@
+// What passes do with constants besides evaluating operators: known by name, so that a plan can say
+// how its weights were made and they can be made again of others.
+#pragma once
+
+#include <span>
+
+#include "ir/constants/recipe.h"
+
+namespace sinter::fusion {
+
+/// A matrix the other way round (regions/constant_values.h).
+extern const ir::Derivation kTransposed;
+/// Matrices side by side, and one below the other (merge_projections).
+extern const ir::Derivation kJoinedColumns, kJoinedRows;
+/// Vectors one after the other (merge_projections).
+extern const ir::Transform kJoinedBiases;
+/// A float tensor in another type; integers of few bits; what scales and shifts behind a product
+/// make of its weights.
+extern const ir::Transform kNarrowed, kQuantized, kFoldedScales;
+/// Questions whose answers decide: the value of all elements; whether some stand for infinity, and
+/// whether a narrow type cannot have one (lowering_policy.h); whether scales are equal, and whether
+/// there are shifts (fold_scales).
+extern const ir::Transform kSplatValue, kIsMask, kUnfitConstant, kIsUniform, kShifts;
+
+std::span<const ir::Transform* const> transforms();
+std::span<const ir::Derivation* const> derivations();
+
+}  // namespace sinter::fusion

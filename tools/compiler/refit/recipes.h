@@ -1,0 +1,86 @@
+// How a plan's weights are made of its model's constants: what a plan says of that, as text.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "codegen/compiled_plan.h"
+#include "ir/constants/recipe.h"
+#include "ir/op_def.h"
+
+namespace sinter::tools {
+
+/// A constant: a tensor of the model, a result of a call, or bytes that compile made up.
+struct RecipeTensor {
+  DType dtype = DType::kFloat32;
+  ir::Ints shape;
+  int source = -1;  // index of Recipes::sources
+  int call = -1;    // index of Recipes::calls
+  std::size_t output = 0;
+  std::vector<std::byte> bytes;  // of one that is neither
+
+  std::size_t byte_count() const;
+};
+
+struct RecipeSource {
+  std::string name;  // the model's
+  DType dtype = DType::kFloat32;
+  ir::Ints shape;
+};
+
+struct RecipeCall {
+  std::string name;  // of an operator, ir::Transform or ir::Derivation
+  ir::Attrs attrs;
+  std::vector<RecipeTensor> inputs;  // calls among them are earlier ones
+};
+
+/// A weight at `offset` of the plan's section, or constant number `offset` of its graph's text.
+struct RecipeUse {
+  std::uint64_t offset = 0;
+  RecipeTensor tensor;
+};
+
+/// Bytes that `reader` has read: others may make another plan.
+struct RecipeRead {
+  RecipeTensor tensor;
+  std::uint64_t hash = 0;  // XXH3
+  std::string reader;      // "the pass simplify"
+};
+
+struct Recipes {
+  std::uint64_t structure = 0;  // frontend::ImportedModel::structure
+  std::vector<RecipeSource> sources;
+  std::vector<std::string> unused;  // constants of the model that nothing of the plan is made of
+  std::vector<RecipeCall> calls;
+  std::vector<RecipeUse> weights, lines;
+  std::vector<RecipeRead> reads;
+  std::vector<std::pair<RecipeTensor, RecipeTensor>> equal;  // constants that became one
+};
+
+/// What is known of how `plan` was made.
+Recipes recipes_of(const codegen::CompiledPlan& plan, const ir::ReadLog& reads,
+                   std::uint64_t structure);
+
+/// JSON, the same for equal recipes.
+std::string to_text(const Recipes& recipes);
+/// Throws Error(kInvalidPlan) for what to_text does not write.
+Recipes parse_recipes(std::string_view text);
+
+/// What a call's name stands for; all null for a name that is unknown.
+struct Callable {
+  const ir::OpDef* op = nullptr;
+  const ir::Transform* transform = nullptr;
+  const ir::Derivation* derivation = nullptr;
+  explicit operator bool() const { return op || transform || derivation; }
+};
+Callable find_callable(std::string_view name);
+/// True for a result that only answers a question, of which nothing is stored.
+bool is_answer(const Recipes& recipes, const RecipeTensor& tensor);
+/// By source: whether `tensor` is made of it.
+std::vector<bool> sources_of(const Recipes& recipes, const RecipeTensor& tensor);
+
+}  // namespace sinter::tools

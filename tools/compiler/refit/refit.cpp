@@ -1,0 +1,493 @@
+#include "tools/compiler/refit/refit.h"
+
+#include <algorithm>
+#include <chrono>
+#include <filesystem>
+#include <mutex>
+#include <span>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include <fmt/ranges.h>
+
+#include "frontend/import.h"
+#include "ir/reference/evaluate.h"
+#include "ir/text/shown.h"
+#include "ir/text/text.h"
+#include "runtime/files/output_file.h"
+#include "runtime/format_error.h"
+#include "runtime/plan/hash.h"
+#include "runtime/plan/plan_file.h"
+#include "runtime/plan_access.h"
+#include "tools/compiler/refit/safetensors.h"
+#include "tools/compiler/run/inputs.h"
+
+namespace sinter::tools {
+namespace {
+
+using ir::Tensor;
+
+constexpr std::size_t kShown = 8;  // names in a message
+
+std::string names_text(const std::vector<std::string>& names) {
+  std::string text;
+  for (std::size_t i = 0; i < std::min(names.size(), kShown); ++i)
+    text += (i == 0 ? "'" : ", '") + ir::shown(names[i]) + "'";
+  if (names.size() > kShown) text += fmt::format(" and {} more", names.size() - kShown);
+  return text;
+}
+
+/// Constants by their recipes, made when they are read.
+class Maker : public std::enable_shared_from_this<Maker> {
+ public:
+  Maker(Recipes recipes, std::vector<std::optional<Tensor>> sources)
+      : recipes_(std::move(recipes)),
+        sources_(std::move(sources)),
+        results_(recipes_.calls.size()),
+        derived_(recipes_.calls.size()) {}
+
+  const Recipes& recipes() const { return recipes_; }
+
+  std::shared_ptr<const ir::Buffer> buffer(const RecipeTensor& of) {
+    std::shared_ptr<const ir::Buffer> buffer;
+    if (of.source >= 0)
+      buffer = sources_[static_cast<std::size_t>(of.source)].value().buffer();
+    else if (of.call >= 0)
+      buffer = result(static_cast<std::size_t>(of.call), of.output);
+    else
+      buffer = ir::Buffer::copy_of(of.bytes);
+    return buffer ? buffer : ir::Buffer::copy_of({});
+  }
+
+  Tensor tensor(const RecipeTensor& of) {
+    const std::size_t size = of.byte_count();
+    auto buffer = this->buffer(of);
+    if (buffer->size() != size)
+      throw unsupported_error("a weight of {} bytes would have {}: compile the new model", size,
+                              buffer->size());
+    return Tensor(of.dtype, of.shape, std::move(buffer));
+  }
+
+ private:
+  std::vector<Tensor> inputs_of(const RecipeCall& call) {
+    std::vector<Tensor> inputs;
+    for (const RecipeTensor& input : call.inputs) inputs.push_back(tensor(input));
+    return inputs;
+  }
+
+  std::shared_ptr<const ir::Buffer> result(std::size_t index, std::size_t output) {
+    const RecipeCall& call = recipes_.calls[index];
+    const Callable callable = find_callable(call.name);
+    if (callable.derivation != nullptr) {
+      auto& known = derived_[index];
+      if (!known) known = ir::derive(*callable.derivation, call.attrs, inputs_of(call)).buffer();
+      return known;
+    }
+    auto& results = results_[index];
+    if (!results) {
+      const std::vector<Tensor> inputs = inputs_of(call);
+      results = callable.transform != nullptr ? callable.transform->apply(call.attrs, inputs)
+                                              : ir::evaluate_op(*callable.op, call.attrs, inputs);
+    }
+    // A result that is there for some values alone: there was a question about it.
+    if (output >= results->size())
+      throw unsupported_error("a weight would not be there at all: compile the new model");
+    return (*results)[output].buffer();
+  }
+
+  const Recipes recipes_;
+  std::vector<std::optional<Tensor>> sources_;
+  std::vector<std::optional<std::vector<Tensor>>> results_;
+  std::vector<std::shared_ptr<const ir::Buffer>> derived_;
+};
+
+/// How much of what a constant is made of is given.
+enum class Given { kNothing, kSome, kAll };
+
+class Refitter {
+ public:
+  Refitter(const std::shared_ptr<const plan::PlanData>& plan, const NewWeights& weights,
+           bool partial)
+      : plan_(plan), weights_(weights), partial_(partial), recipes_(recipes_in(*plan)) {}
+
+  Refitted run(const Reporter& reporter) {
+    check_names();
+    std::vector<std::optional<Tensor>> sources;
+    for (const RecipeSource& source : recipes_.sources) {
+      const auto given = weights_.tensors.find(source.name);
+      sources.push_back(given == weights_.tensors.end() ? std::nullopt
+                                                        : std::optional(given->second));
+    }
+    check_missing();
+    maker_ = std::make_shared<Maker>(recipes_, std::move(sources));
+    const std::size_t work = recipes_.reads.size() + recipes_.lines.size();
+    std::size_t done = 0;
+    const auto advance = [&] {
+      reporter.check();
+      reporter.progress("weights", ++done, work);
+    };
+    check_values(advance);
+    Refitted result;
+    result.parts.meta = plan_->meta;
+    change_text(result.parts.meta.graph_text, advance);
+    change_manifest(result.parts.meta);
+    add_weights(result);
+    for (const auto& [bytes, list] : {std::pair(plan_->modules, &result.parts.modules),
+                                      std::pair(plan_->sources, &result.parts.sources)})
+      if (!bytes.empty()) list->emplace_back(0, bytes, plan_);
+    return result;
+  }
+
+ private:
+  Given given(const RecipeTensor& tensor) const {
+    const std::vector<bool> sources = sources_of(recipes_, tensor);
+    bool some = false, all = true;
+    for (std::size_t i = 0; i < sources.size(); ++i) {
+      if (!sources[i]) continue;
+      const bool is_given = weights_.tensors.contains(recipes_.sources[i].name);
+      some = some || is_given;
+      all = all && is_given;
+    }
+    return !some ? Given::kNothing : all ? Given::kAll : Given::kSome;
+  }
+
+  void check_names() const {
+    if (weights_.structure && *weights_.structure != recipes_.structure)
+      throw usage_error(
+          "'{}' is another model than the plan's: its nodes, inputs or outputs differ, not just "
+          "its "
+          "weights: compile it",
+          weights_.name);
+    std::vector<std::string> unknown;
+    for (const auto& [name, tensor] : weights_.tensors) {
+      const auto source = std::ranges::find(recipes_.sources, name, &RecipeSource::name);
+      if (source == recipes_.sources.end()) {
+        const bool is_unused = std::ranges::find(recipes_.unused, name) != recipes_.unused.end();
+        if (!is_unused && !weights_.structure) unknown.push_back(name);
+        continue;
+      }
+      if (tensor.dtype() != source->dtype || tensor.shape() != source->shape)
+        throw usage_error("tensor '{}' is {}[{}], but the plan's model has {}[{}]", ir::shown(name),
+                          to_string(tensor.dtype()), fmt::join(tensor.shape(), ", "),
+                          to_string(source->dtype), fmt::join(source->shape, ", "));
+    }
+    if (!unknown.empty())
+      throw usage_error(
+          "the plan's model has no tensor {}: names are those of the ONNX model's initializers, "
+          "which inspecting the plan for refit lists",
+          names_text(unknown));
+  }
+
+  /// A weight is made of all that it was made of.
+  void check_missing() const {
+    std::vector<bool> missing(recipes_.sources.size(), false);
+    const auto look = [&](const RecipeTensor& tensor) {
+      const Given how = given(tensor);
+      if (how == Given::kAll || (how == Given::kNothing && partial_)) return;
+      const std::vector<bool> sources = sources_of(recipes_, tensor);
+      for (std::size_t i = 0; i < sources.size(); ++i)
+        if (sources[i] && !weights_.tensors.contains(recipes_.sources[i].name)) missing[i] = true;
+    };
+    for (const RecipeUse& use : recipes_.weights) look(use.tensor);
+    // What is no weight matters where it is also made of what is given.
+    const auto look_at_mixed = [&](const RecipeTensor& tensor) {
+      if (given(tensor) == Given::kSome) look(tensor);
+    };
+    for (const RecipeUse& use : recipes_.lines) look_at_mixed(use.tensor);
+    for (const RecipeRead& read : recipes_.reads) look_at_mixed(read.tensor);
+    std::vector<std::string> names;
+    for (std::size_t i = 0; i < missing.size(); ++i)
+      if (missing[i]) names.push_back(recipes_.sources[i].name);
+    if (!names.empty())
+      throw usage_error("there is no new value for {}{}", names_text(names),
+                        partial_
+                            ? ", which weights are made of together with tensors that are given"
+                            : ": give all, or ask for --partial to keep weights");
+  }
+
+  template <typename Advance>
+  void check_values(const Advance& advance) {
+    std::vector<std::string> refused;
+    std::string reader;
+    const auto refuse = [&](const RecipeTensor& tensor, const std::string& why) {
+      const std::vector<bool> sources = sources_of(recipes_, tensor);
+      for (std::size_t i = 0; i < sources.size(); ++i) {
+        const std::string& name = recipes_.sources[i].name;
+        if (sources[i] && std::ranges::find(refused, name) == refused.end())
+          refused.push_back(name);
+      }
+      if (reader.empty()) reader = why;
+    };
+    for (const RecipeRead& read : recipes_.reads) {
+      advance();
+      if (given(read.tensor) == Given::kNothing) continue;
+      if (hash_of(read) == read.hash) continue;
+      refuse(read.tensor, is_answer(recipes_, read.tensor)
+                              ? fmt::format("{} decided by their values ({}), and would decide "
+                                            "otherwise now",
+                                            read.reader, question(read.tensor))
+                              : fmt::format("{} made their values a part of the plan's code or "
+                                            "shapes",
+                                            read.reader));
+    }
+    for (const auto& [a, b] : recipes_.equal) {
+      const Given one = given(a), other = given(b);
+      if (one == Given::kNothing && other == Given::kNothing) continue;
+      if (one == Given::kAll && other == Given::kAll && bytes_equal(a, b)) continue;
+      const std::string why = "constants that were equal are one in the plan, and differ now";
+      refuse(a, why);
+      refuse(b, why);
+    }
+    if (!refused.empty())
+      throw unsupported_error("the plan cannot have these values of {}: {}: compile the new model",
+                              names_text(refused), reader);
+  }
+
+  const std::string& question(const RecipeTensor& tensor) const {
+    return recipes_.calls[static_cast<std::size_t>(tensor.call)].name;
+  }
+
+  /// A result that is not there, or of another size, has another hash.
+  std::uint64_t hash_of(const RecipeRead& read) {
+    try {
+      return maker_->tensor(read.tensor).buffer()->hash();
+    } catch (const Error& error) {
+      if (error.code() != ErrorCode::kUnsupported) throw;
+      return ~read.hash;
+    }
+  }
+
+  bool bytes_equal(const RecipeTensor& a, const RecipeTensor& b) {
+    const auto one = maker_->buffer(a), other = maker_->buffer(b);
+    const ir::HeldBytes x = one->hold(), y = other->hold();
+    return std::ranges::equal(x.bytes, y.bytes);
+  }
+
+  /// The graph's text has hashes of large constants and values of small ones.
+  template <typename Advance>
+  void change_text(std::string& text, const Advance& advance) {
+    std::map<std::uint64_t, const RecipeTensor*> lines;
+    for (const RecipeUse& line : recipes_.lines)
+      if (given(line.tensor) == Given::kAll) lines.emplace(line.offset, &line.tensor);
+    std::string result;
+    std::uint64_t number = 0;
+    for (std::size_t at = 0; at < text.size();) {
+      const std::size_t end = std::min(text.find('\n', at), text.size());
+      const std::string_view line = std::string_view(text).substr(at, end - at);
+      const std::size_t value = constant_in(line);
+      if (value == std::string_view::npos) {
+        result += line;
+      } else {
+        const auto changed = lines.find(number++);
+        result += line.substr(0, changed == lines.end() ? line.size() : value);
+        if (changed != lines.end()) {
+          advance();
+          result += ir::constant_text(maker_->tensor(*changed->second));
+        }
+      }
+      if (end < text.size()) result += '\n';
+      at = end + 1;
+    }
+    text = std::move(result);
+  }
+
+  /// Where "f32[2] {1, 2}" begins in "  %w = const f32[2] {1, 2}"; npos in other lines.
+  static std::size_t constant_in(std::string_view line) {
+    constexpr std::string_view kConst = " = const ";
+    std::size_t at = line.find_first_not_of(' ');
+    if (at == std::string_view::npos || line[at] != '%') return std::string_view::npos;
+    ++at;
+    if (at < line.size() && line[at] == '"') {
+      for (++at; at < line.size() && line[at] != '"'; ++at)
+        if (line[at] == '\\') ++at;
+      ++at;
+    } else {
+      at = std::min(line.find(' ', at), line.size());
+    }
+    if (at > line.size() || !line.substr(at).starts_with(kConst)) return std::string_view::npos;
+    return at + kConst.size();
+  }
+
+  void change_manifest(plan::fb::PlanT& meta) const {
+    if (!meta.manifest) return;
+    if (!weights_.name.empty() && weights_.structure) meta.manifest->model_name = weights_.name;
+    meta.manifest->model_hash = weights_.hash;
+    // What was measured was measured of other weights.
+    meta.manifest->measured.clear();
+    std::erase_if(meta.manifest->options,
+                  [](const auto& option) { return option->key == "verify"; });
+  }
+
+  void add_weights(Refitted& result) {
+    std::vector<const RecipeUse*> uses;
+    for (const RecipeUse& use : recipes_.weights) uses.push_back(&use);
+    std::ranges::sort(uses, {}, [](const RecipeUse* use) { return use->offset; });
+    const std::span<const std::byte> old = plan_->weights;
+    std::uint64_t end = 0;
+    const auto keep_until = [&](std::uint64_t offset) {
+      if (offset > end)
+        result.parts.weights.emplace_back(end, old.subspan(end, offset - end), plan_);
+    };
+    for (const RecipeUse* use : uses) {
+      const std::uint64_t size = use->tensor.byte_count();
+      if (use->offset < end || use->offset > old.size() || size > old.size() - use->offset)
+        throw invalid_plan_error("its recipes are of weights that it does not have");
+      if (given(use->tensor) != Given::kAll) {
+        ++result.kept;
+        continue;
+      }
+      ++result.changed;
+      keep_until(use->offset);
+      result.parts.weights.emplace_back(use->offset, size, [maker = maker_, tensor = use->tensor] {
+        const Tensor made = maker->tensor(tensor);
+        ir::HeldBytes held = made.hold();
+        // The buffer lives as long as its bytes are read.
+        auto owner = std::make_shared<std::pair<Tensor, std::shared_ptr<const void>>>(
+            made, std::move(held.owner));
+        return plan::PieceBytes{held.bytes, std::move(owner)};
+      });
+      end = use->offset + size;
+    }
+    keep_until(old.size());
+  }
+
+  std::shared_ptr<const plan::PlanData> plan_;
+  const NewWeights& weights_;
+  const bool partial_;
+  const Recipes recipes_;
+  std::shared_ptr<Maker> maker_;
+};
+
+}  // namespace
+
+Recipes recipes_in(const plan::PlanData& plan) {
+  if (plan.meta.refit.empty())
+    throw invalid_plan_error(
+        "the plan does not say how its weights are made of its model's: it was compiled from Graph "
+        "text, or by an older version: compile the ONNX model again");
+  return parse_recipes(plan.meta.refit);
+}
+
+NewWeights read_new_weights(const std::string& path) {
+  NewWeights result;
+  result.name = std::filesystem::path(path).filename().string();
+  if (is_safetensors(path)) {
+    result.tensors = read_safetensors(path);
+    std::uint64_t hash = 0;
+    for (const auto& [name, tensor] : result.tensors)
+      hash = plan::hash64(fmt::format("{:016x} {} {:016x}", hash, name, tensor.hash()));
+    result.hash = hash;
+    return result;
+  }
+  frontend::ModelWeights model = frontend::read_weights(path);
+  for (auto& [name, tensor] : model.tensors) result.tensors.emplace(name, std::move(tensor));
+  result.hash = model.hash;
+  result.structure = model.structure;
+  return result;
+}
+
+NewWeights new_weights(std::span<const NamedTensor> tensors) {
+  NewWeights result;
+  std::uint64_t hash = 0;
+  for (const NamedTensor& each : tensors) {
+    const Tensor tensor = tensor_of(each.tensor);
+    if (!result.tensors.emplace(each.name, tensor).second)
+      throw usage_error("tensor '{}' is given twice", ir::shown(each.name));
+    hash = plan::hash64(fmt::format("{:016x} {} {:016x}", hash, each.name, tensor.hash()));
+  }
+  result.hash = hash;
+  return result;
+}
+
+RefitResult refit_file(const Plan& plan, const std::string& weights_path,
+                       const std::string& plan_path, bool partial, Reporter& reporter) {
+  files::check_output(plan_path, {weights_path});
+  const auto start = std::chrono::steady_clock::now();
+  RefitResult result = with_context(fmt::format("refitting with '{}'", weights_path), [&] {
+    return refit_to(plan, read_new_weights(weights_path), plan_path, partial, reporter);
+  });
+  const std::chrono::duration<double, std::milli> spent = std::chrono::steady_clock::now() - start;
+  result.milliseconds = spent.count();
+  return result;
+}
+
+RefitResult refit_to(const Plan& plan, const NewWeights& weights, const std::string& plan_path,
+                     bool partial, Reporter& reporter) {
+  const auto start = std::chrono::steady_clock::now();
+  const auto& data = PlanAccess::data(plan);
+  files::check_output(plan_path, {data->path});
+  RefitResult result;
+  const Refitted changed = refit(data, weights, partial, reporter);
+  result.changed = changed.changed;
+  result.kept = changed.kept;
+  if (plan_path.empty()) {
+    result.plan = plan::serialize_plan(changed.parts);
+    result.plan_bytes = result.plan.size();
+  } else {
+    plan::PlanFile file(changed.parts, plan_path);
+    result.path = plan_path;
+    result.plan_bytes = file.size();
+    file.commit();
+  }
+  const std::chrono::duration<double, std::milli> spent = std::chrono::steady_clock::now() - start;
+  result.milliseconds = spent.count();
+  return result;
+}
+
+nlohmann::ordered_json refit_report(const Plan& plan) {
+  const Recipes recipes = recipes_in(*PlanAccess::data(plan));
+  using nlohmann::ordered_json;
+  struct Facts {
+    std::size_t weights = 0;
+    std::string why;
+    std::vector<std::string> conditions;
+  };
+  std::vector<Facts> facts(recipes.sources.size());
+  const auto each_source = [&](const RecipeTensor& tensor, const auto& visit) {
+    const std::vector<bool> sources = sources_of(recipes, tensor);
+    for (std::size_t i = 0; i < sources.size(); ++i)
+      if (sources[i]) visit(facts[i]);
+  };
+  for (const RecipeUse& use : recipes.weights)
+    each_source(use.tensor, [](Facts& of) { ++of.weights; });
+  for (const RecipeRead& read : recipes.reads) {
+    const bool answers = is_answer(recipes, read.tensor);
+    each_source(read.tensor, [&](Facts& of) {
+      if (answers)
+        of.conditions.push_back(fmt::format(
+            "{}, asked by {}", recipes.calls[static_cast<std::size_t>(read.tensor.call)].name,
+            read.reader));
+      else if (of.why.empty())
+        of.why = fmt::format("{} read its value", read.reader);
+    });
+  }
+  for (const auto& [a, b] : recipes.equal)
+    for (const RecipeTensor* tensor : {&a, &b})
+      each_source(*tensor, [&](Facts& of) {
+        of.conditions.emplace_back("equal to another constant of the model");
+      });
+  ordered_json tensors = ordered_json::array();
+  for (std::size_t i = 0; i < facts.size(); ++i) {
+    const RecipeSource& source = recipes.sources[i];
+    Facts& of = facts[i];
+    std::ranges::sort(of.conditions);
+    const auto [first, last] = std::ranges::unique(of.conditions);
+    of.conditions.erase(first, last);
+    tensors.push_back(
+        {{"name", source.name},
+         {"type", fmt::format("{}[{}]", to_string(source.dtype), fmt::join(source.shape, ", "))},
+         {"refittable", of.why.empty()},
+         {"weights", of.weights},
+         {"why", of.why},
+         {"conditions", of.conditions}});
+  }
+  return {{"tensors", std::move(tensors)}, {"unused", recipes.unused}};
+}
+
+Refitted refit(const std::shared_ptr<const plan::PlanData>& plan, const NewWeights& weights,
+               bool partial, const Reporter& reporter) {
+  return Refitter(plan, weights, partial).run(reporter);
+}
+
+}  // namespace sinter::tools
