@@ -38,7 +38,7 @@ std::vector<TensorType> infer_trees(const Attrs& attrs, Types inputs) {
       inputs[3].shape[1] != Dim(2) || !width_fits)
     invalid(fmt::format("tables of a tree ensemble with {} targets do not fit: {}", targets,
                         list_types(inputs)));
-  combine_attr(attrs, false);
+  if (combine_attr(attrs, false) == Combine::kProd) invalid("trees are combined by sum, min or max");
   return {{dtype, {inputs[0].shape[0], Dim(targets)}}};
 }
 

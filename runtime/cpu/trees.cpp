@@ -213,7 +213,8 @@ Trees::Trees(const plan::PlanData& plan, const plan::fb::TreeStepT& step, const 
 }
 
 std::size_t Trees::workspace_bytes() const {
-  return static_cast<std::size_t>(rows_of_part_ * columns_) * size_of(dtype_) + 64;
+  const std::int64_t blocks = (rows_of_part_ + kBlockRows - 1) / kBlockRows;
+  return static_cast<std::size_t>(blocks * kBlockRows * columns_) * size_of(dtype_);
 }
 
 template <typename T, typename Node>
