@@ -12,7 +12,8 @@
 namespace sinter::runtime::cpu {
 namespace {
 
-constexpr int kLanes = 8;               // ways down that go side by side
+constexpr int kLanes = 8;        // rows that go down a tree side by side
+constexpr int kTreeLanes = 16;  // trees that a row goes down: they miss the caches more often
 constexpr std::int64_t kBlockRows = 64;  // that lie column by column in a core's first cache
 constexpr std::int64_t kMostPartRows = 1024;
 /// Of nodes and values, that stay in a core's second cache while a part's rows go by.
@@ -112,29 +113,31 @@ void write_depths(const Tables& t, std::int32_t* depths) {
 }
 
 /// One level down for every lane, whose element of column c is x[c * kStride + lane * kStep].
-template <bool kMissing, std::int64_t kStride, std::int64_t kStep, typename T, typename Node>
+template <bool kMissing, std::int64_t kStride, std::int64_t kStep, typename T, typename Node,
+          std::size_t kCount>
 inline __attribute__((always_inline)) void descend(const Node* nodes, const T* x,
-                                                   std::uint32_t (&at)[kLanes]) {
-#pragma GCC unroll 8
-  for (int lane = 0; lane < kLanes; ++lane) {
+                                                   std::uint32_t (&at)[kCount]) {
+#pragma GCC unroll 16
+  for (std::size_t lane = 0; lane < kCount; ++lane) {
     const Node node = nodes[at[lane]];
-    const T value = x[node.column() * kStride + lane * kStep];
+    const T value = x[node.column() * kStride + static_cast<std::int64_t>(lane) * kStep];
     bool second = !(value <= node.threshold);
     if constexpr (kMissing) second = second && !(value != value && node.missing());
     at[lane] = node.first(at[lane]) + (second ? 1U : 0U);
   }
 }
 
-template <bool kMissing, std::int64_t kStride, std::int64_t kStep, typename T, typename Node>
-inline void walk(const Node* nodes, const T* x, std::int32_t depth, std::uint32_t (&at)[kLanes]) {
+template <bool kMissing, std::int64_t kStride, std::int64_t kStep, typename T, typename Node,
+          std::size_t kCount>
+inline void walk(const Node* nodes, const T* x, std::int32_t depth, std::uint32_t (&at)[kCount]) {
   std::int32_t level = 0;
   for (; level + kLevels <= depth; level += kLevels) {
-    std::uint32_t before[kLanes];
-    std::copy_n(at, kLanes, before);
+    std::uint32_t before[kCount];
+    std::copy_n(at, kCount, before);
 #pragma GCC unroll 4
     for (int i = 0; i < kLevels; ++i) descend<kMissing, kStride, kStep>(nodes, x, at);
     std::uint32_t moved = 0;
-    for (int lane = 0; lane < kLanes; ++lane) moved |= at[lane] ^ before[lane];
+    for (std::size_t lane = 0; lane < kCount; ++lane) moved |= at[lane] ^ before[lane];
     if (moved == 0) return;
   }
   for (; level < depth; ++level) descend<kMissing, kStride, kStep>(nodes, x, at);
@@ -233,18 +236,22 @@ void Trees::run_typed(std::span<std::byte* const> buffers,
     const T* from = weights + leaves[leaf] * width_;
     for (std::int64_t w = 0; w < width_; ++w) combine_into(y[w], from[w], combine_);
   };
-  // Trees [begin, end) for one row as it lies.
-  const auto walk_row = [&](const T* row, T* y, std::int64_t begin, std::int64_t end) {
-    for (std::int64_t tree = begin; tree < end; tree += kLanes) {
-      std::uint32_t at[kLanes];
+  // All trees for one row as it lies.
+  const auto walk_row = [&](const T* row, T* y) {
+    const bool has_missing = std::any_of(row, row + columns_, [](T v) { return v != v; });
+    for (std::int64_t tree = 0; tree < tree_count_; tree += kTreeLanes) {
+      std::uint32_t at[kTreeLanes];
       std::int32_t depth = 0;
-      for (int lane = 0; lane < kLanes; ++lane) {
-        const std::int64_t own = std::min(tree + lane, end - 1);
+      for (int lane = 0; lane < kTreeLanes; ++lane) {
+        const std::int64_t own = std::min(tree + lane, tree_count_ - 1);
         at[lane] = static_cast<std::uint32_t>(trees_[2 * own]);
         depth = std::max(depth, depths_[own]);
       }
-      walk<true, 1, 0>(nodes, row, depth, at);
-      for (std::int64_t lane = 0; lane < kLanes && tree + lane < end; ++lane)
+      if (has_missing)
+        walk<true, 1, 0>(nodes, row, depth, at);
+      else
+        walk<false, 1, 0>(nodes, row, depth, at);
+      for (std::int64_t lane = 0; lane < kTreeLanes && tree + lane < tree_count_; ++lane)
         give(y, tree + lane, at[lane]);
     }
   };
@@ -290,7 +297,7 @@ void Trees::run_typed(std::span<std::byte* const> buffers,
         y[i] = given[static_cast<std::size_t>(i % targets_)] ? start : T(0);
       if (count < kLanes) {
         for (std::int64_t row = 0; row < count; ++row)
-          walk_row(x + (first + row) * columns_, y + row * targets_, 0, tree_count_);
+          walk_row(x + (first + row) * columns_, y + row * targets_);
         continue;
       }
       bool missing[kMostPartRows / kBlockRows] = {};

@@ -16,7 +16,7 @@
 namespace sinter::runtime::cpu {
 
 /// A TreeStep of one bound shape. Eight rows at a time go down a tree side by side, so that their
-/// loads overlap; of fewer rows, one goes down eight trees. A block of rows lies column by column
+/// loads overlap; of fewer rows, each goes down 16 trees. A block of rows lies column by column
 /// in a core's first cache, blocks of trees in its second. Every target combines its trees in their
 /// order, whichever way: results depend on neither threads nor the number of rows.
 class Trees {
