@@ -25,7 +25,6 @@ Term kernels(const Term& x, const Term& vectors, const std::string& type) {
   if (parameters.size() != 3)
     node.invalid("kernel_params are {} numbers, not gamma, coef0 and degree", parameters.size());
   const double gamma = parameters[0], offset = parameters[1], degree = parameters[2];
-  if (type == "LINEAR") return product(x, turned(vectors));
   if (type == "POLY") return (product(x, turned(vectors)) * gamma + offset).with("Pow", degree);
   if (type == "SIGMOID") return (product(x, turned(vectors)) * gamma + offset).apply("Tanh");
   if (type != "RBF")
@@ -36,14 +35,84 @@ Term kernels(const Term& x, const Term& vectors, const std::string& type) {
   return (reduce("ReduceSum", difference.apply("Square"), 2) * -gamma).apply("Exp");
 }
 
-Term support_vectors(NodeContext& node, std::int64_t count, const Term& x) {
-  const std::vector<double> values = floats_of(node, "support_vectors");
+std::vector<double> support_values(NodeContext& node, std::int64_t count, const Term& x) {
+  std::vector<double> values = floats_of(node, "support_vectors");
   const Dim columns = x.shape()[1];
   const auto given = std::ssize(values);
   if (given % count != 0 || (columns.is_constant() && columns.value() * count != given))
     node.invalid("it has {} numbers for {} support vectors, but X has {} columns", given, count,
                  columns);
-  return float_constant(node, values, {count, given / count}, "support_vectors");
+  return values;
+}
+
+/// The kernels times `weights` [count, results]. A linear kernel and the weights are one matrix.
+Term weighted_kernels(NodeContext& node, const Term& x, std::int64_t count,
+                      const std::vector<double>& weights, std::int64_t results) {
+  const std::vector<double> vectors = support_values(node, count, x);
+  const std::int64_t columns = std::ssize(vectors) / count;
+  const std::string type = node.attr_string("kernel_type", "LINEAR");
+  if (type != "LINEAR")
+    return product(
+        kernels(x, float_constant(node, vectors, {count, columns}, "support_vectors"), type),
+        float_constant(node, weights, {count, results}, "coefficients"));
+  std::vector<double> matrix(static_cast<std::size_t>(columns * results), 0);
+  for (std::int64_t v = 0; v < count; ++v)
+    for (std::int64_t c = 0; c < columns; ++c)
+      for (std::int64_t r = 0; r < results; ++r)
+        matrix[static_cast<std::size_t>(c * results + r)] +=
+            vectors[static_cast<std::size_t>(v * columns + c)] *
+            weights[static_cast<std::size_t>(v * results + r)];
+  return product(x, float_constant(node, matrix, {columns, results}, "coefficients"));
+}
+
+/// Probabilities of `classes` whose pairs have the probabilities `pairs`, for the first of two, as
+/// columns [rows, 1]: libsvm's second method of pairwise coupling (Wu, Lin, Weng 2004). It iterates
+/// until a bound is met, in two to four rounds; rows that have met it stay as they are.
+std::vector<Term> coupled(const std::vector<Term>& pairs, std::size_t classes) {
+  constexpr int kRounds = 6;
+  std::vector<std::vector<Term>> r(classes, std::vector<Term>(classes, pairs[0])), q = r;
+  std::size_t pair = 0;
+  for (std::size_t i = 0; i < classes; ++i)
+    for (std::size_t j = i + 1; j < classes; ++j, ++pair) {
+      r[i][j] = pairs[pair];
+      r[j][i] = 1 - pairs[pair];
+    }
+  for (std::size_t i = 0; i < classes; ++i) {
+    Term own = pairs[0].number(0);
+    for (std::size_t j = 0; j < classes; ++j) {
+      if (j == i) continue;
+      own = own + r[j][i].apply("Square");
+      q[i][j] = r[j][i].apply("Neg") * r[i][j];
+    }
+    q[i][i] = own;
+  }
+  const auto n = static_cast<double>(classes);
+  std::vector<Term> p(classes, pairs[0] * 0 + 1 / n);
+  for (int round = 0; round < kRounds; ++round) {
+    std::vector<Term> qp;
+    Term pqp = pairs[0].number(0);
+    for (std::size_t i = 0; i < classes; ++i) {
+      Term sum = q[i][0] * p[0];
+      for (std::size_t j = 1; j < classes; ++j) sum = sum + q[i][j] * p[j];
+      qp.push_back(sum);
+      pqp = pqp + p[i] * sum;
+    }
+    Term error = abs(qp[0] - pqp);
+    for (std::size_t i = 1; i < classes; ++i) error = error.with("Max", abs(qp[i] - pqp));
+    const Term goes_on = error.with("GreaterOrEqual", 0.005 / n);
+    std::vector<Term> next = p;
+    for (std::size_t i = 0; i < classes; ++i) {
+      const Term step = (pqp - qp[i]) / q[i][i], scale = step + 1;
+      next[i] = next[i] + step;
+      pqp = (pqp + step * (step * q[i][i] + qp[i] * 2)) / scale / scale;
+      for (std::size_t j = 0; j < classes; ++j) {
+        qp[j] = (qp[j] + step * q[i][j]) / scale;
+        next[j] = next[j] / scale;
+      }
+    }
+    for (std::size_t i = 0; i < classes; ++i) p[i] = select(goes_on, next[i], p[i]);
+  }
+  return p;
 }
 
 void svm_regressor(NodeContext& node) {
@@ -54,14 +123,12 @@ void svm_regressor(NodeContext& node) {
   if (rho.size() != 1) node.invalid("it has {} elements of rho, not one", rho.size());
   if (read_post_transform(node) != PostTransform::kNone)
     node.unsupported("a post_transform other than NONE: apply it behind the model");
-  const bool is_linear = count <= 0;
-  const Term weights = float_constant(
-      node, coefficients, {is_linear ? std::ssize(coefficients) : count, 1}, "coefficients");
+  if (count > 0 && std::ssize(coefficients) != count)
+    node.invalid("it has {} coefficients for {} support vectors", coefficients.size(), count);
   const Term y =
-      product(is_linear ? x
-                        : kernels(x, support_vectors(node, count, x),
-                                  node.attr_string("kernel_type", "LINEAR")),
-              weights) +
+      (count > 0 ? weighted_kernels(node, x, count, coefficients, 1)
+                 : product(x, float_constant(node, coefficients, {std::ssize(coefficients), 1},
+                                             "coefficients"))) +
       rho[0];
   if (node.attr_int("one_class", 0) == 0) return node.output(y.value());
   node.output(select(y.with("Greater", 0), y.number(1), y.number(-1)).value());
@@ -127,9 +194,7 @@ void svm_classifier(NodeContext& node) {
       losses[static_cast<std::size_t>(pair * classes + j)] = 1;
     }
   const Term x = read_float_rows(node);
-  const Term scores = product(kernels(x, support_vectors(node, count, x),
-                                      node.attr_string("kernel_type", "LINEAR")),
-                              float_constant(node, weights, {count, pairs}, "coefficients")) +
+  const Term scores = weighted_kernels(node, x, count, weights, pairs) +
                       float_constant(node, rho, {1, pairs}, "elements of rho");
   const Term won = scores.with("Greater", 0).cast(DType::kFloat32);
   const Term votes = product(won, float_constant(node, wins, {pairs, classes}, "")) +
@@ -138,14 +203,25 @@ void svm_classifier(NodeContext& node) {
 
   const PostTransform transform = read_post_transform(node);
   if (!slope.empty()) {
-    if (classes > 2)
+    constexpr std::int64_t kMostClasses = 10;
+    if (classes > kMostClasses)
       node.unsupported(
-          "probabilities of more than two classes, which are found by iterating until they agree: "
-          "train with probability=False and calibrate behind the model "
-          "(sklearn's CalibratedClassifierCV)");
-    const Term p = clamp((scores * slope[0] + offset[0]).apply("Neg").apply("Sigmoid"), 1e-7,
-                         scores.number(1 - 1e-7));
-    return node.output(1, transform_scores(side_by_side(p, 1 - p), transform).value());
+          "probabilities of {} classes, more than {}: train with probability=False and calibrate "
+          "the classes (sklearn's CalibratedClassifierCV)",
+          classes, kMostClasses);
+    const Term of_pairs =
+        clamp((scores * float_constant(node, slope, {1, pairs}, "elements of prob_a") +
+               float_constant(node, offset, {1, pairs}, "elements of prob_b"))
+                  .apply("Neg")
+                  .apply("Sigmoid"),
+              1e-7, scores.number(1 - 1e-7));
+    std::vector<Term> columns;
+    for (std::int64_t i = 0; i < pairs; ++i) columns.push_back(slice_one(of_pairs, 1, i));
+    std::vector<ValueId> probabilities;
+    for (const Term& each : coupled(columns, static_cast<std::size_t>(classes)))
+      probabilities.push_back(each.value());
+    return node.output(
+        1, transform_scores({node, node.concat(probabilities, 1)}, transform).value());
   }
   if (classes > 2) return node.output(1, transform_scores(scores, transform).value());
   node.output(1, (transform == PostTransform::kNone

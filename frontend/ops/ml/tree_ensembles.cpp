@@ -180,10 +180,10 @@ void output_binary(NodeContext& node, const TreeModel& model, const Ints& labels
   if (transform == PostTransform::kProbit)
     node.unsupported(
         "PROBIT of two classes with weights for one has no second score: give both classes weights");
-  if (all_positive)
-    scores = side_by_side(1 - score, score);
-  else if (transform == PostTransform::kLogistic)
+  if (transform == PostTransform::kLogistic)
     scores = side_by_side(score.apply("Neg").apply("Sigmoid"), score.apply("Sigmoid"));
+  else if (all_positive)
+    scores = side_by_side(1 - score, score);
   else
     scores = side_by_side(score.apply("Neg"), score);
   node.output(0, label.value());
