@@ -223,8 +223,9 @@ def feature_operators():
     case("one_hot_encoder", "OneHotEncoder", [rng.integers(0, 5, (6,))], cats_int64s=[3, 1, 4], zeros=1)
     case("label_encoder_int_float", "LabelEncoder", [rng.integers(0, 5, (7,))], version=2, keys_int64s=[3, 1, 4],
          values_floats=[.5, 1.5, 2.5], default_float=-7.)
-    case("label_encoder_float_int", "LabelEncoder", [np.array([1, .5, np.nan, 9], np.float32)], version=2,
-         keys_floats=[.5, 1., float("nan")], values_int64s=[8, 6, 4], default_int64=3)
+    for version in (2, 4):  # from 4 on a key may be NaN
+        case(f"label_encoder_float_int_{version}", "LabelEncoder", [np.array([1, .5, np.nan, 9], np.float32)],
+             version=version, keys_floats=[.5, 1., float("nan")], values_int64s=[8, 6, 4], default_int64=3)
     for targets in (1, 3):
         case(f"linear_regressor_{targets}", "LinearRegressor", [x],
              coefficients=[float(v) for v in rng.standard_normal(3 * targets)],

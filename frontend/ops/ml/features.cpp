@@ -146,6 +146,8 @@ std::optional<ir::Tensor> encoder_table(const NodeContext& node, const std::stri
   return node.attr_tensor(what + "_tensor");
 }
 
+/// From version 4 on a key that is NaN stands for elements that are.
+template <bool kFindsNan>
 void label_encoder(NodeContext& node) {
   const Term x(node, node.input(0, "X"));
   if (const auto names = node.attr_strings("classes_strings"); names && !names->empty())
@@ -173,7 +175,7 @@ void label_encoder(NodeContext& node) {
   const Term wide = x.reshape(shape);
   const Term table(node, node.builder().constant(keys->reshaped({count})));
   Term hit = wide.with("Equal", table);
-  if (is_float(x.dtype())) hit = hit.with("Or", wide.apply("IsNan").with("And", table.apply("IsNan")));
+  if (kFindsNan && is_float(x.dtype())) hit = hit.with("Or", wide.apply("IsNan").with("And", table.apply("IsNan")));
   const Term place = iota(node, Dim(count), axis, axis + 1);
   const Term found =
       reduce("ReduceMin", select(hit, place, place.number(static_cast<double>(count))), axis);
@@ -200,10 +202,13 @@ const OpRows kFeatureOps = {
      kMlHoldsUntil},
     {"OneHotEncoder", 1, one_hot_encoder, "cats_int64s cats_strings zeros", kMl, Types::kNumbers,
      FourBits::kRefuses, kMlHoldsUntil},
-    {"LabelEncoder", 1, label_encoder,
-     "classes_strings:-1 default_float:2- default_int64 default_string default_tensor:4- "
-     "keys_floats:2- keys_int64s:2- keys_strings:2- keys_tensor:4- values_floats:2- "
-     "values_int64s:2- values_strings:2- values_tensor:4-",
+    {"LabelEncoder", 1, label_encoder<false>,
+     "classes_strings:-1 default_float:2- default_int64 default_string keys_floats:2- "
+     "keys_int64s:2- keys_strings:2- values_floats:2- values_int64s:2- values_strings:2-",
+     kMl, Types::kNumbers, FourBits::kRefuses, 3},
+    {"LabelEncoder", 4, label_encoder<true>,
+     "default_float default_int64 default_string default_tensor keys_floats keys_int64s "
+     "keys_strings keys_tensor values_floats values_int64s values_strings values_tensor",
      kMl, Types::kNumbers, FourBits::kRefuses, kMlHoldsUntil},
 };
 
