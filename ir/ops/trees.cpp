@@ -6,9 +6,10 @@
 // A node is (column, first, missing). From an inner node a row goes on to node `first` if its
 // element of `column` is at most the node's threshold, else to node `first` + 1; a NaN goes to
 // `first` if `missing` is 1. Nodes come before those that they lead to, so every way ends. A leaf
-// has column -1, and its `first` is its row of `weights`. A tree is (root, target): its nodes are those
-// from its root to the next tree's, and its leaf's weights go to the targets from `target` on. "combine" says how a target combines what its trees
-// give: sum, min or max. A target to which no tree gives anything is zero.
+// has column -1, and its `first` is its row of `weights`. A tree is (root, target): its nodes are
+// those from its root to the next tree's, and its leaf's weights go to the targets from `target`
+// on. "combine" says how a target combines what its trees give: sum, min or max. A target to which
+// no tree gives anything is zero.
 #include <algorithm>
 #include <limits>
 
@@ -34,11 +35,12 @@ std::vector<TensorType> infer_trees(const Attrs& attrs, Types inputs) {
   const std::int64_t targets = attrs.get_int("targets");
   const bool width_fits = inputs[4].shape[1].is_constant() &&
                           inputs[4].shape[1].value() <= targets && inputs[0].shape[1].is_constant();
-  if (inputs[1].shape[1] != Dim(3) || inputs[2].shape[0] != nodes ||
-      inputs[3].shape[1] != Dim(2) || !width_fits)
+  if (inputs[1].shape[1] != Dim(3) || inputs[2].shape[0] != nodes || inputs[3].shape[1] != Dim(2) ||
+      !width_fits)
     invalid(fmt::format("tables of a tree ensemble with {} targets do not fit: {}", targets,
                         list_types(inputs)));
-  if (combine_attr(attrs, false) == Combine::kProd) invalid("trees are combined by sum, min or max");
+  if (combine_attr(attrs, false) == Combine::kProd)
+    invalid("trees are combined by sum, min or max");
   return {{dtype, {inputs[0].shape[0], Dim(targets)}}};
 }
 
@@ -46,8 +48,8 @@ std::vector<Tensor> evaluate_trees(const Attrs& attrs, Tensors inputs, Types out
   const Tensor &x = inputs[0], &nodes = inputs[1], &thresholds = inputs[2], &trees = inputs[3],
                &weights = inputs[4];
   const Combine combine = *combine_attr(attrs, false);
-  const std::int64_t rows = x.shape()[0], columns = x.shape()[1], targets = attrs.get_int("targets"),
-                     width = weights.shape()[1];
+  const std::int64_t rows = x.shape()[0], columns = x.shape()[1],
+                     targets = attrs.get_int("targets"), width = weights.shape()[1];
   const auto bad = [](const char* what) { invalid(fmt::format("a tree ensemble's {}", what)); };
   std::vector<double> results(static_cast<std::size_t>(rows * targets), 0);
   std::vector<bool> given(results.size(), false);

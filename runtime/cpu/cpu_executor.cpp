@@ -86,8 +86,9 @@ struct If {
   std::uint32_t condition;
   std::size_t then_steps, else_steps;
 };
-using PreparedStep = std::variant<TileProgram, MatmulDnnl, MatmulPanels, MatmulQuant, ConvDnnl,
-                                  RowSort, CpuAttention, Suppression, Trees, Copy, While, Extent, If>;
+using PreparedStep =
+    std::variant<TileProgram, MatmulDnnl, MatmulPanels, MatmulQuant, ConvDnnl, RowSort,
+                 CpuAttention, Suppression, Trees, Copy, While, Extent, If>;
 
 struct Prepared {
   std::shared_ptr<const BoundShape> shape;  // with the largest sizes that a run may find

@@ -12,7 +12,7 @@
 namespace sinter::runtime::cpu {
 namespace {
 
-constexpr int kLanes = 8;        // rows that go down a tree side by side
+constexpr int kLanes = 8;       // rows that go down a tree side by side
 constexpr int kTreeLanes = 16;  // trees that a row goes down: they miss the caches more often
 constexpr std::int64_t kBlockRows = 64;  // that lie column by column in a core's first cache
 constexpr std::int64_t kMostPartRows = 1024;
@@ -91,8 +91,8 @@ void write_nodes(const Tables& t, std::int64_t width, std::byte* nodes_to, std::
   for (std::int64_t i = t.trees > 0 ? t.roots[0] : t.count; i < t.count; ++i) {
     const std::int32_t column = t.nodes[3 * i], first = t.nodes[3 * i + 1];
     const bool is_leaf = column < 0;
-    nodes[i].set(is_leaf ? std::numeric_limits<T>::infinity() : thresholds[i],
-                 is_leaf ? 0 : column, is_leaf || t.nodes[3 * i + 2] == 1, i, t.ahead(i));
+    nodes[i].set(is_leaf ? std::numeric_limits<T>::infinity() : thresholds[i], is_leaf ? 0 : column,
+                 is_leaf || t.nodes[3 * i + 2] == 1, i, t.ahead(i));
     if (width == 1)
       reinterpret_cast<T*>(values_to)[i] = is_leaf ? weights[first] : T(0);
     else
@@ -171,8 +171,7 @@ Trees::Trees(const plan::PlanData& plan, const plan::fb::TreeStepT& step, const 
   const auto nodes = bytes_of_buffer(step.nodes), trees = bytes_of_buffer(step.trees),
              thresholds = bytes_of_buffer(step.thresholds), values = bytes_of_buffer(step.weights);
   Tables tables;
-  tables.count = node_count_ =
-      std::min(std::ssize(nodes) / 12, std::ssize(thresholds) / element);
+  tables.count = node_count_ = std::min(std::ssize(nodes) / 12, std::ssize(thresholds) / element);
   tables.trees = tree_count_ = std::ssize(trees) / 8;
   tables.leaves = std::ssize(values) / (element * width_);
   tables.columns = columns_;
@@ -186,7 +185,7 @@ Trees::Trees(const plan::PlanData& plan, const plan::fb::TreeStepT& step, const 
   for (std::int64_t i = 0; i < node_count_ && is_narrow_; ++i)
     is_narrow_ = tables.ahead(i) <= NarrowNode::kMostAhead;
 
-  const std::int64_t node_bytes = is_narrow_                   ? sizeof(NarrowNode)
+  const std::int64_t node_bytes = is_narrow_                  ? sizeof(NarrowNode)
                                   : dtype_ == DType::kFloat32 ? sizeof(WideNode<float>)
                                                               : sizeof(WideNode<double>);
   const auto round = [](std::int64_t bytes) { return (bytes + 63) / 64 * 64; };
@@ -208,8 +207,10 @@ Trees::Trees(const plan::PlanData& plan, const plan::fb::TreeStepT& step, const 
   values_ = nodes_ + values_at;
   depths_ = reinterpret_cast<const std::int32_t*>(nodes_ + depths_at);
 
-  threads_ = threads_for(static_cast<double>(rows_) * static_cast<double>(tree_count_) * 16, threads);
-  const std::int64_t share = (rows_ + threads::parts_of(threads_) - 1) / threads::parts_of(threads_);
+  threads_ =
+      threads_for(static_cast<double>(rows_) * static_cast<double>(tree_count_) * 16, threads);
+  const std::int64_t share =
+      (rows_ + threads::parts_of(threads_) - 1) / threads::parts_of(threads_);
   const std::int64_t step_of_rows = share < kBlockRows ? kLanes : kBlockRows;
   rows_of_part_ = std::clamp((share + step_of_rows - 1) / step_of_rows * step_of_rows,
                              std::int64_t{kLanes}, kMostPartRows);
@@ -329,8 +330,7 @@ void Trees::run_typed(std::span<std::byte* const> buffers,
   });
 }
 
-void Trees::run(std::span<std::byte* const> buffers,
-                std::span<std::byte* const> workspaces) const {
+void Trees::run(std::span<std::byte* const> buffers, std::span<std::byte* const> workspaces) const {
   if (rows_ == 0 || targets_ == 0) return;
   if (is_narrow_)
     run_typed<float, NarrowNode>(buffers, workspaces);

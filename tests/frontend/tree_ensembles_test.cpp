@@ -24,14 +24,16 @@ struct Tree {
     builder.input("x", DType::kFloat32, {3, 2});
     const bool is_classifier = op == "TreeEnsembleClassifier";
     const std::string prefix = is_classifier ? "class" : "target";
-    builder.node(op, {"x"}, is_classifier ? std::vector<std::string>{"label", "y"}
-                                          : std::vector<std::string>{"y"},
-                 {attr("nodes_treeids", trees), attr("nodes_nodeids", nodes),
-                  attr("nodes_featureids", columns), attr("nodes_truenodeids", if_true),
-                  attr("nodes_falsenodeids", if_false), attr("nodes_values", values),
-                  attr(prefix + "_treeids", Longs(targets.size(), 0)),
-                  attr(prefix + "_nodeids", target_nodes), attr(is_classifier ? "class_ids" : "target_ids", targets),
-                  attr(prefix + "_weights", weights)});
+    builder.node(
+        op, {"x"},
+        is_classifier ? std::vector<std::string>{"label", "y"} : std::vector<std::string>{"y"},
+        {attr("nodes_treeids", trees), attr("nodes_nodeids", nodes),
+         attr("nodes_featureids", columns), attr("nodes_truenodeids", if_true),
+         attr("nodes_falsenodeids", if_false), attr("nodes_values", values),
+         attr(prefix + "_treeids", Longs(targets.size(), 0)),
+         attr(prefix + "_nodeids", target_nodes),
+         attr(is_classifier ? "class_ids" : "target_ids", targets),
+         attr(prefix + "_weights", weights)});
     builder.last_node().set_domain("ai.onnx.ml");
     auto* strings = builder.last_node().add_attribute();
     strings->set_name("nodes_modes");
@@ -67,7 +69,8 @@ TEST(TreeEnsembles, BadTreesAreRefusedByName) {
   EXPECT_THAT(column.error(), HasSubstr("node 0 asks for column 2, but the rows have 2 columns"));
   Tree lengths;
   lengths.values.pop_back();
-  EXPECT_THAT(lengths.error(), HasSubstr("'nodes_values' has 2 elements, but 'nodes_treeids' has 3"));
+  EXPECT_THAT(lengths.error(),
+              HasSubstr("'nodes_values' has 2 elements, but 'nodes_treeids' has 3"));
   Tree split;
   split.values[0] = std::numeric_limits<float>::quiet_NaN();
   EXPECT_THAT(split.error(), HasSubstr("the split of node 0 is NaN"));
@@ -106,15 +109,18 @@ Tensor branch(int mode, bool missing, const Tensor& x) {
   ModelBuilder model(21);
   model.input("x", DType::kFloat32, {static_cast<int>(x.shape()[0]), 1});
   std::vector<Attribute> attributes{
-      attr("tree_roots", Longs{0}),         attr("nodes_featureids", Longs{0}),
-      attr("nodes_truenodeids", Longs{0}),  attr("nodes_falsenodeids", Longs{1}),
-      attr("nodes_trueleafs", Longs{1}),    attr("nodes_falseleafs", Longs{1}),
-      attr("leaf_targetids", Longs{0, 0}),  attr("leaf_weights", floats({2}, {1, 0})),
+      attr("tree_roots", Longs{0}),
+      attr("nodes_featureids", Longs{0}),
+      attr("nodes_truenodeids", Longs{0}),
+      attr("nodes_falsenodeids", Longs{1}),
+      attr("nodes_trueleafs", Longs{1}),
+      attr("nodes_falseleafs", Longs{1}),
+      attr("leaf_targetids", Longs{0, 0}),
+      attr("leaf_weights", floats({2}, {1, 0})),
       attr("nodes_splits", floats({1}, {2})),
       attr("nodes_modes", Tensor::from_ints(DType::kUInt8, {1}, {{mode}})),
       attr("nodes_missing_value_tracks_true", Longs{missing})};
-  if (mode == 6)
-    attributes.push_back(attr("membership_values", floats({3}, {1, 2, std::nan("")})));
+  if (mode == 6) attributes.push_back(attr("membership_values", floats({3}, {1, 2, std::nan("")})));
   model.node("TreeEnsemble", {"x"}, {"y"}, attributes).output("y");
   model.last_node().set_domain("ai.onnx.ml");
   Tree::import_domain(model, 5);

@@ -46,9 +46,9 @@ EmittedKernel emit_trees(const TreeProblem& problem, const KernelRequest& reques
   const TreeProblem& p = problem;
   const std::string type(storage_name(p.dtype));
   std::vector<std::string> parameters{
-      fmt::format("const {}* __restrict__ x", type), "const i32* __restrict__ nodes",
+      fmt::format("const {}* __restrict__ x", type),          "const i32* __restrict__ nodes",
       fmt::format("const {}* __restrict__ thresholds", type), "const i32* __restrict__ trees",
-      fmt::format("const {}* __restrict__ weights", type), fmt::format("{}* y", type)};
+      fmt::format("const {}* __restrict__ weights", type),    fmt::format("{}* y", type)};
   EmittedKernel kernel;
   for (const std::uint32_t buffer : {p.x, p.nodes, p.thresholds, p.trees, p.weights, p.result})
     kernel.step.args.emplace_back(ArgKind::Buffer, buffer);
@@ -77,13 +77,14 @@ EmittedKernel emit_trees(const TreeProblem& problem, const KernelRequest& reques
   for (std::string& extent : data.parameters()) parameters.push_back(std::move(extent));
   for (const KernelArg& extent : data.args()) kernel.step.args.push_back(extent);
 
-  const std::string text = fmt::format("trees threads={} nodes={} rows={}", schedule.threads, kNodes,
-                                       schedule.holds_rows ? "shared" : "global");
+  const std::string text = fmt::format("trees threads={} nodes={} rows={}", schedule.threads,
+                                       kNodes, schedule.holds_rows ? "shared" : "global");
   kernel.source = fmt::format(
       "{}#include \"trees.cuh\"\n\n// schedule: {}\n"
       "extern \"C\" __global__ void __launch_bounds__({})\n{} {{\n{}{}"
       "  const TreeProblem<{}> p = {{x, reinterpret_cast<const TreeNode*>(nodes), thresholds,\n"
-      "      reinterpret_cast<const TreeStart*>(trees), weights, y, {}, /*columns*/ {}, /*nodes*/ {}, "
+      "      reinterpret_cast<const TreeStart*>(trees), weights, y, {}, /*columns*/ {}, /*nodes*/ "
+      "{}, "
       "/*trees*/ {},\n      /*width*/ {}, /*targets*/ {}}};\n"
       "  ensemble_of_rows<{}, {}, {}, {}, {}, {}>(p, blockIdx.x);\n}}\n",
       kernel_heading(request.name, request.origins), text, schedule.threads,

@@ -20,7 +20,9 @@ TreeProblem problem_of(const Region& region) {
   const auto buffer = [&](std::size_t i) {
     return region.inputs[*body.input_number(trees->inputs[i])];
   };
-  const auto shape = [&](std::size_t i) -> const Shape& { return body.type(trees->inputs[i]).shape; };
+  const auto shape = [&](std::size_t i) -> const Shape& {
+    return body.type(trees->inputs[i]).shape;
+  };
   TreeProblem problem;
   problem.x = buffer(0);
   problem.nodes = buffer(1);
@@ -74,8 +76,8 @@ class TreeFamily final : public KernelFamily {
     StepTactics result{step_of(region), {}};
     const auto element = static_cast<std::int64_t>(size_of(p.dtype));
     const std::int64_t levels = std::max<std::int64_t>(
-        1, std::bit_width(static_cast<std::uint64_t>(p.node_count / std::max<std::int64_t>(
-                                                                          1, p.tree_count))));
+        1, std::bit_width(
+               static_cast<std::uint64_t>(p.node_count / std::max<std::int64_t>(1, p.tree_count))));
     // A comparison for each level of a balanced tree.
     set_cost(result.step,
              {p.rows * Dim(p.columns * element) + Dim(p.node_count * (12 + element)),

@@ -15,8 +15,8 @@ Term per_column(const Term& x, const std::vector<double>& values, DType dtype,
   const Dim columns = x.shape().empty() ? Dim(1) : x.shape().back();
   if (values.size() != 1 && Dim(std::ssize(values)) != columns)
     node.invalid("it has {} numbers of '{}', but X has {} columns", values.size(), what, columns);
-  return {node, node.builder().constant(
-                    ir::Tensor::from_doubles(dtype, {std::ssize(values)}, values))};
+  return {node,
+          node.builder().constant(ir::Tensor::from_doubles(dtype, {std::ssize(values)}, values))};
 }
 
 void scaler(NodeContext& node) {
@@ -46,8 +46,7 @@ void imputer(NodeContext& node) {
     const auto values = node.attr_floats("imputed_value_floats");
     if (!values || values->empty()) node.invalid("attribute 'imputed_value_floats' is missing");
     const double replaced = node.attr_float("replaced_value_float", 0);
-    const Term hit =
-        std::isnan(replaced) ? x.apply("IsNan") : x.with("Equal", replaced);
+    const Term hit = std::isnan(replaced) ? x.apply("IsNan") : x.with("Equal", replaced);
     return node.output(
         select(hit, per_column(x, *values, x.dtype(), "imputed_value_floats"), x).value());
   }
@@ -82,19 +81,19 @@ void feature_vectorizer(NodeContext& node) {
     const std::int64_t width = (*widths)[i];
     const Dim columns = x.shape()[1];
     if (!columns.is_constant() || width < 0)
-      node.unsupported("input {} has {} columns, of which {} are wanted: give the model's input a "
-                       "number (--dim)",
-                       i, columns, width);
+      node.unsupported(
+          "input {} has {} columns, of which {} are wanted: give the model's input a "
+          "number (--dim)",
+          i, columns, width);
     if (width < columns.value())
       parts.push_back(node.add("Slice", {x.value()},
                                {{"starts", std::vector<Dim>{Dim(0), Dim(0)}},
                                 {"steps", Ints{1, 1}},
                                 {"shape", std::vector<Dim>{x.shape()[0], Dim(width)}}}));
     else if (width > columns.value())
-      parts.push_back(node.add("Pad", {x.value()},
-                               {{"begins", Shape{0, 0}},
-                                {"ends", Shape{Dim(0), Dim(width) - columns}},
-                                {"fill", 0.0}}));
+      parts.push_back(node.add(
+          "Pad", {x.value()},
+          {{"begins", Shape{0, 0}}, {"ends", Shape{Dim(0), Dim(width) - columns}}, {"fill", 0.0}}));
     else
       parts.push_back(x.value());
   }
@@ -175,14 +174,14 @@ void label_encoder(NodeContext& node) {
   const Term wide = x.reshape(shape);
   const Term table(node, node.builder().constant(keys->reshaped({count})));
   Term hit = wide.with("Equal", table);
-  if (kFindsNan && is_float(x.dtype())) hit = hit.with("Or", wide.apply("IsNan").with("And", table.apply("IsNan")));
+  if (kFindsNan && is_float(x.dtype()))
+    hit = hit.with("Or", wide.apply("IsNan").with("And", table.apply("IsNan")));
   const Term place = iota(node, Dim(count), axis, axis + 1);
   const Term found =
       reduce("ReduceMin", select(hit, place, place.number(static_cast<double>(count))), axis);
-  const ValueId results =
-      node.concat({node.builder().constant(values->reshaped({count})),
-                   node.reshape(node.constant(dtype, other), {Dim(1)})},
-                  0);
+  const ValueId results = node.concat({node.builder().constant(values->reshaped({count})),
+                                       node.reshape(node.constant(dtype, other), {Dim(1)})},
+                                      0);
   node.output(take({node, results}, {found}).value());
 }
 

@@ -46,9 +46,8 @@ void linear_classifier(NodeContext& node) {
     return node.output(1, transform_scores(scores, transform).value());
   }
   node.output(0, binary_label(scores.with("Greater", 0), labels).value());
-  const Term positive = transform == PostTransform::kLogistic
-                            ? transform_scores(scores, transform)
-                            : scores;
+  const Term positive =
+      transform == PostTransform::kLogistic ? transform_scores(scores, transform) : scores;
   if (transform != PostTransform::kNone && transform != PostTransform::kLogistic)
     node.unsupported(
         "post_transform of one score for two classes can be NONE or LOGISTIC: give both classes "

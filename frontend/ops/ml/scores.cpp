@@ -9,7 +9,8 @@
 namespace sinter::frontend {
 namespace {
 
-constexpr std::string_view kTransforms[] = {"NONE", "SOFTMAX", "LOGISTIC", "SOFTMAX_ZERO", "PROBIT"};
+constexpr std::string_view kTransforms[] = {"NONE", "SOFTMAX", "LOGISTIC", "SOFTMAX_ZERO",
+                                            "PROBIT"};
 
 /// sqrt(2) erfinv(2 p - 1) by Winitzki's formula, as ONNX Runtime has it.
 Term probit(const Term& p) {
@@ -38,8 +39,8 @@ PostTransform read_post_transform(const NodeContext& node) {
   const std::string name = node.attr_string("post_transform", "NONE");
   const auto* found = std::ranges::find(kTransforms, name);
   if (found == std::end(kTransforms))
-    node.invalid(
-        "post_transform '{}' is none of NONE, SOFTMAX, LOGISTIC, SOFTMAX_ZERO and PROBIT", name);
+    node.invalid("post_transform '{}' is none of NONE, SOFTMAX, LOGISTIC, SOFTMAX_ZERO and PROBIT",
+                 name);
   return static_cast<PostTransform>(found - std::begin(kTransforms));
 }
 
@@ -59,10 +60,10 @@ Term transform_scores(const Term& scores, PostTransform transform) {
 Term read_rows(NodeContext& node) {
   const Term x(node, node.input(0, "X"));
   const Shape shape = x.shape();
-  const Term floats = is_float(x.dtype()) && x.dtype() != DType::kFloat16 &&
-                              x.dtype() != DType::kBFloat16
-                          ? x
-                          : x.cast(DType::kFloat32);
+  const Term floats =
+      is_float(x.dtype()) && x.dtype() != DType::kFloat16 && x.dtype() != DType::kBFloat16
+          ? x
+          : x.cast(DType::kFloat32);
   if (shape.size() == 1) return floats.reshape({Dim(1), shape[0]});
   if (shape.size() != 2)
     node.invalid("X must be rows [rows, columns], but is {}", node.type(x.value()));
@@ -83,23 +84,22 @@ Term best_label(const Term& scores, const Ints& labels) {
   const Term most = reduce("ReduceMax", scores, 1, true);
   const Term index = iota(node, n, 1, 2);
   const Term hit = scores.with("Equal", most);
-  const Term first =
-      reduce("ReduceMin", select(hit, index, index.number(static_cast<double>(labels.size() - 1))),
-             1);
+  const Term first = reduce(
+      "ReduceMin", select(hit, index, index.number(static_cast<double>(labels.size() - 1))), 1);
   bool counts = true;
   for (std::size_t i = 0; i < labels.size(); ++i)
     counts = counts && labels[i] == static_cast<std::int64_t>(i);
   if (counts) return first;
-  const Term table(node, node.builder().constant(ir::Tensor::from_ints(
-                             DType::kInt64, {std::ssize(labels)}, labels)));
+  const Term table(node, node.builder().constant(
+                             ir::Tensor::from_ints(DType::kInt64, {std::ssize(labels)}, labels)));
   return take(table, {first});
 }
 
 Term binary_label(const Term& positive, const Ints& labels) {
   NodeContext& node = positive.node();
   const auto label = [&](std::size_t i) {
-    return Term(node, node.builder().constant(
-                          ir::Tensor::from_ints(DType::kInt64, {1, 1}, {{labels[i]}})));
+    return Term(
+        node, node.builder().constant(ir::Tensor::from_ints(DType::kInt64, {1, 1}, {{labels[i]}})));
   };
   return select(positive, label(1), label(0)).reshape({positive.shape()[0]});
 }

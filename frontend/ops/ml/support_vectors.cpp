@@ -31,7 +31,8 @@ Term kernels(const Term& x, const Term& vectors, const std::string& type) {
     node.invalid("kernel_type '{}' is none of LINEAR, POLY, RBF and SIGMOID", type);
   // Not by |x|^2 + |v|^2 - 2 xv, in which near ones would cancel.
   const Shape xs = x.shape(), vs = vectors.shape();
-  const Term difference = x.reshape({xs[0], Dim(1), xs[1]}) - vectors.reshape({Dim(1), vs[0], vs[1]});
+  const Term difference =
+      x.reshape({xs[0], Dim(1), xs[1]}) - vectors.reshape({Dim(1), vs[0], vs[1]});
   return (reduce("ReduceSum", difference.apply("Square"), 2) * -gamma).apply("Exp");
 }
 
@@ -220,8 +221,8 @@ void svm_classifier(NodeContext& node) {
     std::vector<ValueId> probabilities;
     for (const Term& each : coupled(columns, static_cast<std::size_t>(classes)))
       probabilities.push_back(each.value());
-    return node.output(
-        1, transform_scores({node, node.concat(probabilities, 1)}, transform).value());
+    return node.output(1,
+                       transform_scores({node, node.concat(probabilities, 1)}, transform).value());
   }
   if (classes > 2) return node.output(1, transform_scores(scores, transform).value());
   node.output(1, (transform == PostTransform::kNone

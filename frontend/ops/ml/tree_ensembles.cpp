@@ -49,7 +49,8 @@ void check_length(const NodeContext& node, std::string_view name, const Values& 
 /// `prefix`, and attribute `ids` has the targets' numbers.
 TreeModel read_numbered_trees(const NodeContext& node, const std::string& prefix,
                               const std::string& ids) {
-  const Ints trees = need_ints(node, "nodes_treeids"), numbers_in_tree = need_ints(node, "nodes_nodeids"),
+  const Ints trees = need_ints(node, "nodes_treeids"),
+             numbers_in_tree = need_ints(node, "nodes_nodeids"),
              columns = need_ints(node, "nodes_featureids"),
              if_true = need_ints(node, "nodes_truenodeids"),
              if_false = need_ints(node, "nodes_falsenodeids"),
@@ -87,8 +88,8 @@ TreeModel read_numbered_trees(const NodeContext& node, const std::string& prefix
   }
   for (const std::size_t i : branches) {
     TreeBranch branch;
-    const auto* mode = std::ranges::find(
-        kModes, (*modes)[i], &std::pair<std::string_view, BranchMode>::first);
+    const auto* mode =
+        std::ranges::find(kModes, (*modes)[i], &std::pair<std::string_view, BranchMode>::first);
     if (mode == std::end(kModes))
       node.invalid("node {} of tree {} has mode '{}', which does not exist", numbers_in_tree[i],
                    trees[i], (*modes)[i]);
@@ -179,7 +180,8 @@ void output_binary(NodeContext& node, const TreeModel& model, const Ints& labels
   Term scores = score;
   if (transform == PostTransform::kProbit)
     node.unsupported(
-        "PROBIT of two classes with weights for one has no second score: give both classes weights");
+        "PROBIT of two classes with weights for one has no second score: give both classes "
+        "weights");
   if (transform == PostTransform::kLogistic)
     scores = side_by_side(score.apply("Neg").apply("Sigmoid"), score.apply("Sigmoid"));
   else if (all_positive)
@@ -205,8 +207,7 @@ void tree_ensemble_classifier(NodeContext& node) {
     for (const LeafWeight& each : leaf) used.insert(each.target);
   if (labels.size() == 2 && used.size() == 1 && *used.begin() >= 0 && *used.begin() < 2)
     return output_binary(node, model, labels, transform, base);
-  if (base.size() == 1)
-    node.invalid("it has one of base_values for {} classes", labels.size());
+  if (base.size() == 1) node.invalid("it has one of base_values for {} classes", labels.size());
   Term scores(node, add_trees(node, read_rows(node).value(), model));
   if (!base.empty()) scores = add_base(scores, base);
   node.output(0, best_label(scores, labels).value());
@@ -287,8 +288,8 @@ void tree_ensemble(NodeContext& node) {
   const std::int64_t aggregate = node.attr_int("aggregate_function", 1);
   if (aggregate < 0 || aggregate > 3)
     node.invalid("aggregate_function is {}; there are 0 to 3", aggregate);
-  const bool is_mean = set_combination(
-      node, std::string(kAggregates[static_cast<std::size_t>(aggregate)]), model);
+  const bool is_mean =
+      set_combination(node, std::string(kAggregates[static_cast<std::size_t>(aggregate)]), model);
   const std::int64_t transform = node.attr_int("post_transform", 0);
   if (transform < 0 || transform > 4)
     node.invalid("post_transform is {}; there are 0 to 4", transform);

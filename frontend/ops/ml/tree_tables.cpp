@@ -155,7 +155,8 @@ class TableWriter {
       for (const std::int64_t slot : slots) pending_.push_back({edge, slot});
       return;
     }
-    const std::int64_t target = allocate(2);  // successors come in pairs; nothing leads to the second
+    const std::int64_t target =
+        allocate(2);  // successors come in pairs; nothing leads to the second
     for (const std::int64_t slot : slots) set_jump(slot, target);
     pending_.push_back({edge, target});
   }
@@ -234,13 +235,13 @@ ValueId add_trees(NodeContext& node, ValueId x, const TreeModel& model) {
   }
   const auto count = std::ssize(table.thresholds_);
   const auto constant = [&](ir::Tensor tensor) { return node.builder().constant(tensor); };
-  const ValueId result = node.add(
-      "TreeEnsemble",
-      {x, constant(ir::Tensor::of(DType::kInt32, {count, 3}, table.nodes_)),
-       constant(ir::Tensor::from_doubles(dtype, {count}, table.thresholds_)),
-       constant(ir::Tensor::of(DType::kInt32, {std::ssize(table.roots_), 2}, trees)),
-       constant(ir::Tensor::from_doubles(dtype, {leaves, width}, weights))},
-      {{"targets", model.targets}, {"combine", model.combine}});
+  const ValueId result =
+      node.add("TreeEnsemble",
+               {x, constant(ir::Tensor::of(DType::kInt32, {count, 3}, table.nodes_)),
+                constant(ir::Tensor::from_doubles(dtype, {count}, table.thresholds_)),
+                constant(ir::Tensor::of(DType::kInt32, {std::ssize(table.roots_), 2}, trees)),
+                constant(ir::Tensor::from_doubles(dtype, {leaves, width}, weights))},
+               {{"targets", model.targets}, {"combine", model.combine}});
   if (model.combine == "sum" || !has_gaps) return result;
   const Term y(node, result);
   return select(y.apply("IsInf"), y.number(0), y).value();

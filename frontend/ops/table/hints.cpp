@@ -33,7 +33,8 @@ constexpr Row kMicrosoftRows[] = {
 
 constexpr Row kMlRows[] = {
     {"ZipMap",
-     "maps have no tensor form: export without it (skl2onnx and onnxmltools: zipmap=False), and the "
+     "maps have no tensor form: export without it (skl2onnx and onnxmltools: zipmap=False), and "
+     "the "
      "probabilities are a tensor"},
     {"CastMap", "maps have no tensor form: pass the values in as a tensor"},
     {"DictVectorizer", "maps have no tensor form: pass the values in as a tensor"},

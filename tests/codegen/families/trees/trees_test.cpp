@@ -60,13 +60,13 @@ std::vector<ir::Tensor> tables_of(const TreeCase& test) {
 
 TEST(Trees, KernelsGiveWhatTheReferenceGives) {
   const TreeCase cases[] = {
-      {1, 1, 1, 0, 1, 1},                                    // a leaf
-      {300, 5, 9, 4, 1, 1},                                  // more than a block of rows
-      {70, 8, 40, 7, 1, 1},                                  // several blocks of trees
-      {40, 4, 2, 11, 1, 1},                                  // trees that fit no block
-      {33, 900, 6, 4, 1, 1},                                 // rows of many columns
-      {50, 6, 12, 4, 5, 1},                                  // a tree for each target
-      {50, 6, 7, 4, 3, 3},                                   // leaves with a weight for each target
+      {1, 1, 1, 0, 1, 1},     // a leaf
+      {300, 5, 9, 4, 1, 1},   // more than a block of rows
+      {70, 8, 40, 7, 1, 1},   // several blocks of trees
+      {40, 4, 2, 11, 1, 1},   // trees that fit no block
+      {33, 900, 6, 4, 1, 1},  // rows of many columns
+      {50, 6, 12, 4, 5, 1},   // a tree for each target
+      {50, 6, 7, 4, 3, 3},    // leaves with a weight for each target
       {50, 6, 7, 4, 4, 2, DType::kFloat32, Combine::kMin},
       {50, 6, 7, 4, 1, 1, DType::kFloat32, Combine::kMax},
       {50, 6, 7, 4, 2, 2, DType::kFloat64},
@@ -104,7 +104,8 @@ TEST(Trees, KernelsGiveWhatTheReferenceGives) {
     SCOPED_TRACE(kernels[c].step.variants[0]->schedule + ", case " + std::to_string(c));
     const ir::Tensor expected = ir::evaluate_op(
         ir::get_op("TreeEnsemble"),
-        {{"targets", test.targets}, {"combine", std::string(to_string(test.combine))}}, inputs[c])[0];
+        {{"targets", test.targets}, {"combine", std::string(to_string(test.combine))}},
+        inputs[c])[0];
     plan::fb::PlanT plan;
     tables[c].write(plan);
     const std::vector<std::int64_t> symbols(plan.symbols.size(), test.rows);
