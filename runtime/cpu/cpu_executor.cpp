@@ -17,6 +17,7 @@
 #include "runtime/cpu/sort.h"
 #include "runtime/cpu/suppression.h"
 #include "runtime/cpu/tiles/tile_program.h"
+#include "runtime/cpu/trees.h"
 #include "runtime/executor.h"
 #include "runtime/format_error.h"
 #include "runtime/plan/expressions.h"
@@ -85,8 +86,9 @@ struct If {
   std::uint32_t condition;
   std::size_t then_steps, else_steps;
 };
-using PreparedStep = std::variant<TileProgram, MatmulDnnl, MatmulPanels, MatmulQuant, ConvDnnl,
-                                  RowSort, CpuAttention, Suppression, Copy, While, Extent, If>;
+using PreparedStep =
+    std::variant<TileProgram, MatmulDnnl, MatmulPanels, MatmulQuant, ConvDnnl, RowSort,
+                 CpuAttention, Suppression, Trees, Copy, While, Extent, If>;
 
 struct Prepared {
   std::shared_ptr<const BoundShape> shape;  // with the largest sizes that a run may find
@@ -279,6 +281,7 @@ class CpuExecutor final : public Executor {
     if (std::holds_alternative<TileProgram>(step)) return "loops";
     if (std::holds_alternative<RowSort>(step)) return "sort";
     if (std::holds_alternative<Suppression>(step)) return "suppression";
+    if (std::holds_alternative<Trees>(step)) return "trees";
     if (std::holds_alternative<MatmulQuant>(step)) return "quantized";
     if (std::holds_alternative<MatmulPanels>(step)) return "panels";
     if (std::holds_alternative<CpuAttention>(step)) return "attention";
@@ -314,6 +317,8 @@ class CpuExecutor final : public Executor {
       case Work::SortStep: return RowSort(meta_, *step.work.AsSortStep(), shape, threads_);
       case Work::SuppressionStep:
         return Suppression(*step.work.AsSuppressionStep(), shape, threads_);
+      case Work::TreeStep:
+        return Trees(*plan_, *step.work.AsTreeStep(), shape, *weights_, threads_);
       case Work::AttentionStep: return CpuAttention(*step.work.AsAttentionStep(), shape, threads_);
       case Work::WhileStep: {
         const plan::fb::WhileStepT& loop = *step.work.AsWhileStep();
@@ -503,6 +508,8 @@ class CpuExecutor final : public Executor {
         sort->run(addresses_, workspace_addresses_);
       else if (const auto* suppression = std::get_if<Suppression>(&step))
         suppression->run(addresses_, workspace_addresses_);
+      else if (const auto* trees = std::get_if<Trees>(&step))
+        trees->run(addresses_, workspace_addresses_);
       else if (const auto* product = std::get_if<MatmulQuant>(&step))
         product->run(addresses_, workspace_addresses_);
       else if (const auto* attention = std::get_if<CpuAttention>(&step))

@@ -105,6 +105,7 @@ void visit_work(const fb::WorkUnion& work, const Visit& visit) {
       visit(work.AsSuppressionStep()->rows);
       visit(work.AsSuppressionStep()->length);
       break;
+    case fb::Work::TreeStep: visit(work.AsTreeStep()->rows); break;
     case fb::Work::WhileStep:
       if (const std::int32_t trips = work.AsWhileStep()->trips; trips >= 0)
         visit(static_cast<std::uint32_t>(trips));

@@ -41,7 +41,6 @@ Reason of_graph(const onnx::GraphProto& graph);
 
 Reason of_node(const onnx::NodeProto& node) {
   const std::string_view type = node.op_type();
-  if (node.domain() == "ai.onnx.ml") return "domain ai.onnx.ml";
   if (is_training(node)) return "training";
   if (kLosses.contains(type)) return "loss";
   if (kRandom.contains(type)) return "random generator";

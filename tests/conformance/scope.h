@@ -11,7 +11,7 @@ class ModelProto;
 namespace sinter::conformance {
 
 /// Why `model` is out of scope, or nothing. Out of scope are training, losses, random generators,
-/// strings, sequences, optionals, ai.onnx.ml, and values of 8-bit float, 4-bit and 2-bit types at
+/// strings, sequences, optionals, and values of 8-bit float, 4-bit and 2-bit types at
 /// the graph's border.
 std::optional<std::string> out_of_scope(const onnx::ModelProto& model);
 

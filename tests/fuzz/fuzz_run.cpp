@@ -154,7 +154,7 @@ class Mutator {
   }
 
   void swap_work(fb::WorkUnion& work) {
-    switch (random_() % 10) {
+    switch (random_() % 11) {
       case 0: work.Reset(); break;
       case 1: work.Set(fb::CopyStepT{}); break;
       case 2: work.Set(fb::SortStepT{}); break;
@@ -163,6 +163,7 @@ class Mutator {
       case 5: work.Set(fb::IfStepT{}); break;
       case 6: work.Set(fb::ExtentStepT{}); break;
       case 7: work.Set(fb::SuppressionStepT{}); break;
+      case 8: work.Set(fb::TreeStepT{}); break;
       default:
         if (seen_) work = *seen_;
     }

@@ -109,6 +109,7 @@ const Edges kAllowed = {
     {"codegen/families/sort", kFamily},
     {"codegen/families/custom", kFamily},
     {"codegen/families/suppression", kFamily},
+    {"codegen/families/trees", kFamily},
     {"codegen/families/registry", {"codegen/families/family", "codegen/targets"}},
     {"codegen",
      {"codegen/families/family", "codegen/families/registry", "codegen/plan", "codegen/program",

@@ -31,6 +31,18 @@ constexpr Row kMicrosoftRows[] = {
     {"SparseAttention", "export with GroupQueryAttention, which sees all keys or a local window"},
 };
 
+constexpr Row kMlRows[] = {
+    {"ZipMap",
+     "maps have no tensor form: export without it (skl2onnx and onnxmltools: zipmap=False), and "
+     "the "
+     "probabilities are a tensor"},
+    {"CastMap", "maps have no tensor form: pass the values in as a tensor"},
+    {"DictVectorizer", "maps have no tensor form: pass the values in as a tensor"},
+    {"CategoryMapper",
+     "strings have no tensor form: encode the column before the model, or export with LabelEncoder "
+     "from numbers to numbers"},
+};
+
 constexpr std::string_view kSequences[] = {"Sequence", "Split", "Concat", "Optional",
                                            "String",   "Regex", "Tfidf"};
 
@@ -46,6 +58,9 @@ std::string advice_of(std::string_view domain, std::string_view name) {
 std::string hint(std::string_view domain, std::string_view name) {
   if (domain == "com.microsoft")
     for (const Row& row : kMicrosoftRows)
+      if (row.name == name) return std::string(row.advice);
+  if (domain == kMl)
+    for (const Row& row : kMlRows)
       if (row.name == name) return std::string(row.advice);
   if (domain == "com.microsoft.nchwc")
     return "its weights are laid out for one CPU: save the optimised model at level "

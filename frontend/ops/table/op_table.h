@@ -16,6 +16,9 @@ namespace sinter::frontend {
 using ImportFunction = void (*)(NodeContext& node);
 
 inline constexpr std::string_view kMicrosoft = "com.microsoft";
+inline constexpr std::string_view kMl = "ai.onnx.ml";
+/// The last version of ai.onnx.ml that its rows hold for: all were compared with its schemas.
+inline constexpr std::int64_t kMlHoldsUntil = 5;
 
 /// Element types of what an operator computes on; sizes, indices and masks beside it have types of
 /// their own.
@@ -67,7 +70,8 @@ extern const OpRows kPointwiseOps, kActivationOps, kExperimentalOps, kReduceOps,
     kMicrosoftAttentionOps, kMicrosoftGroupQueryOps, kMicrosoftMultiHeadOps,
     kMicrosoftPositionBiasOps, kMicrosoftMoeOps, kMicrosoftQuantizedOps, kMicrosoftIntegerOps,
     kMicrosoftQlinearOps, kIndexOps, kRankingOps, kSelectionOps, kSuppressionOps, kUniqueOps,
-    kResizeOps, kSamplingOps, kRoiAlignOps;
+    kResizeOps, kSamplingOps, kRoiAlignOps, kTreeOps, kLinearModelOps, kSupportVectorOps,
+    kFeatureOps;
 
 struct OpFamily {
   std::string_view title;

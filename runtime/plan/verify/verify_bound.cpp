@@ -266,6 +266,12 @@ void check_suppression(const BoundChecker& check, const fb::SuppressionStepT& wo
   check_dense(check, work.kept, {rows, length}, "its result");
 }
 
+void check_trees(const BoundChecker& check, const fb::TreeStepT& work) {
+  const std::int64_t rows = check.extent(work.rows, "the number of rows");
+  check_dense(check, work.rows_of, {rows, work.columns}, "its rows");
+  check_dense(check, work.result, {rows, work.targets}, "its result");
+}
+
 void check_attention(const BoundChecker& check, const fb::AttentionStepT& work) {
   const std::int64_t rows = check.extent(work.rows, "the number of rows");
   const std::int64_t keys = check.extent(work.keys, "the number of keys");
@@ -314,6 +320,7 @@ void check_work(const BoundChecker& check, const fb::WorkUnion& work) {
     case fb::Work::SortStep: check_sort(check, *work.AsSortStep()); break;
     case fb::Work::AttentionStep: check_attention(check, *work.AsAttentionStep()); break;
     case fb::Work::SuppressionStep: check_suppression(check, *work.AsSuppressionStep()); break;
+    case fb::Work::TreeStep: check_trees(check, *work.AsTreeStep()); break;
     case fb::Work::WhileStep: check_while(check, *work.AsWhileStep()); break;
     case fb::Work::IfStep:
       check_dense(check, work.AsIfStep()->condition, {1}, "its condition");

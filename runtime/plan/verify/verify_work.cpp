@@ -3,6 +3,8 @@
 
 #include <algorithm>
 
+#include <sinter/scalar_op.h>
+
 #include "runtime/plan/loop_values.h"
 #include "runtime/plan/tensor_map_limits.h"
 
@@ -308,6 +310,35 @@ void verify_sort(const Checker& check, const fb::SortStepT& work, Uses& uses) {
   uses.writes.insert(work.output);
 }
 
+/// What the tables hold is checked where they are packed.
+void verify_trees(const Checker& check, const fb::TreeStepT& work, Uses& uses) {
+  constexpr std::uint32_t kMost = 1U << 30;
+  const auto type = static_cast<DType>(check.buffer(work.rows_of, "its rows").dtype);
+  if (type != DType::kFloat32 && type != DType::kFloat64) check.fail("its rows are not f32 or f64");
+  const auto is = [&](std::uint32_t buffer, DType wanted, bool weight, const char* what) {
+    const fb::BufferT& of = check.buffer(buffer, what);
+    if (static_cast<DType>(of.dtype) != wanted)
+      check.fail("{} are not of type {}", what, to_string(wanted));
+    if (weight && of.kind != fb::BufferKind::Weight) check.fail("{} are no weights", what);
+  };
+  is(work.result, type, false, "its results");
+  is(work.thresholds, type, true, "its thresholds");
+  is(work.weights, type, true, "its leaves' weights");
+  is(work.nodes, DType::kInt32, true, "its nodes");
+  is(work.trees, DType::kInt32, true, "its trees");
+  check.expression(work.rows, "the number of rows");
+  if (work.columns > kMost || work.targets > kMost || work.width == 0 || work.width > work.targets)
+    check.fail("it has {} columns, {} targets and {} weights of a leaf", work.columns, work.targets,
+               work.width);
+  if (work.combine != static_cast<std::uint8_t>(Combine::kSum) &&
+      work.combine != static_cast<std::uint8_t>(Combine::kMax) &&
+      work.combine != static_cast<std::uint8_t>(Combine::kMin))
+    check.fail("it combines trees in way {}, which there is not", work.combine);
+  if (work.result == work.rows_of) check.fail("its results lie where its rows do");
+  uses.reads.insert({work.rows_of, work.thresholds, work.weights, work.nodes, work.trees});
+  uses.writes.insert(work.result);
+}
+
 void verify_suppression(const Checker& check, const fb::SuppressionStepT& work, Uses& uses) {
   const auto is = [&](std::uint32_t buffer, DType type, const char* what) {
     if (static_cast<DType>(check.buffer(buffer, what).dtype) != type)
@@ -469,6 +500,10 @@ Uses verify_work(const Checker& check, const fb::StepT& step, const fb::WorkUnio
     case fb::Work::SuppressionStep:
       if (cuda) check.fail("a suppression step cannot run on target '{}'", check.plan.target);
       verify_suppression(check, *work.AsSuppressionStep(), uses);
+      break;
+    case fb::Work::TreeStep:
+      if (cuda) check.fail("a tree step cannot run on target '{}'", check.plan.target);
+      verify_trees(check, *work.AsTreeStep(), uses);
       break;
     case fb::Work::TacticStep:
       if (!cuda) check.fail("a choice cannot run on target '{}'", check.plan.target);

@@ -80,6 +80,7 @@ def ordered():
     suppressions(draw)
     sizes()
     token_counts()
+    trees(np.random.default_rng(20261124))
 
 
 def kept_boxes(boxes, valid, iou):
@@ -109,6 +110,49 @@ def suppressions(draw):
         for iou in (0.0, .3, .9):
             case("Suppress", [boxes, valid], kept_boxes(boxes, valid, iou), {"iou": iou},
                  dtype="bool")
+
+
+def give(x, nodes, thresholds, trees, weights, targets, combine):
+    """Row by row, tree by tree, as ir/ops/trees.cpp says; a target that no tree gives anything is zero."""
+    y = np.zeros((len(x), targets))
+    unite = {"sum": np.add, "min": np.minimum, "max": np.maximum}[combine]
+    for row, own in zip(x, y):
+        given = set()
+        for root, target in trees:
+            at = root
+            while nodes[at][0] >= 0:
+                column, first, missing = nodes[at]
+                value = row[column]
+                at = first + (not (value <= thresholds[at] or (np.isnan(value) and missing)))
+            for w, weight in enumerate(weights[nodes[at][1]]):
+                to = target + w
+                own[to] = unite(own[to], np.float64(weight)) if to in given else weight
+                given.add(to)
+    return y
+
+
+def trees(draw):
+    for targets, width, combine in ((1, 1, "sum"), (4, 1, "sum"), (3, 3, "sum"), (3, 2, "min"), (2, 1, "max")):
+        for dtype in ("f32", "f64"):
+            nodes, thresholds, starts, leaves = [], [], [], 0
+            for _ in range(5):
+                root, depths = len(nodes), [0]
+                starts.append([root, draw.integers(0, targets - width + 1)])
+                for depth in depths:  # grows
+                    if depth == 3 or (depth and draw.integers(0, 4) == 0):
+                        nodes.append([-1, leaves, 0])
+                        leaves += 1
+                    else:
+                        nodes.append([draw.integers(0, 3), root + len(depths), draw.integers(0, 2)])
+                        depths.extend([depth + 1] * 2)
+                    thresholds.append(draw.integers(-3, 4) / 2)
+            x = draw.integers(-4, 5, (7, 3)) / 2
+            x[draw.integers(0, 5, x.shape) == 0] = np.nan
+            x, thresholds = x.astype(NAMES[dtype]), np.array(thresholds, NAMES[dtype])
+            weights = draw.standard_normal((leaves, width)).astype(NAMES[dtype])
+            case("TreeEnsemble", [x, np.array(nodes, np.int32), thresholds, np.array(starts, np.int32), weights],
+                 give(x, nodes, thresholds, starts, weights, targets, combine),
+                 {"targets": targets, "combine": combine})
 
 
 def sizes():

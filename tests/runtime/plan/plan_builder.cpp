@@ -268,6 +268,15 @@ void PlanBuilder::sort(const std::string& name, fb::SortStepT sort) {
   step(name, {source}, {target}, std::move(work));
 }
 
+void PlanBuilder::trees(const std::string& name, fb::TreeStepT trees) {
+  const std::vector<Id> reads = {trees.rows_of, trees.thresholds, trees.weights, trees.nodes,
+                                 trees.trees};
+  const Id target = trees.result;
+  fb::WorkUnion work;
+  work.Set(std::move(trees));
+  step(name, reads, {target}, std::move(work));
+}
+
 void PlanBuilder::attention(const std::string& name, fb::AttentionStepT attention) {
   std::vector<Id> reads = {attention.q->buffer, attention.k->buffer, attention.v->buffer};
   if (attention.mask) reads.push_back(attention.mask->buffer);

@@ -72,6 +72,7 @@ class PlanBuilder {
   void conv(const std::string& name, fb::ConvStepT work);
   void sort(const std::string& name, fb::SortStepT work);
   void attention(const std::string& name, fb::AttentionStepT work);
+  void trees(const std::string& name, fb::TreeStepT work);
   void copy(const std::string& name, Id source, Id target, Id bytes);
 
   /// A matrix with the strides of a dense row-major buffer; batch strides as given.

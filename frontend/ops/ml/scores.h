@@ -1,0 +1,38 @@
+// What classifiers and regressors of ai.onnx.ml do with their scores.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "frontend/ops/term.h"
+
+namespace sinter::frontend {
+
+enum class PostTransform : std::uint8_t { kNone, kSoftmax, kLogistic, kSoftmaxZero, kProbit };
+
+/// Attribute post_transform by name. Throws Error(kInvalidModel) for any other.
+PostTransform read_post_transform(const NodeContext& node);
+/// Scores [rows, n], n known, by the transform.
+Term transform_scores(const Term& scores, PostTransform transform);
+
+/// Input X as rows [rows, columns] of a float type: integers become float32, one dimension one row.
+Term read_rows(NodeContext& node);
+/// Likewise of float32.
+inline Term read_float_rows(NodeContext& node) { return read_rows(node).cast(DType::kFloat32); }
+
+/// Classes' labels, integers. Throws Error(kUnsupported), with a way out, for strings.
+Ints read_labels(const NodeContext& node, std::string_view ints, std::string_view strings);
+/// labels[argmax of scores along the second dimension], the first of equal ones: [rows].
+Term best_label(const Term& scores, const Ints& labels);
+/// labels[1] where `positive`, bool [rows, 1], else labels[0]: [rows].
+Term binary_label(const Term& positive, const Ints& labels);
+/// Columns [rows, 1] side by side.
+Term side_by_side(const Term& a, const Term& b);
+
+/// An attribute of floats as a constant of `shape`, float32. Throws Error(kInvalidModel) unless it
+/// has as many.
+Term float_constant(NodeContext& node, const std::vector<double>& values, Ints shape,
+                    std::string_view what);
+
+}  // namespace sinter::frontend

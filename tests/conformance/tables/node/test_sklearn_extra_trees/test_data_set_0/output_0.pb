@@ -1,0 +1,1 @@
+J`§ÖHC?JC{‹ECÏ¸Cp¶>CxYÀBì0SCú ¾Bµ{!C^{C.Ü3C‘C"]C¨|OCÂOCPLICxYÀBÄRÕB×%DC¼7/CØÜFC.Ü3C¡ÚÃBÿ0C

@@ -1,0 +1,1 @@
+J`b¬6CÇC/ë/C€±C-œCRÑÍBŽ€HCÑ¾¨Bk"2C‹·CÊ}*C³¤	C½QTCç½GC™)Cî,CÐ´òBLèC÷ÑECà(CÕ0CÔ!C±¿B3C

@@ -1,0 +1,1 @@
+J`R/CªEêBlÄUC.5C15C›vŸBio`CÖÐBÉI,C&Û	C4CØC‚FjCXZsCÁ'C“Q6C8Å¿BnÍ­BfÜUCPÝ$Cà"1C6:ICñuÕB y#C
