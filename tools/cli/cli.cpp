@@ -75,6 +75,7 @@ int run_words(int argc, char** argv) {
   add_inspect(cli);
   add_verify(cli);
   add_profile(cli);
+  add_report(cli);
   add_ops(cli);
   add_doctor(cli);
 
