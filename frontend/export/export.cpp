@@ -6,6 +6,7 @@
 #include <map>
 #include <set>
 #include <string_view>
+#include <utility>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -28,13 +29,51 @@ constexpr std::int64_t kIrVersion = 8;  // the first with functions of a model
 
 /// Operators without attributes that mean the same in ONNX.
 const std::set<std::string_view>& plain_operators() {
-  static const std::set<std::string_view> all = {
-      "Abs",    "Acos",        "Acosh", "Add",     "And",        "Asin", "Asinh",    "Atan",
-      "Atanh",  "Ceil",        "Cos",   "Cosh",    "Div",        "Equal", "Erf",     "Exp",
-      "Floor",  "Greater",     "GreaterOrEqual",   "Less",       "LessOrEqual",      "Log",
-      "MatMul", "Max",         "Min",   "Mul",     "Neg",        "Not",  "Or",       "Pow",
-      "Reciprocal", "Relu",    "Round", "Sigmoid", "Sign",       "Sin",  "Sinh",     "Softplus",
-      "Softsign",   "Sqrt",    "Sub",   "Tan",     "Tanh",       "Where", "Xor"};
+  static const std::set<std::string_view> all = {"Abs",
+                                                 "Acos",
+                                                 "Acosh",
+                                                 "Add",
+                                                 "And",
+                                                 "Asin",
+                                                 "Asinh",
+                                                 "Atan",
+                                                 "Atanh",
+                                                 "Ceil",
+                                                 "Cos",
+                                                 "Cosh",
+                                                 "Div",
+                                                 "Equal",
+                                                 "Erf",
+                                                 "Exp",
+                                                 "Floor",
+                                                 "Greater",
+                                                 "GreaterOrEqual",
+                                                 "Less",
+                                                 "LessOrEqual",
+                                                 "Log",
+                                                 "MatMul",
+                                                 "Max",
+                                                 "Min",
+                                                 "Mul",
+                                                 "Neg",
+                                                 "Not",
+                                                 "Or",
+                                                 "Pow",
+                                                 "Reciprocal",
+                                                 "Relu",
+                                                 "Round",
+                                                 "Sigmoid",
+                                                 "Sign",
+                                                 "Sin",
+                                                 "Sinh",
+                                                 "Softplus",
+                                                 "Softsign",
+                                                 "Sqrt",
+                                                 "Sub",
+                                                 "Tan",
+                                                 "Tanh",
+                                                 "Where",
+                                                 "Xor"};
   return all;
 }
 
@@ -134,7 +173,6 @@ class Exporter {
       opset->set_version(version);
     }
     auto* main = model_.mutable_graph();
-    main->set_name(graph.name().empty() ? "main" : graph.name());
     is_main_ = true;
     write_graph(graph, *main, "");
     if (!result_.left_out.empty()) {
@@ -143,9 +181,10 @@ class Exporter {
       entry->set_value(fmt::format("{}", fmt::join(result_.left_out, ", ")));
     }
     if (model_.ByteSizeLong() > static_cast<std::size_t>(std::numeric_limits<int>::max()))
-      throw unsupported_error("the ONNX model would have {} bytes, which protobuf does not allow: "
-                              "leave its weights out",
-                              model_.ByteSizeLong());
+      throw unsupported_error(
+          "the ONNX model would have {} bytes, which protobuf does not allow: "
+          "leave its weights out",
+          model_.ByteSizeLong());
     result_.bytes = model_.SerializeAsString();
     return std::move(result_);
   }
@@ -224,6 +263,7 @@ class Exporter {
   }
 
   void write_graph(const Graph& graph, onnx::GraphProto& proto, const std::string& prefix) {
+    proto.set_name(graph.name().empty() ? "graph" : graph.name());
     Names names = name_values(graph, prefix);
     const bool is_main = std::exchange(is_main_, false);
     for (const ValueId input : graph.inputs()) {
@@ -249,7 +289,7 @@ class Exporter {
       }
     }
     for (const Node& node : graph.nodes()) {
-      add_node(graph, node, names, prefix, proto);
+      add_node(node, names, prefix, proto);
       for (const ValueId output : node.outputs)
         if (!graph.is_output(output)) {
           auto* info = proto.add_value_info();
@@ -297,7 +337,7 @@ class Exporter {
     for (std::size_t i = 0; i < body.values().size(); ++i)
       if (const auto& constant = body.values()[i].constant)
         add_constant(*constant, names.of[i], *function.add_node());
-    for (const Node& inner : body.nodes()) add_node(body, inner, names, "", function);
+    for (const Node& inner : body.nodes()) add_node(inner, names, "", function);
     for (const auto& output : output_names(body, names, function, false))
       function.add_output(output);
     *model_.add_functions() = std::move(function);
@@ -305,8 +345,7 @@ class Exporter {
   }
 
   template <typename Proto>
-  void add_node(const Graph& graph, const Node& node, const Names& names, const std::string& prefix,
-                Proto& parent) {
+  void add_node(const Node& node, const Names& names, const std::string& prefix, Proto& parent) {
     onnx::NodeProto proto;
     add_origins(node, proto);
     for (const ValueId input : node.inputs) proto.add_input(names.of[input.position()]);

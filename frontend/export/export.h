@@ -16,8 +16,8 @@ struct ExportOptions {
 };
 
 struct ExportedModel {
-  std::string bytes;                 // a serialised ModelProto
-  std::size_t kernels = 0;           // local functions
+  std::string bytes;                  // a serialised ModelProto
+  std::size_t kernels = 0;            // local functions
   std::vector<std::string> left_out;  // constants that are inputs now
 };
 

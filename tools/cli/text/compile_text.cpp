@@ -1,5 +1,8 @@
 #include "tools/cli/text/compile_text.h"
 
+#include <algorithm>
+#include <functional>
+
 #include <fmt/format.h>
 
 #include "ir/text/shown.h"
@@ -27,6 +30,40 @@ std::vector<std::string> states_text(const std::vector<StateResult>& states) {
   }
   if (count > 0)
     lines.push_back(fmt::format("{} states are changed in place: {}", count, in_place));
+  return lines;
+}
+
+std::vector<std::string> fusion_text(const CompileResult& result, bool all) {
+  std::vector<std::string> lines;
+  const auto add = [&](const FusionDecision& decision, const std::string& more) {
+    lines.push_back(fmt::format("{} {} -> {}{}\n     {}", decision.fused ? "[x]" : "[ ]",
+                                ir::shown(decision.producer), ir::shown(decision.consumer), more,
+                                ir::shown(decision.reason)));
+  };
+  if (all) {
+    for (const auto& decision : result.decisions) add(decision, "");
+    for (const auto& choice : result.layouts)
+      lines.push_back(
+          fmt::format("layout of {}\n     {}", ir::shown(choice.node), ir::shown(choice.reason)));
+    return lines;
+  }
+  std::vector<const FusionDecision*> refused;
+  for (const auto& decision : result.decisions)
+    if (!decision.fused) refused.push_back(&decision);
+  constexpr std::size_t kShown = 10;
+  const std::size_t shown = std::min(kShown, refused.size());
+  std::ranges::stable_sort(refused, std::ranges::greater(), &FusionDecision::bytes);
+  lines.push_back(fmt::format("fusion: {} of {} pairs fused, {} not{}",
+                              result.decisions.size() - refused.size(), result.decisions.size(),
+                              refused.size(),
+                              shown == 0               ? ""
+                              : shown < refused.size() ? fmt::format("; the {} largest:", shown)
+                                                       : ":"));
+  for (std::size_t i = 0; i < shown; ++i)
+    add(*refused[i], refused[i]->bytes > 0
+                         ? fmt::format(" ({} at stake)", format_bytes(refused[i]->bytes))
+                         : "");
+  lines.push_back("all of them: --explain-fusion=all");
   return lines;
 }
 

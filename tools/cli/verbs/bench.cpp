@@ -105,11 +105,17 @@ nlohmann::ordered_json measure(const std::string& file, const BenchArguments& op
     write_trace(options.trace, trace_of(plan, median_of(rounds), gpu.median, file), console);
   }
   console.print("{} on {}, {}", file, plan.target(), ir::shown(describe_shapes(plan, inputs)));
-  console.print(format_table({{"us", "min", "mean", "median", "p90", "p95", "p99"},
-                              row("host to device", h2d),
-                              row(options.hot ? "compute" : "compute (cold L2)", gpu),
-                              row("device to host", d2h),
-                              row("latency", all)}));
+  // On the CPU nothing is moved between memories.
+  const bool is_gpu = plan.target() == "cuda";
+  Rows rows = {{"us", "min", "mean", "median", "p90", "p95", "p99"}};
+  if (is_gpu) rows.push_back(row("host to device", h2d));
+  rows.push_back(row(options.hot ? "compute"
+                     : is_gpu    ? "compute (cold L2)"
+                                 : "compute (cold caches)",
+                     gpu));
+  if (is_gpu) rows.push_back(row("device to host", d2h));
+  rows.push_back(row("latency", all));
+  console.print(format_table(rows));
   console.print("throughput {:.1f} runs/s; load to first result {}; {} launches, {} moved",
                 throughput, format_time(first), session.launches(),
                 format_bytes(static_cast<double>(session.bytes_moved())));

@@ -34,7 +34,7 @@ void run_profile(const ProfileArguments& options, const Console& console) {
     for (const StepProfile& step : report.steps) steps.push_back(step.time);
     write_trace(options.trace, trace_of(plan, steps, report.whole_us, options.plan), console);
   }
-  console.print(profile_table(report));
+  console.print(profile_table(report, console.line_width()));
   for (const auto& line : profile_summary(report)) console.print(line);
   nlohmann::ordered_json json = {{"plan", options.plan},
                                  {"target", report.target},
