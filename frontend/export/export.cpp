@@ -241,6 +241,7 @@ class Exporter {
   /// What a function or graph hands out, each by a name of its own.
   template <typename Proto>
   static std::vector<std::string> output_names(const Graph& graph, Names& names, Proto& proto,
+                                               const std::string& prefix,
                                                bool as_the_model_names_them) {
     std::vector<std::string> all;
     std::set<std::int32_t> given;
@@ -256,7 +257,7 @@ class Exporter {
       auto* copy = proto.add_node();
       copy->set_op_type("Identity");
       copy->add_input(own);
-      all.push_back(names.make(wanted));
+      all.push_back(names.make(prefix + (wanted.empty() ? "result" : wanted)));
       copy->add_output(all.back());
     }
     return all;
@@ -297,7 +298,7 @@ class Exporter {
           set_type(graph.type(output), *info);
         }
     }
-    const auto outputs = output_names(graph, names, proto, prefix.empty());
+    const auto outputs = output_names(graph, names, proto, prefix, prefix.empty());
     for (std::size_t i = 0; i < outputs.size(); ++i) {
       auto* info = proto.add_output();
       info->set_name(outputs[i]);
@@ -338,7 +339,7 @@ class Exporter {
       if (const auto& constant = body.values()[i].constant)
         add_constant(*constant, names.of[i], *function.add_node());
     for (const Node& inner : body.nodes()) add_node(inner, names, "", function);
-    for (const auto& output : output_names(body, names, function, false))
+    for (const auto& output : output_names(body, names, function, "", false))
       function.add_output(output);
     *model_.add_functions() = std::move(function);
     return name;

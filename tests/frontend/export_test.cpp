@@ -103,6 +103,28 @@ TEST(Export, EveryNameIsGivenOnce) {
   EXPECT_TRUE(names.contains(model.graph().output(0).name()));
 }
 
+TEST(Export, BodiesOfLoopsAreGraphsWithNamesOfTheirOwn) {
+  const auto model =
+      model_of(export_onnx(ir::parse_graph(R"(graph @g(%x: f32[2], %n: f32[n]) ranges {n: 0..8} {
+  %zero = const i64[] {0}
+  %power = While(%zero, %x, %n) {states = 1, trips = [n]} : f32[2] body(%i, %x, %all) {
+    %twice = Add(%x, %x) : f32[2]
+    return %twice
+  }
+  return power = %power
+}
+)")));
+  const auto& loop = model.graph().node(0);
+  EXPECT_EQ(loop.op_type(), "While");
+  for (const auto& attribute : loop.attribute()) {
+    if (attribute.name() != "body") continue;
+    EXPECT_FALSE(attribute.g().name().empty());
+    ASSERT_EQ(attribute.g().output_size(), 1);
+    EXPECT_FALSE(attribute.g().output(0).name().empty());
+    EXPECT_NE(attribute.g().input(1).name(), model.graph().input(0).name());
+  }
+}
+
 TEST(Export, AttributesOfOursKeepSymbolsAsTexts) {
   const auto model = model_of(export_onnx(ir::parse_graph(R"(graph @g(%x: f32[n, 4]) {
   %0 = Reshape(%x) {shape = [4*n]} : f32[4*n]

@@ -50,12 +50,17 @@ TEST(Console, TimeLeftIsSaidOnceItMeansSomething) {
 
 TEST(FusionText, SaysTheLargestThatAreNotFused) {
   CompileResult result;
-  for (int i = 0; i < 15; ++i)
-    result.decisions.push_back({fmt::format("a{}", i), "b", i == 0, "because", 1000.0 * i});
+  for (const char* op :
+       {"Add", "Sub", "Mul", "Div", "Exp", "Log", "Sin", "Cos", "Tan", "Abs", "Neg"})
+    result.decisions.push_back({op, "MatMul", false, "because", 1000});
+  for (int i = 0; i < 3; ++i)
+    result.decisions.push_back({fmt::format("Gelu_{}", i), "MatMul", false, "because", 5000});
+  result.decisions.push_back({"Add", "Relu", true, "saves 1 kB", 1e9});
   const auto lines = tools::fusion_text(result, false);
   ASSERT_EQ(lines.size(), 12U);
-  EXPECT_EQ(lines[0], "fusion: 1 of 15 pairs fused, 14 not; the 10 largest:");
-  EXPECT_THAT(lines[1], testing::StartsWith("[ ] a14 -> b (14.0 kB at stake)"));
+  EXPECT_EQ(lines[0], "fusion: 1 of 15 pairs fused, 14 not; the 10 largest of 12 kinds:");
+  EXPECT_THAT(lines[1],
+              testing::StartsWith("[ ] Gelu_0 -> MatMul, and 2 like it (15.0 kB at stake)"));
   EXPECT_EQ(tools::fusion_text(result, true).size(), 15U);
 }
 
