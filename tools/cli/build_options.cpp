@@ -168,8 +168,10 @@ void add_build_options(Command& verb, BuildTexts& texts, bool with_passes) {
   verb.add_option("--stop-after", texts.stop_after, "Stop after this pass and print the graph");
   verb.add_option("--dump-ir", texts.dump_ir, "Print graphs: before:PASS,after:PASS or all");
   verb.add_option("--dump-dir", texts.dump_dir, "Write what --dump-ir asks for into this folder");
-  verb.add_flag("--explain-fusion", texts.explain_fusion,
-                "Say of every pair why it fused or not, and of values why they lie as they lie");
+  verb.add_flag("--explain-fusion", texts.explain_fusion, "summary",
+                "Say how many pairs fused, and of the largest that did not, why; "
+                "--explain-fusion=all: of every pair, and of values why they lie as they lie")
+      ->check_one_of({"summary", "all"});
 }
 
 void add_fuse_option(Command& verb, BuildTexts& texts) {

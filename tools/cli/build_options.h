@@ -27,9 +27,9 @@ struct BuildTexts {
   std::vector<std::string> entries;    // empty: one list of steps
   std::vector<std::string> constants;  // NAME=FILE.npy or NAME=FILE.pb
   std::string stop_after, dump_ir, dump_dir;
-  bool explain_fusion = false;
-  std::string max_memory;  // empty: half of what there is
-  std::string cache_dir;   // kernel cache; "none" for none
+  std::string explain_fusion;  // empty: no; "summary" or "all"
+  std::string max_memory;      // empty: half of what there is
+  std::string cache_dir;       // kernel cache; "none" for none
 };
 
 /// `with_passes`: options about single passes, too.

@@ -63,6 +63,8 @@ int run_words(int argc, char** argv) {
   Console console;
   app.add_flag("--json", console.json, "Print one JSON object on stdout");
   app.add_flag("-q,--quiet", console.quiet, "No progress, no notes");
+  app.add_flag("--wide", console.wide,
+               "Tables keep their whole width on a terminal, as they do in a pipe");
 
   int exit_code = 0;
   Command command(app);
@@ -76,6 +78,7 @@ int run_words(int argc, char** argv) {
   add_inspect(cli);
   add_verify(cli);
   add_profile(cli);
+  add_report(cli);
   add_ops(cli);
   add_doctor(cli);
 

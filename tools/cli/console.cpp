@@ -2,11 +2,13 @@
 
 #include <cerrno>
 #include <cstdio>
+#include <cstdlib>
 #include <cstring>
 #include <iostream>
 
 #include <fmt/format.h>
 #include <stdio_ext.h>
+#include <sys/ioctl.h>
 #include <unistd.h>
 
 #include "ir/text/shown.h"
@@ -91,13 +93,19 @@ void Console::progress(std::string_view stage, std::size_t done, std::size_t tot
   if (quiet || total == 0 || isatty(STDERR_FILENO) == 0) return;
   const int percent = static_cast<int>(100 * done / total);
   if (percent == percent_ && stage == stage_) return;
-  if (stage != stage_) clear_bar();
+  const auto now = std::chrono::steady_clock::now();
+  if (stage != stage_) {
+    clear_bar();
+    stage_start_ = now;
+  }
   stage_ = stage;
   percent_ = percent;
   constexpr int kWidth = 30;
   const auto filled = static_cast<std::size_t>(kWidth * percent / 100);
-  put(stderr, fmt::format("\r{} [{}{}] {}/{}", stage, std::string(filled, '#'),
-                          std::string(kWidth - filled, '.'), done, total));
+  const double seconds = std::chrono::duration<double>(now - stage_start_).count();
+  put(stderr,
+      fmt::format("\r{} [{}{}] {}/{}{}\x1b[K", stage, std::string(filled, '#'),
+                  std::string(kWidth - filled, '.'), done, total, time_left(seconds, done, total)));
   std::fflush(stderr);
 }
 
@@ -105,6 +113,23 @@ void Console::clear_bar() const {
   if (!stage_.empty()) put(stderr, "\r\x1b[K");
   stage_.clear();
   percent_ = -1;
+}
+
+std::size_t Console::line_width() const {
+  if (wide || json || isatty(STDOUT_FILENO) == 0) return 0;
+  if (const char* columns = std::getenv("COLUMNS"))
+    if (const long asked = std::strtol(columns, nullptr, 10); asked > 0)
+      return static_cast<std::size_t>(asked);
+  struct winsize size {};
+  return ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 ? size.ws_col : 0;
+}
+
+std::string time_left(double seconds, std::size_t done, std::size_t total) {
+  constexpr double kLeast = 1, kMinutes = 100;
+  if (done == 0 || done >= total || seconds < kLeast) return "";
+  const double left = seconds * static_cast<double>(total - done) / static_cast<double>(done);
+  return left < kMinutes ? fmt::format(" {:.0f} s left", left)
+                         : fmt::format(" {:.0f} min left", left / 60);
 }
 
 std::string finish_output() {

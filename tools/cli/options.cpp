@@ -130,6 +130,11 @@ Option* Command::add_flag(const std::string& names, bool& value, const std::stri
   return keep(app_.add_flag(names, value, help));
 }
 
+Option* Command::add_flag(const std::string& name, std::string& value, const std::string& plain,
+                          const std::string& help) {
+  return keep(app_.add_flag(name + "{" + plain + "}", value, help));
+}
+
 Option* Command::add_flag(const std::string& names, const std::string& help) {
   return keep(app_.add_flag(names, help));
 }

@@ -66,6 +66,9 @@ class Command {
   Option* add_graph_flag(bool& cuda_graphs);
   /// `names` that begin with '!' make the variable false.
   Option* add_flag(const std::string& names, bool& value, const std::string& help);
+  /// A flag that may have a value behind '='; without one `value` becomes `plain`.
+  Option* add_flag(const std::string& name, std::string& value, const std::string& plain,
+                   const std::string& help);
   /// A flag that only other options speak of.
   Option* add_flag(const std::string& names, const std::string& help);
   /// An option declared before; throws if there is none of this name.

@@ -57,8 +57,8 @@ CompileResult describe(const BuildResult& built, const Reporter& reporter) {
   for (const auto& state : built.plan.states)
     result.states.push_back({state.input, state.output, state.in_place, state.reason});
   for (const auto& decision : context.decisions)
-    result.decisions.push_back(
-        {decision.producer, decision.consumer, decision.fused, reporter.spelled(decision.reason)});
+    result.decisions.push_back({decision.producer, decision.consumer, decision.fused,
+                                reporter.spelled(decision.reason), decision.bytes});
   for (const auto& choice : context.layouts)
     result.layouts.push_back({choice.node, choice.bytes, choice.other_bytes, choice.reason});
   return result;

@@ -1,5 +1,11 @@
 #include "tools/cli/text/compile_text.h"
 
+#include <algorithm>
+#include <cctype>
+#include <map>
+#include <span>
+#include <utility>
+
 #include <fmt/format.h>
 
 #include "ir/text/shown.h"
@@ -27,6 +33,59 @@ std::vector<std::string> states_text(const std::vector<StateResult>& states) {
   }
   if (count > 0)
     lines.push_back(fmt::format("{} states are changed in place: {}", count, in_place));
+  return lines;
+}
+
+std::vector<std::string> fusion_text(const CompileResult& result, bool all) {
+  std::vector<std::string> lines;
+  const auto add = [&](const FusionDecision& decision, const std::string& more) {
+    lines.push_back(fmt::format("{} {} -> {}{}\n     {}", decision.fused ? "[x]" : "[ ]",
+                                ir::shown(decision.producer), ir::shown(decision.consumer), more,
+                                ir::shown(decision.reason)));
+  };
+  if (all) {
+    for (const auto& decision : result.decisions) add(decision, "");
+    for (const auto& choice : result.layouts)
+      lines.push_back(
+          fmt::format("layout of {}\n     {}", ir::shown(choice.node), ir::shown(choice.reason)));
+    return lines;
+  }
+  // Repeated blocks are refused alike: such pairs differ in numbers alone.
+  struct Kind {
+    const FusionDecision* first;
+    std::size_t count = 0;
+    double bytes = 0;
+  };
+  std::vector<Kind> kinds;
+  std::map<std::string, std::size_t> places;
+  std::size_t refused = 0;
+  for (const auto& decision : result.decisions) {
+    if (decision.fused) continue;
+    ++refused;
+    std::string key = decision.producer + "\n" + decision.consumer + "\n" + decision.reason;
+    std::erase_if(key, [](unsigned char c) { return std::isdigit(c) != 0; });
+    const auto [place, is_new] = places.emplace(std::move(key), kinds.size());
+    if (is_new) kinds.push_back({&decision});
+    Kind& kind = kinds[place->second];
+    ++kind.count;
+    kind.bytes += decision.bytes;
+  }
+  std::ranges::stable_sort(kinds, [](const Kind& a, const Kind& b) {
+    return std::pair(a.bytes, a.count) > std::pair(b.bytes, b.count);
+  });
+  constexpr std::size_t kShown = 10;
+  const std::size_t shown = std::min(kShown, kinds.size());
+  lines.push_back(fmt::format(
+      "fusion: {} of {} pairs fused, {} not{}", result.decisions.size() - refused,
+      result.decisions.size(), refused,
+      shown == 0             ? ""
+      : shown < kinds.size() ? fmt::format("; the {} largest of {} kinds:", shown, kinds.size())
+                             : ":"));
+  for (const Kind& kind : std::span(kinds).first(shown))
+    add(*kind.first,
+        (kind.count > 1 ? fmt::format(", and {} like it", kind.count - 1) : "") +
+            (kind.bytes > 0 ? fmt::format(" ({} at stake)", format_bytes(kind.bytes)) : ""));
+  lines.push_back("all of them: --explain-fusion=all");
   return lines;
 }
 

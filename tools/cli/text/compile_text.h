@@ -13,6 +13,9 @@ namespace sinter::tools {
 std::vector<std::string> states_text(const std::vector<StateResult>& states);
 
 /// A row for each layer, and what all of them come to; nothing without layers.
+/// Why pairs were fused or not: counts and, of those that were not, the kinds with most bytes at
+/// stake and most pairs; or with `all` each, and why values lie as they lie.
+std::vector<std::string> fusion_text(const CompileResult& result, bool all);
 std::vector<std::string> layers_text(const CompileResult& result, bool is_calibrated);
 
 /// Tables of what was timed; nothing if nothing was.

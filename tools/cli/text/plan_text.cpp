@@ -87,7 +87,7 @@ Lines plan_summary_text(const ordered_json& report) {
   return lines;
 }
 
-Lines steps_text(const ordered_json& report) {
+Lines steps_text(const ordered_json& report, std::size_t most) {
   Rows rows = {{"step", "kind", "launches", "read", "written", "flops", "from"}};
   for (const auto& step : list(report, "step_list")) {
     const std::string name =
@@ -98,7 +98,7 @@ Lines steps_text(const ordered_json& report) {
                     string(step, "flops"),
                     fmt::format("{}", fmt::join(strings(step, "origins"), ", "))});
   }
-  Lines lines = {format_table(rows)};
+  Lines lines = {format_table(rows, most)};
   if (const auto totals = report.find("totals"); totals != report.end())
     lines.push_back(fmt::format("{} steps, {} launches; {} read, {} written, {:.3f} GFLOP",
                                 number(*totals, "steps"), number(*totals, "launches"),
@@ -108,7 +108,7 @@ Lines steps_text(const ordered_json& report) {
   return lines;
 }
 
-Lines kernels_text(const ordered_json& report) {
+Lines kernels_text(const ordered_json& report, std::size_t most) {
   Rows rows = {{"kernel", "block", "grid", "shared", "when", "schedule", "by"}};
   for (const auto& kernel : list(report, "kernels")) {
     std::string blocks = fmt::format("{}", fmt::join(strings(kernel, "grid"), " x "));
@@ -127,7 +127,7 @@ Lines kernels_text(const ordered_json& report) {
          string(kernel, "schedule"), string(kernel, "chosen_by")});
   }
   if (rows.size() == 1) return {"no kernels: the CPU target runs loop programs"};
-  return {format_table(rows)};
+  return {format_table(rows, most)};
 }
 
 Lines source_text(const ordered_json& report) {

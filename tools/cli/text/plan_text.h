@@ -11,8 +11,8 @@ using Lines = std::vector<std::string>;
 
 Lines plan_summary_text(const nlohmann::ordered_json& report);
 /// Of plans and of models.
-Lines steps_text(const nlohmann::ordered_json& report);
-Lines kernels_text(const nlohmann::ordered_json& report);
+Lines steps_text(const nlohmann::ordered_json& report, std::size_t most = 0);
+Lines kernels_text(const nlohmann::ordered_json& report, std::size_t most = 0);
 Lines source_text(const nlohmann::ordered_json& report);
 Lines memory_text(const nlohmann::ordered_json& report);
 Lines plan_tuning_text(const nlohmann::ordered_json& report);

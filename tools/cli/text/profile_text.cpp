@@ -37,7 +37,7 @@ Row kernel_cells(const PartTime& part) {
 
 }  // namespace
 
-std::string profile_table(const ProfileReport& report) {
+std::string profile_table(const ProfileReport& report, std::size_t most) {
   const bool has_kernels = std::ranges::any_of(report.steps, [](const StepProfile& step) {
     return std::ranges::any_of(step.time.parts,
                                [](const PartTime& part) { return part.kernel.has_value(); });
@@ -81,7 +81,7 @@ std::string profile_table(const ProfileReport& report) {
       rows.push_back(std::move(sub));
     }
   }
-  return format_table(rows);
+  return format_table(rows, most);
 }
 
 std::vector<std::string> profile_summary(const ProfileReport& report) {
@@ -99,7 +99,8 @@ std::vector<std::string> profile_summary(const ProfileReport& report) {
       report.overlap_us > 0
           ? fmt::format("no gaps: the run is {} shorter than its steps one by one",
                         format_time(report.overlap_us))
-          : fmt::format("gaps {}, the run's own launch among them", format_time(report.gaps_us))));
+          : fmt::format("gaps {}{}", format_time(report.gaps_us),
+                        report.target == "cpu" ? "" : ", the run's own launch among them")));
   lines.push_back(fmt::format(
       "whole run {}, steps one by one {}; {} launches, {} moved, {:.2f} GFLOP",
       format_time(report.whole_us), format_time(report.steps_us), report.launches,

@@ -5,17 +5,24 @@
 #include <sinter/profile.h>
 
 #include "ir/text/shown.h"
+#include "runtime/files/output_file.h"
 #include "runtime/format_error.h"
 #include "tools/cli/input_options.h"
 #include "tools/cli/machine.h"
 #include "tools/cli/text/table.h"
+#include "tools/cli/trace_option.h"
 #include "tools/cli/verbs/verbs.h"
+#include "tools/compiler/inspect/profile_report.h"
 #include "tools/compiler/run/device_copies.h"
 #include "tools/compiler/run/inputs.h"
 #include "tools/compiler/run/measure.h"
+#include "tools/report/trace.h"
 
 namespace sinter::tools {
 namespace {
+
+// Of which a trace has the medians.
+constexpr int kTraceRounds = 5;
 
 struct BenchArguments {
   std::vector<std::string> plans;
@@ -26,6 +33,7 @@ struct BenchArguments {
   int warm_up = 10;
   bool hot = false;
   bool device_io = false;
+  std::string trace;
 };
 
 std::vector<std::string> row(const std::string& name, const Statistics& s) {
@@ -91,12 +99,23 @@ nlohmann::ordered_json measure(const std::string& file, const BenchArguments& op
   const auto all = statistics_of(latency), gpu = statistics_of(compute);
   const auto h2d = statistics_of(to_device), d2h = statistics_of(to_host);
   const auto account = session.memory();
+  if (!options.trace.empty()) {
+    std::vector<std::vector<StepTime>> rounds;
+    for (int i = 0; i < kTraceRounds; ++i) rounds.push_back(profile_steps(session));
+    write_trace(options.trace, trace_of(plan, median_of(rounds), gpu.median, file), console);
+  }
   console.print("{} on {}, {}", file, plan.target(), ir::shown(describe_shapes(plan, inputs)));
-  console.print(format_table({{"us", "min", "mean", "median", "p90", "p95", "p99"},
-                              row("host to device", h2d),
-                              row(options.hot ? "compute" : "compute (cold L2)", gpu),
-                              row("device to host", d2h),
-                              row("latency", all)}));
+  // On the CPU nothing is moved between memories.
+  const bool is_gpu = plan.target() == "cuda";
+  Rows rows = {{"us", "min", "mean", "median", "p90", "p95", "p99"}};
+  if (is_gpu) rows.push_back(row("host to device", h2d));
+  rows.push_back(row(options.hot ? "compute"
+                     : is_gpu    ? "compute (cold L2)"
+                                 : "compute (cold caches)",
+                     gpu));
+  if (is_gpu) rows.push_back(row("device to host", d2h));
+  rows.push_back(row("latency", all));
+  console.print(format_table(rows));
   console.print("throughput {:.1f} runs/s; load to first result {}; {} launches, {} moved",
                 throughput, format_time(first), session.launches(),
                 format_bytes(static_cast<double>(session.bytes_moved())));
@@ -130,6 +149,11 @@ nlohmann::ordered_json measure(const std::string& file, const BenchArguments& op
 }
 
 void run_bench(const BenchArguments& options, const Console& console) {
+  std::vector<std::string> read = tensor_paths(options.inputs.inputs.files);
+  read.insert(read.end(), options.plans.begin(), options.plans.end());
+  files::check_output(options.trace, read);
+  if (!options.trace.empty() && options.plans.size() > 1)
+    throw usage_error("--trace is of one plan: measure these {} one by one", options.plans.size());
   if (options.plans.size() == 1)
     return console.result(measure(options.plans.front(), options, console));
   auto all = nlohmann::ordered_json::array();
@@ -153,6 +177,7 @@ void add_bench(Cli& cli) {
   verb->add_flag(
       "--hot", options->hot,
       "Leave the caches as the last run left them, instead of emptying them before each timed run");
+  add_trace_option(*verb, options->trace);
   verb->add_option("--device", options->session.device, "CUDA device")->capture_default_str();
   verb->add_threads_option();
   verb->add_flag("--deviceIo", options->device_io,

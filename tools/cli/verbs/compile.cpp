@@ -69,19 +69,13 @@ int run_compile(const CompileArguments& options, const Console& console) {
     console.print(accuracy_text(*result.accuracy, "--max-error"));
   }
   if (result.ok()) {
-    if (options.build.explain_fusion) {
-      for (const auto& decision : result.decisions)
-        console.print("{} {} -> {}\n     {}", decision.fused ? "[x]" : "[ ]",
-                      ir::shown(decision.producer), ir::shown(decision.consumer),
-                      ir::shown(decision.reason));
-      for (const auto& choice : result.layouts)
-        console.print("layout of {}\n     {}", ir::shown(choice.node), ir::shown(choice.reason));
-    }
-    console.print("{}: {}, {} nodes -> {} steps, {} for {}", path,
+    if (!options.build.explain_fusion.empty())
+      print_all(fusion_text(result, options.build.explain_fusion == "all"));
+    console.print("{}: {}, {} nodes -> {} steps{} for {}", path,
                   format_bytes(static_cast<double>(result.plan_bytes)), result.nodes_imported,
                   result.steps,
-                  result.target == "cpu" ? "no code"
-                                         : fmt::format("{} kernels ({} from the cache)",
+                  result.target == "cpu" ? ""
+                                         : fmt::format(", {} kernels ({} from the cache)",
                                                        result.kernels, result.kernels_from_cache),
                   result.target);
     print_all(states_text(result.states));

@@ -1,8 +1,11 @@
+#include <limits>
 #include <memory>
 
 #include <fmt/ranges.h>
 
+#include "frontend/export/export.h"
 #include "ir/text/shown.h"
+#include "runtime/files/output_file.h"
 #include "runtime/format_error.h"
 #include "tools/cli/build_options.h"
 #include "tools/cli/text/plan_text.h"
@@ -13,6 +16,7 @@
 #include "tools/compiler/inspect/plan_report.h"
 #include "tools/compiler/inspect/why.h"
 #include "tools/compiler/refit/refit.h"
+#include "tools/report/onnx_graph.h"
 
 namespace sinter::tools {
 namespace {
@@ -24,6 +28,8 @@ struct InspectArguments {
   bool passes = false;
   bool refit = false;
   std::vector<std::string> why;
+  std::string onnx;
+  bool with_weights = false;
 };
 
 void print_all(const std::vector<std::string>& lines, const Console& console) {
@@ -60,13 +66,54 @@ void show_refit(const std::string& path, const Console& console) {
   console.result(report);
 }
 
+/// --onnx: `graph` as a file that viewers of ONNX open.
+void write_onnx(const InspectArguments& options, const ir::Graph& graph, const Console& console) {
+  frontend::ExportOptions how;
+  if (options.with_weights) how.largest_constant = std::numeric_limits<std::size_t>::max();
+  const frontend::ExportedModel exported = frontend::export_onnx(graph, how);
+  files::write_file(options.onnx, exported.bytes, {.what = "the model", .is_durable = false});
+  console.print("{}: {}, {} kernels as functions{}", options.onnx,
+                format_bytes(static_cast<double>(exported.bytes.size())), exported.kernels,
+                exported.left_out.empty()
+                    ? ""
+                    : fmt::format("; {} constants are inputs without a value (--with-weights "
+                                  "writes them, too)",
+                                  exported.left_out.size()));
+  console.result({{"onnx", options.onnx},
+                  {"bytes", exported.bytes.size()},
+                  {"kernels", exported.kernels},
+                  {"constants_left_out", exported.left_out}});
+}
+
+void write_plan_as_onnx(const InspectArguments& options, const Console& console) {
+  if (options.with_weights)
+    throw usage_error("a plan has its weights in other layouts: for --with-weights give the model");
+  const Plan plan = Plan::load(options.build.model);
+  const auto graphs = graphs_of_text(plan.graph_text());
+  if (graphs.size() != 1)
+    throw usage_error(
+        "--onnx is of one list of steps, and the plan has {} entry points: give the "
+        "model, with --dim for the one that you mean",
+        graphs.size());
+  write_onnx(options, graphs[0], console);
+}
+
+void write_model_as_onnx(const InspectArguments& options, const BuildOptions& build,
+                         const Console& console) {
+  require_one_entry(build, "--onnx");
+  Reporter reporter(build.monitor);
+  const auto model = import_model(build.model, build, reporter);
+  const auto passes = run_passes(build, model, resolve_target(build.target), reporter);
+  write_onnx(options, passes.graph, console);
+}
+
 void show_plan(const InspectArguments& options, const Console& console) {
   if (options.refit) return show_refit(options.build.model, console);
   PlanViews views = options.views;
   views.shapes = parse_shapes(options.shapes);
   const auto report = plan_report(Plan::load(options.build.model), views);
-  if (views.steps) print_all(steps_text(report), console);
-  if (views.kernels) print_all(kernels_text(report), console);
+  if (views.steps) print_all(steps_text(report, console.line_width()), console);
+  if (views.kernels) print_all(kernels_text(report, console.line_width()), console);
   if (views.memory) print_all(memory_text(report), console);
   if (views.source) print_all(source_text(report), console);
   if (views.graph) console.print(report.at("graph").get<std::string>());
@@ -91,12 +138,13 @@ void show_model(const InspectArguments& options, const Console& console) {
   if (options.refit) throw usage_error("--refit is of a plan: compile the model first");
   const BuildRequest request(options.build, console);
   const BuildOptions& build = request.options();
+  if (!options.onnx.empty()) return write_model_as_onnx(options, build, console);
   if (!options.why.empty()) return show_why(options, build, console);
   Reporter reporter(build.monitor);
   const auto model = import_model(build.model, build, reporter);
   if (options.views.steps) {
     const auto report = steps_report(build, model, parse_shapes(options.shapes), reporter);
-    print_all(steps_text(report), console);
+    print_all(steps_text(report, console.line_width()), console);
     return console.result(report);
   }
   const auto report = model_report(options.build.model, model, options.views.graph);
@@ -132,7 +180,9 @@ void run_inspect(const InspectArguments& options, const Console& console) {
   }
   if (options.build.model.empty())
     throw usage_error("name a plan, an ONNX file or Graph text, or ask for --passes");
+  files::check_output(options.onnx, {options.build.model});
   if (is_plan_file(options.build.model)) {
+    if (!options.onnx.empty()) return write_plan_as_onnx(options, console);
     if (!options.why.empty())
       throw usage_error("--why needs the ONNX file: a plan does not keep refused fusions");
     show_plan(options, console);
@@ -166,6 +216,12 @@ void add_inspect(Cli& cli) {
   verb->add_option("--why", options->why,
                    "Why two ONNX nodes are or are not in one kernel, and what that saves")
       ->expected(2);
+  auto* onnx = verb->add_option("--onnx", options->onnx,
+                                "Write the fused graph into this ONNX file, with a function for "
+                                "each kernel, for viewers such as Netron");
+  verb->add_flag("--with-weights", options->with_weights,
+                 "With large constants, which --onnx leaves out")
+      ->needs(onnx);
   add_build_options(*verb, options->build, false);
   add_fuse_option(*verb, options->build);
   verb->callback([options, &console = cli.console] { run_inspect(*options, console); });

@@ -1,10 +1,13 @@
 #include <memory>
 
+#include "runtime/files/output_file.h"
 #include "tools/cli/input_options.h"
 #include "tools/cli/text/profile_text.h"
+#include "tools/cli/trace_option.h"
 #include "tools/cli/verbs/verbs.h"
 #include "tools/compiler/api.h"
 #include "tools/compiler/inspect/profile_report.h"
+#include "tools/report/trace.h"
 
 namespace sinter::tools {
 namespace {
@@ -13,18 +16,25 @@ struct ProfileArguments {
   std::string plan;
   InputTexts inputs;
   ProfileOptions profile;
+  std::string trace;
 };
 
 void run_profile(const ProfileArguments& options, const Console& console) {
   ProfileOptions how = options.profile;
   how.inputs = parse(options.inputs);
+  files::check_output(options.trace, {options.plan});
   how.monitor = monitor_of(console);
   // profile, whose messages name flags.
   const Plan plan = Plan::load(options.plan);
   const ProfileReport report =
       at_boundary(how.monitor, OptionNames::kFlags,
                   [&](Reporter& reporter) { return profile_plan(plan, how, reporter); });
-  console.print(profile_table(report));
+  if (!options.trace.empty()) {
+    std::vector<StepTime> steps;
+    for (const StepProfile& step : report.steps) steps.push_back(step.time);
+    write_trace(options.trace, trace_of(plan, steps, report.whole_us, options.plan), console);
+  }
+  console.print(profile_table(report, console.line_width()));
   for (const auto& line : profile_summary(report)) console.print(line);
   nlohmann::ordered_json json = {{"plan", options.plan},
                                  {"target", report.target},
@@ -42,6 +52,7 @@ void add_profile(Cli& cli) {
       "profile", "Where the time of a plan goes: every step against what the machine can do");
   verb->add_option("plan", options->plan, "Plan file")->required();
   add_input_options(*verb, options->inputs);
+  add_trace_option(*verb, options->trace);
   verb->add_option("--rounds", options->profile.rounds, "Rounds; medians are printed")
       ->capture_default_str()
       ->check_positive();

@@ -6,9 +6,11 @@
 #include "runtime/format_error.h"
 #include "tools/cli/input_options.h"
 #include "tools/cli/text/table.h"
+#include "tools/cli/trace_option.h"
 #include "tools/cli/verbs/verbs.h"
 #include "tools/compiler/run/inputs.h"
 #include "tools/compiler/run/measure.h"
+#include "tools/report/trace.h"
 
 namespace sinter::tools {
 namespace {
@@ -16,7 +18,7 @@ namespace {
 struct RunArguments {
   std::string plan;
   InputTexts inputs;
-  std::string outputs, expected;
+  std::string outputs, expected, trace;
   double tolerance = 1e-3;
   SessionOptions session;
 };
@@ -59,6 +61,7 @@ int run_run(const RunArguments& options, const Console& console) {
   std::vector<std::string> read = tensor_paths(options.inputs.inputs.files);
   read.insert(read.end(), {options.plan, options.expected});
   files::check_output(options.outputs, read);
+  files::check_output(options.trace, read);
   const auto plan = Plan::load(options.plan);
   const auto inputs = make_inputs(plan.inputs(), parse(options.inputs));
   Session session(plan, options.session);
@@ -85,6 +88,8 @@ int run_run(const RunArguments& options, const Console& console) {
   }
   console.print(format_table(rows));
   if (!options.outputs.empty()) write_npz(options.outputs, named);
+  if (!options.trace.empty())
+    write_trace(options.trace, trace_of(plan, profile_steps(session), 0, options.plan), console);
   const bool passed = options.expected.empty() || compare(options, plan, outputs, console, report);
   console.result(report);
   return passed ? 0 : 1;
@@ -102,6 +107,7 @@ void add_run(Cli& cli) {
   verb->add_option("--tolerance", options->tolerance,
                    "Most relative error ||a - b|| / ||b|| allowed")
       ->capture_default_str();
+  add_trace_option(*verb, options->trace);
   verb->add_option("--device", options->session.device, "CUDA device")->capture_default_str();
   verb->add_threads_option();
   verb->add_graph_flag(options->session.cuda_graphs);

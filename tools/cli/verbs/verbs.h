@@ -22,6 +22,7 @@ void add_compare(Cli& cli);
 void add_inspect(Cli& cli);
 void add_verify(Cli& cli);
 void add_profile(Cli& cli);
+void add_report(Cli& cli);
 void add_ops(Cli& cli);
 void add_doctor(Cli& cli);
 

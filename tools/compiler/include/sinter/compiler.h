@@ -313,6 +313,7 @@ struct FusionDecision {
   std::string producer, consumer;
   bool fused = false;
   std::string reason;
+  double bytes = 0;  // at stake: stored and read less if fused, for typical shapes; 0: not known
 };
 
 /// Why the result of a node lies in memory as it lies.

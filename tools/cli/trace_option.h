@@ -1,0 +1,15 @@
+// --trace: times of steps into a file that Perfetto and chrome://tracing show.
+#pragma once
+
+#include <string>
+
+#include "tools/cli/console.h"
+#include "tools/cli/options.h"
+
+namespace sinter::tools {
+
+void add_trace_option(Command& verb, std::string& path);
+/// Writes the trace and notes how it is looked at.
+void write_trace(const std::string& path, const std::string& trace, const Console& console);
+
+}  // namespace sinter::tools

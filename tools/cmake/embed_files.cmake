@@ -1,0 +1,10 @@
+# Writes OUTPUT: a C++ source that defines tools::page_file(name) from FILES, text files by their names.
+set(text "#include \"tools/report/page.h\"\n\nnamespace sinter::tools {\n\n")
+string(APPEND text "std::string_view page_file(std::string_view name) {\n")
+foreach(file ${FILES})
+  get_filename_component(name ${file} NAME)
+  file(READ ${file} body)
+  string(APPEND text "  if (name == \"${name}\")\n    return R\"page(${body})page\";\n")
+endforeach()
+string(APPEND text "  return {};\n}\n\n}  // namespace sinter::tools\n")
+file(WRITE ${OUTPUT} "${text}")
