@@ -246,7 +246,8 @@ TEST_P(Goldens, MatchTheDecompositionsOfComposites) {
 std::vector<std::string> op_names() {
   std::vector<std::string> names;
   for (const OpDef* op : all_ops())
-    if (!op->has_body && op->kind != OpKind::kWhile) names.push_back(op->name);
+    if (!op->has_body && op->kind != OpKind::kWhile && op->name != "NoReference")
+      names.push_back(op->name);
   return names;
 }
 
