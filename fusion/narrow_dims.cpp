@@ -1,5 +1,7 @@
 #include "fusion/narrow_dims.h"
 
+#include <memory>
+
 #include <fmt/format.h>
 #include <sinter/error.h>
 
@@ -28,19 +30,11 @@ ValueId as_constant(GraphBuilder& builder, const ir::OpDef& op, const Attrs& att
                            std::vector<double>{static_cast<double>(number.value())}));
 }
 
-}  // namespace
+using Values = std::map<std::string, Dim, std::less<>>;
 
-Graph narrow_dims(const Graph& graph, const std::map<std::string, Range>& ranges) {
-  std::map<std::string, Dim, std::less<>> values;
-  Ranges left = graph.ranges();
-  for (const auto& [symbol, range] : ranges) {
-    check(graph, symbol, range);
-    left.erase(symbol);
-    if (range.min == range.max)
-      values.emplace(symbol, Dim(range.min));
-    else
-      left.emplace(symbol, range);
-  }
+/// `graph`, and the bodies in it, with `values` in the place of symbols; `left` are the ranges of
+/// the others.
+Graph with_values(const Graph& graph, const Values& values, const Ranges& left) {
   const auto narrow = [&](Shape shape) {
     for (Dim& dim : shape) dim = ir::simplify(dim.substitute(values), left);
     return shape;
@@ -56,7 +50,7 @@ Graph narrow_dims(const Graph& graph, const std::map<std::string, Range>& ranges
     if (const Value& value = graph.values()[i]; value.constant)
       mapped[i] = builder.constant(value.constant, value.name);
   for (const Node& node : graph.nodes()) {
-    if (node.body)
+    if (node.op->kind == OpKind::kFused)
       throw Error(ErrorCode::kUsage, "dimensions of a graph that is fused cannot be changed");
     const GraphBuilder::OriginScope scope(builder, node.origins);
     std::vector<ValueId> inputs;
@@ -64,7 +58,9 @@ Graph narrow_dims(const Graph& graph, const std::map<std::string, Range>& ranges
     Attrs attrs = node.attrs;
     for (const auto& [name, value] : node.attrs.values())
       if (const auto* dims = std::get_if<std::vector<Dim>>(&value)) attrs.set(name, narrow(*dims));
-    const auto results = builder.add_multi(node.op->name, std::move(inputs), attrs);
+    std::shared_ptr<const Graph> body;
+    if (node.body) body = std::make_shared<const Graph>(with_values(*node.body, values, left));
+    const auto results = builder.add_multi(node.op->name, std::move(inputs), attrs, body);
     for (std::size_t i = 0; i < results.size(); ++i) {
       at(node.outputs[i]) = as_constant(builder, *node.op, attrs, results[i]);
       builder.name(results[i], graph.value(node.outputs[i]).name);
@@ -74,6 +70,22 @@ Graph narrow_dims(const Graph& graph, const std::map<std::string, Range>& ranges
     builder.output(graph.output_names()[i], at(graph.outputs()[i]));
   for (const ir::State& state : graph.states()) builder.state(state);
   return builder.finish();
+}
+
+}  // namespace
+
+Graph narrow_dims(const Graph& graph, const std::map<std::string, Range>& ranges) {
+  Values values;
+  Ranges left = graph.ranges();
+  for (const auto& [symbol, range] : ranges) {
+    check(graph, symbol, range);
+    left.erase(symbol);
+    if (range.min == range.max)
+      values.emplace(symbol, Dim(range.min));
+    else
+      left.emplace(symbol, range);
+  }
+  return with_values(graph, values, left);
 }
 
 }  // namespace sinter::fusion
