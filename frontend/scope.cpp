@@ -245,6 +245,15 @@ std::optional<std::vector<ir::ValueId>> Scope::import_reference(const std::strin
     const auto file = MappedFile::open(path);
     auto model = parse_model({file->bytes(), file.get()}, path);
     const onnx::GraphProto& graph = model->graph();
+    // Its weights lie beside it.
+    struct Swapped {
+      ExternalData &external, &own;
+      Swapped(ExternalData& a, ExternalData& b) : external(a), own(b) { std::swap(external, own); }
+      ~Swapped() { std::swap(external, own); }
+    };
+    const auto folder = std::filesystem::path(path).parent_path();
+    ExternalData own(folder.empty() ? "." : folder);
+    const Swapped swapped(state_.external, own);
     std::vector<const onnx::ValueInfoProto*> named;
     Scope inner(state_, {model, checked_opsets(*model), label + "/", nullptr});
     inner.read_initializers(graph);
