@@ -197,9 +197,9 @@ class CustomImport {
       lines.push_back(fmt::format("{} args={}", line, fmt::join(arguments, ",")));
     }
     std::vector<Dim> workspace;
-    for (const auto& [name, bytes] : op_.workspace)
-      workspace.push_back(
-          of_definition(fmt::format("workspace '{}'", name), [&] { return size(bytes, outputs); }));
+    for (const CustomOperator::Workspace& each : op_.workspace)
+      workspace.push_back(of_definition(fmt::format("workspace '{}'", each.name),
+                                        [&] { return size(each.bytes, outputs); }));
     return {{"operator", op_.full_name()},
             {"source", fmt::format("{}#line 1 \"{}\"\n{}", attributes_text(),
                                    op_.domain + "::" + op_.name, op_.source)},

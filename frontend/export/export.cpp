@@ -320,7 +320,7 @@ class Exporter {
   /// A kernel: its function's name.
   std::string add_function(const Node& node) {
     std::string kind = node.attrs.has("kind") ? node.attrs.get_string("kind") : "region";
-    const std::string name = fmt::format("{}_{}", kind, result_.kernels++);
+    std::string name = fmt::format("{}_{}", kind, result_.kernels++);
     // Nested ones are added while this is written.
     onnx::FunctionProto function;
     function.set_name(name);

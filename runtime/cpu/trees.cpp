@@ -17,7 +17,7 @@ constexpr int kTreeLanes = 16;  // trees that a row goes down: they miss the cac
 constexpr std::int64_t kBlockRows = 64;  // that lie column by column in a core's first cache
 constexpr std::int64_t kMostPartRows = 1024;
 /// Of nodes and values, that stay in a core's second cache while a part's rows go by.
-constexpr std::int64_t kBlockBytes = 384 * 1024;
+constexpr std::int64_t kBlockBytes = std::int64_t{384} * 1024;
 /// All lanes may have come to leaves: looked at every so many levels.
 constexpr int kLevels = 4;
 
@@ -185,9 +185,10 @@ Trees::Trees(const plan::PlanData& plan, const plan::fb::TreeStepT& step, const 
   for (std::int64_t i = 0; i < node_count_ && is_narrow_; ++i)
     is_narrow_ = tables.ahead(i) <= NarrowNode::kMostAhead;
 
-  const std::int64_t node_bytes = is_narrow_                  ? sizeof(NarrowNode)
-                                  : dtype_ == DType::kFloat32 ? sizeof(WideNode<float>)
-                                                              : sizeof(WideNode<double>);
+  const auto node_bytes =
+      static_cast<std::int64_t>(is_narrow_                  ? sizeof(NarrowNode)
+                                : dtype_ == DType::kFloat32 ? sizeof(WideNode<float>)
+                                                            : sizeof(WideNode<double>));
   const auto round = [](std::int64_t bytes) { return (bytes + 63) / 64 * 64; };
   const std::int64_t values_at = round(node_count_ * node_bytes),
                      depths_at = values_at + round(node_count_ * (width_ == 1 ? element : 4)),

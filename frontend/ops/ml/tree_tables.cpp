@@ -126,7 +126,7 @@ class TableWriter {
             const TreeEdge& hit, const TreeEdge& miss, bool missing_hits) {
     std::erase_if(values, [&](double v) { return at_most(dtype_, v) != v; });
     std::ranges::sort(values, std::greater<>());
-    values.erase(std::ranges::unique(values).begin(), values.end());
+    values.erase(std::unique(values.begin(), values.end()), values.end());
     std::vector<std::int64_t> hits, misses;
     for (const double value : values) {
       const std::int64_t outer = allocate(2), inner = allocate(2);

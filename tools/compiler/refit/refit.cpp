@@ -472,8 +472,8 @@ nlohmann::ordered_json refit_report(const Plan& plan) {
     const RecipeSource& source = recipes.sources[i];
     Facts& of = facts[i];
     std::ranges::sort(of.conditions);
-    const auto [first, last] = std::ranges::unique(of.conditions);
-    of.conditions.erase(first, last);
+    of.conditions.erase(std::unique(of.conditions.begin(), of.conditions.end()),
+                        of.conditions.end());
     tensors.push_back(
         {{"name", source.name},
          {"type", fmt::format("{}[{}]", to_string(source.dtype), fmt::join(source.shape, ", "))},
