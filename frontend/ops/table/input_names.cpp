@@ -230,7 +230,7 @@ constexpr InputNames kRows[] = {
     {"ai.onnx.preview", "FlexAttention", 1, "Q:T1 K:T1 V:T1"},
     {kMl, "ArrayFeatureExtractor", 1, "X Y"},
     {kMl, "Binarizer", 1, "X"},
-    {kMl, "FeatureVectorizer", 1, "X.."},
+    {kMl, "FeatureVectorizer", 1, "X..:T1"},
     {kMl, "Imputer", 1, "X"},
     {kMl, "LabelEncoder", 1, "X"},
     {kMl, "LinearClassifier", 1, "X"},
