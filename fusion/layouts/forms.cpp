@@ -294,9 +294,8 @@ bool is_view_of_shared_weights(const Site& site) {
   const Graph& graph = site.graph;
   const ValueId weights = site.node.inputs[0];
   return graph.value(weights).constant != nullptr && graph.users(weights).size() > 1 &&
-         std::ranges::all_of(graph.users(site.node.outputs[0]), [&](NodeId user) {
-           return is_matrix_product(graph.node(user));
-         });
+         std::ranges::all_of(graph.users(site.node.outputs[0]),
+                             [&](NodeId user) { return is_matrix_product(graph.node(user)); });
 }
 
 }  // namespace
