@@ -77,19 +77,66 @@ SINTER_DEVICE u32 arrivals_of(T* scratch) {
 #endif
 }
 
-/// Gets `scratch` ready for reduce_cluster, in front of cluster_arrive.
-template <int kWarps, int kBlocks, class T>
-SINTER_DEVICE void expect_results(T* scratch) {
+/// The barrier at `arrivals` expects kCount values from the cluster's blocks, sent by send_value; by all
+/// threads, in front of cluster_arrive. Values of fewer than 4 bytes come without one.
+template <int kCount, class T>
+SINTER_DEVICE void expect_values(u32 arrivals) {
 #if defined(__CUDACC__) && __CUDA_ARCH__ >= 900
   if (threadIdx.x != 0 || sizeof(T) < 4) return;
-  const u32 arrivals = arrivals_of<kWarps, kBlocks>(scratch);
   asm volatile(
       "mbarrier.init.shared::cta.b64 [%0], 1;\n"
       "fence.mbarrier_init.release.cluster;\n"
       "mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(arrivals),
-      "n"(kBlocks * sizeof(T))
+      "n"(kCount * sizeof(T))
       : "memory");
 #endif
+}
+
+/// Writes `x` to `to`, an address in this block's shared memory, in that of block `rank` of the cluster, whose
+/// barrier at `arrivals` counts it.
+template <class T>
+SINTER_DEVICE void send_value(T* to, T x, u32 arrivals, u32 rank) {
+#if defined(__CUDACC__) && __CUDA_ARCH__ >= 900
+  if constexpr (sizeof(T) >= 4) {
+    u32 there, counted;
+    asm("mapa.shared::cluster.u32 %0, %1, %2;"
+        : "=r"(there)
+        : "r"(static_cast<u32>(__cvta_generic_to_shared(to))), "r"(rank));
+    asm("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(counted) : "r"(arrivals), "r"(rank));
+    if constexpr (sizeof(T) == 4) {
+      u32 bits;
+      memcpy(&bits, &x, 4);
+      asm volatile(
+          "st.async.shared::cluster.mbarrier::complete_tx::bytes.b32 [%0], %1, [%2];" ::"r"(there),
+          "r"(bits), "r"(counted)
+          : "memory");
+    } else {
+      u64 bits;
+      memcpy(&bits, &x, 8);
+      asm volatile(
+          "st.async.shared::cluster.mbarrier::complete_tx::bytes.b64 [%0], %1, [%2];" ::"r"(there),
+          "l"(bits), "r"(counted)
+          : "memory");
+    }
+    return;
+  }
+#endif
+  *of_block(to, rank) = x;
+}
+
+/// Waits for the values that expect_values was told of, once.
+template <class T>
+SINTER_DEVICE void wait_for_values(u32 arrivals) {
+#if defined(__CUDACC__) && __CUDA_ARCH__ >= 900
+  if constexpr (sizeof(T) >= 4) return wait_for_arrivals(arrivals);
+#endif
+  cluster_barrier();
+}
+
+/// Gets `scratch` ready for reduce_cluster, in front of cluster_arrive.
+template <int kWarps, int kBlocks, class T>
+SINTER_DEVICE void expect_results(T* scratch) {
+  expect_values<kBlocks, T>(arrivals_of<kWarps, kBlocks>(scratch));
 }
 
 /// Combines over the kBlocks blocks, of kWarps full warps each, of a cluster, in the order of their
@@ -100,39 +147,9 @@ template <class Combine, int kWarps, int kBlocks, class T>
 SINTER_DEVICE T reduce_cluster(T x, T* scratch, u32 rank) {
   x = reduce_block<Combine, kWarps>(x, scratch);
   T* const results = scratch + kWarps;
-#if defined(__CUDACC__) && __CUDA_ARCH__ >= 900
-  if constexpr (sizeof(T) >= 4) {
-    const u32 arrivals = arrivals_of<kWarps, kBlocks>(scratch);
-    if (threadIdx.x < kBlocks) {
-      const u32 slot = static_cast<u32>(__cvta_generic_to_shared(results + rank));
-      u32 there, counted;
-      asm("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(there) : "r"(slot), "r"(threadIdx.x));
-      asm("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(counted) : "r"(arrivals), "r"(threadIdx.x));
-      if constexpr (sizeof(T) == 4) {
-        u32 bits;
-        memcpy(&bits, &x, 4);
-        asm volatile(
-            "st.async.shared::cluster.mbarrier::complete_tx::bytes.b32 [%0], %1, [%2];" ::"r"(
-                there),
-            "r"(bits), "r"(counted)
-            : "memory");
-      } else {
-        u64 bits;
-        memcpy(&bits, &x, 8);
-        asm volatile(
-            "st.async.shared::cluster.mbarrier::complete_tx::bytes.b64 [%0], %1, [%2];" ::"r"(
-                there),
-            "l"(bits), "r"(counted)
-            : "memory");
-      }
-    }
-    wait_for_arrivals(arrivals);
-  } else
-#endif
-  {
-    if (threadIdx.x < kBlocks) *of_block(results + rank, threadIdx.x) = x;
-    cluster_barrier();
-  }
+  const u32 arrivals = arrivals_of<kWarps, kBlocks>(scratch);
+  if (threadIdx.x < kBlocks) send_value(results + rank, x, arrivals, threadIdx.x);
+  wait_for_values<T>(arrivals);
   T result = results[0];
 #pragma unroll
   for (int block = 1; block < kBlocks; ++block) result = Combine::of(result, results[block]);

@@ -86,6 +86,13 @@ Split best_split(const Shape& shape, const Ints& axes, std::size_t end, std::int
   return best;
 }
 
+/// Rows that lie in runs of elements, which one kernel holds.
+bool stays_whole(const Extents& extents, std::int64_t size, const ReductionSplit& rule) {
+  const std::int64_t run = extents.inner * size;
+  const std::int64_t rows = std::max<std::int64_t>((rule.run_bytes + run - 1) / run, 1);
+  return extents.inner > 1 && rows * extents.reduced * size <= rule.held_bytes;
+}
+
 /// How a mean and a variance are taken in parts. Rows whose elements lie apart: each of the columns
 /// that they lie in, and part of their length, by itself.
 std::optional<Split> find_moment_split(const TensorType& stored, const Ints& axes,
@@ -96,6 +103,7 @@ std::optional<Split> find_moment_split(const TensorType& stored, const Ints& axe
   if (extents->kept * extents->reduced * size < kLeastMomentBytes) return std::nullopt;
   std::int64_t most = 0;
   if (extents->strided()) {
+    if (stays_whole(*extents, size, rule)) return std::nullopt;
     const std::int64_t length = extents->reduced / extents->inner;
     const std::int64_t lines =
         std::max<std::int64_t>(extents->kept * extents->inner * size / kLine, 1);

@@ -6,8 +6,8 @@
 #include "codegen/emit/assemble.h"
 #include "codegen/emit/prefetch.h"
 #include "codegen/families/loops/body/body_writer.h"
+#include "codegen/families/loops/body/row_reductions.h"
 #include "codegen/families/loops/loop_schedules.h"
-#include "codegen/families/loops/row/row_schedule.h"
 
 namespace sinter::codegen {
 namespace {
@@ -21,9 +21,9 @@ VariantText variant_of(const ProgramAnalysis& analysis, const Schedule& schedule
   variant.blocks = mapping.blocks;
   variant.block = mapping.block;
   variant.threads = schedule.threads();
-  variant.blocks_at_once = schedule.row().blocks;
-  variant.cluster = schedule.row().cluster;
-  variant.shared_bytes = row_shared_bytes(analysis, mapping);
+  variant.blocks_at_once = schedule.reduction().blocks;
+  variant.cluster = schedule.reduction().cluster;
+  variant.shared_bytes = reduction_shared_bytes(analysis, mapping);
   variant.programmatic_launch = analysis.request().programmatic_launch;
   if (variant.programmatic_launch)
     variant.body = fmt::format("  launch_dependents();\n{}  grid_dependency_wait();\n  {}\n{}",
@@ -50,21 +50,23 @@ EmittedKernel emit_loops(const KernelRequest& request, ExprTable& exprs) {
       [&](const Schedule& rule) {
         return schedule_candidates(analysis, rule, request.requested.clusters);
       },
-      [](const Schedule& schedule) { return schedule.row().cluster; });
+      [](const Schedule& schedule) { return schedule.reduction().cluster; });
   std::vector<VariantText> variants;
-  bool clusters = false, vectors = false, transposes = false;
+  bool clusters = false, vectors = false, transposes = false, runs = false;
   for (const Schedule& schedule : schedules) {
     variants.push_back(variant_of(analysis, schedule, args));
     variants.back().chosen_by = chosen_by[variants.size() - 1];
-    clusters = clusters || schedule.row().cluster > 1;
+    clusters = clusters || schedule.reduction().cluster > 1;
     vectors = vectors || uses_vectors(schedule, variants.back());
     transposes = transposes || schedule.is<TileTranspose>();
+    runs = runs || schedule.is<StridedParameters>();
   }
   std::vector<std::string> headers;
   if (request.programmatic_launch || clusters) headers.emplace_back("cluster.cuh");
   headers.push_back(body_header(analysis));
   if (vectors) headers.emplace_back("vector.cuh");
   if (transposes) headers.emplace_back("transpose.cuh");
+  if (runs) headers.emplace_back("strided.cuh");
   assemble(request, exprs, args, variants, headers, "", kernel);
   return kernel;
 }

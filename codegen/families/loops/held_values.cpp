@@ -41,9 +41,10 @@ bool keeps_for_later(const ProgramAnalysis& analysis, std::size_t value) {
   });
 }
 
-double words_per_element(const ProgramAnalysis& analysis, bool lean, bool again) {
+double words_per_element(const ProgramAnalysis& analysis, bool lean, bool again,
+                         DimSet elements) {
   const bool reduces = analysis.program().inner_dims > 0;
-  const DimSet elements = reduces ? analysis.inner_dims() : analysis.outer_dims();
+  if (elements == 0) elements = reduces ? analysis.inner_dims() : analysis.outer_dims();
   const std::vector<int> last = last_passes(analysis, lean, again);
   // What is held behind each pass, and before the first one all that is loaded.
   std::vector<double> held(static_cast<std::size_t>(analysis.stages()) + 1, 0.0);
@@ -77,7 +78,10 @@ bool is_shared_by_rows(const ProgramAnalysis& analysis, std::size_t load) {
 }
 
 bool is_late(const ProgramAnalysis& analysis, const Schedule& schedule, std::size_t load) {
-  return schedule.reduction().lean && is_shared_by_rows(analysis, load);
+  if (schedule.reduction().lean && is_shared_by_rows(analysis, load)) return true;
+  if (!schedule.is<StridedParameters>()) return false;
+  const DimSet run = dim_bit(analysis.last_dim(analysis.inner_dims()));
+  return (analysis.access_dims(analysis.instr(load).access) & analysis.inner_dims() & ~run) == 0;
 }
 
 bool is_cheap_again(const ProgramAnalysis& analysis, std::size_t value, bool again) {
@@ -117,7 +121,7 @@ bool can_stage(const ProgramAnalysis& analysis, const Schedule& schedule, std::s
       24 * 1024;  // of one array: two blocks' worth in the static 48 KiB
   const auto& instr = analysis.instr(load);
   if (instr.kind != InstrKind::Load || schedule.looped() || schedule.vector == 1 ||
-      schedule.row().cluster > 1 || !schedule.vector_access[instr.access])
+      schedule.reduction().cluster > 1 || !schedule.vector_access[instr.access])
     return false;
   const auto& access = analysis.access(instr.access);
   const std::size_t bytes = analysis.memory_bytes(load) * static_cast<std::size_t>(schedule.vector);

@@ -29,8 +29,8 @@ struct LoopSchedule {
 };
 
 extern const LoopSchedule kPointwiseSchedule, kRowSchedule, kColumnSchedule, kScanSchedule,
-    kWindowSchedule, kTransposeSchedule;
+    kWindowSchedule, kTransposeSchedule, kStridedSchedule;
 
-MapThreads map_pointwise, map_row, map_column, map_scan, map_window, map_transpose;
+MapThreads map_pointwise, map_row, map_column, map_scan, map_window, map_transpose, map_strided;
 
 }  // namespace sinter::codegen

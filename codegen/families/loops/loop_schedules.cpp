@@ -59,7 +59,8 @@ Schedule parse_schedule(const ProgramAnalysis& analysis, const std::string& text
 const LoopSchedule& loop_schedule(const Schedule& schedule) {
   static const LoopSchedule* const all[] = {&kPointwiseSchedule, &kRowSchedule,
                                             &kColumnSchedule,    &kScanSchedule,
-                                            &kWindowSchedule,    &kTransposeSchedule};
+                                            &kWindowSchedule, &kTransposeSchedule,
+                                            &kStridedSchedule};
   static_assert(std::size(all) == std::variant_size_v<ScheduleKind>);
   return *all[schedule.kind.index()];
 }
@@ -76,7 +77,8 @@ std::vector<Schedule> choose_schedules(const ProgramAnalysis& analysis) {
     return kWindowSchedule.takes(analysis) && fills_windows(analysis)
                ? kWindowSchedule.choose(analysis)
                : kColumnSchedule.choose(analysis);
-  if (kRowSchedule.takes(analysis)) return kRowSchedule.choose(analysis);
+  for (const LoopSchedule* own : {&kStridedSchedule, &kRowSchedule})
+    if (own->takes(analysis)) return own->choose(analysis);
   throw Error(ErrorCode::kUnsupported,
               fmt::format("kernel '{}': no schedule takes its loops", analysis.request().name));
 }

@@ -4,7 +4,9 @@
 namespace sinter::codegen {
 
 struct ReductionParameters {
-  int ahead = 1;  // looped: vectors that are loaded at once
+  int cluster = 1;  // blocks that share a row, on neighbouring multiprocessors (sm_90)
+  int blocks = 0;   // of a multiprocessor, at least: bounds a thread's registers; 0: unbounded
+  int ahead = 1;    // looped: vectors that are loaded at once
   /// Few registers are held from pass to pass: what all rows share is loaded where it is used, what
   /// is cheap to compute is computed again from what was loaded.
   bool lean = false;

@@ -82,8 +82,14 @@ bool Schedule::read(std::string_view key, int first, int second) {
 
 const ReductionParameters& Schedule::reduction() const {
   static const ReductionParameters usual;
-  if (is<RowParameters>()) return as<RowParameters>();
-  return is<ColumnParameters>() ? as<ColumnParameters>() : usual;
+  return std::visit(
+      [](const auto& own) -> const ReductionParameters& {
+        if constexpr (std::is_base_of_v<ReductionParameters, std::decay_t<decltype(own)>>)
+          return own;
+        else
+          return usual;
+      },
+      kind);
 }
 
 const RowParameters& Schedule::row() const {

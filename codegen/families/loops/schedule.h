@@ -11,6 +11,7 @@
 #include "codegen/families/loops/pointwise/pointwise_parameters.h"
 #include "codegen/families/loops/row/row_parameters.h"
 #include "codegen/families/loops/scan/scan_parameters.h"
+#include "codegen/families/loops/strided/strided_parameters.h"
 #include "codegen/families/loops/transpose/tile_transpose.h"
 #include "codegen/families/loops/window/window_parameters.h"
 
@@ -18,7 +19,8 @@ namespace sinter::codegen {
 
 /// The kinds of schedules, each with the integers that it alone has.
 using ScheduleKind = std::variant<PointwiseParameters, RowParameters, ColumnParameters,
-                                  ScanParameters, WindowParameters, TileTranspose>;
+                                  ScanParameters, WindowParameters, TileTranspose,
+                                  StridedParameters>;
 
 /// The integers that decide a kernel. "Vector" is a run of elements along vector_dim that is moved
 /// with one access; with vector 1 an element.
@@ -44,7 +46,7 @@ struct Schedule {
   Kind& as() {
     return std::get<Kind>(kind);
   }
-  /// What rows and columns have; of other kinds what changes nothing.
+  /// What those have that reduce rows in several passes; of other kinds what changes nothing.
   const ReductionParameters& reduction() const;
   /// The row's; of other kinds the usual ones.
   const RowParameters& row() const;

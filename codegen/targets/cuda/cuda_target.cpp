@@ -18,7 +18,10 @@ ir::TargetTraits make_traits() {
                             .most_rows = 16,
                             .shortest_part = 2048,
                             .most_lines = 66,
-                            .shortest_column = 128};
+                            .shortest_column = 128,
+                            // What the registers of eight blocks hold, widened; a sector.
+                            .held_bytes = 512 << 10,
+                            .run_bytes = 32};
   traits.attention = true;
   traits.attention_prologue = true;
   traits.gemm_kernels = true;

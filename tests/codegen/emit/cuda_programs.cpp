@@ -162,6 +162,26 @@ ProgramBuilder layer_norm(codegen::ExprTable& exprs, const Dim& rows, const Dim&
   return p;
 }
 
+ProgramBuilder group_norm(codegen::ExprTable& exprs, std::int64_t images, std::int64_t groups,
+                          std::int64_t places, std::int64_t channels, DType type) {
+  ProgramBuilder p(exprs, {images, groups, places, channels}, 2);
+  const DType c = compute_type(type);
+  const auto x = p.load(p.dense(type, {0, 2, 1, 3}));
+  const auto scale = p.load(p.dense(type, {1, 3}));
+  const auto count = p.size(c, Dim(places * channels));
+  const auto mean = p.op(ScalarOp::kDiv, {p.reduce(Combine::kSum, x), count});
+  const auto centred = p.op(ScalarOp::kSub, {x, mean});
+  const auto square = p.op(ScalarOp::kMul, {centred, centred});
+  const auto variance = p.op(ScalarOp::kDiv, {p.reduce(Combine::kSum, square), count});
+  const auto deviation =
+      p.op(ScalarOp::kRsqrt, {p.op(ScalarOp::kAdd, {variance, p.constant(c, 1e-5)})});
+  const auto normal = p.op(ScalarOp::kMul, {p.op(ScalarOp::kMul, {centred, deviation}), scale});
+  const auto gate = p.op(ScalarOp::kTanh, {normal});
+  p.store(p.dense(type, {0, 2, 1, 3}), p.op(ScalarOp::kMul, {normal, gate}));
+  p.store(p.dense(type, {0, 1}), mean);
+  return p;
+}
+
 ProgramBuilder masked_softmax(codegen::ExprTable& exprs, const Dim& batch, const Dim& heads,
                               const Dim& columns, DType type) {
   ProgramBuilder p(exprs, {batch, heads, columns}, 1);

@@ -70,6 +70,11 @@ class ProgramBuilder {
 /// The lowered body of a region, in graph text.
 ProgramBuilder lowered_program(codegen::ExprTable& exprs, const ir::Graph& body);
 
+/// GroupNorm times its own tanh, of images with channels last: `groups` of `channels` each, in
+/// `places` places.
+ProgramBuilder group_norm(codegen::ExprTable& exprs, std::int64_t images, std::int64_t groups,
+                          std::int64_t places, std::int64_t channels, DType type);
+
 /// y = relu(layernorm(x) * scale + bias) + x over rows of `columns`.
 ProgramBuilder layer_norm(codegen::ExprTable& exprs, const ir::Dim& rows, const ir::Dim& columns,
                           DType type);

@@ -93,7 +93,9 @@ TEST(CudaEmulation, EveryReductionInEveryTypeAndSchedule) {
                           {{1, 70001}, 1, {0, 1}, "looped"},
                           {{70, 37}, 1, {1, 0}, "column"},
                           {{4, 35, 900}, 1, {0, 2, 1}, "column_looped"},
-                          {{5, 7, 33}, 2, {1, 0, 2}, "two_inner"}};
+                          {{5, 7, 33}, 2, {1, 0, 2}, "two_inner"},
+                          {{3, 6, 75, 10}, 2, {0, 2, 1, 3}, "runs"},
+                          {{1, 4, 4800, 3}, 2, {0, 2, 1, 3}, "runs_of_cluster"}};
   for (const Shape& shape : shapes)
     for (int t = 0; t < kDTypeCount; ++t) {
       const auto type = static_cast<DType>(t);
@@ -117,7 +119,8 @@ TEST(CudaEmulation, EveryReductionInEveryTypeAndSchedule) {
         [&](const auto& entry) { return entry.first.find(part) != std::string::npos; });
   };
   for (const char* part : {"row vector=4 unroll", "row vector=4 looped", "row vector=1 looped",
-                           "column vector=1 looped", "column vector=1 unroll", "cluster="})
+                           "column vector=1 looped", "column vector=1 unroll", "cluster=",
+                           "strided vector=2 unroll", "strided vector=1 looped"})
     EXPECT_TRUE(ran(part)) << part;
 }
 
@@ -210,6 +213,26 @@ TEST(CudaEmulation, RowsOverClusters) {
   EXPECT_TRUE(
       std::any_of(check.schedules_run().begin(), check.schedules_run().end(),
                   [](auto& run) { return run.first.find("cluster=") != std::string::npos; }));
+}
+
+/// Rows whose elements lie in runs: several rows a block, blocks that share them, and loops.
+TEST(CudaEmulation, RowsInRuns) {
+  CudaCheck check;
+  for (const DType type : {DType::kFloat16, DType::kFloat32})
+    for (const std::int64_t channels : {1, 2, 3, 4, 10, 16, 40})
+      check.add(fmt::format("group_norm_{}_{}", to_string(type), channels),
+                group_norm(check.exprs, 2, 8, 100, channels, type));
+  check.add("clusters", group_norm(check.exprs, 1, 4, 9000, 10, DType::kFloat16));
+  check.add("one_group", group_norm(check.exprs, 3, 1, 50, 12, DType::kFloat16));
+  int number = 0;
+  for (const char* schedule : {"strided vector=2 unroll=13 threads=20x8 cluster=4 lean",
+                               "strided vector=2 unroll=5 threads=10x48 cluster=2",
+                               "strided vector=2 looped threads=40x8 ahead=4"}) {
+    ProgramBuilder program = group_norm(check.exprs, 2, 8, 410, 10, DType::kFloat16);
+    program.schedule = schedule;
+    check.add(fmt::format("requested_{}", number++), std::move(program));
+  }
+  EXPECT_EQ(check.run(), "");
 }
 
 /// The functions that device/elementary.cuh computes itself, over their whole range.

@@ -6,6 +6,14 @@ namespace sinter::codegen {
 
 using plan::fb::InstrKind;
 
+std::uint32_t reduction_shared_bytes(const ProgramAnalysis& analysis, const ThreadMapping& mapping) {
+  const RowReduction& reduction = mapping.reduction;
+  if (reduction.scratch_offset == 0) return 0;
+  const std::size_t values = analysis.live(plan::fb::InstrKind::Reduce).size() * reduction.scratch;
+  return reduction.scratch_offset +
+         static_cast<std::uint32_t>(values) * RowReduction::kScratchValue;
+}
+
 void RowReductions::declare_shared() {
   if (how_.scratch == 0) return;
   for (const std::size_t i : s_.live)
@@ -15,13 +23,13 @@ void RowReductions::declare_shared() {
 
 void RowReductions::declare_dynamic() {
   std::uint32_t offset = how_.scratch_offset;
-  const bool sends = how_.reduce == "reduce_cluster";
+  const bool sends = !how_.expect.empty();
   for (const std::size_t i : s_.live) {
     if (s_.analysis.instr(i).kind != InstrKind::Reduce) continue;
     s_.code.line(fmt::format("{0}* const s{1} = reinterpret_cast<{0}*>(shared + {2});",
                              text_.type(i), i, offset));
     if (sends)
-      s_.code.line(fmt::format("expect_results<{}>(s{});", how_.reduce_sizes.substr(2), i));
+      s_.code.line(fmt::format("{}<{}>(s{});", how_.expect, how_.reduce_sizes.substr(2), i));
     offset += static_cast<std::uint32_t>(how_.scratch) * RowReduction::kScratchValue;
   }
   if (sends) s_.code.line("cluster_arrive();");

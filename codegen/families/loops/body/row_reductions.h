@@ -5,6 +5,9 @@
 
 namespace sinter::codegen {
 
+/// Dynamic shared memory of a kernel: what the blocks of a cluster tell each other.
+std::uint32_t reduction_shared_bytes(const ProgramAnalysis& analysis, const ThreadMapping& mapping);
+
 class RowReductions {
  public:
   RowReductions(BodyState& state, StatementWriter& out)

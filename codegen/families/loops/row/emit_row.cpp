@@ -26,14 +26,6 @@ void walk_tail(const ProgramAnalysis& analysis, const Schedule& schedule, Argume
 
 }  // namespace
 
-std::uint32_t row_shared_bytes(const ProgramAnalysis& analysis, const ThreadMapping& mapping) {
-  const RowReduction& reduction = mapping.reduction;
-  if (reduction.scratch_offset == 0) return 0;
-  const std::size_t values = analysis.live(plan::fb::InstrKind::Reduce).size() * reduction.scratch;
-  return reduction.scratch_offset +
-         static_cast<std::uint32_t>(values) * RowReduction::kScratchValue;
-}
-
 ThreadMapping map_row(const ProgramAnalysis& analysis, const Schedule& schedule, Arguments& args) {
   ThreadMapping mapping =
       start_mapping(analysis, schedule, analysis.outer_dims(), analysis.inner_dims());
@@ -78,6 +70,7 @@ ThreadMapping map_row(const ProgramAnalysis& analysis, const Schedule& schedule,
   reduction.scratch = in_warp ? 0 : static_cast<std::size_t>(lanes) / 32;
   if (cluster > 1) {
     reduction.reduce = "reduce_cluster";
+    reduction.expect = "expect_results";
     reduction.reduce_sizes += fmt::format(", {}", cluster);
     reduction.reduce_tail = ", rank";
     reduction.scratch += static_cast<std::size_t>(cluster) + 1;  // of all blocks, and their arrival

@@ -8,8 +8,6 @@ namespace sinter::codegen {
 /// `threads_x` threads share a row and reduce by shuffles, then by shared memory; a block has
 /// `threads_y` rows.
 struct RowParameters : ReductionParameters {
-  int cluster = 1;      // blocks that share a row, on neighbouring multiprocessors (sm_90)
-  int blocks = 0;       // of a multiprocessor, at least: bounds a thread's registers; 0: unbounded
   bool tail = false;    // looped: elements behind the last whole vector are taken one by one
   bool staged = false;  // what a thread loads first waits in shared memory, not in registers
 

@@ -11,9 +11,6 @@ void search_row(CandidateSearch& search);
 /// Rows that a block of `threads` loops over, for a kernel that has other work too: no conditions.
 Schedule choose_shared_row(const ProgramAnalysis& analysis, int threads);
 
-/// Dynamic shared memory of a row kernel: what the blocks of a cluster tell each other.
-std::uint32_t row_shared_bytes(const ProgramAnalysis& analysis, const ThreadMapping& mapping);
-
 // One thread a row, which takes its elements one after the other, for combining scatters.
 bool takes_ordered(const ProgramAnalysis& analysis);
 std::vector<Schedule> choose_ordered(const ProgramAnalysis& analysis);
