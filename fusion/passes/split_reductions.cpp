@@ -90,7 +90,8 @@ Split best_split(const Shape& shape, const Ints& axes, std::size_t end, std::int
 bool stays_whole(const Extents& extents, std::int64_t size, const ReductionSplit& rule) {
   const std::int64_t run = extents.inner * size;
   const std::int64_t rows = std::max<std::int64_t>((rule.run_bytes + run - 1) / run, 1);
-  return extents.inner > 1 && rows * extents.reduced * size <= rule.held_bytes;
+  return extents.inner % 2 == 0 && rows * extents.reduced * size <= rule.held_row_bytes &&
+         extents.kept * extents.reduced * size <= rule.held_bytes;
 }
 
 /// How a mean and a variance are taken in parts. Rows whose elements lie apart: each of the columns

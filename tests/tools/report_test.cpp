@@ -110,6 +110,22 @@ TEST_F(ReportTest, NamesOfAModelCannotLeaveTheirPlace) {
   EXPECT_THAT(page, HasSubstr("<title>&lt;b&gt;&amp;amp;.onnx"));
 }
 
+TEST_F(ReportTest, KernelsHaveTheirErrors) {
+  const std::string plan = compile_small();
+  const json report =
+      data_of({path("model.onnx"), "--target=cpu", "--no-profile", "--verify"}).at("report");
+  ASSERT_FALSE(report.at("errors").empty());
+  for (const json& region : report.at("errors")) {
+    EXPECT_LE(region.at("relative_error").get<double>(), region.at("tolerance").get<double>());
+    EXPECT_TRUE(std::ranges::any_of(report.at("step_list"), [&](const json& step) {
+      return step.at("name") == region.at("region");
+    })) << region;
+  }
+  const auto refused = sinter({"report", plan, "--verify", "-o", path("p.html")});
+  EXPECT_EQ(refused.code, 2);
+  EXPECT_THAT(refused.err, HasSubstr("make the report of the model"));
+}
+
 TEST_F(ReportTest, TimesAndComparisonsAreTakenFromFiles) {
   const std::string plan = compile_small();
   const std::string profile = write(

@@ -19,6 +19,7 @@
 #include "tools/compiler/inspect/step_list.h"
 #include "tools/compiler/run/inputs.h"
 #include "tools/compiler/run/measure.h"
+#include "tools/compiler/verify/verify_regions.h"
 #include "tools/report/onnx_graph.h"
 
 namespace sinter::tools {
@@ -120,7 +121,18 @@ struct Compiled {
   const frontend::ImportedModel& model;
   const fusion::Context& context;
   const std::vector<fusion::PassTime>& passes;
+  ordered_json errors;  // of its regions; null: not measured
 };
+
+ordered_json errors_of_regions(const BuildResult& built, const ReportOptions& how) {
+  VerifyOptions options;
+  options.inputs = how.inputs;
+  options.session = how.session;
+  ordered_json errors = ordered_json::array();
+  for (const RegionResult& region : verify_regions(built, options).regions)
+    errors.push_back(to_json(region));
+  return errors;
+}
 
 void add_compiled(const Compiled& compiled, ordered_json& report) {
   for (const auto& decision : compiled.context.decisions)
@@ -227,6 +239,7 @@ ordered_json report_of(const Plan& plan, const std::string& name, std::uint64_t 
   report["profile"] =
       own.profile.is_null() && own.measure ? take_profile(plan, own, reporter) : own.profile;
   report["compare"] = own.compare;
+  if (compiled != nullptr && !compiled->errors.is_null()) report["errors"] = compiled->errors;
   return report;
 }
 
@@ -239,12 +252,17 @@ ordered_json report_of_model(const BuildOptions& options, const ReportOptions& h
   const std::size_t size = bytes->size();
   const Plan plan = Plan::from_memory(*bytes);
   bytes.reset();  // the plan has a copy
-  const Compiled compiled{built.model, built.pipeline.context, built.pipeline.times};
+  const Compiled compiled{built.model, built.pipeline.context, built.pipeline.times,
+                          how.verify ? errors_of_regions(built, how) : nullptr};
   return report_of(plan, name_of(options.model), size, &compiled, how, reporter);
 }
 
 ordered_json report_of_plan(const Plan& plan, const std::string& name, const ReportOptions& how,
                             Reporter& reporter) {
+  if (how.verify)
+    throw usage_error("the errors of a plan's kernels cannot be measured, as '{}' does not have the "
+                      "model: make the report of the model",
+                      name);
   std::error_code no_size;
   const auto size = std::filesystem::file_size(name, no_size);
   return report_of(plan, name, no_size ? 0 : size, nullptr, how, reporter);

@@ -19,6 +19,7 @@ struct ReportOptions {
   nlohmann::ordered_json profile, compare;
   bool measure = true;  // without a profile: take one, if the plan runs on this machine
   int rounds = 5;       // of it
+  bool verify = false;  // of a model: each kernel's own error against the reference
 };
 
 /// All that the page shows of a model, compiled as `options` say. README.md lists the members.

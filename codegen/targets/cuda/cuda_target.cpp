@@ -19,8 +19,10 @@ ir::TargetTraits make_traits() {
                             .shortest_part = 2048,
                             .most_lines = 66,
                             .shortest_column = 128,
-                            // What the registers of eight blocks hold, widened; a sector.
-                            .held_bytes = 512 << 10,
+                            // Beyond, one kernel's passes follow each other too long; what the
+                            // registers of eight blocks hold, widened; a sector.
+                            .held_bytes = 8 << 20,
+                            .held_row_bytes = 512 << 10,
                             .run_bytes = 32};
   traits.attention = true;
   traits.attention_prologue = true;

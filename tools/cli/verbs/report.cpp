@@ -109,6 +109,8 @@ void add_report(Cli& cli) {
   verb->add_option("--rounds", options->report.rounds, "Rounds of measuring; medians are shown")
       ->capture_default_str()
       ->check_positive();
+  verb->add_flag("--verify", options->report.verify,
+                 "Of a model: run each kernel on the reference's inputs and show its error");
   verb->add_option("--device", options->report.session.device, "CUDA device")
       ->capture_default_str();
   verb->add_threads_option();

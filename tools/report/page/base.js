@@ -32,6 +32,7 @@ const format = {
       if (value >= size) return `${(value / size).toPrecision(3)} ${unit}`;
     return `${value}`;
   },
+  error(value) { return value === undefined ? '' : Number.isFinite(value) ? value.toExponential(2) : '∞'; },
   percent(share) { return Number.isFinite(share) ? `${(100 * share).toFixed(share < 0.1 ? 1 : 0)} %` : ''; },
 };
 
@@ -99,6 +100,10 @@ class Report {
   link_kernels() {
     const by_name = new Map(this.steps.map((step) => [step.name, step]));
     for (const kernel of this.raw.kernels || []) by_name.get(kernel.step)?.variants.push(kernel);
+    for (const region of this.raw.errors || []) {
+      const step = by_name.get(region.region);
+      if (step) step.error = region;
+    }
   }
 
   /// Decisions are about pairs of nodes: those of a kernel are about nodes that it computes.

@@ -75,6 +75,7 @@ const details = {
           ['bound by', time ? `${time.bound}, at ${format.percent(time.share_of_bound)} of that bound` : ''],
           ['rate', time ? `${format.large(time.bytes_per_s)}B/s, ${format.large(time.flops_per_s)}FLOP/s` : ''],
           ['taken', time?.how],
+          ['error', step.error ? `${format.error(step.error.relative_error ?? Infinity)}, allowed are ${format.error(step.error.tolerance)}${step.error.failure ? `: ${step.error.failure}` : ''}` : ''],
         ]),
         time && time.parts.length > 0 ? [make('h2', {}, 'Parts'), this.rows(time.parts.map((part) => [
           part.name, `${format.time(part.us)}, ${part.launches} launch${part.launches === 1 ? '' : 'es'}` +

@@ -87,6 +87,9 @@ function draw_steps(report) {
         ['share', (step) => step.time ? step.time.us / report.profile.total_us : undefined, format.percent],
         ['bound', (step) => step.time?.bound || ''],
         ['of bound', (step) => step.time?.share_of_bound, format.percent]] : []),
+      ...(report.raw.errors ? [
+        ['error', (step) => step.error ? step.error.relative_error ?? Infinity : undefined, format.error],
+        ['of allowed', (step) => step.error ? (step.error.relative_error ?? Infinity) / step.error.tolerance : undefined, format.percent]] : []),
       ['from', (step) => step.origins.join(', '), (text) => text.length > 160 ? `${text.slice(0, 159)}…` : text],
     ], (step) => step.index),
   ];

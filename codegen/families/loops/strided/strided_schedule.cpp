@@ -151,15 +151,17 @@ class StridedChoice {
                    (kOtherWords + shape.unroll * words)),
         std::floor(static_cast<double>(device.threads) / threads));
     const double each = std::ceil(blocks / device.multiprocessors);
-    const double waves = std::ceil(blocks / device.multiprocessors / std::max(1.0, at_once));
-    // Few threads with few loads each leave a multiprocessor waiting.
-    const double busy = std::min(1.0, threads * std::min(at_once, each) / 512.0);
+    // The multiprocessors of a GPU that neighbours leave to whole clusters are fewer.
+    const double usable = device.multiprocessors * (1 - (shape.cluster - 1) / 64.0);
+    const double waves = std::ceil(blocks / usable / std::max(1.0, at_once));
     const std::int64_t walked = std::int64_t{shape.unroll} * shape.threads_y * shape.cluster;
     const double idle = static_cast<double>(walked) / static_cast<double>(steps_) - 1;
-    return std::max(each * moved / shape.cluster / kBytesOfMultiprocessor / busy,
-                    moved * static_cast<double>(rows_) / shape.rows / kAtOnce) +
-           0.8 * (waves - 1) + 2 * idle + (idle > 0 ? 0.2 : 0) + 0.15 * std::log2(threads / 32.0) + 0.01 * shape.unroll +
-           (shape.cluster > 1 ? 0.7 + 0.1 * std::log2(shape.cluster) : 0);
+    const double one = std::max(each * moved / shape.cluster / kBytesOfMultiprocessor,
+                                moved * static_cast<double>(rows_) / shape.rows / kAtOnce) +
+                       4 * idle + (idle > 0 ? 0.3 : 0) + 0.1 * std::log2(threads / 32.0) +
+                       0.03 * shape.unroll +
+                       (shape.cluster > 1 ? 0.7 + 0.1 * std::log2(shape.cluster) : 0);
+    return one * (1 + 0.6 * (waves - 1));
   }
 
   const ProgramAnalysis& analysis_;
@@ -245,7 +247,8 @@ std::optional<Runs> runs_of(const ProgramAnalysis& analysis) {
   runs.length = analysis.extent(runs.run_dim).value();
   runs.steps = analysis.inner_dims() & ~dim_bit(runs.run_dim);
   const int step = analysis.last_dim(runs.steps);
-  if (step < 0 || runs.length > 256) return std::nullopt;
+  // Of odd length they are moved element by element, which takes longer than several kernels.
+  if (step < 0 || runs.length > 256 || runs.length % 2 != 0) return std::nullopt;
   const auto lies_so = [&](std::size_t i) {
     const std::uint32_t access = analysis.instr(i).access;
     const DimSet dims = analysis.access_dims(access);
