@@ -23,6 +23,7 @@
 #include "runtime/plan/expressions.h"
 #include "runtime/plan/extents.h"
 #include "runtime/plan/verify/verify_plan.h"
+#include "runtime/profiler/profiler_range.h"
 #include "runtime/threads/openmp.h"
 #include "runtime/threads/thread_pool.h"
 
@@ -97,6 +98,7 @@ struct Prepared {
   /// Of plans with such sizes: the last run's, and steps that were made for others.
   std::optional<BoundShape> found;
   std::vector<bool> stale;
+  std::vector<std::string> ranges;  // names of steps for a profiler, if one is attached
 
   const BoundShape& current() const { return found ? *found : *shape; }
 };
@@ -125,11 +127,12 @@ class CpuExecutor final : public Executor {
     Prepared* prepared = find(*shape);
     if (!prepared) {
       const Computing computing;
-      Prepared fresh{shape, {}, 0, {}, {}};
+      Prepared fresh{shape, {}, 0, {}, {}, {}};
       for (std::size_t i = 0; i < shape->steps.count; ++i) {
         const plan::fb::StepT& step = *meta_.steps[shape->steps.first + i];
         fresh.steps.push_back(
             with_context("step '" + step.name + "'", [&] { return make_step(step, *shape); }));
+        if (profiler_is_attached()) fresh.ranges.push_back(range_name(step.name, step.origins));
       }
       if (!extents_.empty()) {
         fresh.found = *shape;
@@ -499,6 +502,7 @@ class CpuExecutor final : public Executor {
   }
 
   void run_step(Prepared& prepared, std::size_t index) {
+    const ProfilerRange shown(prepared.ranges.empty() ? std::string() : prepared.ranges[index]);
     try {
       if (prepared.found && prepared.stale[index]) remake(prepared, index);
       PreparedStep& step = prepared.steps[index];

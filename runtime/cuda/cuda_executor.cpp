@@ -11,6 +11,7 @@
 #include "runtime/format_error.h"
 #include "runtime/log.h"
 #include "runtime/plan/extents.h"
+#include "runtime/profiler/profiler_range.h"
 
 namespace sinter::runtime {
 namespace {
@@ -498,6 +499,7 @@ void CudaExecutor::run(const std::shared_ptr<const BoundShape>& shape, void* str
         last_outputs_[i].data = targets_in_flight_[i];
         has_targets_in_flight_ = true;
       }
+    const ProfilerRange shown(profiler_is_attached() ? "run" : "");
     if (bound_->graph)
       bound_->graph->launch(target);
     else

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "runtime/profiler/profiler_range.h"
+
 namespace sinter::runtime {
 
 std::string_view to_string(ControlMechanism mechanism) {
@@ -36,6 +38,7 @@ std::size_t launches_of(const Launch& work) {
 }
 
 void StepLaunches::launch(const graphs::Driver& driver, CUstream stream, bool early) const {
+  const ProfilerRange shown(range);
   for (const Launch& work : works) {
     runtime::launch(work, driver, stream, early);
     early = true;

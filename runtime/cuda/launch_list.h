@@ -80,6 +80,7 @@ struct StepLaunches {
   std::string tactic;  // the one that was taken, of a step that has several
   std::optional<LoopLaunch> loop = {};
   std::optional<BranchLaunch> branch = {};
+  std::string range = {};  // its name for profilers; empty if none is attached
 
   /// `early`: of its first work.
   void launch(const graphs::Driver& driver, CUstream stream, bool early = true) const;

@@ -10,6 +10,7 @@
 #include "runtime/cuda/tactics/choose_tactic.h"
 #include "runtime/cuda/tensor_map.h"
 #include "runtime/format_error.h"
+#include "runtime/profiler/profiler_range.h"
 
 namespace sinter::runtime {
 namespace {
@@ -352,6 +353,7 @@ std::vector<StepLaunches> make_launches(const DevicePlan& plan, const BoundShape
     bound.push_back(with_context(fmt::format("step '{}'", steps[i]->name),
                                  [&] { return binder.bind(*steps[i], mechanisms[bound.size()]); }));
     bound.back().index = i;
+    bound.back().range = range_name(steps[i]->name, steps[i]->origins);
   }
   find_readers(plan.plan().meta, bound);
   return bound;

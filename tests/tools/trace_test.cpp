@@ -54,5 +54,22 @@ TEST_F(TraceTest, IsNeverAnInputAndOfOnePlan) {
   EXPECT_FALSE(std::filesystem::exists(path("trace.json")));
 }
 
+#ifdef NVTX_LISTENER
+/// In a process of its own, as NVTX looks for profilers once.
+TEST_F(TraceTest, ProfilersSeeStepsWithTheirOnnxNodes) {
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  setenv("NVTX_LISTENER_LOG", path("ranges").c_str(), 0);  // the other process has its own folder
+  const std::string log = getenv("NVTX_LISTENER_LOG");
+  EXPECT_EXIT(
+      {
+        setenv("NVTX_INJECTION64_PATH", NVTX_LISTENER, 1);
+        std::exit(sinter({"run", compile_small(), "--shapes=x:3x8"}).code);
+      },
+      testing::ExitedWithCode(0), "");
+  unsetenv("NVTX_LISTENER_LOG");
+  EXPECT_THAT(read(log), testing::MatchesRegex("matmul[^\n]*: activation, bias, product\n[^\n]+\n"));
+}
+#endif
+
 }  // namespace
 }  // namespace sinter::tests
