@@ -7,6 +7,7 @@
 #include <fmt/format.h>
 
 #include "codegen/emit/arguments.h"
+#include "codegen/emit/kernel_parameters.h"
 #include "codegen/emit/kernel_text.h"
 
 namespace sinter::codegen {
@@ -20,61 +21,6 @@ constexpr int kMergeThreads = 256;
 constexpr std::int64_t kLongest = std::int64_t{1} << 31;  // places are of 32 bits
 
 int entry_bytes(DType dtype) { return size_of(dtype) == 8 ? 16 : 8; }
-
-/// The parameters: buffers, then sizes of 64 bits, those that are not constant.
-class SortParameters {
- public:
-  explicit SortParameters(ExprTable& exprs)
-      : exprs_(exprs), data_(exprs, [this](const Dim& dim) { return known(dim); }) {}
-  SortParameters(const SortParameters&) = delete;
-  SortParameters& operator=(const SortParameters&) = delete;
-
-  void buffer(const std::string& text, std::uint32_t buffer) {
-    texts_.push_back(text);
-    args_.emplace_back(ArgKind::Buffer, buffer);
-  }
-  void number(const std::string& name, std::int64_t value) {
-    texts_.push_back("i64 " + name);
-    args_.emplace_back(ArgKind::Int64, exprs_.intern(value));
-  }
-  /// A literal, a parameter, or what is read in memory.
-  std::string dim(const Dim& dim) {
-    if (!ir::is_from_data({&dim, 1}, exprs_.ranges())) return known(dim);
-    data_.add(dim);
-    return data_.text(dim);
-  }
-  /// Statements in front of their use.
-  std::string lines() const { return data_.lines(); }
-
-  std::vector<std::string> texts() const {
-    std::vector<std::string> all = texts_;
-    for (std::string& extent : data_.parameters()) all.push_back(std::move(extent));
-    return all;
-  }
-  std::vector<KernelArg> args() const {
-    std::vector<KernelArg> all = args_;
-    for (const KernelArg& extent : data_.args()) all.push_back(extent);
-    return all;
-  }
-
- private:
-  std::string known(const Dim& dim) {
-    if (dim.is_constant()) return int_literal(dim.value());
-    const std::uint32_t expression = exprs_.intern(dim);
-    const auto [at, is_new] = names_.try_emplace(expression, fmt::format("n{}", names_.size()));
-    if (is_new) {
-      texts_.push_back("i64 " + at->second);
-      args_.emplace_back(ArgKind::Int64, expression);
-    }
-    return at->second;
-  }
-
-  ExprTable& exprs_;
-  SizesFromData data_;
-  std::vector<std::string> texts_;
-  std::vector<KernelArg> args_;
-  std::map<std::uint32_t, std::string> names_;  // of sizes, by expression
-};
 
 class SortEmitter {
  public:
@@ -104,21 +50,21 @@ class SortEmitter {
   }
 
  private:
-  std::string problem_text(SortParameters& args) {
+  std::string problem_text(KernelParameters& args) {
     const std::string rows = args.dim(rows_), length = args.dim(p_.length);
     const std::string inner = args.dim(p_.inner), count = args.dim(p_.count);
     return fmt::format("{}  const SortProblem p = {{{}, {}, {}, {}}};\n", args.lines(), rows,
                        length, inner, count);
   }
 
-  std::string function(const std::string& name, int threads, const SortParameters& args,
+  std::string function(const std::string& name, int threads, const KernelParameters& args,
                        const std::string& body) const {
     return fmt::format("\nextern \"C\" __global__ void __launch_bounds__({})\n{} {{\n{}}}\n",
                        threads, signature_text(name, args.texts()), body);
   }
 
   KernelStepT step(const std::string& function, const Dim& blocks, int threads,
-                   SortParameters& args) {
+                   KernelParameters& args) {
     KernelStepT result;
     auto variant = std::make_unique<KernelVariantT>();
     const auto most = ir::upper_bound(p_.length, exprs_.ranges());
@@ -135,7 +81,7 @@ class SortEmitter {
 
   KernelStepT pieces(std::string& text) {
     const int threads = schedule_.threads * schedule_.pieces;
-    SortParameters args(exprs_);
+    KernelParameters args(exprs_);
     args.buffer(fmt::format("const {}* __restrict__ x", storage_name(p_.dtype)), p_.input);
     if (schedule_.passes > 0) args.buffer(fmt::format("{}_shape::Entry* runs", name_), scratch_[0]);
     args.buffer("i64* __restrict__ y", p_.output);
@@ -152,7 +98,7 @@ class SortEmitter {
   KernelStepT merge(int pass, std::string* text) {
     const std::string function_name = name_ + "_merge";
     const std::int64_t run = std::int64_t{schedule_.piece} << pass;
-    SortParameters args(exprs_);
+    KernelParameters args(exprs_);
     const std::string entry = name_ + "_shape::Entry";
     args.buffer(fmt::format("const {}* from", entry),
                 scratch_[static_cast<std::size_t>(pass) % scratch_.size()]);

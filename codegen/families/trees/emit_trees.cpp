@@ -1,13 +1,12 @@
 #include "codegen/families/trees/emit_trees.h"
 
 #include <algorithm>
-#include <map>
 
 #include <fmt/format.h>
 
 #include "codegen/emit/arguments.h"
+#include "codegen/emit/kernel_parameters.h"
 #include "codegen/emit/kernel_text.h"
-#include "codegen/emit/sizes_from_data.h"
 
 namespace sinter::codegen {
 namespace {
@@ -45,38 +44,20 @@ EmittedKernel emit_trees(const TreeProblem& problem, const KernelRequest& reques
                          ExprTable& exprs) {
   const TreeProblem& p = problem;
   const std::string type(storage_name(p.dtype));
-  std::vector<std::string> parameters{
-      fmt::format("const {}* __restrict__ x", type),          "const i32* __restrict__ nodes",
-      fmt::format("const {}* __restrict__ thresholds", type), "const i32* __restrict__ trees",
-      fmt::format("const {}* __restrict__ weights", type),    fmt::format("{}* y", type)};
-  EmittedKernel kernel;
-  for (const std::uint32_t buffer : {p.x, p.nodes, p.thresholds, p.trees, p.weights, p.result})
-    kernel.step.args.emplace_back(ArgKind::Buffer, buffer);
-  std::map<std::uint32_t, std::string> names;
-  const auto known = [&](const Dim& dim) {
-    if (dim.is_constant()) return int_literal(dim.value());
-    const std::uint32_t expression = exprs.intern(dim);
-    const auto [at, is_new] = names.try_emplace(expression, fmt::format("n{}", names.size()));
-    if (is_new) {
-      parameters.push_back("i64 " + at->second);
-      kernel.step.args.emplace_back(ArgKind::Int64, expression);
-    }
-    return at->second;
-  };
-  SizesFromData data(exprs, known);
-  std::string rows;
-  if (ir::is_from_data({&p.rows, 1}, exprs.ranges())) {
-    data.add(p.rows);
-    rows = data.text(p.rows);
-  } else {
-    rows = known(p.rows);
-  }
+  KernelParameters parameters(exprs);
+  parameters.buffer(fmt::format("const {}* __restrict__ x", type), p.x);
+  parameters.buffer("const i32* __restrict__ nodes", p.nodes);
+  parameters.buffer(fmt::format("const {}* __restrict__ thresholds", type), p.thresholds);
+  parameters.buffer("const i32* __restrict__ trees", p.trees);
+  parameters.buffer(fmt::format("const {}* __restrict__ weights", type), p.weights);
+  parameters.buffer(fmt::format("{}* y", type), p.result);
+  const std::string rows = parameters.dim(p.rows);
   const TreeSchedule schedule = choose(p, *request.device);
   const Dim blocks = ir::ceil_div(p.rows, schedule.threads, exprs.ranges());
-  const std::string end = data.end_of_blocks(blocks, "blockIdx.x");
-  for (std::string& extent : data.parameters()) parameters.push_back(std::move(extent));
-  for (const KernelArg& extent : data.args()) kernel.step.args.push_back(extent);
+  const std::string end = parameters.end_of_blocks(blocks, "blockIdx.x");
 
+  EmittedKernel kernel;
+  kernel.step.args = parameters.args();
   const std::string text = fmt::format("trees threads={} nodes={} rows={}", schedule.threads,
                                        kNodes, schedule.holds_rows ? "shared" : "global");
   kernel.source = fmt::format(
@@ -88,7 +69,7 @@ EmittedKernel emit_trees(const TreeProblem& problem, const KernelRequest& reques
       "/*trees*/ {},\n      /*width*/ {}, /*targets*/ {}}};\n"
       "  ensemble_of_rows<{}, {}, {}, {}, {}, {}>(p, blockIdx.x);\n}}\n",
       kernel_heading(request.name, request.origins), text, schedule.threads,
-      signature_text(request.name, parameters), data.lines(), end, type, rows, p.columns,
+      signature_text(request.name, parameters.texts()), parameters.lines(), end, type, rows, p.columns,
       p.node_count, p.tree_count, p.width, p.targets, type, combine_name(p.combine),
       schedule.threads, kNodes, schedule.holds_rows, p.targets == 1);
   auto variant = std::make_unique<KernelVariantT>();
