@@ -48,6 +48,8 @@ const Edges kAllowed = {
     {"runtime/cpu",
      {"runtime", "runtime/cpu/gemm", "runtime/cpu/host_buffer", "runtime/cpu/ops",
       "runtime/cpu/tiles", "runtime/include", "runtime/plan", "runtime/threads"}},
+    {"runtime/arrow",
+     {"runtime", "runtime/cpu/ops", "runtime/include", "runtime/plan", "runtime/threads"}},
     {"runtime/cuda",
      {"graphs", "runtime", "runtime/include", "runtime/libraries", "runtime/log", "runtime/plan"}},
     {"runtime/c", {"runtime", "runtime/include"}},
