@@ -277,11 +277,11 @@ BoundBatch bind_batch(Session& session, const ArrowSchema& schema, const ArrowAr
     if (inputs[i].state || binder.has(i)) continue;
     if (batch.has(inputs[i].name)) {
       binder.assign(i, {batch.column(inputs[i].name)}, "");
-    } else if (!impl.inputs[i]) {
+    } else if (options.all_inputs || !impl.inputs[i]) {
       throw usage_error(
-          "no column is called '{}' as the input is, and the input was not set: say which columns "
-          "it takes (the option 'columns'), or set it",
-          inputs[i].name);
+          "no column is called '{}' as the input is{}: say which columns it takes (the option "
+          "'columns')",
+          inputs[i].name, options.all_inputs ? "" : ", and the input was not set");
     }
   }
   return binder.commit(part.count);

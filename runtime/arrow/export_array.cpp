@@ -73,6 +73,7 @@ Released<ArrowSchema> schema_of(std::string format, std::string name,
   Released<ArrowSchema> made = hold(std::move(holder), std::move(children));
   made.value.format = held.format.c_str();
   made.value.name = held.name.c_str();
+  made.value.flags = ARROW_FLAG_NULLABLE;  // as types are that nobody has said more of
   return made;
 }
 

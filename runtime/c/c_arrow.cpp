@@ -16,6 +16,7 @@ BatchOptions options_of(const Plan& plan, const sinter_batch_options* given_opti
   options.nulls = static_cast<Nulls>(said.nulls);
   options.cast = said.cast != 0;
   options.copy = said.copy != 0;
+  options.all_inputs = said.all_inputs != 0;
   options.first_row = said.first_row;
   options.rows = said.rows == 0 ? -1 : said.rows;
   if (said.input_count > 0) given(said.inputs, "inputs");

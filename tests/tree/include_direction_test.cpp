@@ -191,7 +191,8 @@ const Edges kAllowed = {
       "tools/report"}},
     {"tools/cli/cli", {"runtime/include", "tools/cli", "tools/cli/verbs"}},
     {"tools/cli/main", {"tools/cli/cli"}},
-    {"tools/python", {"runtime/include", "tools/cli/cli", "tools/compiler/include"}},
+    {"tools/python",
+     {"runtime/arrow", "runtime/include", "tools/cli/cli", "tools/compiler/include"}},
 };
 
 // Headers of scalar types and errors, open to all.

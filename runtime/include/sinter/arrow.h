@@ -46,6 +46,8 @@ struct BatchOptions {
   /// smaller integers and bools to int32 and int64. False: a column of another type than its
   /// input's is Error(kUsage).
   bool cast = false;
+  /// Every input takes columns, states aside: one that was set before is no exception.
+  bool all_inputs = false;
   /// Never leave a column where it lies.
   bool copy = false;
   /// The part of the batch that is taken; `rows` of -1: to its end.

@@ -327,6 +327,7 @@ typedef struct sinter_batch_options {
   int32_t copy;       // 1: no column is read where it lies
   int64_t first_row;  // the part of the batch that is taken
   int64_t rows;       // 0: to its end
+  int32_t all_inputs;  // 1: an input without columns is SINTER_ERROR_USAGE, also if it was set
 } sinter_batch_options;
 
 /// Gives the columns of a record batch (a struct array) to inputs. Where `in_place` (which may be

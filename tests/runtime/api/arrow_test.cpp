@@ -306,6 +306,10 @@ TEST(Arrow, WhatDoesNotFitIsRefusedAndChangesNothing) {
   Session fresh = copying({{"a"}, {"x", DType::kFloat32, 2}});
   EXPECT_THAT(refusal(fresh, *batch_of(floats("a", {1}))),
               AllOf(HasSubstr("no column is called 'x'"), HasSubstr("'columns'")));
+  BatchOptions all;
+  all.all_inputs = true;
+  EXPECT_THAT(refusal(session, *batch_of(floats("a", {1, 2})), all),
+              HasSubstr("no column is called 'x'"));
   Session stateful(summing().build(), on_one_thread());
   EXPECT_THAT(refusal(stateful, *batch_of(floats("sum", {1})), columns_of("sum", {"sum"})),
               HasSubstr("is a state"));

@@ -124,6 +124,7 @@ static const struct {
     MEMBER(sinter_batch_options, copy),
     MEMBER(sinter_batch_options, first_row),
     MEMBER(sinter_batch_options, rows),
+    MEMBER(sinter_batch_options, all_inputs),
 };
 enum { kRows = sizeof rows / sizeof rows[0] };
 
