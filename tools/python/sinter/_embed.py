@@ -82,6 +82,8 @@ class Embedder:
     tokenizer, model: tokenizer.json, and the folder of the model's sentence-transformers files.
     pooling, normalize, max_length: in place of what the model's files say. Without either, no pooling is guessed.
     batch_tokens: most tokens of a run, padding included. Texts of like length run together.
+
+    `tokens` counts those of all texts, `cut` the texts that were longer than max_length.
     """
 
     CHUNK = 8192  # texts that are sorted by length at once
@@ -93,7 +95,7 @@ class Embedder:
         path = Path(tokenizer) if tokenizer is not None else files.tokenizer
         if path is None:
             raise UsageError("no tokenizer is given: --tokenizer tokenizer.json, or --model FOLDER that has one")
-        self.plan, self.tokens, self.width = plan, 0, 0
+        self.plan, self.tokens, self.cut, self.width = plan, 0, 0, 0
         self._inputs = [each for each in plan.inputs if not each.is_state]
         for each in self._inputs:
             if each.name not in TOKEN_INPUTS or len(each.shape) != 2:
@@ -124,6 +126,7 @@ class Embedder:
         self._pad = (self._tokenizer.padding or {}).get("pad_id", 0)  # what the model has seen as padding
         self._tokenizer.no_padding()
         self._tokenizer.enable_truncation(most)
+        self.max_length = most
         mask = next((each for each in self._inputs if "mask" in each.name), None)
         if mask is None and self._lengths[0] != self._lengths[1]:
             self._batch_tokens = 1  # nothing tells padding from tokens: each text by itself
@@ -131,6 +134,7 @@ class Embedder:
     def __call__(self, texts: Sequence[str]) -> Any:
         rows = self._tokenizer.encode_batch(list(texts))
         self.tokens += sum(len(row.ids) for row in rows)
+        self.cut += sum(bool(row.overflowing) for row in rows)
         order = sorted(range(len(rows)), key=lambda i: -len(rows[i].ids))
         result: Any = None
         for batch in self._batches(order, rows):

@@ -195,5 +195,6 @@ def _embed(arguments: Any) -> dict[str, Any]:
         close()
     seconds = time.perf_counter() - began
     if not arguments.json:
-        print(f"{count} texts in {seconds:.2f} s, {count / seconds:,.1f} texts/s, {embedder.tokens} tokens")
-    return {"texts": count, "tokens": embedder.tokens, "seconds": seconds, "width": embedder.width}
+        print(f"{count} texts in {seconds:.2f} s, {count / seconds:,.1f} texts/s, {embedder.tokens} tokens"
+              + (f", {embedder.cut} texts cut to {embedder.max_length} tokens" if embedder.cut else ""))
+    return {"texts": count, "cut": embedder.cut, "max_length": embedder.max_length, "tokens": embedder.tokens, "seconds": seconds, "width": embedder.width}
