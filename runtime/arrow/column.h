@@ -17,7 +17,7 @@ struct Validity {
   std::int64_t first = 0, repeat = 1;
 
   bool operator()(std::int64_t element) const {
-    const std::int64_t bit = first + element / repeat;
+    const std::int64_t bit = first + (repeat == 1 ? element : element / repeat);
     return (bits[bit / 8] >> (bit % 8) & 1) != 0;
   }
 };
