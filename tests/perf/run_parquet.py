@@ -21,7 +21,6 @@ from pathlib import Path
 import numpy as np
 import pyarrow
 import pyarrow.parquet
-from onnx import TensorProto, helper, numpy_helper
 
 import sinter
 from sinter import _core
@@ -33,6 +32,7 @@ from common import provenance, write
 
 
 def scaler(columns, draw):
+    from onnx import helper, numpy_helper
     weights = [numpy_helper.from_array(draw.standard_normal(columns).astype(np.float32), "mean"),
                numpy_helper.from_array(draw.uniform(0.5, 2, columns).astype(np.float32), "scale")]
     return weights, [helper.make_node("Sub", ["x", "mean"], ["centred"]),
@@ -40,6 +40,7 @@ def scaler(columns, draw):
 
 
 def mlp(columns, draw):
+    from onnx import helper, numpy_helper
     weights, nodes = scaler(columns, draw)
     last = "scaled"
     for i, (a, b) in enumerate([(columns, 256), (256, 64), (64, 1)]):
@@ -55,6 +56,7 @@ def mlp(columns, draw):
 
 def trees(columns, draw, count, depth=8):
     """Whole trees of random columns and thresholds."""
+    from onnx import helper
     weights, nodes = scaler(columns, draw)
     inner, size = 2**depth - 1, 2**(depth + 1) - 1
     ids = np.tile(np.arange(size), count)
@@ -76,6 +78,7 @@ def trees(columns, draw, count, depth=8):
 
 
 def make_plan(a, path):
+    from onnx import TensorProto, helper
     draw = np.random.default_rng(0)
     weights, nodes = mlp(a.columns, draw) if a.model == "mlp" else trees(a.columns, draw, a.trees)
     value = lambda name, width: helper.make_tensor_value_info(name, TensorProto.FLOAT, ["rows", width])

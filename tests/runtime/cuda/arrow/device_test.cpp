@@ -3,7 +3,7 @@
 #include <gtest/gtest.h>
 #include <sinter/arrow.h>
 
-#include "cuda_fixture.h"
+#include "tests/runtime/cuda/cuda_fixture.h"
 #include "graphs/memory.h"
 #include "runtime/session_access.h"
 #include "tests/runtime/api/api_plans.h"
