@@ -12,10 +12,13 @@
 namespace sinter::arrow {
 namespace {
 
-/// Rows are written in blocks that stay in the first-level cache while column after column is put
-/// into them.
-constexpr std::int64_t kBlockBytes = 16 << 10;
-constexpr std::int64_t kLeastRows = 16;
+/// Of several columns, rows are written in blocks that stay in the cache while column after column is
+/// put into them; of whole cache lines, for columns often lie a power of two apart and share few
+/// places of the cache.
+constexpr std::int64_t kBlockRows = 64;
+constexpr std::int64_t kLineRows = 16;  // of elements of four bytes
+/// Columns of four bytes that are put side by side in registers.
+constexpr std::size_t kQuad = 4;
 /// Below this, other threads would come too late.
 constexpr std::int64_t kAloneBytes = 1 << 20;
 
@@ -84,6 +87,32 @@ void copy_same(const Piece& piece) {
   }
 }
 
+using Vector = std::uint32_t __attribute__((vector_size(16)));
+
+/// Four columns of elements of four bytes, into places of each row that are side by side.
+void copy_quad(const std::array<const std::byte*, kQuad>& from, std::int64_t rows, std::byte* to,
+               std::int64_t stride) {
+  std::int64_t row = 0;
+  for (; row + 4 <= rows; row += 4) {
+    // So many streams at once are more than the processor foresees.
+    if (row % kLineRows == 0)
+      for (const std::byte* column : from) __builtin_prefetch(column + 4 * (row + kBlockRows));
+    std::array<Vector, 4> x;
+    for (std::size_t c = 0; c < kQuad; ++c) std::memcpy(&x[c], from[c] + 4 * row, sizeof x[c]);
+    const Vector a = __builtin_shufflevector(x[0], x[1], 0, 4, 1, 5);
+    const Vector b = __builtin_shufflevector(x[2], x[3], 0, 4, 1, 5);
+    const Vector c = __builtin_shufflevector(x[0], x[1], 2, 6, 3, 7);
+    const Vector d = __builtin_shufflevector(x[2], x[3], 2, 6, 3, 7);
+    x = {__builtin_shufflevector(a, b, 0, 1, 4, 5), __builtin_shufflevector(a, b, 2, 3, 6, 7),
+         __builtin_shufflevector(c, d, 0, 1, 4, 5), __builtin_shufflevector(c, d, 2, 3, 6, 7)};
+    for (std::int64_t r = 0; r < 4; ++r)
+      std::memcpy(to + (row + r) * stride, &x[static_cast<std::size_t>(r)], sizeof x[0]);
+  }
+  for (; row < rows; ++row)
+    for (std::size_t c = 0; c < kQuad; ++c)
+      std::memcpy(to + row * stride + 4 * c, from[c] + 4 * row, 4);
+}
+
 template <typename To>
 Copy cast_to(DType from) {
   if (from == DType::kBool) return &copy<Bits, To>;
@@ -141,7 +170,8 @@ Element nan_of(DType dtype) {
   }
 }
 
-/// Calls body(column index, first row, rows, address of the first of them) for blocks of rows.
+/// Calls body(column index, first row, rows, where the first of them goes, bytes of a row) for blocks
+/// of rows; it returns how many columns it has done, which is mostly one.
 template <typename Body>
 void each_block(std::span<const Column> columns, const MutableTensorView& to, int threads,
                 const Body& body) {
@@ -155,8 +185,7 @@ void each_block(std::span<const Column> columns, const MutableTensorView& to, in
   }
   if (rows == 0 || stride == 0) return;
   const std::int64_t block =
-      columns.size() == 1 ? std::max<std::int64_t>(kLeastRows, kAloneBytes / stride)
-                          : std::max<std::int64_t>(kLeastRows, kBlockBytes / stride);
+      columns.size() == 1 ? std::max<std::int64_t>(kBlockRows, kAloneBytes / stride) : kBlockRows;
   const std::int64_t blocks = (rows + block - 1) / block;
   const int team = rows * stride < kAloneBytes ? 1 : threads;
   const std::int64_t parts = std::min<std::int64_t>(blocks, runtime::threads::parts_of(team));
@@ -164,9 +193,9 @@ void each_block(std::span<const Column> columns, const MutableTensorView& to, in
     while (const auto part = member.next())
       for (std::int64_t b = *part * blocks / parts; b < (*part + 1) * blocks / parts; ++b) {
         const std::int64_t first = b * block, count = std::min(block, rows - first);
-        for (std::size_t c = 0; c < columns.size(); ++c)
-          body(c, first, count,
-               static_cast<std::byte*>(to.data) + first * stride + offsets[c], stride);
+        for (std::size_t c = 0; c < columns.size();)
+          c += body(c, first, count,
+                    static_cast<std::byte*>(to.data) + first * stride + offsets[c], stride);
       }
   });
 }
@@ -174,6 +203,7 @@ void each_block(std::span<const Column> columns, const MutableTensorView& to, in
 /// Puts `value` where an element is null.
 void put_nulls(const Column& column, std::int64_t first_row, std::int64_t rows, std::byte* to,
                std::int64_t stride, const Element& value, std::size_t size) {
+  if (column.validity.empty()) return;
   const std::int64_t width = column.width();
   for (const Validity& is_there : column.validity)
     for (std::int64_t row = 0; row < rows; ++row)
@@ -193,19 +223,35 @@ bool can_cast(DType from, DType to) {
 
 void write_columns(std::span<const Column> columns, const MutableTensorView& to, NullValue null,
                    int threads) {
-  std::vector<Copy> copies;
-  for (const Column& column : columns) copies.push_back(copy_of(column, to.dtype));
   const std::size_t size = size_of(to.dtype);
+  std::vector<Copy> copies;
+  std::vector<bool> begins_quad(columns.size());
+  std::size_t plain = 0;  // columns in a row that fit one
+  for (std::size_t c = 0; c < columns.size(); ++c) {
+    const Column& column = columns[c];
+    copies.push_back(copy_of(column, to.dtype));
+    plain = size == 4 && column.dtype == to.dtype && column.lists.empty() ? plain + 1 : 0;
+    if (plain >= kQuad) begins_quad[c + 1 - kQuad] = true;
+  }
   const Element value = null == NullValue::kNaN ? nan_of(to.dtype) : Element{};
   each_block(columns, to, threads,
              [&](std::size_t c, std::int64_t first, std::int64_t rows, std::byte* at,
                  std::int64_t stride) {
+               if (begins_quad[c]) {
+                 std::array<const std::byte*, kQuad> from;
+                 for (std::size_t i = 0; i < kQuad; ++i)
+                   from[i] = columns[c + i].data + 4 * (columns[c + i].first + first);
+                 copy_quad(from, rows, at, stride);
+                 for (std::size_t i = 0; i < kQuad; ++i)
+                   put_nulls(columns[c + i], first, rows, at + 4 * i, stride, value, size);
+                 return kQuad;
+               }
                const Column& column = columns[c];
-               const std::int64_t width = column.width();
-               if (width == 0) return;
-               copies[c]({column.data, column.first + first * width, rows * width, width, at,
-                          stride});
+               if (const std::int64_t width = column.width(); width > 0)
+                 copies[c]({column.data, column.first + first * width, rows * width, width, at,
+                            stride});
                put_nulls(column, first, rows, at, stride, value, size);
+               return std::size_t{1};
              });
 }
 
@@ -221,6 +267,7 @@ void write_validity(std::span<const Column> columns, const MutableTensorView& to
                    std::memcpy(at + row * stride + k * static_cast<std::int64_t>(size), one.data(),
                                size);
                put_nulls(columns[c], first, rows, at, stride, Element{}, size);
+               return std::size_t{1};
              });
 }
 

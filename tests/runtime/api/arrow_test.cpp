@@ -93,7 +93,7 @@ TEST(Arrow, ColumnsBecomeARowOfFeatures) {
 }
 
 TEST(Arrow, ManyRowsInManyBlocks) {
-  constexpr std::int64_t kRows = 50'000, kColumns = 7;
+  constexpr std::int64_t kRows = 50'001, kColumns = 7;
   PlanBuilder p;
   const Id n = p.symbol("n");
   const Id x = p.input("x", DType::kFloat32, {n, p.constant(kColumns)});
