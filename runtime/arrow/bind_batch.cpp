@@ -14,6 +14,7 @@
 #include "runtime/format_error.h"
 #include "runtime/plan/input_shapes.h"
 #include "runtime/session_access.h"
+#include "runtime/threads/thread_pool.h"
 
 namespace sinter {
 namespace {
@@ -118,6 +119,7 @@ class Binder {
 
   BoundBatch commit(std::int64_t rows) {
     if (place_.event) session_.executor->await_event(place_.event);
+    const runtime::threads::ThreadPool::Caller caller;  // computes while it writes
     BoundBatch bound{rows, {}};
     for (const Assignment& each : assignments_) {
       if (each.in_place) {

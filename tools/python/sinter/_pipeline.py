@@ -4,7 +4,7 @@ from __future__ import annotations
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 from . import _core
@@ -65,16 +65,19 @@ class Pipeline:
 
     pieces: of (tag, batch, first row, rows); read by a thread of their own.
     inputs, nan, cast: as TableSession.bind takes them.
+    sessions: of the plan, two or more, which are used by nothing else meanwhile; by default three new ones.
     """
 
     def __init__(self, plan: Any, pieces: Iterable[tuple[Any, Any, int, int]], inputs: Any, *, nan: bool = False,
-                 cast: bool = False, sessions: int = SESSIONS, depth: int = DEPTH) -> None:
+                 cast: bool = False, sessions: Sequence[Any] | None = None, depth: int = DEPTH) -> None:
         self.busy = {"read": 0.0, "fill": 0.0, "compute": 0.0}  # seconds
         self._pieces, self._bind = pieces, (inputs, nan, cast)
-        self._read, self._filled, self._done = _Queue(depth), _Queue(sessions), _Queue(depth)
-        self._free = _Queue(sessions)
-        for _ in range(sessions):
-            self._free.put(_core.TableSession(plan))
+        if sessions is None:
+            sessions = [_core.TableSession(plan) for _ in range(SESSIONS)]
+        self._read, self._filled, self._done = _Queue(depth), _Queue(len(sessions)), _Queue(depth)
+        self._free = _Queue(len(sessions))
+        for session in sessions:
+            self._free.put(session)
         self._error: BaseException | None = None
         self._lock = threading.Lock()
         self._threads = [threading.Thread(target=self._stage, args=each, name=f"sinter-{name}", daemon=True)
