@@ -50,6 +50,17 @@ def test_rows_come_in_order(files, reference):
     assert sorted(each.name for each in folder.iterdir()) == ["in.parquet", "mlp.plan", "out.parquet"]
 
 
+def test_flags_of_all_verbs(files):
+    folder, _ = files
+    done = subprocess.run([sys.executable, "-m", "sinter", "--json", "-q", "run", *map(str, words(folder))],
+                          capture_output=True, text=True)
+    assert done.returncode == 0 and json.loads(done.stdout)["rows"] == ROWS, done.stderr
+    done = run("--help")
+    assert done.returncode == 0 and "python -m sinter" in done.stdout  # of the verb in C++
+    done = run("--inputs", "rows.parquet", "--help")
+    assert done.returncode == 0 and "--columns" in done.stdout
+
+
 def test_a_folder_of_files(files, reference):
     folder, rows = files
     (folder / "parts").mkdir()

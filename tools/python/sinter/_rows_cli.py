@@ -20,9 +20,8 @@ INTERRUPTED = 130
 
 def is_ours(words: list[str]) -> bool:
     """Whether the verb and its files are for this module."""
-    if not words or words[0] not in ("run", "embed"):
-        return False
-    return words[0] == "embed" or any(_is_parquet(word) for word in _values(words, "--inputs"))
+    verb = next((word for word in words if not word.startswith("-")), None)
+    return verb == "embed" or verb == "run" and any(_is_parquet(word) for word in _values(words, "--inputs"))
 
 
 def _values(words, option):
@@ -41,7 +40,9 @@ def main(words: list[str]) -> int:
     # Ctrl-C ends the stages and removes what is half written, with one message.
     signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
-        arguments = _parser().parse_args(words)
+        # Flags of all verbs may come first, as in the verbs of C++.
+        verb = next(place for place, word in enumerate(words) if not word.startswith("-"))
+        arguments = _parser().parse_args([*words[verb:], *words[:verb]])
         report = arguments.call(arguments)
     except Error as error:
         return _fail(words, error.code, str(error))
@@ -110,7 +111,7 @@ def _common(verb):
     verb.add_argument("--device", type=int, default=0, help="CUDA device")
     verb.add_argument("--threads", type=int, default=0, help="most threads of the CPU; 0: all")
     verb.add_argument("--json", action="store_true", help="print what was done as JSON")
-    verb.add_argument("--quiet", action="store_true", help="no progress bar")
+    verb.add_argument("-q", "--quiet", action="store_true", help="no progress bar")
 
 
 def _pairs(texts, option):
