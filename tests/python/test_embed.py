@@ -91,7 +91,7 @@ def check(vectors, texts, reference):
 
 @pytest.mark.parametrize("kind", ["parquet", "csv", "jsonl"])
 def test_texts_of_files(models, plan, reference, tmp_path, kind):
-    texts = [*TEXTS, TEXTS[0] * 60, "a", ""]  # of very different lengths, one longer than the model takes
+    texts = [*TEXTS, TEXTS[0] * 200, "a", ""]  # of very different lengths, one longer than the model takes
     source = write_rows(tmp_path / f"in.{kind}", texts)
     target = tmp_path / ("out.npy" if kind == "csv" else f"out.{kind}")
     done = embed(plan, "--column", "text", "--inputs", source, "--outputs", target, "--model", models[2], "--json",
