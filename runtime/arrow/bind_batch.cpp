@@ -44,7 +44,8 @@ Place place_of(const ArrowDeviceArray& array) {
       break;
     default:
       throw usage_error(
-          "the Arrow array is on a device of type {}; the CPU (1), CUDA (2), CUDA's page-locked (3) "
+          "the Arrow array is on a device of type {}; the CPU (1), CUDA (2), CUDA's page-locked "
+          "(3) "
           "and managed memory (13) are taken: copy it to one of these",
           array.device_type);
   }
@@ -58,7 +59,7 @@ Place place_of(const ArrowDeviceArray& array) {
 struct Assignment {
   std::size_t input = 0;
   std::vector<Column> columns;
-  TensorView view;           // its data: of the column, where that is read in place
+  TensorView view;  // its data: of the column, where that is read in place
   bool in_place = false;
   bool is_validity = false;  // of the columns, instead of their values
   arrow::NullValue null = arrow::NullValue::kZero;
@@ -88,8 +89,7 @@ class Binder {
       const Column& first = value.columns.front();
       const bool as_it_is = value.columns.size() == 1 && !first.is_bits && !has_nulls &&
                             first.dtype == value.view.dtype;
-      if (place_.on_device())
-        refuse_on_device(value, as_it_is, masked);
+      if (place_.on_device()) refuse_on_device(value, as_it_is, masked);
       value.in_place = as_it_is && (place_.on_device() || can_stay(value));
       if (value.in_place) {
         value.view.data = first.begin();
@@ -152,10 +152,10 @@ class Binder {
       if (column.dtype == wanted) continue;
       const bool possible = arrow::can_cast(column.dtype, wanted);
       if (options_.cast && possible) continue;
-      throw usage_error("{} is {}, and the plan takes {}: {}", column.name,
-                        to_string(column.dtype), to_string(wanted),
-                        possible ? "convert the column, or allow it (the option 'cast')"
-                                 : "convert the column");
+      throw usage_error(
+          "{} is {}, and the plan takes {}: {}", column.name, to_string(column.dtype),
+          to_string(wanted),
+          possible ? "convert the column, or allow it (the option 'cast')" : "convert the column");
     }
   }
 
@@ -270,8 +270,8 @@ BoundBatch bind_batch(Session& session, const ArrowSchema& schema, const ArrowAr
       throw usage_error("input '{}' is given no columns: name one or more", each.input);
     std::vector<Column> columns;
     for (const std::string& name : each.columns)
-      columns.push_back(with_context(fmt::format("input '{}'", each.input),
-                                     [&] { return batch.column(name); }));
+      columns.push_back(
+          with_context(fmt::format("input '{}'", each.input), [&] { return batch.column(name); }));
     binder.assign(input, std::move(columns), each.mask);
   }
   const auto& inputs = impl.plan.inputs();

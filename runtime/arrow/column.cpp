@@ -28,8 +28,8 @@ struct Layout {
 
 std::optional<Layout> layout_of(std::string_view format) {
   constexpr std::string_view kLetters = "cCsSiIlLefg";
-  constexpr DType kTypes[] = {DType::kInt8,    DType::kUInt8,   DType::kInt16, DType::kUInt16,
-                              DType::kInt32,   DType::kUInt32,  DType::kInt64, DType::kUInt64,
+  constexpr DType kTypes[] = {DType::kInt8,    DType::kUInt8,   DType::kInt16,  DType::kUInt16,
+                              DType::kInt32,   DType::kUInt32,  DType::kInt64,  DType::kUInt64,
                               DType::kFloat16, DType::kFloat32, DType::kFloat64};
   if (format == "b") return Layout{Layout::Kind::kBits};
   if (format.size() == 1)
@@ -159,8 +159,7 @@ void read_values(Column& column, const ArrowSchema& schema, const ArrowArray& ar
     const std::int64_t first = product(what, array.offset + part.first, size);
     const std::int64_t count = product(what, part.count, size);
     const ArrowArray& child = child_of(schema, array, 0, first + count, what);
-    for (Validity& validity : column.validity)
-      validity.repeat *= std::max<std::int64_t>(size, 1);
+    for (Validity& validity : column.validity) validity.repeat *= std::max<std::int64_t>(size, 1);
     column.lists.push_back(size);
     read_values(column, *schema.children[0], child, {first, count}, on_device, depth + 1);
     return;

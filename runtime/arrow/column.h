@@ -45,8 +45,8 @@ struct Part {
   std::int64_t first = 0, count = 0;
 };
 
-/// `rows` of the array from `first_row` on, -1: all there are. Throws Error(kUsage) if there are not
-/// as many, or for a released or impossible array, which is called `what`.
+/// `rows` of the array from `first_row` on, -1: all there are. Throws Error(kUsage) if there are
+/// not as many, or for a released or impossible array, which is called `what`.
 Part part_of(const ArrowArray& array, std::int64_t first_row, std::int64_t rows,
              const std::string& what);
 

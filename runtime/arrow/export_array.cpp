@@ -103,11 +103,11 @@ std::vector<Released<Structure>> one(Released<Structure> value) {
 Released<ArrowSchema> make_schema(const std::string& name, DType dtype,
                                   const std::vector<std::int64_t>& shape) {
   const bool is_leaf = shape.size() <= 1;
-  Released<ArrowSchema> schema = schema_of(std::string(format_of(name, dtype)),
-                                           is_leaf ? name : "item", {});
+  Released<ArrowSchema> schema =
+      schema_of(std::string(format_of(name, dtype)), is_leaf ? name : "item", {});
   for (std::size_t d = shape.size(); d-- > 1;)
-    schema = schema_of(fmt::format("+w:{}", shape[d]), d == 1 ? name : "item",
-                       one(std::move(schema)));
+    schema =
+        schema_of(fmt::format("+w:{}", shape[d]), d == 1 ? name : "item", one(std::move(schema)));
   return schema;
 }
 

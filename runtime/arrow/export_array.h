@@ -38,7 +38,6 @@ Released<ArrowArray> make_array(const std::vector<std::int64_t>& shape, const vo
                                 std::shared_ptr<const void> owner);
 /// Structs with these as fields.
 Released<ArrowSchema> make_struct_schema(std::vector<Released<ArrowSchema>> fields);
-Released<ArrowArray> make_struct_array(std::int64_t rows,
-                                       std::vector<Released<ArrowArray>> fields);
+Released<ArrowArray> make_struct_array(std::int64_t rows, std::vector<Released<ArrowArray>> fields);
 
 }  // namespace sinter::arrow

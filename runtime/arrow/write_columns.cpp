@@ -12,8 +12,8 @@
 namespace sinter::arrow {
 namespace {
 
-/// Of several columns, rows are written in blocks that stay in the cache while column after column is
-/// put into them; of whole cache lines, for columns often lie a power of two apart and share few
+/// Of several columns, rows are written in blocks that stay in the cache while column after column
+/// is put into them; of whole cache lines, for columns often lie a power of two apart and share few
 /// places of the cache.
 constexpr std::int64_t kBlockRows = 64;
 constexpr std::int64_t kLineRows = 16;  // of elements of four bytes
@@ -170,8 +170,8 @@ Element nan_of(DType dtype) {
   }
 }
 
-/// Calls body(column index, first row, rows, where the first of them goes, bytes of a row) for blocks
-/// of rows; it returns how many columns it has done, which is mostly one.
+/// Calls body(column index, first row, rows, where the first of them goes, bytes of a row) for
+/// blocks of rows; it returns how many columns it has done, which is mostly one.
 template <typename Body>
 void each_block(std::span<const Column> columns, const MutableTensorView& to, int threads,
                 const Body& body) {
@@ -194,8 +194,8 @@ void each_block(std::span<const Column> columns, const MutableTensorView& to, in
       for (std::int64_t b = *part * blocks / parts; b < (*part + 1) * blocks / parts; ++b) {
         const std::int64_t first = b * block, count = std::min(block, rows - first);
         for (std::size_t c = 0; c < columns.size();)
-          c += body(c, first, count,
-                    static_cast<std::byte*>(to.data) + first * stride + offsets[c], stride);
+          c += body(c, first, count, static_cast<std::byte*>(to.data) + first * stride + offsets[c],
+                    stride);
       }
   });
 }
@@ -234,25 +234,25 @@ void write_columns(std::span<const Column> columns, const MutableTensorView& to,
     if (plain >= kQuad) begins_quad[c + 1 - kQuad] = true;
   }
   const Element value = null == NullValue::kNaN ? nan_of(to.dtype) : Element{};
-  each_block(columns, to, threads,
-             [&](std::size_t c, std::int64_t first, std::int64_t rows, std::byte* at,
-                 std::int64_t stride) {
-               if (begins_quad[c]) {
-                 std::array<const std::byte*, kQuad> from;
-                 for (std::size_t i = 0; i < kQuad; ++i)
-                   from[i] = columns[c + i].data + 4 * (columns[c + i].first + first);
-                 copy_quad(from, rows, at, stride);
-                 for (std::size_t i = 0; i < kQuad; ++i)
-                   put_nulls(columns[c + i], first, rows, at + 4 * i, stride, value, size);
-                 return kQuad;
-               }
-               const Column& column = columns[c];
-               if (const std::int64_t width = column.width(); width > 0)
-                 copies[c]({column.data, column.first + first * width, rows * width, width, at,
-                            stride});
-               put_nulls(column, first, rows, at, stride, value, size);
-               return std::size_t{1};
-             });
+  each_block(
+      columns, to, threads,
+      [&](std::size_t c, std::int64_t first, std::int64_t rows, std::byte* at,
+          std::int64_t stride) {
+        if (begins_quad[c]) {
+          std::array<const std::byte*, kQuad> from;
+          for (std::size_t i = 0; i < kQuad; ++i)
+            from[i] = columns[c + i].data + 4 * (columns[c + i].first + first);
+          copy_quad(from, rows, at, stride);
+          for (std::size_t i = 0; i < kQuad; ++i)
+            put_nulls(columns[c + i], first, rows, at + 4 * i, stride, value, size);
+          return kQuad;
+        }
+        const Column& column = columns[c];
+        if (const std::int64_t width = column.width(); width > 0)
+          copies[c]({column.data, column.first + first * width, rows * width, width, at, stride});
+        put_nulls(column, first, rows, at, stride, value, size);
+        return std::size_t{1};
+      });
 }
 
 void write_validity(std::span<const Column> columns, const MutableTensorView& to, int threads) {

@@ -72,8 +72,8 @@ sinter_status sinter_session_bind_device_record_batch(sinter_session* session,
 
 sinter_status sinter_session_output_arrow(sinter_session* session, size_t index,
                                           ArrowSchema* schema, ArrowArray* array) {
-  return with_session(
-      session, [&](c::SessionObject& s) { export_output(s.session, index, schema, array); });
+  return with_session(session,
+                      [&](c::SessionObject& s) { export_output(s.session, index, schema, array); });
 }
 
 sinter_status sinter_session_outputs_arrow(sinter_session* session, ArrowSchema* schema,
@@ -84,8 +84,8 @@ sinter_status sinter_session_outputs_arrow(sinter_session* session, ArrowSchema*
 
 sinter_status sinter_session_output_arrow_device(sinter_session* session, size_t index,
                                                  ArrowSchema* schema, ArrowDeviceArray* array) {
-  return with_session(
-      session, [&](c::SessionObject& s) { export_output(s.session, index, schema, array); });
+  return with_session(session,
+                      [&](c::SessionObject& s) { export_output(s.session, index, schema, array); });
 }
 
 sinter_status sinter_session_outputs_arrow_device(sinter_session* session, ArrowSchema* schema,

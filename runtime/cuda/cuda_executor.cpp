@@ -134,8 +134,7 @@ std::byte* CudaExecutor::stage_input(std::size_t index, std::size_t bytes) {
 
 void CudaExecutor::await_event(void* event) {
   const Context::Scope scope(*plan_->context());
-  running_on(*plan_->context(),
-             [&] { driver().event_synchronize(static_cast<CUevent>(event)); });
+  running_on(*plan_->context(), [&] { driver().event_synchronize(static_cast<CUevent>(event)); });
 }
 
 void CudaExecutor::set_output(std::size_t index, const MutableTensorView& view) {

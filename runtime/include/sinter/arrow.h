@@ -70,8 +70,8 @@ struct BoundBatch {
 /// returns. Both structures stay the caller's, who releases them.
 ///
 /// Throws Error(kUsage) for a released or inconsistent structure, and as Session::set_input does;
-/// inputs change only when all columns were found to fit. Buffers have no sizes in Arrow's interfaces: that they
-/// are as long as lengths and offsets say is the producer's promise.
+/// inputs change only when all columns were found to fit. Buffers have no sizes in Arrow's
+/// interfaces: that they are as long as lengths and offsets say is the producer's promise.
 SINTER_API BoundBatch bind_record_batch(Session& session, const ArrowSchema& schema,
                                         const ArrowArray& batch, const BatchOptions& options = {});
 /// The same for a batch that says where it is. On a CUDA device a column is read where it lies, or

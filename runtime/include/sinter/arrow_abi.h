@@ -1,6 +1,7 @@
-/* The structures of the Arrow C data, C stream and C device interfaces, as Arrow's specification gives them
- * (https://arrow.apache.org/docs/format/CDataInterface.html, Apache-2.0) for programs to declare: with another
- * library's declarations beside these, the guards let the first stand. Plain C. */
+/* The structures of the Arrow C data, C stream and C device interfaces, as Arrow's specification
+ * gives them (https://arrow.apache.org/docs/format/CDataInterface.html, Apache-2.0) for programs to
+ * declare: with another library's declarations beside these, the guards let the first stand. Plain
+ * C. */
 #ifndef SINTER_ARROW_ABI_H
 #define SINTER_ARROW_ABI_H
 

@@ -323,10 +323,10 @@ typedef struct sinter_batch_options {
   const sinter_input_columns* inputs;  // others take the column of their name
   size_t input_count;
   sinter_nulls nulls;
-  int32_t cast;       // 1: numbers are converted to float32, float64, int32 and int64
-  int32_t copy;       // 1: no column is read where it lies
-  int64_t first_row;  // the part of the batch that is taken
-  int64_t rows;       // 0: to its end
+  int32_t cast;        // 1: numbers are converted to float32, float64, int32 and int64
+  int32_t copy;        // 1: no column is read where it lies
+  int64_t first_row;   // the part of the batch that is taken
+  int64_t rows;        // 0: to its end
   int32_t all_inputs;  // 1: an input without columns is SINTER_ERROR_USAGE, also if it was set
 } sinter_batch_options;
 
@@ -342,8 +342,8 @@ SINTER_API sinter_status sinter_session_bind_record_batch(sinter_session* sessio
 /// The same for a batch that may be in device memory, where columns are read as they lie. Waits for
 /// its event.
 SINTER_API sinter_status sinter_session_bind_device_record_batch(
-    sinter_session* session, const struct ArrowSchema* schema,
-    const struct ArrowDeviceArray* batch, const sinter_batch_options* options, int32_t* in_place);
+    sinter_session* session, const struct ArrowSchema* schema, const struct ArrowDeviceArray* batch,
+    const sinter_batch_options* options, int32_t* in_place);
 
 /// Output `index` of the last run as a new array in host memory, which the receiver releases.
 SINTER_API sinter_status sinter_session_output_arrow(sinter_session* session, size_t index,

@@ -75,9 +75,8 @@ Tree numbers(const std::string& name, const std::string& format, const std::vect
   tree->buffers.push_back(tree->add_buffer(values.data(), values.size() * sizeof(T)));
   tree->array.length = static_cast<std::int64_t>(values.size() - offset);
   tree->array.offset = static_cast<std::int64_t>(offset);
-  tree->array.null_count =
-      std::count(valid.begin() + static_cast<std::ptrdiff_t>(valid.empty() ? 0 : offset),
-                 valid.end(), false);
+  tree->array.null_count = std::count(
+      valid.begin() + static_cast<std::ptrdiff_t>(valid.empty() ? 0 : offset), valid.end(), false);
   tree->link();
   return tree;
 }

@@ -85,11 +85,10 @@ TEST(Arrow, ColumnsBecomeARowOfFeatures) {
   const Tree batch =
       batch_of(floats("a", {1, 2, 3}), lists("v", 2, floats("", {10, 11, 20, 21, 30, 31})),
                floats("c", {-1, -2, -3, -4}, {}, 1));
-  const auto bound = bind_record_batch(session, batch->schema, batch->array,
-                                       columns_of("x", {"c", "v", "a"}));
+  const auto bound =
+      bind_record_batch(session, batch->schema, batch->array, columns_of("x", {"c", "v", "a"}));
   EXPECT_THAT(bound.in_place, IsEmpty());
-  EXPECT_THAT(result<float>(session),
-              ElementsAre(-2, 10, 11, 1, -3, 20, 21, 2, -4, 30, 31, 3));
+  EXPECT_THAT(result<float>(session), ElementsAre(-2, 10, 11, 1, -3, 20, 21, 2, -4, 30, 31, 3));
 }
 
 TEST(Arrow, ManyRowsInManyBlocks) {
@@ -202,9 +201,9 @@ TEST(Arrow, NullsOfIntegersListsAndRows) {
 
   // A list that is null, and an element of one.
   Session other = copying({{"v", DType::kFloat32, 2}});
-  Tree batch = batch_of(lists(
-      "v", 2, floats("", {1, 2, 3, 4, 5, 6}, {true, true, true, true, false, true}),
-      {false, true, true}));
+  Tree batch =
+      batch_of(lists("v", 2, floats("", {1, 2, 3, 4, 5, 6}, {true, true, true, true, false, true}),
+                     {false, true, true}));
   bind_record_batch(other, batch->schema, batch->array, nan);
   std::vector<float> values = result<float>(other);
   for (const std::size_t i : {0, 1, 4}) EXPECT_TRUE(std::isnan(values[i])) << i;
@@ -223,10 +222,11 @@ TEST(Arrow, NullsOfIntegersListsAndRows) {
 
 TEST(Arrow, ValuesAreConvertedOnRequest) {
   Session session = copying({{"x", DType::kFloat32, 6}, {"k", DType::kInt64}});
-  Tree batch = batch_of(numbers<double>("d", "g", {0.1, -2}), numbers<std::int64_t>("l", "l", {3, -4}),
-                        numbers<std::uint8_t>("c", "C", {255, 1}),
-                        numbers<std::uint16_t>("h", "e", {0x3C00, 0xC000}), bools("b", {true, false}),
-                        floats("f", {7, 8}), numbers<std::uint32_t>("k", "I", {4000000000U, 1}));
+  Tree batch =
+      batch_of(numbers<double>("d", "g", {0.1, -2}), numbers<std::int64_t>("l", "l", {3, -4}),
+               numbers<std::uint8_t>("c", "C", {255, 1}),
+               numbers<std::uint16_t>("h", "e", {0x3C00, 0xC000}), bools("b", {true, false}),
+               floats("f", {7, 8}), numbers<std::uint32_t>("k", "I", {4000000000U, 1}));
   BatchOptions options = columns_of("x", {"d", "l", "c", "h", "b", "f"});
   EXPECT_THAT(refusal(session, *batch, options),
               AllOf(HasSubstr("column 'd' is f64, and the plan takes f32"), HasSubstr("'cast'")));
@@ -292,8 +292,10 @@ TEST(Arrow, WhatDoesNotFitIsRefusedAndChangesNothing) {
   EXPECT_THAT(refusal(session, *batch, columns_of("x", {"a", "b", "a"})), HasSubstr("'x'"));
   EXPECT_THAT(refusal(session, *batch, columns_of("x", {})), HasSubstr("no columns"));
   EXPECT_THAT(refusal(session, *batch, columns_of("y", {"a"})), HasSubstr("there is no input 'y'"));
-  EXPECT_THAT(refusal(session, *batch, columns_of("x", {"a", "b"}, "x")), HasSubstr("its own mask"));
-  EXPECT_THAT(refusal(session, *batch, columns_of("x", {"a", "b"}, "a")), HasSubstr("input 'a' has 2"));
+  EXPECT_THAT(refusal(session, *batch, columns_of("x", {"a", "b"}, "x")),
+              HasSubstr("its own mask"));
+  EXPECT_THAT(refusal(session, *batch, columns_of("x", {"a", "b"}, "a")),
+              HasSubstr("input 'a' has 2"));
   BatchOptions twice = columns_of("a", {"a"});
   twice.inputs.push_back({"a", {"b"}, ""});
   EXPECT_THAT(refusal(session, *batch, twice), HasSubstr("twice"));
@@ -318,13 +320,28 @@ TEST(Arrow, WhatDoesNotFitIsRefusedAndChangesNothing) {
 TEST(Arrow, TypesThatNoTensorHasAreRefusedWithTheWayOut) {
   Session session = copying({{"a"}});
   const std::vector<std::pair<std::string, std::string>> types = {
-      {"u", "text"},      {"U", "text"},         {"vu", "text"},      {"z", "bytes"},
-      {"w:3", "bytes"},   {"tdD", "cast it to int64"}, {"tsu:UTC", "a date"},
-      {"d:10,2", "cast it to float64"},          {"n", "nulls"},      {"+l", "fixed-size list"},
-      {"+vl", "fixed-size list"},                {"+s", "flatten"},   {"+m", "a map"},
-      {"+ud:0,1", "a union"},                    {"+r", "run-end"},   {"x", "format 'x'"},
-      {"", "format ''"},  {"ff", "format 'ff'"}, {"+w:", "'+w:'"},    {"+w:-1", "'+w:-1'"},
-      {"+w:3x", "'+w:3x'"}, {"+w:99999999999999999999", "format"}};
+      {"u", "text"},
+      {"U", "text"},
+      {"vu", "text"},
+      {"z", "bytes"},
+      {"w:3", "bytes"},
+      {"tdD", "cast it to int64"},
+      {"tsu:UTC", "a date"},
+      {"d:10,2", "cast it to float64"},
+      {"n", "nulls"},
+      {"+l", "fixed-size list"},
+      {"+vl", "fixed-size list"},
+      {"+s", "flatten"},
+      {"+m", "a map"},
+      {"+ud:0,1", "a union"},
+      {"+r", "run-end"},
+      {"x", "format 'x'"},
+      {"", "format ''"},
+      {"ff", "format 'ff'"},
+      {"+w:", "'+w:'"},
+      {"+w:-1", "'+w:-1'"},
+      {"+w:3x", "'+w:3x'"},
+      {"+w:99999999999999999999", "format"}};
   for (const auto& [format, hint] : types) {
     Tree batch = batch_of(floats("a", {1, 2}));
     batch->children[0]->format = format;
@@ -410,7 +427,8 @@ TEST(Arrow, DeviceArraysOnTheHostAndElsewhere) {
   device.device_type = ARROW_DEVICE_CUDA;
   EXPECT_THAT(refused(), HasSubstr("device -1"));
   device.device_id = 0;
-  EXPECT_THAT(refused(), AllOf(HasSubstr("column 'a'"), HasSubstr("for the CPU takes host memory")));
+  EXPECT_THAT(refused(),
+              AllOf(HasSubstr("column 'a'"), HasSubstr("for the CPU takes host memory")));
 }
 
 template <typename T>
@@ -429,8 +447,9 @@ TEST(Arrow, OutputsOwnTheirMemory) {
     EXPECT_EQ(array.release, nullptr);
     session.set_input("x", {2, 2}, std::vector<float>{1, 2, 3, 4});
     session.run();
-    EXPECT_THAT(usage_of([&] { export_output(session, 0, &schema, static_cast<ArrowArray*>(nullptr)); }),
-                HasSubstr("no structure"));
+    EXPECT_THAT(
+        usage_of([&] { export_output(session, 0, &schema, static_cast<ArrowArray*>(nullptr)); }),
+        HasSubstr("no structure"));
     export_output(session, 0, &schema, &array);
     session.set_input("x", {2, 2}, std::vector<float>(4));
     session.run();

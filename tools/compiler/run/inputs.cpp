@@ -19,7 +19,8 @@ namespace {
 std::pair<std::string, std::string> split_tensor_file(const std::string& text) {
   if (text.ends_with(".parquet"))
     throw usage_error(
-        "'{}': Parquet is read by the Python package and pyarrow (pip install): python -m sinter run "
+        "'{}': Parquet is read by the Python package and pyarrow (pip install): python -m sinter "
+        "run "
         "PLAN --inputs FILE.parquet --outputs FILE.parquet",
         text);
   const auto equals = text.find('=');

@@ -81,7 +81,8 @@ class Embedder:
         text, [batch, width], which is taken as it is, or one for each token, [batch, tokens, width], which is pooled.
     tokenizer, model: tokenizer.json, and the folder of the model's sentence-transformers files.
     pooling, normalize, max_length: in place of what the model's files say. Without either, no pooling is guessed.
-    batch_tokens: most tokens of a run, padding included. Texts of like length run together.
+    batch_tokens: most tokens of a run, with their padding unless the plan is packed. Texts of like length run
+        together.
 
     `tokens` counts those of all texts, `cut` the texts that were longer than max_length.
     """
@@ -122,6 +123,7 @@ class Embedder:
         if max_length is not None and (max_length < 1 or max_length > length.max):
             raise UsageError(f"max_length is {max_length}: the plan takes 1 to {length.max} tokens")
         self._batch_tokens = batch_tokens
+        self._is_packed = plan.metadata["options"].get("packed") == "on"  # padding is not computed
         self._tokenizer = _tokenizer(path)
         self._pad = (self._tokenizer.padding or {}).get("pad_id", 0)  # what the model has seen as padding
         self._tokenizer.no_padding()
@@ -150,7 +152,12 @@ class Embedder:
         first = 0
         while first < len(order):
             length = self._padded(len(rows[order[first]].ids))
-            count = max(self._rows[0], min(self._rows[1], self._batch_tokens // length, len(order) - first), 1)
+            count, tokens = 0, 0
+            while count < min(self._rows[1], len(order) - first):
+                tokens += len(rows[order[first + count]].ids) if self._is_packed else length
+                if tokens > self._batch_tokens and count > 0:
+                    break
+                count += 1
             yield order[first:first + count]
             first += count
 

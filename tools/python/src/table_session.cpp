@@ -1,5 +1,5 @@
-// sinter._core.TableSession: a session that takes record batches and gives record batches. Its steps
-// are called by the threads of a pipeline, one after the other.
+// sinter._core.TableSession: a session that takes record batches and gives record batches. Its
+// steps are called by the threads of a pipeline, one after the other.
 #include <atomic>
 #include <optional>
 
@@ -80,8 +80,7 @@ class TableSession {
     const auto& outputs = session_->plan().outputs();
     for (std::size_t i = 0; i < outputs.size(); ++i)
       if (!outputs[i].state)
-        arrays[text(outputs[i].name)] =
-            Caller::copy_output(Library::kNumpy, session_->output(i));
+        arrays[text(outputs[i].name)] = Caller::copy_output(Library::kNumpy, session_->output(i));
     return arrays;
   }
 

@@ -197,8 +197,8 @@ nb::object make_stream(const BatchObject& first, const std::vector<BatchObject>&
   };
   stream.get_next = [](ArrowArrayStream* self, ArrowArray* out) {
     return in_stream(self, [&](StreamState& held) {
-      *out = held.next < held.batches.size() ? share_array(held.batches[held.next++])
-                                             : ArrowArray{};
+      *out =
+          held.next < held.batches.size() ? share_array(held.batches[held.next++]) : ArrowArray{};
     });
   };
   stream.get_last_error = [](ArrowArrayStream*) -> const char* { return "out of memory"; };
@@ -256,8 +256,9 @@ BatchObject batch_of_arrays(const std::vector<std::string>& names, nb::list valu
                         rows);
     const void* data = view.data;
     if (view.dtype == DType::kBool)
-      data = memory->pack(static_cast<const std::uint8_t*>(data),
-                          static_cast<std::size_t>(view.element_count()))
+      data = memory
+                 ->pack(static_cast<const std::uint8_t*>(data),
+                        static_cast<std::size_t>(view.element_count()))
                  .data();
     schemas.push_back(arrow::make_schema(names[i], view.dtype, view.shape));
     arrays.push_back(arrow::make_array(view.shape, data, memory));
@@ -267,8 +268,7 @@ BatchObject batch_of_arrays(const std::vector<std::string>& names, nb::list valu
     if (there.dtype != DType::kBool || there.shape != std::vector<std::int64_t>{rows})
       throw usage_error("what is there of {} is no array of {} bools", what, rows);
     const auto* bools = static_cast<const std::uint8_t*>(there.data);
-    arrays.back().value.buffers[0] =
-        memory->pack(bools, static_cast<std::size_t>(rows)).data();
+    arrays.back().value.buffers[0] = memory->pack(bools, static_cast<std::size_t>(rows)).data();
     arrays.back().value.null_count = std::count(bools, bools + rows, 0);
   }
   ArrowDeviceArray batch{{}, -1, ARROW_DEVICE_CPU, nullptr, {}};

@@ -3,11 +3,11 @@
 #include <gtest/gtest.h>
 #include <sinter/arrow.h>
 
-#include "tests/runtime/cuda/cuda_fixture.h"
 #include "graphs/memory.h"
 #include "runtime/session_access.h"
 #include "tests/runtime/api/api_plans.h"
 #include "tests/runtime/api/arrow_arrays.h"
+#include "tests/runtime/cuda/cuda_fixture.h"
 
 namespace sinter::testing {
 namespace {
