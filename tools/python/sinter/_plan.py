@@ -100,7 +100,7 @@ class Plan(_core.Plan):
         self._settings = dict(device=device, threads=threads, max_sessions=max_sessions, max_iterations=max_iterations)
         self._facts = self._describe()
         self._executor: tuple[int, ThreadPoolExecutor] | None = None
-        self._table_sessions = Sessions(self)
+        self._table_sessions = Sessions(self, self._options().max_sessions)
 
     @property
     def inputs(self) -> tuple[Binding, ...]:

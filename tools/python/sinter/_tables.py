@@ -2,8 +2,10 @@
 these is imported before a program has it."""
 from __future__ import annotations
 
+import contextlib
 import os
 import sys
+import threading
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -147,21 +149,27 @@ def batch_rows_of(plan, batch_rows=None) -> int:
 
 
 class Sessions:
-    """Sessions of a plan for tables, kept from call to call."""
+    """Sessions of a plan for tables, kept from call to call; callers beyond `limit` wait."""
 
-    def __init__(self, plan):
-        self._plan, self._free, self._process = plan, [], os.getpid()
+    def __init__(self, plan, limit):
+        self._plan, self._limit = plan, limit
+        self._start()
 
-    def take(self):
+    def _start(self):
+        self._process, self._free, self._room = os.getpid(), [], threading.BoundedSemaphore(self._limit)
+
+    @contextlib.contextmanager
+    def lease(self):
         if self._process != os.getpid():  # a child of fork() has none of them
-            self._free, self._process = [], os.getpid()
-        try:
-            return self._free.pop()
-        except IndexError:
-            return _core.TableSession(self._plan)
-
-    def give_back(self, session):
-        self._free.append(session)
+            self._start()
+        free, room = self._free, self._room
+        with room:
+            try:
+                session = free.pop()
+            except IndexError:
+                session = _core.TableSession(self._plan)
+            yield session
+            free.append(session)  # not after an error
 
 
 def run_table(plan, table, sessions, columns, nulls, masks, cast, batch_rows):
@@ -172,13 +180,12 @@ def run_table(plan, table, sessions, columns, nulls, masks, cast, batch_rows):
     step = batch_rows_of(plan, batch_rows)
     as_arrays = kind in ("pandas", "dict")
     results = []
-    session = sessions.take()
-    for batch in batches_of(table, wanted_columns(plan, inputs)):
-        for first in range(0, batch.rows, step):
-            session.bind(batch, first, min(step, batch.rows - first), inputs, nulls == "nan", cast)
-            session.start()
-            results.append(session.finish_arrays() if as_arrays else session.finish())
-    sessions.give_back(session)  # not after an error
+    with sessions.lease() as session:
+        for batch in batches_of(table, wanted_columns(plan, inputs)):
+            for first in range(0, batch.rows, step):
+                session.bind(batch, first, min(step, batch.rows - first), inputs, nulls == "nan", cast)
+                session.start()
+                results.append(session.finish_arrays() if as_arrays else session.finish())
     if not results:
         raise UsageError("the table has no rows: a plan runs on one or more")
     return _as_kind(kind, table, results)
