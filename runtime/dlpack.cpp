@@ -16,13 +16,9 @@ template <typename Managed>
 struct Loan {
   Managed managed;
   std::vector<std::int64_t> shape, strides;
-  std::shared_ptr<SessionAccess::Impl> session;
-  bool is_counted = true;
+  std::unique_ptr<const SessionLoan> memory;
 
-  static void release(Managed* self) {
-    const std::unique_ptr<Loan> loan(static_cast<Loan*>(self->manager));
-    if (loan->is_counted) loan->session->loans.fetch_sub(1, std::memory_order_release);
-  }
+  static void release(Managed* self) { delete static_cast<Loan*>(self->manager); }
 };
 
 dlpack::TypeCode code_of(DType dtype) {
@@ -56,10 +52,7 @@ Managed* lend(Session& session, std::size_t output) {
           dlpack::kReadOnly;  // what is written there would be the next run's input
   loan->managed.manager = loan.get();
   loan->managed.deleter = &Loan<Managed>::release;
-  loan->session = impl;
-  // Memory of the caller's own is the caller's to guard.
-  loan->is_counted = !impl->outputs[output].is_given;
-  if (loan->is_counted) impl->loans.fetch_add(1, std::memory_order_relaxed);
+  loan->memory = std::make_unique<const SessionLoan>(impl, output);
   return &loan.release()->managed;
 }
 

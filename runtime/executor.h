@@ -60,6 +60,11 @@ class Executor {
   /// The same for memory that runs read where it lies: host memory on the CPU, device memory on a
   /// GPU. Not of a state.
   virtual void use_input(std::size_t index, const TensorView& view) = 0;
+  /// `bytes` of the executor's own host memory for input `index`, which is no state: what the
+  /// caller writes there before the next run is its value. Waits for a run in flight.
+  virtual std::byte* stage_input(std::size_t index, std::size_t bytes) = 0;
+  /// Waits for an event of a GPU's: a CUevent.
+  virtual void await_event(void* event) = 0;
   /// Null data: the executor's own memory.
   virtual void set_output(std::size_t index, const MutableTensorView& view) = 0;
   /// Starts a run for `shape`, which has been prepared.

@@ -173,7 +173,7 @@ void Session::Impl::check_states(const runtime::BoundShape& shape) const {
 void Session::Impl::check_loans(const char* what) const {
   if (const int count = loans.load(std::memory_order_acquire); count > 0)
     throw usage_error(
-        "{} while {} of the session's outputs {} lent out through DLPack: release the tensor, or "
+        "{} while {} of the session's outputs {} lent out through DLPack or Arrow: release it, or "
         "give the output memory of its own with set_output",
         what, count, count == 1 ? "is" : "are");
 }

@@ -83,4 +83,24 @@ struct SessionAccess {
                       std::unique_ptr<runtime::Executor> executor);
 };
 
+/// An output of a session's last run that is lent out: until the loan is gone, what the session
+/// holds lives, and nothing changes it.
+class SessionLoan {
+ public:
+  /// Memory that the caller has given for the output is theirs to guard, and no loan.
+  SessionLoan(std::shared_ptr<SessionAccess::Impl> session, std::size_t output)
+      : session_(std::move(session)), is_counted_(!session_->outputs[output].is_given) {
+    if (is_counted_) session_->loans.fetch_add(1, std::memory_order_relaxed);
+  }
+  ~SessionLoan() {
+    if (is_counted_) session_->loans.fetch_sub(1, std::memory_order_release);
+  }
+  SessionLoan(const SessionLoan&) = delete;
+  SessionLoan& operator=(const SessionLoan&) = delete;
+
+ private:
+  std::shared_ptr<SessionAccess::Impl> session_;
+  bool is_counted_;
+};
+
 }  // namespace sinter

@@ -15,7 +15,9 @@
 #include <sinter/session.h>
 #include <sinter/sinter_c.h>
 
+#include "runtime/c/c_support.h"
 #include "runtime/format_error.h"
+#include "runtime/session_access.h"
 
 namespace sinter::c {
 
@@ -94,5 +96,18 @@ class Handles {
 Handles<sinter_plan, PlanObject>& plans();
 Handles<sinter_session, SessionObject>& sessions();
 Handles<sinter_device_buffer, DeviceBuffer>& device_buffers();
+
+/// Calls `body` with the session, which no other thread is in meanwhile.
+template <typename Body>
+sinter_status with_session(sinter_session* session, const Body& body) {
+  return guarded([&] {
+    const auto object = sessions().at(session);
+    std::atomic<bool>& busy = object->busy;
+    if (busy.exchange(true, std::memory_order_acquire)) SessionAccess::refuse_second_thread();
+    const std::unique_ptr<std::atomic<bool>, void (*)(std::atomic<bool>*)> leave(
+        &busy, [](std::atomic<bool>* flag) { flag->store(false, std::memory_order_release); });
+    body(*object);
+  });
+}
 
 }  // namespace sinter::c

@@ -61,19 +61,6 @@ SessionOptions options_of(const sinter_session_options* given_options) {
   return options;
 }
 
-/// Calls `body` with the session, which no other thread is in meanwhile.
-template <typename Body>
-sinter_status with_session(sinter_session* session, const Body& body) {
-  return guarded([&] {
-    const auto object = sessions().at(session);
-    std::atomic<bool>& busy = object->busy;
-    if (busy.exchange(true, std::memory_order_acquire)) SessionAccess::refuse_second_thread();
-    const std::unique_ptr<std::atomic<bool>, void (*)(std::atomic<bool>*)> leave(
-        &busy, [](std::atomic<bool>* flag) { flag->store(false, std::memory_order_release); });
-    body(*object);
-  });
-}
-
 /// Puts a shape of C's into a view's, which keeps its memory.
 void read_shape(std::vector<std::int64_t>& to, std::int32_t rank, const std::int64_t* shape) {
   if (rank < 0) throw usage_error("a tensor has {} dimensions", rank);

@@ -168,6 +168,16 @@ class CpuExecutor final : public Executor {
     given_inputs_[index] = static_cast<std::byte*>(const_cast<void*>(view.data));
   }
 
+  std::byte* stage_input(std::size_t index, std::size_t bytes) override {
+    inputs_[index].reserve(bytes, "input", meta_.inputs[index]->name);
+    given_inputs_[index] = nullptr;
+    return inputs_[index].data();
+  }
+
+  void await_event(void*) override {
+    throw usage_error("an event of a GPU's is given to a session on the CPU");
+  }
+
   void set_output(std::size_t index, const MutableTensorView& view) override {
     given_outputs_[index] = static_cast<std::byte*>(view.data);
   }

@@ -114,6 +114,12 @@ void CudaExecutor::set_input(std::size_t index, const TensorView& view) {
     input_pointers_[index] = address;
     return;
   }
+  std::byte* staged = stage_input(index, bytes);
+  if (bytes > 0) std::memcpy(staged, view.data, bytes);
+}
+
+std::byte* CudaExecutor::stage_input(std::size_t index, std::size_t bytes) {
+  const Context::Scope scope(*plan_->context());
   // A run in flight may still be reading the staging buffer.
   await();
   std::ranges::fill(input_sizes_, 0);
@@ -122,9 +128,14 @@ void CudaExecutor::set_input(std::size_t index, const TensorView& view) {
     forget_bound();
     in_.reserve(input_sizes_, stream_.handle());
   }
-  if (bytes > 0) std::memcpy(in_.host(index), view.data, bytes);
   addresses_changed_ = addresses_changed_ || input_pointers_[index] != 0;
   input_pointers_[index] = 0;
+  return in_.host(index);
+}
+
+void CudaExecutor::await_event(void* event) {
+  const Context::Scope scope(*plan_->context());
+  running_on(*plan_->context(), [&] { driver().event_synchronize(static_cast<CUevent>(event)); });
 }
 
 void CudaExecutor::set_output(std::size_t index, const MutableTensorView& view) {

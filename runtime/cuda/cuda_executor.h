@@ -50,6 +50,8 @@ class CudaExecutor final : public Executor {
   void prepare(const std::shared_ptr<const BoundShape>& shape) override;
   void set_input(std::size_t index, const TensorView& view) override;
   void use_input(std::size_t index, const TensorView& view) override { set_input(index, view); }
+  std::byte* stage_input(std::size_t index, std::size_t bytes) override;
+  void await_event(void* event) override;
   void set_output(std::size_t index, const MutableTensorView& view) override;
   void run(const std::shared_ptr<const BoundShape>& shape, void* stream) override;
   void await() override;

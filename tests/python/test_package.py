@@ -39,11 +39,11 @@ def test_metadata():
     assert [each for each in needed if "extra" not in each] == ["numpy>=1.26"]
     (licences,) = facts.get_all("License-File")
     assert "nanobind" in importlib.metadata.distribution("sinter").read_text(f"licenses/{licences}")
-    assert set(facts.get_all("Provides-Extra")) == {"cuda", "torch", "serve", "ray"}
+    assert set(facts.get_all("Provides-Extra")) == {"cuda", "torch", "arrow", "embed", "serve", "ray"}
 
 
 def test_nothing_else_is_imported():
-    code = "import sys, sinter; sys.exit(any(m in sys.modules for m in ('torch', 'onnx', 'ray', 'ml_dtypes')))"
+    code = "import sys, sinter; sys.exit(any(m in sys.modules for m in ('torch', 'onnx', 'ray', 'ml_dtypes', 'pyarrow', 'pandas')))"
     assert subprocess.run([sys.executable, "-c", code]).returncode == 0
 
 

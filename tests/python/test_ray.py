@@ -102,6 +102,44 @@ class Recorded:
         return result
 
 
+def test_tables_of_columns(cluster, plan, tmp_path):
+    import pyarrow
+    import pyarrow.parquet
+    import ray_table
+    r, names = np.random.default_rng(2), [f"f{i}" for i in range(8)]
+    rows = r.standard_normal((20_000, 8), np.float32)
+    (tmp_path / "rows").mkdir()
+    for begin in range(0, len(rows), 1000):
+        part = {"number": np.arange(begin, begin + 1000)} | {name: rows[begin:begin + 1000, i]
+                                                             for i, name in enumerate(names)}
+        pyarrow.parquet.write_table(pyarrow.table(part), tmp_path / f"rows/{begin}.parquet")
+    dataset = ray_table.run(cluster.data.read_parquet(str(tmp_path / "rows")), plan, columns={"x": names},
+                            keep=["number"], batch_size=500, actor=MortalRun, folder=str(tmp_path))
+    table = dataset.to_pandas().sort_values("number")
+    assert (tmp_path / "killed").exists() and list(table["number"]) == list(range(len(rows)))
+    wanted = plan.run_table({name: rows[:, i].copy() for i, name in enumerate(names)}, columns={"x": names})["y"]
+    np.testing.assert_allclose(np.stack(table["y"].to_list()), wanted, rtol=1e-5, atol=1e-5)
+
+
+class MortalRun:
+    """The example's actor; the first that has done ten batches kills itself."""
+
+    def __init__(self, plan, columns, keep, options):
+        import ray_table
+        self.folder, self.batches = options.pop("folder"), 0
+        self.actor = ray_table.Run(plan, columns, keep, options)
+
+    def __call__(self, table):
+        self.batches += 1
+        if self.batches > 10:
+            try:
+                open(os.path.join(self.folder, "killed"), "x").close()
+                os.kill(os.getpid(), signal.SIGKILL)
+            except FileExistsError:
+                pass
+        return self.actor(table)
+
+
 def test_serve_survives_a_replica(cluster, encoder, tmp_path):
     import ray_batch
     import ray_serve

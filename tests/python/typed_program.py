@@ -10,6 +10,10 @@ async def main(x: np.ndarray) -> None:
     loaded: sinter.Plan = sinter.load(plan.to_bytes(), max_sessions=2)
     print(plan(x).shape, loaded(x=x, out=x)["y"] + 1, (await plan.call_async(x)).mean())
 
+    table = loaded.run_table({"x": x}, columns={"x": ["x"]}, nulls="nan", cast=True)
+    print(table["y"].sum(), sinter.Table([]).rows)
+    loaded.run_table({"x": x}, columns=5)  # error: arg-type
+
     session = loaded.session()
     print(session.run(x, out=None).sum(), session.output("y")[0], session.plan.outputs[0].name, session.memory["io"])
     session.warm_up({"x": (1, 8)})

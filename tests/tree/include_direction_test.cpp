@@ -50,6 +50,8 @@ const Edges kAllowed = {
      {"runtime", "runtime/cpu/gemm", "runtime/cpu/host_buffer", "runtime/cpu/ops",
       "runtime/cpu/tiles", "runtime/include", "runtime/plan", "runtime/profiler",
       "runtime/threads"}},
+    {"runtime/arrow",
+     {"runtime", "runtime/cpu/ops", "runtime/include", "runtime/plan", "runtime/threads"}},
     {"runtime/cuda",
      {"graphs", "runtime", "runtime/include", "runtime/libraries", "runtime/log", "runtime/plan",
       "runtime/profiler"}},
@@ -192,7 +194,8 @@ const Edges kAllowed = {
       "tools/report"}},
     {"tools/cli/cli", {"runtime/include", "tools/cli", "tools/cli/verbs"}},
     {"tools/cli/main", {"tools/cli/cli"}},
-    {"tools/python", {"runtime/include", "tools/cli/cli", "tools/compiler/include"}},
+    {"tools/python",
+     {"runtime/arrow", "runtime/include", "tools/cli/cli", "tools/compiler/include"}},
 };
 
 // Headers of scalar types and errors, open to all.

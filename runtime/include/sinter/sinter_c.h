@@ -34,7 +34,7 @@ extern "C" {
 
 /// Grows when functions or members are added; the library's is at least the program's, or
 /// something is missing.
-#define SINTER_C_ABI_VERSION 2
+#define SINTER_C_ABI_VERSION 3
 SINTER_API uint32_t sinter_c_abi_version(void);
 /// "0.1.0".
 SINTER_API const char* sinter_version(void);
@@ -296,6 +296,70 @@ SINTER_API sinter_status sinter_session_launches(sinter_session* session, uint64
 /// holds stays.
 SINTER_API sinter_status sinter_session_output_dlpack(sinter_session* session, size_t index,
                                                       void** managed_tensor);
+
+// Columns of Arrow tables to inputs, outputs to columns, through the structures of the Arrow C data
+// and C device interfaces, which the program declares, or sinter/arrow_abi.h does. sinter/arrow.h
+// says what a column is to a tensor.
+struct ArrowSchema;
+struct ArrowArray;
+struct ArrowDeviceArray;
+
+typedef int32_t sinter_nulls;
+enum {
+  SINTER_NULLS_REFUSED = 0,  // a column that has one is SINTER_ERROR_USAGE
+  SINTER_NULLS_NAN = 1       // of inputs of floats; in others they are refused
+};
+
+/// Never grows. The columns that one input takes: one fills it, several fill [rows, features].
+typedef struct sinter_input_columns {
+  size_t input;
+  const char* const* columns;  // by name, in this order
+  size_t column_count;
+  const char* mask;  // an input that is given 1 for a value and 0 for a null; NULL: `nulls`
+} sinter_input_columns;
+
+typedef struct sinter_batch_options {
+  size_t struct_size;
+  const sinter_input_columns* inputs;  // others take the column of their name
+  size_t input_count;
+  sinter_nulls nulls;
+  int32_t cast;        // 1: numbers are converted to float32, float64, int32 and int64
+  int32_t copy;        // 1: no column is read where it lies
+  int64_t first_row;   // the part of the batch that is taken
+  int64_t rows;        // 0: to its end
+  int32_t all_inputs;  // 1: an input without columns is SINTER_ERROR_USAGE, also if it was set
+} sinter_batch_options;
+
+/// Gives the columns of a record batch (a struct array) to inputs. Where `in_place` (which may be
+/// NULL) is set to 1, runs read some in the batch's memory: it must not be released or changed from
+/// the start of a run to its end. Both structures stay the program's, which releases them.
+/// `options` of NULL: the defaults.
+SINTER_API sinter_status sinter_session_bind_record_batch(sinter_session* session,
+                                                          const struct ArrowSchema* schema,
+                                                          const struct ArrowArray* batch,
+                                                          const sinter_batch_options* options,
+                                                          int32_t* in_place);
+/// The same for a batch that may be in device memory, where columns are read as they lie. Waits for
+/// its event.
+SINTER_API sinter_status sinter_session_bind_device_record_batch(
+    sinter_session* session, const struct ArrowSchema* schema, const struct ArrowDeviceArray* batch,
+    const sinter_batch_options* options, int32_t* in_place);
+
+/// Output `index` of the last run as a new array in host memory, which the receiver releases.
+SINTER_API sinter_status sinter_session_output_arrow(sinter_session* session, size_t index,
+                                                     struct ArrowSchema* schema,
+                                                     struct ArrowArray* array);
+/// All outputs but states as the columns of a record batch.
+SINTER_API sinter_status sinter_session_outputs_arrow(sinter_session* session,
+                                                      struct ArrowSchema* schema,
+                                                      struct ArrowArray* batch);
+/// The same where the outputs are. Device memory is lent, as sinter_session_output_dlpack does it.
+SINTER_API sinter_status sinter_session_output_arrow_device(sinter_session* session, size_t index,
+                                                            struct ArrowSchema* schema,
+                                                            struct ArrowDeviceArray* array);
+SINTER_API sinter_status sinter_session_outputs_arrow_device(sinter_session* session,
+                                                             struct ArrowSchema* schema,
+                                                             struct ArrowDeviceArray* batch);
 
 // ---- GPUs
 

@@ -110,6 +110,21 @@ static const struct {
     MEMBER(sinter_gpu_info, multiprocessors),
     MEMBER(sinter_gpu_info, memory_bytes),
     MEMBER(sinter_gpu_info, l2_bytes),
+    STRUCT(sinter_input_columns),
+    MEMBER(sinter_input_columns, input),
+    MEMBER(sinter_input_columns, columns),
+    MEMBER(sinter_input_columns, column_count),
+    MEMBER(sinter_input_columns, mask),
+    STRUCT(sinter_batch_options),
+    MEMBER(sinter_batch_options, struct_size),
+    MEMBER(sinter_batch_options, inputs),
+    MEMBER(sinter_batch_options, input_count),
+    MEMBER(sinter_batch_options, nulls),
+    MEMBER(sinter_batch_options, cast),
+    MEMBER(sinter_batch_options, copy),
+    MEMBER(sinter_batch_options, first_row),
+    MEMBER(sinter_batch_options, rows),
+    MEMBER(sinter_batch_options, all_inputs),
 };
 enum { kRows = sizeof rows / sizeof rows[0] };
 

@@ -1,6 +1,7 @@
 // A program in C: everything that sinter_c.h has, right and wrong.
 #include "c_program.h"
 
+#include <sinter/arrow_abi.h>
 #include <sinter/sinter_c.h>
 #include <stdlib.h>
 #include <string.h>
@@ -163,6 +164,71 @@ static int share(sinter_session* session) {
   return 0;
 }
 
+static void release_schema(struct ArrowSchema* schema) { schema->release = NULL; }
+static void release_array(struct ArrowArray* array) { array->release = NULL; }
+
+static int columns(sinter_session* session) {
+  const float values[3] = {1, 2, 3};
+  const void* buffers[2] = {NULL, values};
+  const void* none[1] = {NULL};
+  struct ArrowSchema column_type = {"f", "age", NULL, 0, 0, NULL, NULL, release_schema, NULL};
+  struct ArrowArray column = {3, 0, 0, 2, 0, buffers, NULL, NULL, release_array, NULL};
+  struct ArrowSchema* types[1] = {&column_type};
+  struct ArrowArray* arrays[1] = {&column};
+  struct ArrowSchema type = {"+s", "", NULL, 0, 1, types, NULL, release_schema, NULL}, out_type;
+  struct ArrowArray batch = {3, 0, 0, 1, 1, none, arrays, NULL, release_array, NULL}, out;
+  struct ArrowDeviceArray device = {{0}, -1, ARROW_DEVICE_CPU, NULL, {0}};
+  const char* names[1] = {"age"};
+  sinter_input_columns input = {0, names, 1, NULL};
+  sinter_batch_options options = {sizeof options};
+  int32_t in_place = 7;
+  options.inputs = &input;
+  options.input_count = 1;
+  device.array = batch;
+  OK(sinter_session_bind_record_batch(session, &type, &batch, &options, &in_place));
+  CHECK(in_place == 1);
+  OK(sinter_session_run(session));
+  OK(sinter_session_outputs_arrow(session, &out_type, &out));
+  CHECK(out.length == 3 && strcmp(out_type.children[0]->name, "y") == 0);
+  CHECK(((const float*)out.children[0]->buffers[1])[2] == 6);
+  out_type.release(&out_type);
+  out.release(&out);
+  options.rows = 2;
+  options.copy = 1;
+  OK(sinter_session_bind_device_record_batch(session, &type, &device, &options, NULL));
+  OK(sinter_session_run(session));
+  OK(sinter_session_output_arrow(session, 0, &out_type, &out));
+  CHECK(out.length == 2);
+  out_type.release(&out_type);
+  out.release(&out);
+  OK(sinter_session_output_arrow_device(session, 0, &out_type, &device));
+  CHECK(device.device_type == ARROW_DEVICE_CPU);
+  out_type.release(&out_type);
+  device.array.release(&device.array);
+  OK(sinter_session_outputs_arrow_device(session, &out_type, &device));
+  out_type.release(&out_type);
+  device.array.release(&device.array);
+  FAILS(sinter_session_bind_record_batch(session, NULL, &batch, NULL, NULL), SINTER_ERROR_USAGE,
+        "schema is NULL");
+  names[0] = "height";
+  FAILS(sinter_session_bind_record_batch(session, &type, &batch, &options, &in_place),
+        SINTER_ERROR_USAGE, "has no column 'height'; it has age");
+  options.nulls = 9;
+  FAILS(sinter_session_bind_record_batch(session, &type, &batch, &options, NULL),
+        SINTER_ERROR_USAGE, "no way 9");
+  options.nulls = SINTER_NULLS_NAN;
+  input.input = 5;
+  FAILS(sinter_session_bind_record_batch(session, &type, &batch, &options, NULL),
+        SINTER_ERROR_USAGE, "there is no input 5");
+  input.input = 0;
+  names[0] = NULL;
+  FAILS(sinter_session_bind_record_batch(session, &type, &batch, &options, NULL),
+        SINTER_ERROR_USAGE, "column 0 is NULL");
+  FAILS(sinter_session_output_arrow(session, 0, &out_type, NULL), SINTER_ERROR_USAGE,
+        "no structure");
+  return 0;
+}
+
 /* A program that was compiled with a later header. */
 struct later_options {
   sinter_session_options options;
@@ -295,6 +361,7 @@ int sinter_test_c_program(const char* path, const void* bytes, size_t size) {
   sinter_plan_free(plan);  // the session keeps what it needs
   STEP(run(session));
   STEP(share(session));
+  STEP(columns(session));
   sinter_session_free(session);
   sinter_session_free(NULL);
   sinter_plan_free(NULL);

@@ -17,6 +17,12 @@ namespace {
 
 /// "NAME=FILE" as its parts; the name of FILE.npz is empty.
 std::pair<std::string, std::string> split_tensor_file(const std::string& text) {
+  if (text.ends_with(".parquet"))
+    throw usage_error(
+        "'{}': Parquet is read by the Python package and pyarrow (pip install): python -m sinter "
+        "run "
+        "PLAN --inputs FILE.parquet --outputs FILE.parquet",
+        text);
   const auto equals = text.find('=');
   if (equals != std::string::npos) return {text.substr(0, equals), text.substr(equals + 1)};
   if (text.ends_with(".npz")) return {"", text};

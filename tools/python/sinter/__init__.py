@@ -15,13 +15,14 @@ from ._process import Gpu, get_threads, gpus, set_logger, set_threads
 from ._results import (Accuracy, CompareReport, CompileReport, Diagnostic, FusionDecision, LayerReport, LayoutDecision,
                        MachineRates, OutputAccuracy, PassReport, ProfileReport, StateReport, Statistics, StepProfile,
                        TunedKernel, TunedLibraryCall, TuningReport, Variant)
+from ._tables import Table
 
 __all__ = [
     "Accuracy", "Binding", "CancelledError", "CompareReport", "CompileReport", "CompiledPlan", "DeviceError",
     "Diagnostic", "Dim", "Entry", "Error", "FusionDecision", "Gpu", "InternalError", "InvalidModelError",
     "InvalidPlanError", "LayerReport", "LayoutDecision", "MachineRates", "OutOfMemoryError", "OutputAccuracy", "Outputs",
-    "PassReport", "Plan", "ProfileReport", "Session", "State", "StateReport", "Statistics", "StepProfile", "TunedKernel",
-    "TunedLibraryCall", "TuningReport", "UnsupportedError", "UsageError", "Variant", "VerificationError",
+    "PassReport", "Plan", "ProfileReport", "Session", "State", "StateReport", "Statistics", "StepProfile", "Table",
+    "TunedKernel", "TunedLibraryCall", "TuningReport", "UnsupportedError", "UsageError", "Variant", "VerificationError",
     "__version__", "compare", "compile", "get_threads", "gpus", "inspect", "load", "profile", "set_logger",
     "set_threads", "verify", "why",
 ]

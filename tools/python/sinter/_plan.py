@@ -6,7 +6,7 @@ import json
 import os
 import pickle
 import secrets
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
@@ -14,6 +14,7 @@ from typing import Any
 from . import _core
 from ._errors import UsageError
 from ._html import Text, table
+from ._tables import Sessions, run_table
 
 
 @dataclass(frozen=True)
@@ -99,6 +100,7 @@ class Plan(_core.Plan):
         self._settings = dict(device=device, threads=threads, max_sessions=max_sessions, max_iterations=max_iterations)
         self._facts = self._describe()
         self._executor: tuple[int, ThreadPoolExecutor] | None = None
+        self._table_sessions = Sessions(self, self._options().max_sessions)
 
     @property
     def inputs(self) -> tuple[Binding, ...]:
@@ -176,6 +178,25 @@ class Plan(_core.Plan):
                 return self(*args, **kwargs)
 
         return await asyncio.get_running_loop().run_in_executor(self._threads(), call)
+
+    def run_table(self, table: Any, *, columns: Mapping[str, str | Sequence[str]] | None = None, nulls: str = "refuse",
+                  masks: Mapping[str, str] | None = None, cast: bool = False, batch_rows: int | None = None) -> Any:
+        """Runs the plan over the rows of a table and returns a table of the same kind, with a column for each output.
+
+        table: pyarrow's Table or RecordBatch, pandas' or polars' DataFrame, a dict of arrays, or whatever has Arrow's
+            __arrow_c_stream__, __arrow_c_array__ or __arrow_c_device_array__ (the result is a sinter.Table then).
+        columns: the columns that an input takes, by name of the input: one, or several side by side in a row of
+            features; "*" is all, in the table's order. Other inputs take the column of their own name.
+        nulls: "refuse", or "nan" in inputs of floats. NaN of pandas' columns of floats is NaN.
+        masks: by name of an input the one that is given 1 where it has a value and 0 where it has a null.
+        cast: numbers are converted to the input's float32, float64, int32 or int64; else another type is an error.
+        batch_rows: rows of a run; by default 65536, or as many as the plan takes.
+
+        Fixed-size lists are rows of several values, and so are results with more than one value a row; dictionaries
+        and categories are their codes. A CPU plan reads a column that fills an input alone where it lies. Results are
+        in host memory.
+        """
+        return run_table(self, table, self._table_sessions, columns, nulls, masks, cast, batch_rows)
 
     def _threads(self) -> ThreadPoolExecutor:
         # A child of fork() has inherited the object, but not its threads.

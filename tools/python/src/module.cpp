@@ -1,5 +1,6 @@
 // sinter._core: the extension. Everything that Python's part of the package builds on.
 #include "tools/python/src/plan.h"
+#include "tools/python/src/tables.h"
 
 NB_MODULE(_core, module) {
   using namespace sinter::python;
@@ -11,4 +12,6 @@ NB_MODULE(_core, module) {
   bind_compiler(module);
   bind_plan(module);
   bind_session(module);
+  bind_tables(module);
+  bind_table_session(module);
 }

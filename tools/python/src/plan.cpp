@@ -114,6 +114,15 @@ unsigned process_generation() {
   return generation.load(std::memory_order_relaxed);
 }
 
+SessionOptions session_options(const RunOptions& options, bool device_outputs) {
+  SessionOptions result;
+  result.device = options.device;
+  result.threads = options.threads;
+  result.max_iterations = options.max_iterations;
+  result.output_memory = device_outputs ? Memory::kDevice : Memory::kHost;
+  return result;
+}
+
 std::unique_ptr<SessionPool::Slot> SessionPool::acquire(void* stream) {
   std::unique_lock lock(mutex_);
   for (;;) {
@@ -195,15 +204,10 @@ void PlanObject::start() {
   if (options_.max_sessions == 0)
     options_.max_sessions = caller_->is_cuda() ? kGpuSessions : thread_pool_size();
   process_ = process_generation();
-  for (const bool on_device : {false, true}) {
-    SessionOptions options;
-    options.device = options_.device;
-    options.threads = options_.threads;
-    options.max_iterations = options_.max_iterations;
-    options.output_memory = on_device ? Memory::kDevice : Memory::kHost;
-    pools_[on_device] = std::make_unique<SessionPool>(
-        plan(), options, static_cast<std::size_t>(options_.max_sessions));
-  }
+  for (const bool on_device : {false, true})
+    pools_[on_device] =
+        std::make_unique<SessionPool>(plan(), session_options(options_, on_device),
+                                      static_cast<std::size_t>(options_.max_sessions));
 }
 
 void PlanObject::check_process() const {

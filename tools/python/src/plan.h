@@ -54,6 +54,9 @@ struct RunOptions {
   std::int64_t max_iterations = SessionOptions().max_iterations;
 };
 
+/// Of a session of a plan with these, whose outputs stay on the device or come to the host.
+SessionOptions session_options(const RunOptions& options, bool device_outputs);
+
 /// sinter.Plan. The plan's bytes are a file's, or owned by this object.
 class PlanObject {
  public:

@@ -11,15 +11,6 @@
 namespace sinter::python {
 namespace {
 
-SessionOptions session_options(const RunOptions& options, bool on_device) {
-  SessionOptions result;
-  result.device = options.device;
-  result.threads = options.threads;
-  result.max_iterations = options.max_iterations;
-  result.output_memory = on_device ? Memory::kDevice : Memory::kHost;
-  return result;
-}
-
 class SessionObject {
  public:
   SessionObject(nb::object plan, bool device_outputs)
