@@ -27,6 +27,8 @@ void launch(const Launch& work, const graphs::Driver& driver, CUstream stream, b
     driver.memcpy_dtod_async(copy->target, copy->source, copy->bytes, stream);
   } else if (const auto* fill = std::get_if<ZeroFill>(&work)) {
     driver.memset_d8_async(fill->target, 0, fill->bytes, stream);
+  } else if (const auto* host = std::get_if<HostLaunch>(&work)) {
+    host->call->enqueue(stream);
   }
 }
 
