@@ -261,8 +261,7 @@ class KernelTable::Impl {
     };
     std::vector<KernelText> texts;
     for (std::size_t i = 0; i < count; ++i)
-      if (kernel_at(i).cubins.empty())
-        texts.push_back({&kernel_at(i).source, architecture_at(i)});
+      if (kernel_at(i).cubins.empty()) texts.push_back({&kernel_at(i).source, architecture_at(i)});
     KernelCompileStats stats;
     std::vector<CompiledKernel> made;
     if (!texts.empty())
@@ -289,16 +288,15 @@ class KernelTable::Impl {
     add_modules(written, std::move(compiled), result.parts);
   }
 
-  /// Checks code that a user brought, and gives `compiled` that which was compiled before. A mistake
-  /// in it is no defect of Sinter.
+  /// Checks code that a user brought, and gives `compiled` that which was compiled before. A
+  /// mistake in it is no defect of Sinter.
   static void take_custom(const EmittedKernel& kernel, const std::string& architecture,
                           const std::vector<std::string>& origins, CompiledKernel& compiled) {
     const auto fail = [&](const std::string& why) {
-      throw Error(
-          ErrorCode::kUnsupported,
-          fmt::format("for {}, the {} of operator '{}' ({}) {}", architecture,
-                      kernel.cubins.empty() ? "CUDA text" : "code", kernel.custom_operator,
-                      fmt::join(origins, ", "), why));
+      throw Error(ErrorCode::kUnsupported,
+                  fmt::format("for {}, the {} of operator '{}' ({}) {}", architecture,
+                              kernel.cubins.empty() ? "CUDA text" : "code", kernel.custom_operator,
+                              fmt::join(origins, ", "), why));
     };
     if (compiled.refusal) fail(fmt::format("does not compile:\n{}", compiled.refusal->log));
     if (!kernel.cubins.empty()) {
@@ -306,9 +304,10 @@ class KernelTable::Impl {
       std::vector<std::string> known;
       for (const auto& [name, bytes] : kernel.cubins) known.push_back(name);
       if (cubin == nullptr)
-        fail(fmt::format("is missing: there are cubins for {}; add one for it, or compile the model "
-                         "for these alone (--target=cuda:{})",
-                         fmt::join(known, ", "), fmt::join(known, ",")));
+        fail(
+            fmt::format("is missing: there are cubins for {}; add one for it, or compile the model "
+                        "for these alone (--target=cuda:{})",
+                        fmt::join(known, ", "), fmt::join(known, ",")));
       compiled.code = *cubin;
     }
     try {

@@ -203,8 +203,8 @@ Plan PlanAccess::make(std::shared_ptr<const plan::PlanData> data) {
 
 Plan Plan::load(const std::string& path) { return PlanAccess::make(plan::read_plan(path)); }
 Plan Plan::load(const std::string& path, const LoadOptions& options) {
-  return allowed(PlanAccess::make(options.copy ? plan::read_plan_copy(path) : plan::read_plan(path)),
-                 options);
+  return allowed(
+      PlanAccess::make(options.copy ? plan::read_plan_copy(path) : plan::read_plan(path)), options);
 }
 Plan Plan::with_operators(std::vector<OperatorLibrary> libraries) const {
   auto copy = std::make_shared<Impl>(impl());

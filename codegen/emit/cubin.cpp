@@ -28,8 +28,9 @@ class Reader {
   Cubin read() const {
     if (bytes_.size() < sizeof(Elf64_Ehdr) ||
         std::memcmp(bytes_.data(), ELFMAG, SELFMAG) != 0)  // NOLINT: the magic is no string
-      refuse("it does not begin as an ELF file does; ptxas makes cubins of PTX, and Triton's are "
-             "`compiled.asm[\"cubin\"]`");
+      refuse(
+          "it does not begin as an ELF file does; ptxas makes cubins of PTX, and Triton's are "
+          "`compiled.asm[\"cubin\"]`");
     const auto header = at<Elf64_Ehdr>(0);
     if (header.e_ident[EI_CLASS] != ELFCLASS64 || header.e_ident[EI_DATA] != ELFDATA2LSB ||
         header.e_machine != kMachineCuda)
@@ -114,8 +115,8 @@ int number_of(const std::string& architecture) {
   constexpr std::string_view kPrefix = "sm_";
   int number = 0;
   if (architecture.starts_with(kPrefix))
-    std::from_chars(architecture.data() + kPrefix.size(),
-                    architecture.data() + architecture.size(), number);
+    std::from_chars(architecture.data() + kPrefix.size(), architecture.data() + architecture.size(),
+                    number);
   return number;
 }
 
@@ -159,16 +160,18 @@ void check_kernel(std::span<const std::byte> code, const std::string& architectu
   }
   const std::vector<std::size_t>& parameters = found->second;
   if (parameters.size() != step.args.size())
-    refuse_usage(fmt::format("kernel '{}' has {} parameters, and 'arguments' has {}: list all of "
-                             "them, hidden ones, such as the two pointers at the end of Triton's, "
-                             "as \"null\"",
-                             function, parameters.size(), step.args.size()));
+    refuse_usage(
+        fmt::format("kernel '{}' has {} parameters, and 'arguments' has {}: list all of "
+                    "them, hidden ones, such as the two pointers at the end of Triton's, "
+                    "as \"null\"",
+                    function, parameters.size(), step.args.size()));
   for (std::size_t i = 0; i < parameters.size(); ++i) {
     const std::size_t size = step.args[i].kind() == plan::fb::ArgKind::Int32 ? 4 : 8;
     if (parameters[i] != size)
-      refuse_usage(fmt::format("parameter {} of kernel '{}' has {} bytes, and its argument {}: "
-                               "pointers and sizes (long long) have 8, i32(..) and f32(..) have 4",
-                               i, function, parameters[i], size));
+      refuse_usage(
+          fmt::format("parameter {} of kernel '{}' has {} bytes, and its argument {}: "
+                      "pointers and sizes (long long) have 8, i32(..) and f32(..) have 4",
+                      i, function, parameters[i], size));
   }
 }
 

@@ -21,8 +21,8 @@ struct Cubin {
 /// Reads `bytes`; trusts none of it. Throws Error(kUsage) saying what it is instead of a cubin.
 Cubin read_cubin(std::span<const std::byte> bytes);
 
-/// Of cubins by architecture the one that GPUs of `architecture` run best: its own, else that of the
-/// highest number below it with the same first digits. Null if there is none.
+/// Of cubins by architecture the one that GPUs of `architecture` run best: its own, else that of
+/// the highest number below it with the same first digits. Null if there is none.
 const std::vector<std::byte>* choose_cubin(
     const std::map<std::string, std::vector<std::byte>>& cubins, const std::string& architecture);
 

@@ -160,11 +160,10 @@ class CustomImport {
     const auto body = make_body(inputs, [&](std::span<const ValueId> in) { return meaning(in); });
     if (!body) return std::nullopt;
     refuse_sizes_from_data(*body, "its function");
-    return node_.builder().add_multi("HostOperator", {inputs.begin(), inputs.end()},
-                                     {{"operator", op_.full_name()},
-                                      {"library", op_.host_library},
-                                      {"values", values_text()}},
-                                     body);
+    return node_.builder().add_multi(
+        "HostOperator", {inputs.begin(), inputs.end()},
+        {{"operator", op_.full_name()}, {"library", op_.host_library}, {"values", values_text()}},
+        body);
   }
   Results with_kernels() {
     const auto body =
@@ -229,8 +228,8 @@ class CustomImport {
             {"dims", dims},
             {"workspace", workspace}};
   }
-  /// A buffer, "null", a size, or a number of 32 bits: "i32(size)", "f32(attribute)". `number` gives a
-  /// size's place in the list.
+  /// A buffer, "null", a size, or a number of 32 bits: "i32(size)", "f32(attribute)". `number`
+  /// gives a size's place in the list.
   template <typename Number>
   std::string argument(const std::string& text, const Number& number) const {
     if (const auto known = buffer(text)) return *known;

@@ -133,9 +133,9 @@ class Reader {
  private:
   CustomOperator read_operator(const toml::table& table) const {
     const auto called = [&](const std::string& what) {
-      return Table(table, path_, what,
-                   {"domain", "name", "inputs", "attributes", "output", "reference", "cuda",
-                    "host"});
+      return Table(
+          table, path_, what,
+          {"domain", "name", "inputs", "attributes", "output", "reference", "cuda", "host"});
     };
     const Table given = called("operator");
     CustomOperator op;

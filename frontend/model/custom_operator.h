@@ -1,5 +1,5 @@
-// Operators that a user defines: as an expression of elements, as another model, by CUDA text, or by a host
-// function.
+// Operators that a user defines: as an expression of elements, as another model, by CUDA text, or
+// by a host function.
 #pragma once
 
 #include <cstdint>
@@ -52,7 +52,7 @@ struct CustomOperator {
   std::vector<Kernel> kernels;
   bool is_host = false;      // a function of a library computes it
   std::string host_library;  // what the library is called, for people; may be empty
-  std::string file;  // where it is defined
+  std::string file;          // where it is defined
 
   std::string full_name() const { return domain + "::" + name; }
 };

@@ -13,8 +13,8 @@
 //
 // HostOperator(inputs..) {operator, library, values} body(inputs..)
 //
-// Computed by a function of a library that the plan does not have; the body as above. `values` has a
-// line for each attribute, "int axis 3" or "float limit 2.5".
+// Computed by a function of a library that the plan does not have; the body as above. `values` has
+// a line for each attribute, "int axis 3" or "float limit 2.5".
 //
 // NoReference(inputs..) {operator, dtype, shape}: stands in the body of an operator of which only
 // its own code says what it computes.
@@ -27,10 +27,11 @@ namespace sinter::ir::ops {
 namespace {
 
 std::vector<Tensor> refuse_to_evaluate(const Attrs& attrs, Tensors, Types) {
-  throw Error(ErrorCode::kUnsupported,
-              fmt::format("operator '{}' has code of its own and no reference: give its outputs a 'value', "
-                          "or name a model as its 'reference'",
-                          attrs.get_string("operator")));
+  throw Error(
+      ErrorCode::kUnsupported,
+      fmt::format("operator '{}' has code of its own and no reference: give its outputs a 'value', "
+                  "or name a model as its 'reference'",
+                  attrs.get_string("operator")));
 }
 
 }  // namespace

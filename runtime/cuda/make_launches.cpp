@@ -205,8 +205,8 @@ struct Binder {
 
   Launches bind(const fb::HostStepT& step) const {
     HostLaunch launch;
-    launch.call = std::make_shared<HostCall>(plan.plan().meta, step, shape.expressions,
-                                             *libraries.operators);
+    launch.call =
+        std::make_shared<HostCall>(plan.plan().meta, step, shape.expressions, *libraries.operators);
     launch.workspace = std::make_shared<const graphs::DeviceMemory>(plan.context(),
                                                                     launch.call->workspace_bytes());
     std::vector<std::byte*> addresses;

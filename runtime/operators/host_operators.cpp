@@ -42,11 +42,11 @@ void HostOperators::check(const plan::fb::PlanT& plan) const {
   std::vector<std::string> names;
   for (const OperatorLibrary& library : libraries_) names.push_back("'" + library.name() + "'");
   throw usage_error(
-      "the plan is for {} and has operators that a library of yours computes there: {}. {}: name the "
+      "the plan is for {} and has operators that a library of yours computes there: {}. {}: name "
+      "the "
       "library that has them (--op-library FILE, LoadOptions::operator_libraries){}",
       cuda ? "GPUs" : "the CPU", fmt::join(wrong, ", "),
-      names.empty() ? "No library was named"
-                    : fmt::format("Named were {}", fmt::join(names, ", ")),
+      names.empty() ? "No library was named" : fmt::format("Named were {}", fmt::join(names, ", ")),
       cuda ? ", or compile the model with --target=cpu if it has 'run' alone"
            : ", or compile the model with --target=cuda if it has 'enqueue' alone");
 }
@@ -77,8 +77,7 @@ struct HostCall::Impl {
     if (of->infer_shapes == nullptr) return;
     const std::size_t inputs = call.input_count;
     std::vector<std::vector<std::int64_t>> own;
-    for (std::size_t i = inputs; i < shapes.size(); ++i)
-      own.emplace_back(shapes[i].size(), -1);
+    for (std::size_t i = inputs; i < shapes.size(); ++i) own.emplace_back(shapes[i].size(), -1);
     std::vector<std::int64_t*> rows;
     for (auto& shape : own) rows.push_back(shape.data());
     checked("infer_shapes", call,
@@ -106,8 +105,8 @@ HostCall::HostCall(const plan::fb::PlanT& plan, const plan::fb::HostStepT& step,
     }
   for (std::size_t i = 0; i < made.shapes.size(); ++i)
     made.tensors.push_back({plan.buffers[made.buffers[i]]->dtype,
-                            static_cast<std::int32_t>(made.shapes[i].size()),
-                            made.shapes[i].data(), nullptr});
+                            static_cast<std::int32_t>(made.shapes[i].size()), made.shapes[i].data(),
+                            nullptr});
   for (const auto& attribute : step.attributes)
     made.attributes.push_back({attribute->name.c_str(), attribute->is_float ? 1 : 0,
                                attribute->integer, attribute->real});

@@ -1,8 +1,7 @@
-#include <dlfcn.h>
-
 #include <algorithm>
 #include <cstring>
 
+#include <dlfcn.h>
 #include <sinter/operators.h>
 
 #include "runtime/format_error.h"
@@ -50,10 +49,11 @@ OperatorLibrary OperatorLibrary::of_table(const sinter_operator_table& table,
       table.operator_count > kMostOperators ||
       (table.operator_count > 0 && table.operators == nullptr))
     throw usage_error(
-        "operator library '{}' has a table of {} operators of {} bytes at {}: operator_size must be "
+        "operator library '{}' has a table of {} operators of {} bytes at {}: operator_size must "
+        "be "
         "sizeof(sinter_operator), which is {}, and operators point to them",
-        name, table.operator_count, table.operator_size,
-        static_cast<const void*>(table.operators), sizeof(sinter_operator));
+        name, table.operator_count, table.operator_size, static_cast<const void*>(table.operators),
+        sizeof(sinter_operator));
   auto impl = std::make_shared<Impl>();
   impl->name = name;
   impl->owner = std::move(owner);

@@ -102,8 +102,8 @@ TEST_F(HostOperatorTest, RunsWithTheLibraryThatIsNamed) {
   EXPECT_THAT(inspected.out, HasSubstr("custom code: test::RowSum, host function"));
   const CliResult missing = sinter({"run", path("a.plan"), "--shapes=x:3x8"});
   EXPECT_EQ(missing.code, 2);
-  EXPECT_THAT(missing.err, AllOf(HasSubstr("'test::RowSum' (of 'librows.so')"),
-                                 HasSubstr("--op-library FILE")));
+  EXPECT_THAT(missing.err,
+              AllOf(HasSubstr("'test::RowSum' (of 'librows.so')"), HasSubstr("--op-library FILE")));
   for (const char* verb : {"run", "bench", "profile"}) {
     std::vector<std::string> words = {verb, path("a.plan"), "--shapes=x:3x8", "--op-library",
                                       SINTER_TEST_OPERATORS};
@@ -130,8 +130,7 @@ TEST_F(HostOperatorTest, IsVerifiedByItsReference) {
   const CliResult off = with({"verify", path("model.onnx"), "--shapes=x:5x8", "--target=cpu",
                               "--op-library", SINTER_TEST_OPERATORS});
   EXPECT_EQ(off.code, 1) << off.out << off.err;
-  const CliResult missing =
-      with({"verify", path("model.onnx"), "--shapes=x:5x8", "--target=cpu"});
+  const CliResult missing = with({"verify", path("model.onnx"), "--shapes=x:5x8", "--target=cpu"});
   EXPECT_EQ(missing.code, 2);
   EXPECT_THAT(missing.err, HasSubstr("'test::RowSum'"));
 }
@@ -141,9 +140,8 @@ TEST_F(HostOperatorTest, IsMeasuredBeforeAPlanIsWritten) {
       with({"compile", path("model.onnx"), "-o", path("a.plan"), "--target=cpu", "--verify",
             "--op-library", SINTER_TEST_OPERATORS});
   EXPECT_EQ(compiled.code, 0) << compiled.err;
-  const CliResult compared =
-      with({"compare", path("model.onnx"), "--target=cpu", "--shapes=x:5x8", "--rounds=2",
-            "--op-library", SINTER_TEST_OPERATORS});
+  const CliResult compared = with({"compare", path("model.onnx"), "--target=cpu", "--shapes=x:5x8",
+                                   "--rounds=2", "--op-library", SINTER_TEST_OPERATORS});
   EXPECT_EQ(compared.code, 0) << compared.err;
 }
 

@@ -22,9 +22,8 @@ std::vector<std::unique_ptr<plan::fb::HostAttributeT>> attributes_of(const Node&
     made->is_float = kind == "float";
     made->is_float ? words >> made->real : words >> made->integer;
     if (!words || !words.eof() || (kind != "float" && kind != "int"))
-      throw Error(ErrorCode::kInvalidModel,
-                  fmt::format("operator '{}': '{}' is no attribute",
-                              node.attrs.get_string("operator"), line));
+      throw Error(ErrorCode::kInvalidModel, fmt::format("operator '{}': '{}' is no attribute",
+                                                        node.attrs.get_string("operator"), line));
     result.push_back(std::move(made));
   }
   return result;

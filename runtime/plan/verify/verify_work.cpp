@@ -417,8 +417,7 @@ void verify_host(const Checker& check, const fb::HostStepT& work, Uses& uses) {
   for (const auto& input : work.inputs) add(*input, "its input", uses.reads);
   for (const auto& output : work.outputs)
     if (!add(*output, "its output", uses.writes) || uses.reads.contains(output->buffer))
-      check.fail("its output lies in buffer {}, where another of its tensors does",
-                 output->buffer);
+      check.fail("its output lies in buffer {}, where another of its tensors does", output->buffer);
   if (work.outputs.empty()) check.fail("it has no outputs");
   for (const auto& attribute : work.attributes)
     if (attribute->name.empty()) check.fail("it has an attribute without a name");

@@ -62,10 +62,14 @@ class CudaHostOperatorTest : public CudaTest {
     return builder;
   }
   std::shared_ptr<const runtime::HostOperators> operators(bool on_gpu = true) {
-    own = {"test::Copy", &library, nullptr, &workspace_of, on_gpu ? nullptr : &enqueue,
+    own = {"test::Copy",
+           &library,
+           nullptr,
+           &workspace_of,
+           on_gpu ? nullptr : &enqueue,
            on_gpu ? &enqueue : nullptr};
-    return std::make_shared<const runtime::HostOperators>(std::vector{OperatorLibrary::of_table(
-        {SINTER_OPERATOR_ABI_VERSION, sizeof own, 1, &own}, "mine")});
+    return std::make_shared<const runtime::HostOperators>(std::vector{
+        OperatorLibrary::of_table({SINTER_OPERATOR_ABI_VERSION, sizeof own, 1, &own}, "mine")});
   }
   void open_with(SessionOptions options = {}) {
     plan = builder().data();

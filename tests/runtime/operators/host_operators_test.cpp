@@ -1,4 +1,6 @@
 // Operators that a library computes, on the CPU.
+#include "runtime/operators/host_operators.h"
+
 #include <filesystem>
 
 #include <gmock/gmock.h>
@@ -6,7 +8,6 @@
 #include <sinter/sinter.h>
 #include <sinter/sinter_c.h>
 
-#include "runtime/operators/host_operators.h"
 #include "tests/runtime/plan/plan_builder.h"
 
 namespace sinter::testing {
@@ -50,7 +51,8 @@ PlanBuilder builder_of(const std::string& name, bool is_row, const std::string& 
   host.inputs.push_back(tensor(plan.input("x", DType::kFloat32, in), in));
   host.outputs.push_back(tensor(plan.output("y", DType::kFloat32, out), out));
   if (name == "test::RowSum") {
-    auto bias = std::make_unique<fb::HostAttributeT>(), scale = std::make_unique<fb::HostAttributeT>();
+    auto bias = std::make_unique<fb::HostAttributeT>(),
+         scale = std::make_unique<fb::HostAttributeT>();
     bias->name = "bias";
     bias->integer = 10;
     scale->name = "scale";
@@ -63,7 +65,9 @@ PlanBuilder builder_of(const std::string& name, bool is_row, const std::string& 
   return plan;
 }
 
-Plan plan_of(const std::string& name, bool is_row = false) { return builder_of(name, is_row).build(); }
+Plan plan_of(const std::string& name, bool is_row = false) {
+  return builder_of(name, is_row).build();
+}
 
 std::vector<float> run(Session& session, std::int64_t rows) {
   std::vector<float> x(static_cast<std::size_t>(3 * rows));
@@ -75,8 +79,7 @@ std::vector<float> run(Session& session, std::int64_t rows) {
 }
 
 TEST(HostOperators, ComputeWithAttributesAndWorkspace) {
-  const Plan plan =
-      plan_of("test::RowSum", true).with_operators({OperatorLibrary::open(kLibrary)});
+  const Plan plan = plan_of("test::RowSum", true).with_operators({OperatorLibrary::open(kLibrary)});
   EXPECT_THAT(plan.custom_code(), ElementsAre("test::RowSum"));
   EXPECT_THAT(plan.host_operators(), ElementsAre("test::RowSum"));
   Session session(plan);
@@ -119,18 +122,18 @@ TEST(HostOperators, LibrariesOfASessionComeFirst) {
 TEST(HostOperators, MissingOnesAreNamed) {
   const Plan plan = builder_of("test::Nowhere", false, "libnowhere.so").build();
   EXPECT_THAT(error_of(ErrorCode::kUsage, [&] { Session session(plan); }),
-              AllOf(HasSubstr("'test::Nowhere' (of 'libnowhere.so')"), HasSubstr("No library was named"),
-                    HasSubstr("--op-library FILE")));
+              AllOf(HasSubstr("'test::Nowhere' (of 'libnowhere.so')"),
+                    HasSubstr("No library was named"), HasSubstr("--op-library FILE")));
   EXPECT_THAT(error_of(ErrorCode::kUsage,
                        [&] { (void)plan.with_operators({OperatorLibrary::open(kLibrary)}); }),
               AllOf(HasSubstr("'test::Nowhere'"), HasSubstr(kLibrary)));
   // The library has a function for GPUs alone.
-  EXPECT_THAT(error_of(ErrorCode::kUsage,
-                       [&] {
-                         (void)plan_of("test::OnGpu").with_operators({OperatorLibrary::open(kLibrary)});
-                       }),
-              AllOf(HasSubstr("'test::OnGpu', whose library has no 'run' for it"),
-                    HasSubstr("--target=cuda")));
+  EXPECT_THAT(
+      error_of(
+          ErrorCode::kUsage,
+          [&] { (void)plan_of("test::OnGpu").with_operators({OperatorLibrary::open(kLibrary)}); }),
+      AllOf(HasSubstr("'test::OnGpu', whose library has no 'run' for it"),
+            HasSubstr("--target=cuda")));
 }
 
 TEST(HostOperators, WhatFunctionsSayIsTheError) {
@@ -140,9 +143,10 @@ TEST(HostOperators, WhatFunctionsSayIsTheError) {
       run(session, 2);
     });
   };
-  EXPECT_THAT(failure("test::Fail", false, ErrorCode::kDevice),
-              AllOf(HasSubstr("step 'call'"), HasSubstr("operator 'test::Fail': its 'run' failed with "
-                                                        "code 7: there is no ink")));
+  EXPECT_THAT(
+      failure("test::Fail", false, ErrorCode::kDevice),
+      AllOf(HasSubstr("step 'call'"), HasSubstr("operator 'test::Fail': its 'run' failed with "
+                                                "code 7: there is no ink")));
   EXPECT_THAT(failure("test::FailSilently", false, ErrorCode::kDevice),
               AllOf(HasSubstr("failed with code -1"), Not(HasSubstr("-1:"))));
   EXPECT_THAT(failure("test::NoSizes", false, ErrorCode::kDevice),

@@ -1,4 +1,5 @@
-/* Host operators of the tests. Other libraries are made of it: of another version, without a table. */
+/* Host operators of the tests. Other libraries are made of it: of another version, without a table.
+ */
 #include <sinter/sinter_operator.h>
 #include <stdio.h>
 #include <string.h>

@@ -105,8 +105,8 @@ void add_compile(Cli& cli) {
                    "Most relative error of an output; by default as `verify --tolerance`");
   add_input_options(*verb, options->inputs);
   add_session_options(*verb, options->accuracy.session);
-  for (const auto* name : {"--max-error", "--inputs", "--input-range", "--seed", "--device",
-                           "--op-library"})
+  for (const auto* name :
+       {"--max-error", "--inputs", "--input-range", "--seed", "--device", "--op-library"})
     verb->get_option(name)->needs(verify);
   verb->get_option("--shapes")
       ->describe(

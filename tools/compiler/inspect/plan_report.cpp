@@ -63,10 +63,9 @@ class Inspector {
       report_["precision_notes"] = manifest.precision_notes;
     }
     for (const auto& code : meta_.custom_code)
-      report_["custom_code"].push_back(
-          {{"operator", code->name},
-           {"kind", code_kind(code->kind)},
-           {"hash", fmt::format("{:016x}", code->hash)}});
+      report_["custom_code"].push_back({{"operator", code->name},
+                                        {"kind", code_kind(code->kind)},
+                                        {"hash", fmt::format("{:016x}", code->hash)}});
     bindings("inputs", plan_.inputs());
     bindings("outputs", plan_.outputs());
     states();

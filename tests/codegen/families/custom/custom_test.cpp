@@ -107,8 +107,7 @@ TEST(CustomKernel, TakesCodeThatWasCompiledBefore) {
   const auto code = cubins_of_source();
   for (const auto& [architecture, bytes] : code) cubins += architecture + " " + bytes + "\\n";
   // Code for sm_80 runs on sm_89, too.
-  const auto compiled =
-      compile(graph_of("", kLaunches, cubins), {"sm_80", "sm_89", "sm_90"});
+  const auto compiled = compile(graph_of("", kLaunches, cubins), {"sm_80", "sm_89", "sm_90"});
   const plan::fb::PlanT& meta = compiled.parts.meta;
   ASSERT_EQ(meta.modules.size(), 3u);
   EXPECT_EQ(hexadecimal(compiled.parts.modules[0].read().bytes), code[0].second);
@@ -160,16 +159,16 @@ TEST(CustomKernel, DamagedCodeIsReadWithoutHarm) {
     (void)refusal_of(graph_of("", kLaunches, "sm_90 " + changed), {"sm_90"});
   }
   for (std::size_t size = 0; size < code[1].second.size(); size += 2 * 97)
-    EXPECT_NE(refusal_of(graph_of("", kLaunches, "sm_90 7f" + code[1].second.substr(2, size)),
-                         {"sm_90"}),
-              "");
+    EXPECT_NE(
+        refusal_of(graph_of("", kLaunches, "sm_90 7f" + code[1].second.substr(2, size)), {"sm_90"}),
+        "");
 }
 
 TEST(CustomKernel, NumbersOf32BitsArePassedAsSuch) {
   const std::string source =
       "extern \\\"C\\\" __global__ void first(const types::x* x, int n, float f, void* none) {}";
-  const auto compiled = compile(
-      graph_of(source, "first grid=0 block=32 cluster=1 args=in0,int0,int1,dim0"));
+  const auto compiled =
+      compile(graph_of(source, "first grid=0 block=32 cluster=1 args=in0,int0,int1,dim0"));
   const auto* step = compiled.parts.meta.steps[0]->work.AsKernelStep();
   ASSERT_NE(step, nullptr);
   EXPECT_EQ(step->args[1].kind(), plan::fb::ArgKind::Int32);
