@@ -44,6 +44,11 @@ class Reader {
       return at<Elf64_Shdr>(header.e_shoff + i * sizeof(Elf64_Shdr));
     };
     if (header.e_shstrndx >= header.e_shnum) refuse("its sections have no names");
+    // Segments are what a driver loads.
+    for (std::size_t i = 0; i < header.e_phnum; ++i) {
+      const auto segment = at<Elf64_Phdr>(header.e_phoff + i * sizeof(Elf64_Phdr));
+      check_range(segment.p_offset, segment.p_filesz);
+    }
     const std::span<const std::byte> names = contents(section(header.e_shstrndx));
     for (std::size_t i = 0; i < header.e_shnum; ++i) {
       const Elf64_Shdr one = section(i);
@@ -57,18 +62,20 @@ class Reader {
   }
 
  private:
+  void check_range(std::uint64_t offset, std::uint64_t size) const {
+    if (offset > bytes_.size() || bytes_.size() - offset < size)
+      refuse("it is shorter than it says, or damaged");
+  }
   template <typename T>
   T at(std::uint64_t offset) const {
-    if (offset > bytes_.size() || bytes_.size() - offset < sizeof(T))
-      refuse("it is shorter than it says, or damaged");
+    check_range(offset, sizeof(T));
     T value;
     std::memcpy(&value, bytes_.data() + offset, sizeof value);
     return value;
   }
   std::span<const std::byte> contents(const Elf64_Shdr& section) const {
     if (section.sh_type == SHT_NOBITS) return {};
-    if (section.sh_offset > bytes_.size() || bytes_.size() - section.sh_offset < section.sh_size)
-      refuse("it is shorter than it says, or damaged");
+    check_range(section.sh_offset, section.sh_size);
     return bytes_.subspan(section.sh_offset, section.sh_size);
   }
   static std::string_view text(std::span<const std::byte> names, std::size_t at) {

@@ -117,8 +117,8 @@ const Edges kAllowed = {
     {"codegen/families/trees", kFamily},
     {"codegen/families/registry", {"codegen/families/family", "codegen/targets"}},
     {"codegen",
-     {"codegen/families/family", "codegen/families/registry", "codegen/plan", "codegen/program",
-      "codegen/targets", "ir", "ir/dim", "ir/text", "runtime/plan"}},
+     {"codegen/emit", "codegen/families/family", "codegen/families/registry", "codegen/plan",
+      "codegen/program", "codegen/targets", "ir", "ir/dim", "ir/text", "runtime/plan"}},
     // tools
     {"tools/compiler/include", {"runtime/include"}},
     {"tools/compiler/options",

@@ -118,7 +118,7 @@ TEST(CustomOperators, AHostFunctionIsOneNode) {
   EXPECT_EQ(node.op->name, "HostOperator");
   EXPECT_EQ(node.attrs.get_string("operator"), "com.example::RowSum");
   EXPECT_EQ(node.attrs.get_string("library"), "librows");
-  EXPECT_EQ(node.attrs.get_string("values"), "float limit 2.5\nint axis 3\n");
+  EXPECT_EQ(node.attrs.get_string("values"), "int axis 3\nfloat limit 2.5\n");
   EXPECT_EQ(ir::to_string(graph.type(graph.outputs()[0])), "f32[n]");
 }
 

@@ -180,8 +180,8 @@ TEST(OperatorLibrary, SaysWhatIsWrongWithAFile) {
   EXPECT_THAT(error_of(ErrorCode::kUsage, [] { OperatorLibrary::open(kOldLibrary); }),
               AllOf(HasSubstr("version 77"), HasSubstr("this Sinter has version 1")));
   std::vector<std::string> names;
-  for (const sinter_operator& one : OperatorLibrary::open(kLibrary).operators())
-    names.emplace_back(one.name);
+  const OperatorLibrary library = OperatorLibrary::open(kLibrary);
+  for (const sinter_operator& one : library.operators()) names.emplace_back(one.name);
   EXPECT_THAT(names, Contains("test::RowSum"));
 }
 

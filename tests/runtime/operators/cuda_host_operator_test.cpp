@@ -1,4 +1,6 @@
 // Operators that a library puts on the stream: what they put there is part of the run's graph.
+#ifdef SINTER_WITH_CUDA
+
 #include "tests/runtime/cuda/cuda_fixture.h"
 
 namespace sinter::testing {
@@ -131,3 +133,5 @@ TEST_F(CudaHostOperatorTest, OneForTheCpuAloneIsRefused) {
 
 }  // namespace
 }  // namespace sinter::testing
+
+#endif
