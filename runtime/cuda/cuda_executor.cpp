@@ -355,6 +355,7 @@ std::shared_ptr<BoundRun> CudaExecutor::bind(const std::shared_ptr<const BoundSh
   libraries.stream = stream_.handle();
   libraries.flush = &flush_;
   libraries.operators = operators_.get();
+  libraries.allocator = allocator_;
   libraries.thorough = options_.thorough_tuning;
   libraries.conditional_nodes = control_.has_nodes();
   std::unique_lock<std::mutex> lock;
@@ -542,6 +543,9 @@ MemoryAccount CudaExecutor::memory() const {
   MemoryAccount account;
   account.weights = plan_->weight_bytes();
   account.workspace = workspace_.size();
+  cache_.for_each([&](const BoundRun& run) {
+    for (const StepLaunches& step : run.steps) account.workspace += step.workspace_bytes();
+  });
   account.io = in_.size() + out_.size() + states_.size();
   if (bound_) {
     account.arena = bound_->shape->layout.arena_bytes;

@@ -82,6 +82,13 @@ std::size_t StepLaunches::launches() const {
   return count;
 }
 
+std::uint64_t StepLaunches::workspace_bytes() const {
+  std::uint64_t bytes = 0;
+  for (const Launch& work : works)
+    if (const auto* host = std::get_if<HostLaunch>(&work)) bytes += host->workspace->size();
+  return bytes;
+}
+
 bool StepLaunches::overlaps() const {
   const auto* first = works.empty() ? nullptr : std::get_if<KernelLaunch>(&works.front());
   return first != nullptr && first->variant->programmatic_launch;

@@ -94,6 +94,8 @@ struct StepLaunches {
   void launch(const graphs::Driver& driver, CUstream stream, bool early = true) const;
   /// Kernels and library calls.
   std::size_t launches() const;
+  /// Of memory that is the step's own.
+  std::uint64_t workspace_bytes() const;
   /// Whether its first kernel starts before the step in front has ended.
   bool overlaps() const;
   /// The tactic and what libraries chose, for people; empty if nothing was chosen.

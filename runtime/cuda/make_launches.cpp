@@ -207,8 +207,8 @@ struct Binder {
     HostLaunch launch;
     launch.call =
         std::make_shared<HostCall>(plan.plan().meta, step, shape.expressions, *libraries.operators);
-    launch.workspace = std::make_shared<const graphs::DeviceMemory>(plan.context(),
-                                                                    launch.call->workspace_bytes());
+    launch.workspace = std::make_shared<const graphs::DeviceMemory>(
+        plan.context(), launch.call->workspace_bytes(), libraries.allocator);
     std::vector<std::byte*> addresses;
     for (const CUdeviceptr address : buffers.address)
       addresses.push_back(reinterpret_cast<std::byte*>(address));

@@ -189,8 +189,11 @@ def test_a_gpu_runs_its_kernels(target, tmp_path):
     assert plan.custom_code == ("test::RowSum",) and plan.host_operators == ()
     with pytest.raises(sinter.InvalidPlanError, match="custom code is not allowed"):
         sinter.load(tmp_path / "a.plan", allow_custom_code=False)
-    if sinter.gpus():
-        np.testing.assert_allclose(plan(X), [-3.5, -12.5])
+    try:
+        sinter.gpus()
+    except sinter.DeviceError:
+        return
+    np.testing.assert_allclose(plan(X), [-3.5, -12.5])
 
 
 def test_a_cubin_that_is_missing_is_named():

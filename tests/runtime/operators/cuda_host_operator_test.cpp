@@ -98,6 +98,8 @@ TEST_F(CudaHostOperatorTest, IsCapturedOnceAndReplayed) {
   run({2});
   EXPECT_THAT(output(), ElementsAre(2, 3));
   EXPECT_EQ(library.calls, 2);
+  // Of both shapes, which stay captured.
+  EXPECT_EQ(executor->memory().workspace, 20u);
 }
 
 TEST_F(CudaHostOperatorTest, WithoutGraphsItIsCalledInEachRun) {
