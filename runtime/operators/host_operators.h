@@ -23,8 +23,8 @@ class HostOperators {
   const std::vector<OperatorLibrary>& libraries() const { return libraries_; }
   /// Null if no library has it.
   const sinter_operator* find(std::string_view name) const;
-  /// Throws Error(kUsage) naming every operator of the plan that no library has, or of which none has
-  /// a function for the plan's target.
+  /// Throws Error(kUsage) naming every operator of the plan that no library has, or of which none
+  /// has a function for the plan's target.
   void check(const plan::fb::PlanT& plan) const;
 
  private:
@@ -35,8 +35,8 @@ class HostOperators {
 class HostCall {
  public:
   /// `expressions`: values of the plan's. Throws Error(kUsage) if the operator's own sizes differ
-  /// from the plan's, Error(kDevice) if its functions fail. `operators` have been checked and outlive
-  /// the call.
+  /// from the plan's, Error(kDevice) if its functions fail. `operators` have been checked and
+  /// outlive the call.
   HostCall(const plan::fb::PlanT& plan, const plan::fb::HostStepT& step,
            std::span<const std::int64_t> expressions, const HostOperators& operators);
   ~HostCall();

@@ -1,6 +1,7 @@
 """Operators of one's own: functions of Python's, and loaders that allow none."""
 import gc
 import pickle
+import shutil
 import subprocess
 import sys
 import weakref
@@ -69,6 +70,34 @@ def test_a_plan_of_a_file_finds_it(tmp_path):
         sinter.load(path, operator_libraries=["/nowhere.so"])
     with pytest.raises(sinter.UsageError, match="a list of paths"):
         sinter.load(path, operator_libraries="/nowhere.so")
+
+
+def test_a_shared_library_computes_it(tmp_path):
+    compiler = shutil.which("cc")
+    if compiler is None:
+        pytest.skip("there is no C compiler")
+    root, library = Path(__file__).parents[2], tmp_path / "operators.so"
+    subprocess.run([compiler, "-shared", "-fPIC", "-I", root / "runtime/include",
+                    root / "tests/runtime/operators/library.c", "-o", library], check=True)
+    (tmp_path / "ops.toml").write_text("""
+        [[operator]]
+        domain = "test"
+        name = "Copy"
+        inputs = ["x"]
+        [[operator.output]]
+        name = "y"
+        [operator.host]
+    """)
+    made = model("Copy", out=("n", 3))
+    plan = sinter.compile(made, tmp_path / "a.plan", target="cpu", operators=[tmp_path / "ops.toml"],
+                          operator_libraries=[library])
+    np.testing.assert_array_equal(plan(X), -X)
+    plan = sinter.load(tmp_path / "a.plan", operator_libraries=[library])
+    assert plan.host_operators == ("test::Copy",)
+    np.testing.assert_array_equal(plan(X), -X)
+    np.testing.assert_array_equal(pickle.loads(pickle.dumps(plan))(X), -X)
+    with pytest.raises(sinter.UsageError, match="'test::Copy'"):
+        sinter.load(tmp_path / "a.plan")(X)
 
 
 def test_several_inputs_outputs_and_kinds_of_attributes():

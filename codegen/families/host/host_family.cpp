@@ -20,7 +20,10 @@ std::vector<std::unique_ptr<plan::fb::HostAttributeT>> attributes_of(const Node&
     auto made = std::make_unique<plan::fb::HostAttributeT>();
     words >> kind >> made->name;
     made->is_float = kind == "float";
-    made->is_float ? words >> made->real : words >> made->integer;
+    if (made->is_float)
+      words >> made->real;
+    else
+      words >> made->integer;
     if (!words || !words.eof() || (kind != "float" && kind != "int"))
       throw Error(ErrorCode::kInvalidModel, fmt::format("operator '{}': '{}' is no attribute",
                                                         node.attrs.get_string("operator"), line));

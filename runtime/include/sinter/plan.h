@@ -92,8 +92,8 @@ class SINTER_API Plan {
   /// kAlignment.
   static Plan borrow(std::span<const std::byte> bytes, std::shared_ptr<const void> owner = nullptr,
                      const LoadOptions& options = {});
-  /// The same plan with its host operators from `libraries`, as LoadOptions::operator_libraries says.
-  /// Throws Error(kUsage) naming those that none has for the plan's target.
+  /// The same plan with its host operators from `libraries`, as LoadOptions::operator_libraries
+  /// says. Throws Error(kUsage) naming those that none has for the plan's target.
   Plan with_operators(std::vector<OperatorLibrary> libraries) const;
 
   const std::vector<BindingInfo>& inputs() const;
@@ -127,10 +127,11 @@ class SINTER_API Plan {
   const std::vector<MeasuredError>& measured_errors() const;
   /// What was lowered to a smaller type, and what was kept and why.
   const std::vector<std::string>& precision_notes() const;
-  /// Operators whose code is the user's who compiled the plan ("com.example::ScaledTanh"): kernels in
-  /// it, and host operators; empty: all code is Sinter's.
+  /// Operators whose code is the user's who compiled the plan ("com.example::ScaledTanh"): kernels
+  /// in it, and host operators; empty: all code is Sinter's.
   const std::vector<std::string>& custom_code() const;
-  /// Those of them that functions of a library compute, which LoadOptions::operator_libraries names.
+  /// Those of them that functions of a library compute, which LoadOptions::operator_libraries
+  /// names.
   std::vector<std::string> host_operators() const;
   /// The fused graph as text.
   std::string_view graph_text() const;

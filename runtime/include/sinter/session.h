@@ -61,8 +61,8 @@ struct MemoryAccount {
 class SINTER_API Session {
  public:
   /// Throws Error(kDevice) where the plan's target is missing (no GPU, or another architecture than
-  /// the plan's), Error(kOutOfMemory) if the weights do not fit, Error(kUsage) naming host operators
-  /// that no library has.
+  /// the plan's), Error(kOutOfMemory) if the weights do not fit, Error(kUsage) naming host
+  /// operators that no library has.
   explicit Session(Plan plan, SessionOptions options = {});
   ~Session();
   Session(Session&&) noexcept;

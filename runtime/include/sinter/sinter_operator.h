@@ -2,12 +2,13 @@
 // languages that export C functions; it needs no other header of Sinter's and links nothing.
 //
 // A model is compiled with a definition of the operator that has [operator.host]. A shared library
-// exports `sinter_operators`, which gives a table of functions, and is named when the plan is loaded
-// (LoadOptions::operator_libraries, sinter_plan_load_with, --op-library).
+// exports `sinter_operators`, which gives a table of functions, and is named when the plan is
+// loaded (LoadOptions::operator_libraries, sinter_plan_load_with, --op-library).
 //
 // Functions give 0, or another number if they cannot do it: then the run fails with that number and
 // with what they have put into `message`. They are called from any thread, and from several at once
-// where several sessions run. They must not let C++ exceptions out. Structures only grow at their ends.
+// where several sessions run. They must not let C++ exceptions out. Structures only grow at their
+// ends.
 #ifndef SINTER_OPERATOR_H
 #define SINTER_OPERATOR_H
 
@@ -52,7 +53,7 @@ typedef struct sinter_operator_call {
   size_t output_count;
   const sinter_operator_tensor* outputs;
   size_t attribute_count;
-  const sinter_operator_attribute* attributes;  // in the order of the definition
+  const sinter_operator_attribute* attributes;  // in the order of their names
   void* workspace;                              // 64-byte aligned, where the data are
   size_t workspace_bytes;
   int32_t threads;  // run: how many the session may use
@@ -70,11 +71,12 @@ typedef struct sinter_operator {
   int32_t (*infer_shapes)(const sinter_operator_call* call, int64_t* const* shapes);
   /// Bytes of memory that a call may use; called when the sizes are known. NULL: none.
   int32_t (*workspace_bytes)(const sinter_operator_call* call, size_t* bytes);
-  /// Computes the outputs, which are in host memory as the inputs are. NULL: it does not run on CPUs.
+  /// Computes the outputs, which are in host memory as the inputs are. NULL: it does not run on
+  /// CPUs.
   int32_t (*run)(const sinter_operator_call* call);
-  /// Puts the work on `stream`, for data in the memory of the current GPU, and does not wait for it.
-  /// The stream is being captured into a CUDA graph, which runs many times: what is not allowed then
-  /// (allocating, synchronizing) must not be done. NULL: it does not run on GPUs.
+  /// Puts the work on `stream`, for data in the memory of the current GPU, and does not wait for
+  /// it. The stream is being captured into a CUDA graph, which runs many times: what is not allowed
+  /// then (allocating, synchronizing) must not be done. NULL: it does not run on GPUs.
   int32_t (*enqueue)(const sinter_operator_call* call);
 } sinter_operator;
 
