@@ -79,6 +79,7 @@ struct HostCall::Impl {
     std::vector<std::vector<std::int64_t>> own;
     for (std::size_t i = inputs; i < shapes.size(); ++i) own.emplace_back(shapes[i].size(), -1);
     std::vector<std::int64_t*> rows;
+    rows.reserve(own.size());
     for (auto& shape : own) rows.push_back(shape.data());
     checked("infer_shapes", call,
             [&](const sinter_operator_call* now) { return of->infer_shapes(now, rows.data()); });
