@@ -8,6 +8,7 @@
 #include <fmt/format.h>
 #include <sinter/error.h>
 
+#include "codegen/emit/cubin.h"
 #include "codegen/families/registry.h"
 #include "codegen/targets/kernel_cache.h"
 
@@ -250,24 +251,35 @@ class KernelTable::Impl {
   }
 
   void compile_texts(const std::vector<Written>& written, CompiledPlan& result) const {
-    std::vector<KernelText> texts;  // by group, then by architecture
-    for (const Written& kernels : written)
-      for (std::size_t a = 0; a < devices_.size(); ++a)
-        texts.push_back({&kernels.kernels[kernels.kernel_of[a]].source, options_.architectures[a]});
+    const std::size_t count = written.size() * devices_.size();  // by group, then by architecture
+    const auto kernel_at = [&](std::size_t i) -> const EmittedKernel& {
+      const Written& kernels = written[i / devices_.size()];
+      return kernels.kernels[kernels.kernel_of[i % devices_.size()]];
+    };
+    const auto architecture_at = [&](std::size_t i) {
+      return options_.architectures[i % devices_.size()];
+    };
+    std::vector<KernelText> texts;
+    for (std::size_t i = 0; i < count; ++i)
+      if (kernel_at(i).cubins.empty()) texts.push_back({&kernel_at(i).source, architecture_at(i)});
     KernelCompileStats stats;
-    std::vector<CompiledKernel> compiled = options_.target->compile(
-        texts, {options_.threads, options_.cache_dir, options_.progress}, stats);
+    std::vector<CompiledKernel> made;
+    if (!texts.empty())
+      made = options_.target->compile(
+          texts, {options_.threads, options_.cache_dir, options_.progress}, stats);
+    std::vector<CompiledKernel> compiled;
     std::vector<RefusedKernel> refused;
-    for (std::size_t t = 0; t < texts.size(); ++t) {
-      const Group& group = groups_[t / devices_.size()];
-      const Written& kernels = written[t / devices_.size()];
-      const EmittedKernel& kernel = kernels.kernels[kernels.kernel_of[t % devices_.size()]];
+    for (std::size_t i = 0, next = 0; i < count; ++i) {
+      const Group& group = groups_[i / devices_.size()];
+      const EmittedKernel& kernel = kernel_at(i);
+      const std::string architecture = architecture_at(i);
+      compiled.push_back(kernel.cubins.empty() ? std::move(made[next++]) : CompiledKernel());
       if (!kernel.custom_operator.empty())
-        check_custom(kernel, texts[t].architecture, compiled[t], sorted_once(group.origins));
+        take_custom(kernel, architecture, sorted_once(group.origins), compiled[i]);
       // One architecture's refusal says it all.
-      if (compiled[t].refusal && (refused.empty() || refused.back().name != group.name))
-        refused.push_back({group.name, texts[t].architecture, sorted_once(group.origins),
-                           group.nodes, compiled[t].refusal->log, compiled[t].refusal->reproducer});
+      if (compiled[i].refusal && (refused.empty() || refused.back().name != group.name))
+        refused.push_back({group.name, architecture, sorted_once(group.origins), group.nodes,
+                           compiled[i].refusal->log, compiled[i].refusal->reproducer});
     }
     if (!refused.empty()) throw KernelsRefused(std::move(refused));
     result.stats.cache_hits = stats.cache_hits;
@@ -276,26 +288,35 @@ class KernelTable::Impl {
     add_modules(written, std::move(compiled), result.parts);
   }
 
-  /// A mistake in text that a user brought is no defect of Sinter.
-  static void check_custom(const EmittedKernel& kernel, const std::string& architecture,
-                           const CompiledKernel& compiled,
-                           const std::vector<std::string>& origins) {
+  /// Checks code that a user brought, and gives `compiled` that which was compiled before. A
+  /// mistake in it is no defect of Sinter.
+  static void take_custom(const EmittedKernel& kernel, const std::string& architecture,
+                          const std::vector<std::string>& origins, CompiledKernel& compiled) {
     const auto fail = [&](const std::string& why) {
       throw Error(ErrorCode::kUnsupported,
-                  fmt::format("for {}, the CUDA text of operator '{}' ({}) {}", architecture,
-                              kernel.custom_operator, fmt::join(origins, ", "), why));
+                  fmt::format("for {}, the {} of operator '{}' ({}) {}", architecture,
+                              kernel.cubins.empty() ? "CUDA text" : "code", kernel.custom_operator,
+                              fmt::join(origins, ", "), why));
     };
     if (compiled.refusal) fail(fmt::format("does not compile:\n{}", compiled.refusal->log));
-    const std::string_view code(reinterpret_cast<const char*>(compiled.code.data()),
-                                compiled.code.size());
-    const auto check = [&](const plan::fb::KernelStepT& step) {
-      // Code has a section for each kernel, called so.
-      const std::string& function = step.variants[0]->function;
-      if (code.find(".text." + function + '\0') == std::string_view::npos)
-        fail(fmt::format("has no kernel extern \"C\" __global__ '{}'", function));
-    };
-    check(kernel.step);
-    for (const plan::fb::KernelStepT& step : kernel.more) check(step);
+    if (!kernel.cubins.empty()) {
+      const auto* cubin = choose_cubin(kernel.cubins, architecture);
+      std::vector<std::string> known;
+      for (const auto& [name, bytes] : kernel.cubins) known.push_back(name);
+      if (cubin == nullptr)
+        fail(
+            fmt::format("is missing: there are cubins for {}; add one for it, or compile the model "
+                        "for these alone (--target=cuda:{})",
+                        fmt::join(known, ", "), fmt::join(known, ",")));
+      compiled.code = *cubin;
+    }
+    try {
+      check_kernel(compiled.code, architecture, kernel.step);
+      for (const plan::fb::KernelStepT& step : kernel.more)
+        check_kernel(compiled.code, architecture, step);
+    } catch (const Error& error) {
+      fail(fmt::format("cannot be launched: {}", error.what()));
+    }
   }
 
   /// Puts text and code into the plan, ordered by group, then by architecture.

@@ -39,6 +39,11 @@ class GraphCache {
     entries_.emplace_front(std::move(key), std::move(entry));
   }
 
+  /// Calls `visit(const Entry&)` for all that it holds.
+  template <typename Visit>
+  void for_each(const Visit& visit) const {
+    for (const auto& [key, entry] : entries_) visit(*entry);
+  }
   void clear() { entries_.clear(); }
   std::size_t size() const { return entries_.size(); }
   std::size_t capacity() const { return capacity_; }

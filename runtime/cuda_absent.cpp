@@ -29,7 +29,8 @@ DeviceBuffer& DeviceBuffer::operator=(DeviceBuffer&&) noexcept = default;
 namespace runtime {
 
 std::unique_ptr<Executor> make_cuda_executor(std::shared_ptr<const plan::PlanData>,
-                                             const SessionOptions&) {
+                                             const SessionOptions&,
+                                             std::shared_ptr<const HostOperators>) {
   throw device_error(
       "the plan is for CUDA, but this build of Sinter is CPU-only: build it with a CUDA toolkit >= "
       "12.8 ('tools/setup --cuda' gets the needed parts), or compile the model with --target=cpu");

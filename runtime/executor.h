@@ -47,6 +47,8 @@ inline Error too_many_iterations(const std::string& step, std::int64_t most) {
       step, most);
 }
 
+class HostOperators;
+
 class Executor {
  public:
   virtual ~Executor() = default;
@@ -86,10 +88,13 @@ class Executor {
   virtual MachineRates measure_rates() = 0;
 };
 
+/// `operators` has those of the plan's host steps; null: it has no such steps.
 std::unique_ptr<Executor> make_cpu_executor(std::shared_ptr<const plan::PlanData> plan,
-                                            const SessionOptions& options);
+                                            const SessionOptions& options,
+                                            std::shared_ptr<const HostOperators> operators);
 /// Of builds with the CUDA target.
 std::unique_ptr<Executor> make_cuda_executor(std::shared_ptr<const plan::PlanData> plan,
-                                             const SessionOptions& options);
+                                             const SessionOptions& options,
+                                             std::shared_ptr<const HostOperators> operators);
 
 }  // namespace sinter::runtime

@@ -8,6 +8,7 @@
 
 #include <sinter/plan.h>
 
+#include "runtime/operators/host_operators.h"
 #include "runtime/plan/plan_data.h"
 
 namespace sinter {
@@ -21,6 +22,7 @@ struct Plan::Impl {
   std::vector<std::pair<std::string, std::string>> options;
   std::vector<MeasuredError> measured;
   std::vector<std::string> custom_code;
+  std::shared_ptr<const runtime::HostOperators> operators;  // null: no library was named
 };
 
 struct PlanAccess {
@@ -28,6 +30,10 @@ struct PlanAccess {
   /// Throws Error(kUsage) for a plan that was moved from.
   static const std::shared_ptr<const plan::PlanData>& data(const Plan& plan) {
     return plan.impl().data;
+  }
+  /// Null if no library was named.
+  static const std::shared_ptr<const runtime::HostOperators>& operators(const Plan& plan) {
+    return plan.impl().operators;
   }
 };
 

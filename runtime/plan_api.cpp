@@ -146,6 +146,18 @@ std::size_t index_of(const std::vector<BindingInfo>& bindings, std::string_view 
                     names.empty() ? "none" : names);
 }
 
+/// `plan`, with its operators if some are named.
+Plan allowed(Plan plan, const LoadOptions& options) {
+  if (!options.allow_custom_code && !plan.custom_code().empty())
+    throw invalid_plan_error(
+        "{} runs code that is not Sinter's, of '{}', and custom code is not allowed: compile the "
+        "model without --op, or allow it (LoadOptions::allow_custom_code) if its maker is trusted",
+        plan.path().empty() ? "the plan" : fmt::format("'{}'", plan.path()),
+        fmt::join(plan.custom_code(), "', '"));
+  if (options.operator_libraries.empty()) return plan;
+  return plan.with_operators(options.operator_libraries);
+}
+
 }  // namespace
 
 std::size_t checked_index(std::size_t index, std::size_t count, const char* what) {
@@ -176,7 +188,9 @@ Plan PlanAccess::make(std::shared_ptr<const plan::PlanData> data) {
     for (const auto& measured : meta.manifest->measured)
       impl->measured.push_back({measured->output, measured->relative_error});
   }
-  for (const auto& code : meta.custom_code) impl->custom_code.push_back(code->name);
+  for (const auto& code : meta.custom_code)
+    if (std::ranges::find(impl->custom_code, code->name) == impl->custom_code.end())
+      impl->custom_code.push_back(code->name);
   impl->data = std::move(data);
   runtime::log(LogLevel::kInfo, [&] {
     return fmt::format("plan {}: {}, {} steps, {} bytes of weights",
@@ -189,20 +203,21 @@ Plan PlanAccess::make(std::shared_ptr<const plan::PlanData> data) {
 
 Plan Plan::load(const std::string& path) { return PlanAccess::make(plan::read_plan(path)); }
 Plan Plan::load(const std::string& path, const LoadOptions& options) {
-  Plan plan = PlanAccess::make(options.copy ? plan::read_plan_copy(path) : plan::read_plan(path));
-  if (!options.allow_custom_code && !plan.custom_code().empty())
-    throw invalid_plan_error(
-        "'{}' has kernels that are not Sinter's, of '{}', and custom code is not allowed: compile "
-        "the "
-        "model without --op, or allow it (LoadOptions::allow_custom_code) if its maker is trusted",
-        path, fmt::join(plan.custom_code(), "', '"));
-  return plan;
+  return allowed(
+      PlanAccess::make(options.copy ? plan::read_plan_copy(path) : plan::read_plan(path)), options);
 }
-Plan Plan::from_memory(std::span<const std::byte> bytes) {
-  return PlanAccess::make(plan::parse_plan(bytes));
+Plan Plan::with_operators(std::vector<OperatorLibrary> libraries) const {
+  auto copy = std::make_shared<Impl>(impl());
+  copy->operators = std::make_shared<const runtime::HostOperators>(std::move(libraries));
+  copy->operators->check(copy->data->meta);
+  return Plan(std::move(copy));
 }
-Plan Plan::borrow(std::span<const std::byte> bytes, std::shared_ptr<const void> owner) {
-  return PlanAccess::make(plan::borrow_plan(bytes, std::move(owner)));
+Plan Plan::from_memory(std::span<const std::byte> bytes, const LoadOptions& options) {
+  return allowed(PlanAccess::make(plan::parse_plan(bytes)), options);
+}
+Plan Plan::borrow(std::span<const std::byte> bytes, std::shared_ptr<const void> owner,
+                  const LoadOptions& options) {
+  return allowed(PlanAccess::make(plan::borrow_plan(bytes, std::move(owner))), options);
 }
 
 const Plan::Impl& Plan::impl() const {
@@ -253,6 +268,12 @@ const std::vector<std::string>& Plan::precision_notes() const {
   return manifest ? manifest->precision_notes : none;
 }
 const std::vector<std::string>& Plan::custom_code() const { return impl().custom_code; }
+std::vector<std::string> Plan::host_operators() const {
+  std::vector<std::string> names;
+  for (const auto& code : impl().data->meta.custom_code)
+    if (code->kind == plan::fb::CodeKind::Host) names.push_back(code->name);
+  return names;
+}
 std::string_view Plan::graph_text() const { return impl().data->meta.graph_text; }
 
 std::string_view version() {

@@ -18,12 +18,24 @@ using Bindings = std::vector<std::unique_ptr<plan::fb::BindingT>>;
 /// Bound shapes are small; more are kept than graphs, so that going back to one stays cheap.
 constexpr std::size_t kMinBoundShapes = 64;
 
-std::unique_ptr<runtime::Executor> make_executor(const std::shared_ptr<const plan::PlanData>& plan,
-                                                 const SessionOptions& options) {
+/// Those of the session's libraries and the plan's, which have all that the plan needs.
+std::shared_ptr<const runtime::HostOperators> operators_of(const Plan& plan,
+                                                           const SessionOptions& options) {
+  std::vector<OperatorLibrary> libraries = options.operator_libraries;
+  if (const auto& known = PlanAccess::operators(plan))
+    libraries.insert(libraries.end(), known->libraries().begin(), known->libraries().end());
+  auto operators = std::make_shared<const runtime::HostOperators>(std::move(libraries));
+  operators->check(PlanAccess::data(plan)->meta);
+  return operators;
+}
+
+std::unique_ptr<runtime::Executor> make_executor(const Plan& of, const SessionOptions& options) {
+  const auto& plan = PlanAccess::data(of);
+  const auto operators = operators_of(of, options);
   if (options.threads < 0)
     throw usage_error("{} threads are not possible; 0 means all of the pool's", options.threads);
-  return plan->meta.target == "cpu" ? runtime::make_cpu_executor(plan, options)
-                                    : runtime::make_cuda_executor(plan, options);
+  return plan->meta.target == "cpu" ? runtime::make_cpu_executor(plan, options, operators)
+                                    : runtime::make_cuda_executor(plan, options, operators);
 }
 
 /// The element of a tensor of one bool or integer.
@@ -231,7 +243,7 @@ Session SessionAccess::make(Plan plan, SessionOptions options,
 
 Session::Session(std::shared_ptr<Impl> impl) noexcept : impl_(std::move(impl)) {}
 Session::Session(Plan plan, SessionOptions options) {
-  auto executor = make_executor(PlanAccess::data(plan), options);
+  auto executor = make_executor(plan, options);
   impl_ = std::make_shared<Impl>(std::move(plan), std::move(options), std::move(executor));
   runtime::log(LogLevel::kInfo, [&] {
     return fmt::format("a session on {}", impl_->is_on_cpu()

@@ -1,7 +1,9 @@
 // What a kernel is written for, and what is written.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <set>
 #include <string>
@@ -44,7 +46,9 @@ struct EmittedKernel {
   plan::fb::KernelStepT step;               // variants (module not yet set) and args
   std::vector<plan::fb::KernelStepT> more;  // what runs after it, of the same source
   std::vector<VariantChoice> choices;       // the rule's variants; empty: nothing can be chosen
-  std::string custom_operator;              // whose text it is; empty: Sinter's own
+  std::string custom_operator;              // whose code it is; empty: Sinter's own
+  /// Code by architecture, in place of `source`, which then only says what it is.
+  std::map<std::string, std::vector<std::byte>> cubins;
 };
 
 }  // namespace sinter::codegen

@@ -45,9 +45,9 @@ std::string name_stem(const Node& node) {
   constexpr std::size_t kLongest = 60;
   std::vector<std::string> words;
   const auto add = [&](const Node& part) {
+    const bool is_users = part.op->name == "CustomKernel" || part.op->name == "HostOperator";
     std::string word =
-        lower_case(part.op->name == "CustomKernel" ? own_name(part.attrs.get_string("operator"))
-                                                   : part.op->name);
+        lower_case(is_users ? own_name(part.attrs.get_string("operator")) : part.op->name);
     if (std::ranges::find(words, word) == words.end()) words.push_back(std::move(word));
   };
   const auto add_all = [&](const Graph& body, const auto& self) -> void {

@@ -1,6 +1,7 @@
 #include "frontend/custom/import_custom.h"
 
 #include <algorithm>
+#include <bit>
 #include <map>
 
 #include <fmt/ranges.h>
@@ -28,11 +29,7 @@ class CustomImport {
       inputs_.push_back(node_.input(i, op_.inputs[i]));
     for (const auto& attribute : op_.attributes)
       attributes_.emplace(attribute.name, read(attribute));
-    std::optional<std::vector<ValueId>> results;
-    if (op_.kernels.empty())
-      results = meaning(inputs_);
-    else if (auto body = make_body())
-      results = node_.builder().add_multi("CustomKernel", inputs_, kernel_attributes(*body), body);
+    const auto results = op_.kernels.empty() ? without_kernels(inputs_) : with_kernels();
     if (!results) return;
     for (std::size_t i = 0; i < node_.output_count(); ++i) {
       if (i >= results->size())
@@ -154,23 +151,48 @@ class CustomImport {
                          : fmt::format("; convert it: {}(..)", to_string(declared.dtype))));
   }
 
-  /// `meaning` as a graph of its own.
-  std::shared_ptr<const ir::Graph> make_body() {
+  using Results = std::optional<std::vector<ValueId>>;
+
+  /// What is computed of `inputs` where the CUDA text is not: by the host function, or as the
+  /// definition says it in other words.
+  Results without_kernels(std::span<const ValueId> inputs) {
+    if (!op_.is_host) return meaning(inputs);
+    const auto body = make_body(inputs, [&](std::span<const ValueId> in) { return meaning(in); });
+    if (!body) return std::nullopt;
+    refuse_sizes_from_data(*body, "its function");
+    return node_.builder().add_multi(
+        "HostOperator", {inputs.begin(), inputs.end()},
+        {{"operator", op_.full_name()}, {"library", op_.host_library}, {"values", values_text()}},
+        body);
+  }
+  Results with_kernels() {
+    const auto body =
+        make_body(inputs_, [&](std::span<const ValueId> in) { return without_kernels(in); });
+    if (!body) return std::nullopt;
+    refuse_sizes_from_data(*body, "its kernels");
+    return node_.builder().add_multi("CustomKernel", inputs_, kernel_attributes(*body), body);
+  }
+
+  /// What `make` gives for inputs of these types as a graph of its own.
+  template <typename Make>
+  std::shared_ptr<const ir::Graph> make_body(std::span<const ValueId> inputs, const Make& make) {
     std::vector<ValueId> placeholders;
-    for (const ValueId input : inputs_)
+    for (const ValueId input : inputs)
       placeholders.push_back(node_.builder().placeholder(node_.type(input)));
-    const auto results = meaning(placeholders);
+    const Results results = make(placeholders);
     if (!results) return nullptr;
     ExtractedBody body = extract_body(node_.builder(), placeholders, *results, true);
     if (!body.captured.empty()) fail("what it computes depends on values around the node");
     return body.body;
   }
+  void refuse_sizes_from_data(const ir::Graph& body, std::string_view what) const {
+    for (const TensorType& type : body.types(body.outputs()))
+      if (ir::is_from_data(type.shape, node_.builder().ranges()))
+        node_.unsupported(fmt::format("{} would need sizes that follow from data", what));
+  }
 
   ir::Attrs kernel_attributes(const ir::Graph& body) {
     const std::vector<TensorType> outputs = body.types(body.outputs());
-    for (const TensorType& type : outputs)
-      if (ir::is_from_data(type.shape, node_.builder().ranges()))
-        node_.unsupported("its kernels would need sizes that follow from data");
     std::vector<Dim> dims;
     const auto number = [&](const std::string& text, const std::string& part) {
       const Dim dim = of_definition(part, [&] { return size(text, outputs); });
@@ -190,10 +212,8 @@ class CustomImport {
         line += fmt::format(" shared={}", number(kernel.shared_bytes, part + ", shared_bytes"));
       std::vector<std::string> arguments;
       for (const std::string& text : kernel.arguments)
-        arguments.push_back(buffer(text).value_or(""));
-      for (std::size_t i = 0; i < arguments.size(); ++i)
-        if (arguments[i].empty())
-          arguments[i] = fmt::format("dim{}", number(kernel.arguments[i], part + ", arguments"));
+        arguments.push_back(argument(
+            text, [&](const std::string& size) { return number(size, part + ", arguments"); }));
       lines.push_back(fmt::format("{} args={}", line, fmt::join(arguments, ",")));
     }
     std::vector<Dim> workspace;
@@ -201,12 +221,30 @@ class CustomImport {
       workspace.push_back(of_definition(fmt::format("workspace '{}'", each.name),
                                         [&] { return size(each.bytes, outputs); }));
     return {{"operator", op_.full_name()},
-            {"source", fmt::format("{}#line 1 \"{}\"\n{}", attributes_text(),
-                                   op_.domain + "::" + op_.name, op_.source)},
+            {"source", op_.cubins.empty() ? source_text() : std::string()},
+            {"cubins", cubins_text()},
             {"names", names()},
             {"launches", fmt::format("{}", fmt::join(lines, "\n"))},
             {"dims", dims},
             {"workspace", workspace}};
+  }
+  /// A buffer, "null", a size, or a number of 32 bits: "i32(size)", "f32(attribute)". `number`
+  /// gives a size's place in the list.
+  template <typename Number>
+  std::string argument(const std::string& text, const Number& number) const {
+    if (const auto known = buffer(text)) return *known;
+    if (text == "null") return fmt::format("dim{}", number("0"));
+    const auto inside = [&] { return text.substr(4, text.size() - 5); };
+    if (text.starts_with("i32(") && text.ends_with(")"))
+      return fmt::format("int{}", number(inside()));
+    if (!text.starts_with("f32(") || !text.ends_with(")"))
+      return fmt::format("dim{}", number(text));
+    const auto found = attributes_.find(inside());
+    if (found == attributes_.end())
+      fail(fmt::format("argument '{}': '{}' is no attribute", text, inside()));
+    const auto value = std::visit([](auto v) { return static_cast<float>(v); }, found->second);
+    // As the integer of the same bits.
+    return fmt::format("int{}", number(fmt::format("{}", std::bit_cast<std::int32_t>(value))));
   }
   std::optional<std::string> buffer(const std::string& name) const {
     for (std::size_t i = 0; i < op_.inputs.size(); ++i)
@@ -221,6 +259,32 @@ class CustomImport {
     std::vector<std::string> all = op_.inputs;
     for (const auto& output : op_.outputs) all.push_back(output.name);
     return fmt::format("{}", fmt::join(all, ","));
+  }
+  std::string source_text() const {
+    return fmt::format("{}#line 1 \"{}\"\n{}", attributes_text(), op_.domain + "::" + op_.name,
+                       op_.source);
+  }
+  /// A line for each architecture: "sm_90 7f454c46..".
+  std::string cubins_text() const {
+    std::string text;
+    for (const auto& [architecture, bytes] : op_.cubins) {
+      text += architecture + ' ';
+      for (const char c : bytes) text += fmt::format("{:02x}", static_cast<unsigned char>(c));
+      text += '\n';
+    }
+    return text;
+  }
+  /// A line for each attribute: "int axis 3", "float limit 2.5".
+  std::string values_text() const {
+    std::string text;
+    for (const auto& attribute : op_.attributes) {
+      const CustomOperator::Number& value = attributes_.at(attribute.name);
+      if (const auto* integer = std::get_if<std::int64_t>(&value))
+        text += fmt::format("int {} {}\n", attribute.name, *integer);
+      else
+        text += fmt::format("float {} {:.17g}\n", attribute.name, std::get<double>(value));
+    }
+    return text;
   }
   /// `attributes::limit` in the CUDA text.
   std::string attributes_text() const {

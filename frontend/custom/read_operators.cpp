@@ -132,16 +132,19 @@ class Reader {
 
  private:
   CustomOperator read_operator(const toml::table& table) const {
-    const Table given(table, path_, "operator",
-                      {"domain", "name", "inputs", "attributes", "output", "reference", "cuda"});
+    const auto called = [&](const std::string& what) {
+      return Table(
+          table, path_, what,
+          {"domain", "name", "inputs", "attributes", "output", "reference", "cuda", "host"});
+    };
+    const Table given = called("operator");
     CustomOperator op;
     op.file = path_;
     op.name = given.text("name");
     op.domain = given.text("domain");
     if (op.domain.empty() || op.domain == "ai.onnx") given.fail("'domain' must not be ONNX's own");
     const std::string what = fmt::format("operator '{}'", op.full_name());
-    const Table named(table, path_, what,
-                      {"domain", "name", "inputs", "attributes", "output", "reference", "cuda"});
+    const Table named = called(what);
     op.inputs = named.texts("inputs");
     std::set<std::string> names;
     const auto note = [&](const std::string& name) {
@@ -161,6 +164,10 @@ class Reader {
     if (op.outputs.empty()) named.fail("it has no [[operator.output]]");
     if (named.find("reference") != nullptr) op.reference = beside(named.text("reference"));
     for (const toml::table* cuda : named.tables("cuda")) read_cuda(*cuda, what, op, note);
+    for (const toml::table* host : named.tables("host")) {
+      op.is_host = true;
+      op.host_library = Table(*host, path_, what + ", host", {"library"}).text("library", "");
+    }
     const bool all_values =
         std::ranges::all_of(op.outputs, [](const auto& output) { return !output.value.empty(); });
     const bool any_value =
@@ -168,10 +175,10 @@ class Reader {
     if (any_value && !all_values) named.fail("some outputs have a 'value' and some have none");
     if (any_value && !op.reference.empty())
       named.fail("it has both values and a 'reference': one of them says what it computes");
-    if (op.kernels.empty() && !any_value && op.reference.empty())
+    if (op.kernels.empty() && !op.is_host && !any_value && op.reference.empty())
       named.fail(
           "nothing says what it computes: give its outputs a 'value', name a model as its "
-          "'reference', or give it [operator.cuda]");
+          "'reference', or give it [operator.cuda] or [operator.host]");
     if (op.inputs.empty()) named.fail("it has no inputs");
     return op;
   }
@@ -227,11 +234,14 @@ class Reader {
   template <typename Note>
   void read_cuda(const toml::table& table, const std::string& what, CustomOperator& op,
                  const Note& note) const {
-    const Table given(table, path_, what + ", cuda", {"source", "file", "kernel", "workspace"});
-    if ((given.find("source") != nullptr) == (given.find("file") != nullptr))
-      given.fail("it needs either 'source' or 'file'");
-    op.source = given.find("source") != nullptr ? given.text("source")
-                                                : read_file(beside(given.text("file")));
+    const Table given(table, path_, what + ", cuda",
+                      {"source", "file", "cubin", "kernel", "workspace"});
+    const auto has = [&](const char* key) { return given.find(key) != nullptr ? 1 : 0; };
+    if (has("source") + has("file") + has("cubin") != 1)
+      given.fail("it needs one of 'source', 'file' and 'cubin'");
+    if (has("source") != 0) op.source = given.text("source");
+    if (has("file") != 0) op.source = read_file(beside(given.text("file")));
+    for (const toml::table* one : given.tables("cubin")) read_cubins(*one, given, op);
     for (const toml::table* one : given.tables("workspace")) {
       const Table workspace(*one, path_, what + ", workspace", {"name", "bytes"});
       op.workspace.push_back({workspace.name("name"), workspace.text("bytes")});
@@ -242,7 +252,7 @@ class Reader {
                          {"function", "grid", "block", "shared_bytes", "cluster", "arguments"});
       CustomOperator::Kernel made;
       made.function = kernel.name("function");
-      if (op.source.find(made.function) == std::string::npos)
+      if (op.cubins.empty() && op.source.find(made.function) == std::string::npos)
         kernel.fail(fmt::format("the CUDA text has no '{}'", made.function));
       made.grid = kernel.texts("grid");
       if (made.grid.empty() || made.grid.size() > 3)
@@ -264,8 +274,20 @@ class Reader {
       op.kernels.push_back(std::move(made));
     }
     if (op.kernels.empty()) given.fail("it has no [[operator.cuda.kernel]]");
-    if (op.source.find("extern \"C\"") == std::string::npos)
+    if (op.cubins.empty() && op.source.find("extern \"C\"") == std::string::npos)
       given.fail("its kernels must be extern \"C\", so that they are found by name");
+  }
+
+  void read_cubins(const toml::table& table, const Table& given, CustomOperator& op) const {
+    for (const auto& [key, node] : table) {
+      const std::string architecture(key.str());
+      const auto path = node.value_exact<std::string>();
+      if (!path) given.fail(node, fmt::format("the cubin of '{}' must be a path", architecture));
+      if (!architecture.starts_with("sm_") || architecture.size() < 5)
+        given.fail(node, fmt::format("'{}' is no architecture: write sm_90", architecture));
+      op.cubins.emplace(architecture, read_file(beside(*path)));
+    }
+    if (op.cubins.empty()) given.fail("'cubin' has no files: cubin = { sm_90 = \"file.cubin\" }");
   }
 
   std::string beside(const std::string& path) const {

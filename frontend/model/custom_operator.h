@@ -1,7 +1,9 @@
-// Operators that a user defines: as an expression of elements, as another model, or by CUDA text.
+// Operators that a user defines: as an expression of elements, as another model, by CUDA text, or
+// by a host function.
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <string>
 #include <variant>
 #include <vector>
@@ -44,10 +46,13 @@ struct CustomOperator {
   std::vector<Attribute> attributes;
   std::vector<Output> outputs;
   std::string reference;  // path of a model that computes the same; may be empty
-  std::string source;     // CUDA text; empty: it has no kernels
+  std::string source;     // CUDA text
+  std::map<std::string, std::string> cubins;  // bytes by architecture ("sm_90"), in place of text
   std::vector<Workspace> workspace;
   std::vector<Kernel> kernels;
-  std::string file;  // where it is defined
+  bool is_host = false;      // a function of a library computes it
+  std::string host_library;  // what the library is called, for people; may be empty
+  std::string file;          // where it is defined
 
   std::string full_name() const { return domain + "::" + name; }
 };

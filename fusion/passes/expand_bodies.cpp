@@ -49,7 +49,8 @@ std::string custom_refusal(const Context& context, const Node& node) {
   if (!has_reference(*node.body))
     throw Error(ErrorCode::kUnsupported,
                 fmt::format("'{}': operator '{}' has CUDA text alone, which this target does not "
-                            "run: give its outputs a 'value', or name a model as its 'reference'",
+                            "run: give it [operator.host], its outputs a 'value', or name a model "
+                            "as its 'reference'",
                             describe(node), node.attrs.get_string("operator")));
   return "this target runs no CUDA text: its reference is computed";
 }

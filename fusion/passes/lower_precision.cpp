@@ -255,9 +255,9 @@ class Lowering {
     if (kind == OpKind::kReduce || node.op->scan()) return {lower_reduce(node)};
     // Only which of the values at hand it is: they are taken as they are.
     if (node.op->name == "ArgSort" && reads_kept(node)) return add(node, kWide, node.attrs);
-    // Its text is for the types that the model has.
-    if (node.op->name == "CustomKernel") {
-      keep(node, "an operator of the user's has kernels for this type");
+    // Its code is for the types that the model has.
+    if (node.op->name == "CustomKernel" || node.op->name == "HostOperator") {
+      keep(node, "an operator of the user's has code for this type");
       return add(node, kWide, node.attrs);
     }
     // Corners of boxes are positions in an image, which 16 bits round to whole pixels.

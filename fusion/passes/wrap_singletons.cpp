@@ -23,6 +23,7 @@ std::string family_of(const Node& node) {
       if (node.op->name == "TreeEnsemble") return "trees";
       if (node.op->name == "Recurrent") return "recurrent";
       if (node.op->name == "CustomKernel") return "custom";
+      if (node.op->name == "HostOperator") return "host";
       break;
     case OpKind::kFused:
     case OpKind::kWhile:

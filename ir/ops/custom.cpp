@@ -6,11 +6,18 @@
 // the kernels compute: evaluation and targets without kernels take it. `names`: those of inputs and
 // outputs, with commas between, whose element types the text knows as types::NAME. `launches` has a
 // line for each launch, "function grid=0,1,2 block=256,1,1 shared=3 cluster=1
-// args=in0,out0,work0,dim4", whose grid, shared memory and dim arguments are numbers of `dims`.
+// args=in0,out0,work0,dim4,int5", whose grid, shared memory, dim (64 bits) and int (32 bits)
+// arguments are numbers of `dims`. `cubins`: code in place of the text, a line "sm_90 7f454c46.."
+// (hexadecimal) for each architecture.
 // `workspace` are the bytes of buffers that the kernels share.
 //
+// HostOperator(inputs..) {operator, library, values} body(inputs..)
+//
+// Computed by a function of a library that the plan does not have; the body as above. `values` has
+// a line for each attribute, "int axis 3" or "float limit 2.5".
+//
 // NoReference(inputs..) {operator, dtype, shape}: stands in the body of an operator of which only
-// the CUDA text says what it computes.
+// its own code says what it computes.
 #include <fmt/format.h>
 
 #include "ir/graph.h"
@@ -20,31 +27,38 @@ namespace sinter::ir::ops {
 namespace {
 
 std::vector<Tensor> refuse_to_evaluate(const Attrs& attrs, Tensors, Types) {
-  throw Error(ErrorCode::kUnsupported,
-              fmt::format("operator '{}' has kernels and no reference: give its outputs a 'value', "
-                          "or name a model as its 'reference'",
-                          attrs.get_string("operator")));
+  throw Error(
+      ErrorCode::kUnsupported,
+      fmt::format("operator '{}' has code of its own and no reference: give its outputs a 'value', "
+                  "or name a model as its 'reference'",
+                  attrs.get_string("operator")));
 }
 
 }  // namespace
 
 std::vector<OpDef> custom_ops() {
-  OpDef kernel{.name = "CustomKernel",
-               .kind = OpKind::kLibrary,
-               .min_inputs = 0,
-               .max_inputs = -1,
-               .attrs = {{"operator", AttrKind::kString, std::nullopt},
-                         {"source", AttrKind::kString, std::nullopt},
-                         {"names", AttrKind::kString, std::nullopt},
-                         {"launches", AttrKind::kString, std::nullopt},
-                         {"dims", AttrKind::kDims, std::nullopt},
-                         {"workspace", AttrKind::kDims, Attr(std::vector<Dim>{})}},
-               .infer = [](const Attrs&, Types) { return std::vector<TensorType>(); },
-               .detail = CompositeDef{[](GraphBuilder& builder, const Node& node,
-                                         std::span<const ValueId> inputs) {
-                 return inline_graph(builder, *node.body, inputs);
-               }},
-               .has_body = true};
+  const OpDef with_body{.kind = OpKind::kLibrary,
+                        .min_inputs = 0,
+                        .max_inputs = -1,
+                        .infer = [](const Attrs&, Types) { return std::vector<TensorType>(); },
+                        .detail = CompositeDef{[](GraphBuilder& builder, const Node& node,
+                                                  std::span<const ValueId> inputs) {
+                          return inline_graph(builder, *node.body, inputs);
+                        }},
+                        .has_body = true};
+  OpDef kernel = with_body, host = with_body;
+  kernel.name = "CustomKernel";
+  kernel.attrs = {{"operator", AttrKind::kString, std::nullopt},
+                  {"source", AttrKind::kString, std::nullopt},
+                  {"cubins", AttrKind::kString, Attr(std::string())},
+                  {"names", AttrKind::kString, std::nullopt},
+                  {"launches", AttrKind::kString, std::nullopt},
+                  {"dims", AttrKind::kDims, std::nullopt},
+                  {"workspace", AttrKind::kDims, Attr(std::vector<Dim>{})}};
+  host.name = "HostOperator";
+  host.attrs = {{"operator", AttrKind::kString, std::nullopt},
+                {"library", AttrKind::kString, Attr(std::string())},
+                {"values", AttrKind::kString, Attr(std::string())}};
   OpDef none{
       .name = "NoReference",
       .kind = OpKind::kLibrary,
@@ -58,7 +72,7 @@ std::vector<OpDef> custom_ops() {
             return std::vector<TensorType>{{attrs.get_dtype("dtype"), attrs.get_dims("shape")}};
           },
       .evaluate = refuse_to_evaluate};
-  return {kernel, none};
+  return {kernel, host, none};
 }
 
 }  // namespace sinter::ir::ops

@@ -30,6 +30,7 @@ struct PlanObject {
   std::vector<const char*> architectures;
   std::vector<sinter_option> options;
   std::vector<sinter_measured_error> measured;
+  std::vector<const char*> custom_code;
 };
 
 struct SessionObject {

@@ -87,6 +87,7 @@ PlanObject::PlanObject(Plan plan_in) : plan(std::move(plan_in)) {
   for (const auto& [key, value] : plan.options()) options.push_back({key.c_str(), value.c_str()});
   for (const MeasuredError& error : plan.measured_errors())
     measured.push_back({error.output.c_str(), error.relative_error});
+  for (const std::string& name : plan.custom_code()) custom_code.push_back(name.c_str());
 }
 
 sinter_status fail(sinter_status status, const char* message) noexcept {
@@ -131,6 +132,27 @@ sinter_status sinter_plan_load_copy(const char* path, sinter_plan** plan) {
     LoadOptions options;
     options.copy = true;
     return Plan::load(&given(path, "path"), options);
+  });
+}
+
+sinter_status sinter_plan_load_with(const char* path, const sinter_load_options* options,
+                                    sinter_plan** plan) {
+  return c::make_plan(plan, [&] {
+    LoadOptions how;
+    if (options) {
+      const auto said = c::read_struct(options, "options");
+      how.copy = said.copy != 0;
+      how.allow_custom_code = said.refuse_custom_code == 0;
+      if (said.operator_library_count > 0) given(said.operator_libraries, "operator_libraries");
+      for (size_t i = 0; i < said.operator_library_count; ++i)
+        how.operator_libraries.push_back(
+            OperatorLibrary::open(&given(said.operator_libraries[i], "an operator library")));
+      if (said.operator_table_count > 0) given(said.operator_tables, "operator_tables");
+      for (size_t i = 0; i < said.operator_table_count; ++i)
+        how.operator_libraries.push_back(OperatorLibrary::of_table(
+            given(said.operator_tables[i], "an operator table"), "the program's own"));
+    }
+    return Plan::load(&given(path, "path"), how);
   });
 }
 
@@ -245,7 +267,9 @@ sinter_status sinter_plan_get_facts(const sinter_plan* plan, sinter_plan_facts* 
     value.measured_errors = object->measured.data();
     value.measured_error_count = object->measured.size();
     value.graph_text = text(of.graph_text());
-    c::write_struct(facts, value, "facts");
+    value.custom_code = object->custom_code.data();
+    value.custom_code_count = object->custom_code.size();
+    c::write_struct(facts, value, "facts", offsetof(sinter_plan_facts, custom_code));
   });
 }
 

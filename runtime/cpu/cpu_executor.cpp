@@ -12,6 +12,7 @@
 #include "runtime/cpu/gemm/matmul_panels.h"
 #include "runtime/cpu/gemm/matmul_quant.h"
 #include "runtime/cpu/host_buffer.h"
+#include "runtime/cpu/host_step.h"
 #include "runtime/cpu/machine_rates.h"
 #include "runtime/cpu/ops/element.h"
 #include "runtime/cpu/sort.h"
@@ -89,7 +90,7 @@ struct If {
 };
 using PreparedStep =
     std::variant<TileProgram, MatmulDnnl, MatmulPanels, MatmulQuant, ConvDnnl, RowSort,
-                 CpuAttention, Suppression, Trees, Copy, While, Extent, If>;
+                 CpuAttention, Suppression, Trees, HostStep, Copy, While, Extent, If>;
 
 struct Prepared {
   std::shared_ptr<const BoundShape> shape;  // with the largest sizes that a run may find
@@ -105,8 +106,11 @@ struct Prepared {
 
 class CpuExecutor final : public Executor {
  public:
-  CpuExecutor(std::shared_ptr<const plan::PlanData> plan, const SessionOptions& options)
+  CpuExecutor(std::shared_ptr<const plan::PlanData> plan, const SessionOptions& options,
+              std::shared_ptr<const HostOperators> operators)
       : plan_(std::move(plan)),
+        operators_(std::move(operators)),
+        allocator_(options.allocator),
         meta_(plan_->meta),
         threads_(threads_of(options)),
         max_iterations_(options.max_iterations),
@@ -227,7 +231,10 @@ class CpuExecutor final : public Executor {
     for (const HostBuffer& workspace : workspace_) account.workspace += workspace.capacity();
     for (const auto& [symbols, prepared] : prepared_)
       for (const PreparedStep& step : prepared.steps)
-        if (const auto* conv = std::get_if<ConvDnnl>(&step)) account.workspace += conv->own_bytes();
+        if (const auto* conv = std::get_if<ConvDnnl>(&step))
+          account.workspace += conv->own_bytes();
+        else if (const auto* host = std::get_if<HostStep>(&step))
+          account.workspace += host->own_bytes();
     for (const HostBuffer& input : inputs_) account.io += input.capacity();
     for (const HostBuffer& output : outputs_) account.io += output.capacity();
     for (const HostBuffer& state : states_) account.io += state.capacity();
@@ -295,6 +302,7 @@ class CpuExecutor final : public Executor {
     if (std::holds_alternative<RowSort>(step)) return "sort";
     if (std::holds_alternative<Suppression>(step)) return "suppression";
     if (std::holds_alternative<Trees>(step)) return "trees";
+    if (std::holds_alternative<HostStep>(step)) return "host";
     if (std::holds_alternative<MatmulQuant>(step)) return "quantized";
     if (std::holds_alternative<MatmulPanels>(step)) return "panels";
     if (std::holds_alternative<CpuAttention>(step)) return "attention";
@@ -332,6 +340,8 @@ class CpuExecutor final : public Executor {
         return Suppression(*step.work.AsSuppressionStep(), shape, threads_);
       case Work::TreeStep:
         return Trees(*plan_, *step.work.AsTreeStep(), shape, *weights_, threads_);
+      case Work::HostStep:
+        return HostStep(*plan_, *step.work.AsHostStep(), shape, *operators_, threads_, allocator_);
       case Work::AttentionStep: return CpuAttention(*step.work.AsAttentionStep(), shape, threads_);
       case Work::WhileStep: {
         const plan::fb::WhileStepT& loop = *step.work.AsWhileStep();
@@ -524,6 +534,8 @@ class CpuExecutor final : public Executor {
         suppression->run(addresses_, workspace_addresses_);
       else if (const auto* trees = std::get_if<Trees>(&step))
         trees->run(addresses_, workspace_addresses_);
+      else if (auto* host = std::get_if<HostStep>(&step))
+        host->run(addresses_, workspace_addresses_);
       else if (const auto* product = std::get_if<MatmulQuant>(&step))
         product->run(addresses_, workspace_addresses_);
       else if (const auto* attention = std::get_if<CpuAttention>(&step))
@@ -555,6 +567,8 @@ class CpuExecutor final : public Executor {
   }
 
   std::shared_ptr<const plan::PlanData> plan_;
+  std::shared_ptr<const HostOperators> operators_;  // null: the plan has none
+  std::shared_ptr<Allocator> allocator_;            // null: the system
   const plan::fb::PlanT& meta_;
   int threads_;
   std::int64_t max_iterations_, iterations_ = 0;  // of the run
@@ -580,8 +594,9 @@ class CpuExecutor final : public Executor {
 }  // namespace cpu
 
 std::unique_ptr<Executor> make_cpu_executor(std::shared_ptr<const plan::PlanData> plan,
-                                            const SessionOptions& options) {
-  return std::make_unique<cpu::CpuExecutor>(std::move(plan), options);
+                                            const SessionOptions& options,
+                                            std::shared_ptr<const HostOperators> operators) {
+  return std::make_unique<cpu::CpuExecutor>(std::move(plan), options, std::move(operators));
 }
 
 }  // namespace sinter::runtime

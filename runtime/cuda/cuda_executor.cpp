@@ -51,8 +51,10 @@ std::size_t BoundRun::launches() const {
 
 CudaExecutor::CudaExecutor(const CudaEnvironment& environment,
                            std::shared_ptr<const plan::PlanData> plan,
-                           const SessionOptions& options)
+                           const SessionOptions& options,
+                           std::shared_ptr<const HostOperators> operators)
     : options_(options),
+      operators_(std::move(operators)),
       plan_(DevicePlan::acquire(environment, plan, options.device)),
       allocator_(device_allocator(options)),
       stream_(plan_->context()),
@@ -364,6 +366,8 @@ std::shared_ptr<BoundRun> CudaExecutor::bind(const std::shared_ptr<const BoundSh
   libraries.tuning = tuning_;
   libraries.stream = stream_.handle();
   libraries.flush = &flush_;
+  libraries.operators = operators_.get();
+  libraries.allocator = allocator_;
   libraries.thorough = options_.thorough_tuning;
   libraries.conditional_nodes = control_.has_nodes();
   std::unique_lock<std::mutex> lock;
@@ -552,6 +556,9 @@ MemoryAccount CudaExecutor::memory() const {
   MemoryAccount account;
   account.weights = plan_->weight_bytes();
   account.workspace = workspace_.size();
+  cache_.for_each([&](const BoundRun& run) {
+    for (const StepLaunches& step : run.steps) account.workspace += step.workspace_bytes();
+  });
   account.io = in_.size() + out_.size() + states_.size();
   if (bound_) {
     account.arena = bound_->shape->layout.arena_bytes;
@@ -564,13 +571,17 @@ std::size_t CudaExecutor::launches() const { return bound_ ? bound_->launches() 
 
 std::unique_ptr<Executor> make_cuda_executor(const CudaEnvironment& environment,
                                              std::shared_ptr<const plan::PlanData> plan,
-                                             const SessionOptions& options) {
-  return std::make_unique<CudaExecutor>(environment, std::move(plan), options);
+                                             const SessionOptions& options,
+                                             std::shared_ptr<const HostOperators> operators) {
+  return std::make_unique<CudaExecutor>(environment, std::move(plan), options,
+                                        std::move(operators));
 }
 
 std::unique_ptr<Executor> make_cuda_executor(std::shared_ptr<const plan::PlanData> plan,
-                                             const SessionOptions& options) {
-  return make_cuda_executor(CudaEnvironment::system(), std::move(plan), options);
+                                             const SessionOptions& options,
+                                             std::shared_ptr<const HostOperators> operators) {
+  return make_cuda_executor(CudaEnvironment::system(), std::move(plan), options,
+                            std::move(operators));
 }
 
 }  // namespace sinter::runtime

@@ -22,7 +22,8 @@ namespace sinter::runtime {
 /// make_cuda_executor for a given driver and library, for tests.
 std::unique_ptr<Executor> make_cuda_executor(const CudaEnvironment& environment,
                                              std::shared_ptr<const plan::PlanData> plan,
-                                             const SessionOptions& options);
+                                             const SessionOptions& options,
+                                             std::shared_ptr<const HostOperators> operators = {});
 
 /// A plan bound to sizes and addresses: everything a run puts on a stream.
 struct BoundRun {
@@ -44,7 +45,7 @@ struct BoundRun {
 class CudaExecutor final : public Executor {
  public:
   CudaExecutor(const CudaEnvironment& environment, std::shared_ptr<const plan::PlanData> plan,
-               const SessionOptions& options);
+               const SessionOptions& options, std::shared_ptr<const HostOperators> operators);
   ~CudaExecutor() override;
 
   void prepare(const std::shared_ptr<const BoundShape>& shape) override;
@@ -124,6 +125,7 @@ class CudaExecutor final : public Executor {
   BoundRun& last_run(const char* what);
 
   SessionOptions options_;
+  std::shared_ptr<const HostOperators> operators_;  // null: the plan has none
   std::shared_ptr<const DevicePlan> plan_;
   graphs::DeviceAllocatorPtr allocator_;  // null: the driver
   graphs::Stream stream_;

@@ -29,6 +29,8 @@ void launch(const Launch& work, const graphs::Driver& driver, CUstream stream, b
     driver.memcpy_dtod_async(copy->target, copy->source, copy->bytes, stream);
   } else if (const auto* fill = std::get_if<ZeroFill>(&work)) {
     driver.memset_d8_async(fill->target, 0, fill->bytes, stream);
+  } else if (const auto* host = std::get_if<HostLaunch>(&work)) {
+    host->call->enqueue(stream);
   }
 }
 
@@ -81,6 +83,13 @@ std::size_t StepLaunches::launches() const {
   std::size_t count = 0;
   for (const Launch& work : works) count += launches_of(work);
   return count;
+}
+
+std::uint64_t StepLaunches::workspace_bytes() const {
+  std::uint64_t bytes = 0;
+  for (const Launch& work : works)
+    if (const auto* host = std::get_if<HostLaunch>(&work)) bytes += host->workspace->size();
+  return bytes;
 }
 
 bool StepLaunches::overlaps() const {

@@ -12,9 +12,11 @@
 #include <vector>
 
 #include "graphs/graph_exec.h"
+#include "graphs/memory.h"
 #include "graphs/module.h"
 #include "runtime/cuda/cublaslt/matmul_cublaslt.h"
 #include "runtime/cuda/cudnn/conv_cudnn.h"
+#include "runtime/operators/host_operators.h"
 #include "runtime/plan/plan_data.h"
 
 namespace sinter::runtime {
@@ -38,7 +40,14 @@ struct ZeroFill {
   std::uint64_t bytes = 0;
 };
 
-using Launch = std::variant<KernelLaunch, MatmulLaunch, ConvLaunch, CopyLaunch, ZeroFill>;
+/// Whatever a function of the user's puts on the stream.
+struct HostLaunch {
+  std::shared_ptr<HostCall> call;
+  std::shared_ptr<const graphs::DeviceMemory> workspace;
+};
+
+using Launch =
+    std::variant<KernelLaunch, MatmulLaunch, ConvLaunch, CopyLaunch, ZeroFill, HostLaunch>;
 /// `early`: a kernel may start before what is in front of it on the stream has ended.
 void launch(const Launch& work, const graphs::Driver& driver, CUstream stream, bool early = true);
 /// Kernels, library calls or copies.
@@ -86,6 +95,8 @@ struct StepLaunches {
   void launch(const graphs::Driver& driver, CUstream stream, bool early = true) const;
   /// Kernels and library calls.
   std::size_t launches() const;
+  /// Of memory that is the step's own.
+  std::uint64_t workspace_bytes() const;
   /// Whether its first kernel starts before the step in front has ended.
   bool overlaps() const;
   /// The tactic and what libraries chose, for people; empty if nothing was chosen.

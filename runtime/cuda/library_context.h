@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "graphs/device.h"
+#include "graphs/memory.h"
 #include "runtime/cuda/tactics/flush_buffer.h"
 #include "runtime/libraries/tuning_cache.h"
 
@@ -15,6 +16,7 @@ namespace sinter::runtime {
 
 class CublasLtHandle;
 class CudnnHandle;
+class HostOperators;
 
 /// By problem: the number of the tactic that is taken.
 using TakenTactics = std::map<std::string, std::size_t>;
@@ -37,6 +39,8 @@ struct LibraryContext {
   std::shared_ptr<TuningCache> tuning;  // null without a library
   CUstream stream = nullptr;            // for timing candidates
   FlushBuffer* flush = nullptr;
+  const HostOperators* operators = nullptr;   // null: the plan has none
+  graphs::DeviceAllocatorPtr allocator;       // of their workspaces; null: the driver
   const TakenTactics* taken = nullptr;        // to take, whatever is stored; others are chosen
   std::vector<TimedChoice>* timed = nullptr;  // gets the choices that were timed, not found
   bool thorough = false;                      // SessionOptions::thorough_tuning

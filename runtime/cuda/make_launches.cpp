@@ -204,6 +204,19 @@ struct Binder {
                           static_cast<std::uint64_t>(size), copy.source});
   }
 
+  Launches bind(const fb::HostStepT& step) const {
+    HostLaunch launch;
+    launch.call =
+        std::make_shared<HostCall>(plan.plan().meta, step, shape.expressions, *libraries.operators);
+    launch.workspace = std::make_shared<const graphs::DeviceMemory>(
+        plan.context(), launch.call->workspace_bytes(), libraries.allocator);
+    std::vector<std::byte*> addresses;
+    for (const CUdeviceptr address : buffers.address)
+      addresses.push_back(reinterpret_cast<std::byte*>(address));
+    launch.call->bind(addresses, reinterpret_cast<void*>(launch.workspace->address()));
+    return one(std::move(launch));
+  }
+
   /// True if every kernel of the tactic has a variant for this shape and GPU, and the library
   /// of every part is there; `why` gets a line if it is not.
   bool can_run(const fb::TacticT& tactic, std::string& why) const {
@@ -289,6 +302,7 @@ struct Binder {
       case fb::Work::MatmulStep: return bind(*work.AsMatmulStep());
       case fb::Work::ConvStep: return bind(*work.AsConvStep());
       case fb::Work::CopyStep: return bind(*work.AsCopyStep());
+      case fb::Work::HostStep: return bind(*work.AsHostStep());
       case fb::Work::LoopStep:
         refuse("it is made for the CPU: recompile the model with --target=cuda");
       default: refuse("it has no work");
@@ -334,6 +348,9 @@ void find_readers(const fb::PlanT& meta, std::vector<StepLaunches>& steps) {
               loop.readers.push_back(reinterpret_cast<CUdeviceptr*>(&kernel->values[k]));
         if (auto* copy = std::get_if<CopyLaunch>(&work); copy && copy->source_buffer == counter)
           loop.readers.push_back(&copy->source);
+        if (auto* host = std::get_if<HostLaunch>(&work))
+          for (void** address : host->call->readers(counter))
+            loop.readers.push_back(reinterpret_cast<CUdeviceptr*>(address));
       }
   }
 }

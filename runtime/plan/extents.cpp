@@ -106,6 +106,10 @@ void visit_work(const fb::WorkUnion& work, const Visit& visit) {
       visit(work.AsSuppressionStep()->length);
       break;
     case fb::Work::TreeStep: visit(work.AsTreeStep()->rows); break;
+    case fb::Work::HostStep:
+      for (const auto* list : {&work.AsHostStep()->inputs, &work.AsHostStep()->outputs})
+        for (const auto& tensor : *list) visit_all(tensor->shape, visit);
+      break;
     case fb::Work::WhileStep:
       if (const std::int32_t trips = work.AsWhileStep()->trips; trips >= 0)
         visit(static_cast<std::uint32_t>(trips));

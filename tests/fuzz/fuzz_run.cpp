@@ -154,7 +154,7 @@ class Mutator {
   }
 
   void swap_work(fb::WorkUnion& work) {
-    switch (random_() % 11) {
+    switch (random_() % 12) {
       case 0: work.Reset(); break;
       case 1: work.Set(fb::CopyStepT{}); break;
       case 2: work.Set(fb::SortStepT{}); break;
@@ -164,6 +164,7 @@ class Mutator {
       case 6: work.Set(fb::ExtentStepT{}); break;
       case 7: work.Set(fb::SuppressionStepT{}); break;
       case 8: work.Set(fb::TreeStepT{}); break;
+      case 9: work.Set(fb::HostStepT{}); break;
       default:
         if (seen_) work = *seen_;
     }

@@ -123,7 +123,7 @@ void add_build_options(Command& verb, BuildTexts& texts, bool with_passes) {
   verb.add_option(
       "--op", texts.options.operators,
       "Operators of your own, by a file that defines them: as an expression, or by CUDA "
-      "text; may be repeated");
+      "text, or as a library's function; may be repeated");
   verb.add_option("--state", texts.states,
                   "Input that is an output of the run before, kept and changed in the session: "
                   "INPUT=OUTPUT; caches are found by themselves ('none': they are not)");

@@ -110,6 +110,17 @@ Option* Command::add_switch(const std::string& names, bool& value, const std::st
                   ->default_str(value ? on : off));
 }
 
+Option* Command::add_each(const std::string& names, const std::string& type,
+                          std::function<void(const std::string&)> take, const std::string& help) {
+  const auto set = [take = std::move(take)](const std::vector<std::string>& values) {
+    for (const std::string& value : values) take(value);
+  };
+  return keep(app_.add_option_function<std::vector<std::string>>(names, set, help)
+                  ->type_name(type)
+                  ->expected(1)
+                  ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll));
+}
+
 Option* Command::add_threads_option() {
   const auto set = [](const int& threads) {
     ThreadPoolOptions pool;

@@ -60,6 +60,10 @@ class Command {
   /// One of two words: `value` becomes whether it is `on`.
   Option* add_switch(const std::string& names, bool& value, const std::string& on,
                      const std::string& off, const std::string& help);
+  /// An option that may be given several times, with a value that --help calls `type`; `take` is
+  /// called with each.
+  Option* add_each(const std::string& names, const std::string& type,
+                   std::function<void(const std::string&)> take, const std::string& help);
   /// --threads: the size of the process's pool of threads for CPU plans.
   Option* add_threads_option();
   /// --no-graph makes the variable false.

@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <array>
 #include <charconv>
+#include <map>
 #include <sstream>
 #include <variant>
 
@@ -24,7 +25,7 @@ struct Launch {
   std::array<std::uint32_t, 3> block{1, 1, 1};
   Dim shared_bytes = 0;
   std::uint32_t cluster = 1;
-  std::vector<std::string> arguments;  // "in0", "out1", "work0", "dim2"
+  std::vector<std::string> arguments;  // "in0", "out1", "work0", "dim2", "int3"
 };
 
 [[noreturn]] void refuse(const Node& node, const std::string& why) {
@@ -50,6 +51,7 @@ class Program {
 
   /// A buffer's place among inputs, outputs and workspace, or a size.
   std::variant<std::size_t, Dim> argument(const std::string& text) const {
+    if (is_narrow(text)) return dim(text.substr(3));
     const auto& workspace = node_.attrs.get_dims("workspace");
     std::size_t before = 0;
     for (const auto& [kind, count] :
@@ -62,6 +64,9 @@ class Program {
     if (!text.starts_with("dim")) refuse(node_, fmt::format("there is no argument '{}'", text));
     return dim(text.substr(3));
   }
+
+  /// Whether it is a number of 32 bits.
+  static bool is_narrow(const std::string& text) { return text.starts_with("int"); }
 
   const Node& node() const { return node_; }
 
@@ -126,6 +131,25 @@ std::string types_text(const Node& node, const std::vector<DType>& types) {
   return text + "}\n";
 }
 
+/// Code that was compiled before, by architecture.
+std::map<std::string, std::vector<std::byte>> cubins_of(const Node& node) {
+  std::map<std::string, std::vector<std::byte>> result;
+  for (const std::string& line : split(node.attrs.get_string("cubins"), '\n')) {
+    const std::vector<std::string> words = split(line, ' ');
+    if (words.size() != 2 || words[1].size() % 2 != 0)
+      refuse(node, "its code is not an architecture and bytes");
+    std::vector<std::byte>& bytes = result[words[0]];
+    for (std::size_t i = 0; i < words[1].size(); i += 2) {
+      unsigned value = 0;
+      const char* const digits = words[1].data() + i;
+      if (std::from_chars(digits, digits + 2, value, 16).ptr != digits + 2)
+        refuse(node, "its code is not written in hexadecimal digits");
+      bytes.push_back(static_cast<std::byte>(value));
+    }
+  }
+  return result;
+}
+
 class CustomKernel final : public KernelProgram {
  public:
   /// `buffers`: of inputs, outputs and workspace, in this order. The graph that the node is of
@@ -135,8 +159,9 @@ class CustomKernel final : public KernelProgram {
 
   std::string signature(const ExprTable&) const override {
     const ir::Attrs& attrs = program_.node().attrs;
-    std::string text = fmt::format("custom {} {} {}", attrs.get_string("operator"),
-                                   attrs.get_string("launches"), attrs.get_string("source"));
+    std::string text = fmt::format("custom {} {} {} {}", attrs.get_string("operator"),
+                                   attrs.get_string("launches"), attrs.get_string("source"),
+                                   attrs.get_string("cubins"));
     for (const Dim& dim : attrs.get_dims("dims")) text += " " + dim.to_string();
     return text;
   }
@@ -145,10 +170,16 @@ class CustomKernel final : public KernelProgram {
   EmittedKernel emit(KernelRequest request, ExprTable& exprs) const override {
     EmittedKernel kernel;
     kernel.custom_operator = program_.node().attrs.get_string("operator");
+    kernel.cubins = cubins_of(program_.node());
+    kernel.source = kernel_heading(request.name, request.origins);
     std::vector<DType> types(request.buffer_types.begin(),
                              request.buffer_types.begin() + static_cast<std::ptrdiff_t>(tensors_));
-    kernel.source = kernel_heading(request.name, request.origins) + "#include \"scalar.cuh\"\n\n" +
-                    types_text(program_.node(), types) + program_.node().attrs.get_string("source");
+    for (const auto& [architecture, code] : kernel.cubins)
+      kernel.source += fmt::format("// code for {}: {} bytes that the operator's maker brought\n",
+                                   architecture, code.size());
+    if (kernel.cubins.empty())
+      kernel.source += "#include \"scalar.cuh\"\n\n" + types_text(program_.node(), types) +
+                       program_.node().attrs.get_string("source");
     if (!kernel.source.ends_with('\n')) kernel.source += '\n';
     for (std::size_t i = 0; i < program_.launches.size(); ++i)
       (i == 0 ? kernel.step : kernel.more.emplace_back()) = step(program_.launches[i], exprs);
@@ -171,7 +202,8 @@ class CustomKernel final : public KernelProgram {
       if (const auto* place = std::get_if<std::size_t>(&argument))
         result.args.emplace_back(ArgKind::Buffer, buffers_[*place]);
       else
-        result.args.emplace_back(ArgKind::Int64, exprs.intern(std::get<Dim>(argument)));
+        result.args.emplace_back(Program::is_narrow(text) ? ArgKind::Int32 : ArgKind::Int64,
+                                 exprs.intern(std::get<Dim>(argument)));
     }
     return result;
   }
@@ -245,7 +277,9 @@ class CustomFamily final : public KernelFamily {
   static void note_code(const Node& node, PlanContext& plan) {
     plan::fb::CustomCodeT code;
     code.name = node.attrs.get_string("operator");
-    code.hash = plan::hash64(node.attrs.get_string("source"));
+    const std::string& cubins = node.attrs.get_string("cubins");
+    code.kind = cubins.empty() ? plan::fb::CodeKind::Text : plan::fb::CodeKind::Binary;
+    code.hash = plan::hash64(cubins.empty() ? node.attrs.get_string("source") : cubins);
     if (std::ranges::none_of(plan.custom_code, [&](const auto& known) {
           return known.name == code.name && known.hash == code.hash;
         }))

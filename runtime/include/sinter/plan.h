@@ -14,6 +14,7 @@
 #include <sinter/dtype.h>
 #include <sinter/error.h>
 #include <sinter/export.h>
+#include <sinter/operators.h>
 
 namespace sinter {
 
@@ -61,8 +62,12 @@ struct LoadOptions {
   /// that serve, unless files are only ever replaced by renaming others; costs the plan's size in
   /// memory for each load, which processes that map a file share.
   bool copy = false;
-  /// False: a plan with kernels that its maker brought (Plan::custom_code) is refused.
+  /// False: a plan that runs code of its maker's (Plan::custom_code) is refused.
   bool allow_custom_code = true;
+  /// Where the plan's host operators are (Plan::host_operators); of two with one operator the first
+  /// counts. If any are named, all of the plan's operators must be there when it is loaded; else a
+  /// session refuses the plan.
+  std::vector<OperatorLibrary> operator_libraries = {};
 };
 
 /// A compiled model: immutable, used by any number of threads. Copies share it, and so do sessions:
@@ -80,12 +85,16 @@ class SINTER_API Plan {
   static Plan load(const std::string& path);
   static Plan load(const std::string& path, const LoadOptions& options);
   /// Checks a copy of `bytes`. Throws Error(kInvalidPlan).
-  static Plan from_memory(std::span<const std::byte> bytes);
+  static Plan from_memory(std::span<const std::byte> bytes, const LoadOptions& options = {});
   /// The same without a copy: weights are read where they lie. The bytes must not change and stay
   /// until `owner` is released, which the last copy of the plan and the last session do; without an
   /// owner they stay that long by the caller's care. Throws Error(kUsage) unless aligned to
   /// kAlignment.
-  static Plan borrow(std::span<const std::byte> bytes, std::shared_ptr<const void> owner = nullptr);
+  static Plan borrow(std::span<const std::byte> bytes, std::shared_ptr<const void> owner = nullptr,
+                     const LoadOptions& options = {});
+  /// The same plan with its host operators from `libraries`, as LoadOptions::operator_libraries
+  /// says. Throws Error(kUsage) naming those that none has for the plan's target.
+  Plan with_operators(std::vector<OperatorLibrary> libraries) const;
 
   const std::vector<BindingInfo>& inputs() const;
   const std::vector<BindingInfo>& outputs() const;
@@ -118,9 +127,12 @@ class SINTER_API Plan {
   const std::vector<MeasuredError>& measured_errors() const;
   /// What was lowered to a smaller type, and what was kept and why.
   const std::vector<std::string>& precision_notes() const;
-  /// Operators whose kernels are CUDA text of the user's who compiled the plan
-  /// ("com.example::ScaledTanh"); empty: all code is Sinter's.
+  /// Operators whose code is the user's who compiled the plan ("com.example::ScaledTanh"): kernels
+  /// in it, and host operators; empty: all code is Sinter's.
   const std::vector<std::string>& custom_code() const;
+  /// Those of them that functions of a library compute, which LoadOptions::operator_libraries
+  /// names.
+  std::vector<std::string> host_operators() const;
   /// The fused graph as text.
   std::string_view graph_text() const;
 

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include <sinter/export.h>
+#include <sinter/operators.h>
 #include <sinter/plan.h>
 #include <sinter/tensor.h>
 
@@ -32,6 +33,9 @@ struct SessionOptions {
   std::shared_ptr<Allocator> allocator;  // null: the system's memory and the driver's
   /// Iterations of all loops of the model in a run; where there are more, it throws Error(kUsage).
   std::int64_t max_iterations = 10'000'000;
+  /// Where the plan's host operators are, in front of the libraries that the plan was loaded with
+  /// (LoadOptions::operator_libraries).
+  std::vector<OperatorLibrary> operator_libraries = {};
 };
 
 /// An exact account of a session's memory for tensors, in bytes. `arena`: of the shape bound last.
@@ -57,7 +61,8 @@ struct MemoryAccount {
 class SINTER_API Session {
  public:
   /// Throws Error(kDevice) where the plan's target is missing (no GPU, or another architecture than
-  /// the plan's), Error(kOutOfMemory) if the weights do not fit.
+  /// the plan's), Error(kOutOfMemory) if the weights do not fit, Error(kUsage) naming host
+  /// operators that no library has.
   explicit Session(Plan plan, SessionOptions options = {});
   ~Session();
   Session(Session&&) noexcept;

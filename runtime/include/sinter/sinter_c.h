@@ -102,6 +102,24 @@ SINTER_API void sinter_plan_free(sinter_plan* plan);
 /// file afterwards is of no consequence, where a mapped file that is truncated ends the process.
 SINTER_API sinter_status sinter_plan_load_copy(const char* path, sinter_plan** plan);
 
+/// How sinter_plan_load_with loads.
+typedef struct sinter_load_options {
+  size_t struct_size;
+  int32_t copy;                // 1: as sinter_plan_load_copy
+  int32_t refuse_custom_code;  // 1: SINTER_ERROR_INVALID_PLAN for a plan that runs code of its
+                               // maker's (sinter_plan_facts.custom_code)
+  // Where the plan's host operators are (sinter/sinter_operator.h): shared libraries, and tables of
+  // the program's own, which stay as they are. Paths go first; of two with one operator the first
+  // counts. If there are any, they must have all of the plan's operators; else sessions refuse it.
+  const char* const* operator_libraries;
+  size_t operator_library_count;
+  const struct sinter_operator_table* const* operator_tables;
+  size_t operator_table_count;
+} sinter_load_options;
+/// `options` of NULL: as sinter_plan_load.
+SINTER_API sinter_status sinter_plan_load_with(const char* path, const sinter_load_options* options,
+                                               sinter_plan** plan);
+
 /// Never grows. A dimension: fixed, or named with a range, both ends inclusive.
 typedef struct sinter_dim {
   const char* text;  // "384", "batch", "batch*seq"
@@ -173,6 +191,8 @@ typedef struct sinter_plan_facts {
   const sinter_measured_error* measured_errors;
   size_t measured_error_count;
   const char* graph_text;
+  const char* const* custom_code;  // operators whose code is the maker's: "com.example::RowSum"
+  size_t custom_code_count;
 } sinter_plan_facts;
 SINTER_API sinter_status sinter_plan_get_facts(const sinter_plan* plan, sinter_plan_facts* facts);
 

@@ -272,6 +272,15 @@ void check_trees(const BoundChecker& check, const fb::TreeStepT& work) {
   check_dense(check, work.result, {rows, work.targets}, "its result");
 }
 
+void check_host(const BoundChecker& check, const fb::HostStepT& work) {
+  for (const auto* list : {&work.inputs, &work.outputs})
+    for (const auto& tensor : *list) {
+      std::vector<std::int64_t> shape;
+      for (const std::uint32_t size : tensor->shape) shape.push_back(check.extent(size, "a size"));
+      check_dense(check, tensor->buffer, shape, "its tensor");
+    }
+}
+
 void check_attention(const BoundChecker& check, const fb::AttentionStepT& work) {
   const std::int64_t rows = check.extent(work.rows, "the number of rows");
   const std::int64_t keys = check.extent(work.keys, "the number of keys");
@@ -321,6 +330,7 @@ void check_work(const BoundChecker& check, const fb::WorkUnion& work) {
     case fb::Work::AttentionStep: check_attention(check, *work.AsAttentionStep()); break;
     case fb::Work::SuppressionStep: check_suppression(check, *work.AsSuppressionStep()); break;
     case fb::Work::TreeStep: check_trees(check, *work.AsTreeStep()); break;
+    case fb::Work::HostStep: check_host(check, *work.AsHostStep()); break;
     case fb::Work::WhileStep: check_while(check, *work.AsWhileStep()); break;
     case fb::Work::IfStep:
       check_dense(check, work.AsIfStep()->condition, {1}, "its condition");

@@ -63,6 +63,11 @@ struct Sum {
         variant->schedule(), variant->chosen_by(), variant->maps(), variant->architectures(),
         variant->args());
   }
+  void add(const fb::HostTensor* tensor) {
+    bytes += sizeof(std::uint32_t);
+    add(tensor->shape());
+  }
+  void add(const fb::HostAttribute* attribute) { add(attribute->name()); }
   void add(const fb::TensorMap* map) { all(map->extents(), map->strides(), map->box()); }
   void add(const fb::Matrix* matrix) {
     if (matrix) add(matrix->batch_strides());
@@ -95,6 +100,9 @@ struct Sum {
           attention->mask(), attention->limits(), attention->bounds());
     } else if (const fb::TacticStep* choice = owner->work_as_TacticStep()) {
       add(choice);
+    } else if (const fb::HostStep* host = owner->work_as_HostStep()) {
+      all(host->operator_name(), host->library(), host->inputs(), host->outputs(),
+          host->attributes());
     }
   }
   void add(const fb::Module* module) { all(module->target(), module->name()); }

@@ -402,6 +402,27 @@ void verify_attention(const Checker& check, const fb::AttentionStepT& work, Uses
   }
 }
 
+void verify_host(const Checker& check, const fb::HostStepT& work, Uses& uses) {
+  // What a loader is told of the plan's code is all of it.
+  if (std::ranges::none_of(check.plan.custom_code, [&](const auto& code) {
+        return code->kind == fb::CodeKind::Host && code->name == work.operator_name;
+      }))
+    check.fail("operator '{}' is not among the plan's custom code", work.operator_name);
+  const auto add = [&](const fb::HostTensorT& tensor, const char* what, Buffers& to) {
+    check.dtype(check.buffer(tensor.buffer, what).dtype, what);
+    check.rank(tensor.shape.size(), what);
+    check.expressions(tensor.shape, "a size");
+    return to.insert(tensor.buffer).second;
+  };
+  for (const auto& input : work.inputs) add(*input, "its input", uses.reads);
+  for (const auto& output : work.outputs)
+    if (!add(*output, "its output", uses.writes) || uses.reads.contains(output->buffer))
+      check.fail("its output lies in buffer {}, where another of its tensors does", output->buffer);
+  if (work.outputs.empty()) check.fail("it has no outputs");
+  for (const auto& attribute : work.attributes)
+    if (attribute->name.empty()) check.fail("it has an attribute without a name");
+}
+
 void verify_copy(const Checker& check, const fb::CopyStepT& work, Uses& uses) {
   check.buffer(work.source, "its source");
   check.buffer(work.target, "its target");
@@ -505,6 +526,7 @@ Uses verify_work(const Checker& check, const fb::StepT& step, const fb::WorkUnio
       if (cuda) check.fail("a tree step cannot run on target '{}'", check.plan.target);
       verify_trees(check, *work.AsTreeStep(), uses);
       break;
+    case fb::Work::HostStep: verify_host(check, *work.AsHostStep(), uses); break;
     case fb::Work::TacticStep:
       if (!cuda) check.fail("a choice cannot run on target '{}'", check.plan.target);
       verify_choice(check, step, *work.AsTacticStep(), uses);

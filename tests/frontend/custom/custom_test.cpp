@@ -97,6 +97,89 @@ TEST(CustomOperators, KernelsAreOneNodeWithItsLaunches) {
   EXPECT_EQ(ir::to_string(graph.type(graph.outputs()[0])), "f32[n]");
 }
 
+constexpr const char* kHost = R"toml(
+[[operator]]
+domain = "com.example"
+name = "RowSum"
+inputs = ["x"]
+attributes = { limit = 2.5, axis = -1 }
+[[operator.output]]
+name = "y"
+shape = ["x[0]"]
+[operator.host]
+library = "librows"
+)toml";
+
+TEST(CustomOperators, AHostFunctionIsOneNode) {
+  const ir::Graph graph =
+      model_of("RowSum", {{"n", 8}}, {attr("axis", 3)}).import(with(kHost)).graph;
+  ASSERT_EQ(graph.nodes().size(), 1u);
+  const ir::Node& node = graph.nodes()[0];
+  EXPECT_EQ(node.op->name, "HostOperator");
+  EXPECT_EQ(node.attrs.get_string("operator"), "com.example::RowSum");
+  EXPECT_EQ(node.attrs.get_string("library"), "librows");
+  EXPECT_EQ(node.attrs.get_string("values"), "int axis 3\nfloat limit 2.5\n");
+  EXPECT_EQ(ir::to_string(graph.type(graph.outputs()[0])), "f32[n]");
+}
+
+TEST(CustomOperators, AHostFunctionHasAReferenceToo) {
+  std::string text = kScaled;
+  text += "[operator.host]\n";
+  const ir::Graph graph = model_of("Scaled", {{2}, {2}}).import(with(text)).graph;
+  ASSERT_EQ(graph.nodes().size(), 1u);
+  EXPECT_EQ(graph.nodes()[0].op->name, "HostOperator");
+  expect_tensor(evaluate(graph, {floats({2}, {-1, 1}), floats({2}, {1, 1})})[0], {2},
+                {-2 * std::tanh(-1.0) + 1, 2 * std::tanh(1.0) + 1});
+}
+
+TEST(CustomOperators, TheBodyOfKernelsIsTheHostFunction) {
+  const std::string text = std::string(kRowSum) + "[operator.host]\n";
+  const ir::Graph graph = model_of("RowSum", {{"n", 8}}).import(with(text)).graph;
+  ASSERT_EQ(graph.nodes().size(), 1u);
+  ASSERT_EQ(graph.nodes()[0].op->name, "CustomKernel");
+  ASSERT_EQ(graph.nodes()[0].body->nodes().size(), 1u);
+  EXPECT_EQ(graph.nodes()[0].body->nodes()[0].op->name, "HostOperator");
+}
+
+TEST(CustomOperators, CubinsTakeThePlaceOfText) {
+  TemporaryFolder folder;
+  folder.write("a.cubin", std::string("\x7f\0E", 3));
+  folder.write("b.cubin", std::string("B"));
+  std::string text = kRowSum;
+  const std::string source = "source = 'extern \"C\" __global__ void row_sum() {}'";
+  text.replace(text.find(source), source.size(),
+               "cubin = { sm_90 = \"b.cubin\", sm_80 = \"a.cubin\" }");
+  const std::string arguments = "\"x\", \"parts\", \"y\", \"x[1]\", \"x[0]\", \"x[1]\"";
+  text.replace(text.find(arguments), arguments.size(),
+               "\"x\", \"i32(x[1] + 1)\", \"f32(limit)\", \"null\"");
+  text.replace(text.find("inputs ="), 0, "attributes = { limit = 1.5 }\n");
+  ImportOptions options;
+  options.custom_operators = std::make_shared<const std::vector<CustomOperator>>(
+      read_custom_operators(folder.write("ops.toml", text)));
+  const ir::Graph graph = model_of("RowSum", {{"n", 8}}).import(options).graph;
+  const ir::Node& node = graph.nodes()[0];
+  EXPECT_EQ(node.attrs.get_string("source"), "");
+  EXPECT_EQ(node.attrs.get_string("cubins"), "sm_80 7f0045\nsm_90 42\n");
+  EXPECT_EQ(node.attrs.get_string("launches"),
+            "row_sum grid=0,1 block=32,4 cluster=1 shared=2 args=in0,int3,int4,dim5");
+  const auto& dims = node.attrs.get_dims("dims");
+  EXPECT_EQ(dims[3], ir::Dim(9));
+  EXPECT_EQ(dims[4], ir::Dim(0x3fc00000));
+  EXPECT_EQ(dims[5], ir::Dim(0));
+
+  std::string wrong = text;
+  wrong.replace(wrong.find("f32(limit)"), 10, "f32(limits)");
+  options.custom_operators = std::make_shared<const std::vector<CustomOperator>>(
+      read_custom_operators(folder.write("wrong.toml", wrong)));
+  EXPECT_THAT(model_of("RowSum", {{"n", 8}}).import_error(ErrorCode::kUsage, options),
+              HasSubstr("'limits' is no attribute"));
+  wrong = text;
+  wrong.replace(wrong.find("a.cubin"), 7, "c.cubin");
+  EXPECT_THAT(error_of(ErrorCode::kUsage,
+                       [&] { read_custom_operators(folder.write("wrong.toml", wrong)); }),
+              HasSubstr("c.cubin"));
+}
+
 TEST(CustomOperators, WithoutAReferenceNothingIsEvaluated) {
   const ir::Graph graph = model_of("RowSum", {{2, 8}}).import(with(kRowSum)).graph;
   EXPECT_THAT(error_of(ErrorCode::kUnsupported,
@@ -187,7 +270,18 @@ TEST(CustomOperators, DefinitionsAreChecked) {
       {changed(kRowSum, "function = \"row_sum\"", "function = \"rows\""), "has no 'rows'"},
       {changed(kRowSum, "extern \"C\"", ""), "must be extern \"C\""},
       {changed(kRowSum, "grid = [\"ceildiv(x[0], 4)\", 2]", "grid = []"), "one to three sizes"},
-      {changed(kRowSum, "source = ", "file = \"a.cu\"\nsource = "), "either 'source' or 'file'"},
+      {changed(kHost, "library = ", "file = "), "there is no key 'file'; there are library"},
+      {changed(kHost, "[operator.host]\nlibrary = \"librows\"", ""), "[operator.host]"},
+      {changed(kRowSum, "source = ", "file = \"a.cu\"\nsource = "),
+       "one of 'source', 'file' and 'cubin'"},
+      {changed(kRowSum, "source = 'extern \"C\" __global__ void row_sum() {}'", "cubin = {}"),
+       "'cubin' has no files"},
+      {changed(kRowSum, "source = 'extern \"C\" __global__ void row_sum() {}'",
+               "cubin = { hopper = \"a\" }"),
+       "'hopper' is no architecture"},
+      {changed(kRowSum, "source = 'extern \"C\" __global__ void row_sum() {}'",
+               "cubin = { sm_90 = 3 }"),
+       "must be a path"},
   };
   for (const auto& [text, message] : files)
     EXPECT_THAT(error_of(ErrorCode::kUsage,

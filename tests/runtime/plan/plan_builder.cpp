@@ -277,6 +277,19 @@ void PlanBuilder::trees(const std::string& name, fb::TreeStepT trees) {
   step(name, reads, {target}, std::move(work));
 }
 
+void PlanBuilder::host(const std::string& name, fb::HostStepT host) {
+  auto code = std::make_unique<fb::CustomCodeT>();
+  code->name = host.operator_name;
+  code->kind = fb::CodeKind::Host;
+  meta.custom_code.push_back(std::move(code));
+  std::vector<Id> reads, writes;
+  for (const auto& input : host.inputs) reads.push_back(input->buffer);
+  for (const auto& output : host.outputs) writes.push_back(output->buffer);
+  fb::WorkUnion work;
+  work.Set(std::move(host));
+  step(name, reads, writes, std::move(work));
+}
+
 void PlanBuilder::attention(const std::string& name, fb::AttentionStepT attention) {
   std::vector<Id> reads = {attention.q->buffer, attention.k->buffer, attention.v->buffer};
   if (attention.mask) reads.push_back(attention.mask->buffer);

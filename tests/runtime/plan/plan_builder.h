@@ -73,6 +73,8 @@ class PlanBuilder {
   void sort(const std::string& name, fb::SortStepT work);
   void attention(const std::string& name, fb::AttentionStepT work);
   void trees(const std::string& name, fb::TreeStepT work);
+  /// Notes the operator as custom code, too.
+  void host(const std::string& name, fb::HostStepT work);
   void copy(const std::string& name, Id source, Id target, Id bytes);
 
   /// A matrix with the strides of a dense row-major buffer; batch strides as given.

@@ -69,7 +69,10 @@ Lines plan_summary_text(const ordered_json& report) {
   }
   for (const auto& code : list(report, "custom_code"))
     lines.push_back(
-        fmt::format("custom code: {} ({})", string(code, "operator"), string(code, "hash")));
+        fmt::format("custom code: {}, {}{}", string(code, "operator"), string(code, "kind"),
+                    string(code, "kind") == "host function"
+                        ? "; a library that has it is named when the plan is loaded (--op-library)"
+                        : fmt::format(" ({})", string(code, "hash"))));
   add_bindings(report, "input", lines);
   add_bindings(report, "output", lines);
   for (const auto& state : list(report, "states")) {

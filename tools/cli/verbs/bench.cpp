@@ -9,6 +9,7 @@
 #include "runtime/format_error.h"
 #include "tools/cli/input_options.h"
 #include "tools/cli/machine.h"
+#include "tools/cli/session_options.h"
 #include "tools/cli/text/table.h"
 #include "tools/cli/trace_option.h"
 #include "tools/cli/verbs/verbs.h"
@@ -178,7 +179,7 @@ void add_bench(Cli& cli) {
       "--hot", options->hot,
       "Leave the caches as the last run left them, instead of emptying them before each timed run");
   add_trace_option(*verb, options->trace);
-  verb->add_option("--device", options->session.device, "CUDA device")->capture_default_str();
+  add_session_options(*verb, options->session);
   verb->add_threads_option();
   verb->add_flag("--deviceIo", options->device_io,
                  "Keep inputs and outputs on the GPU: latency is that of the model alone");

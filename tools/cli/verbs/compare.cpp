@@ -6,6 +6,7 @@
 #include "ir/text/shown.h"
 #include "tools/cli/build_options.h"
 #include "tools/cli/input_options.h"
+#include "tools/cli/session_options.h"
 #include "tools/cli/text/table.h"
 #include "tools/cli/verbs/verbs.h"
 #include "tools/compiler/api.h"
@@ -81,8 +82,7 @@ void add_compare(Cli& cli) {
   verb->add_flag("--hot", options->compare.hot,
                  "Leave the caches as the last run left them, instead of emptying them before each "
                  "timed run");
-  verb->add_option("--device", options->compare.session.device, "CUDA device")
-      ->capture_default_str();
+  add_session_options(*verb, options->compare.session);
   verb->add_threads_option();
   verb->callback([options, &console = cli.console] { run_compare(*options, console); });
 }

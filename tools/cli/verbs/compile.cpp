@@ -7,6 +7,7 @@
 #include "runtime/format_error.h"
 #include "tools/cli/build_options.h"
 #include "tools/cli/input_options.h"
+#include "tools/cli/session_options.h"
 #include "tools/cli/text/compile_text.h"
 #include "tools/cli/text/table.h"
 #include "tools/cli/verbs/verbs.h"
@@ -103,9 +104,9 @@ void add_compile(Cli& cli) {
   verb->add_option("--max-error", options->accuracy.max_error,
                    "Most relative error of an output; by default as `verify --tolerance`");
   add_input_options(*verb, options->inputs);
-  verb->add_option("--device", options->accuracy.session.device, "CUDA device of --verify")
-      ->capture_default_str();
-  for (const auto* name : {"--max-error", "--inputs", "--input-range", "--seed", "--device"})
+  add_session_options(*verb, options->accuracy.session);
+  for (const auto* name :
+       {"--max-error", "--inputs", "--input-range", "--seed", "--device", "--op-library"})
     verb->get_option(name)->needs(verify);
   verb->get_option("--shapes")
       ->describe(

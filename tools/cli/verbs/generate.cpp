@@ -8,6 +8,7 @@
 
 #include "runtime/format_error.h"
 #include "tools/cli/machine.h"
+#include "tools/cli/session_options.h"
 #include "tools/cli/text/table.h"
 #include "tools/cli/verbs/verbs.h"
 #include "tools/compiler/options/sample.h"
@@ -330,7 +331,7 @@ void add_generate(Cli& cli) {
                    "INPUT=OUTPUT of a cache (default: the plan's states, and past_X=present_X)");
   verb->add_flag("--no-rates", options->no_rates,
                  "Do not measure what the machine copies (some tenths of a second)");
-  verb->add_option("--device", options->session.device, "CUDA device")->capture_default_str();
+  add_session_options(*verb, options->session);
   verb->add_threads_option();
   verb->callback([options, &console = cli.console, &exit_code = cli.exit_code] {
     exit_code = run_generate(*options, console);

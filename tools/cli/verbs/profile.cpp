@@ -2,6 +2,7 @@
 
 #include "runtime/files/output_file.h"
 #include "tools/cli/input_options.h"
+#include "tools/cli/session_options.h"
 #include "tools/cli/text/profile_text.h"
 #include "tools/cli/trace_option.h"
 #include "tools/cli/verbs/verbs.h"
@@ -56,8 +57,7 @@ void add_profile(Cli& cli) {
   verb->add_option("--rounds", options->profile.rounds, "Rounds; medians are printed")
       ->capture_default_str()
       ->check_positive();
-  verb->add_option("--device", options->profile.session.device, "CUDA device")
-      ->capture_default_str();
+  add_session_options(*verb, options->profile.session);
   verb->add_threads_option();
   verb->callback([options, &console = cli.console] { run_profile(*options, console); });
 }

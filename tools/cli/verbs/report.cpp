@@ -8,6 +8,7 @@
 #include "runtime/format_error.h"
 #include "tools/cli/build_options.h"
 #include "tools/cli/input_options.h"
+#include "tools/cli/session_options.h"
 #include "tools/cli/text/table.h"
 #include "tools/cli/verbs/verbs.h"
 #include "tools/compiler/api.h"
@@ -111,8 +112,7 @@ void add_report(Cli& cli) {
       ->check_positive();
   verb->add_flag("--verify", options->report.verify,
                  "Of a model: run each kernel on the reference's inputs and show its error");
-  verb->add_option("--device", options->report.session.device, "CUDA device")
-      ->capture_default_str();
+  add_session_options(*verb, options->report.session);
   verb->add_threads_option();
   add_build_options(*verb, options->build, false);
   add_fuse_option(*verb, options->build);

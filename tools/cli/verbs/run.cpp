@@ -5,6 +5,7 @@
 #include "runtime/files/output_file.h"
 #include "runtime/format_error.h"
 #include "tools/cli/input_options.h"
+#include "tools/cli/session_options.h"
 #include "tools/cli/text/table.h"
 #include "tools/cli/trace_option.h"
 #include "tools/cli/verbs/verbs.h"
@@ -108,7 +109,7 @@ void add_run(Cli& cli) {
                    "Most relative error ||a - b|| / ||b|| allowed")
       ->capture_default_str();
   add_trace_option(*verb, options->trace);
-  verb->add_option("--device", options->session.device, "CUDA device")->capture_default_str();
+  add_session_options(*verb, options->session);
   verb->add_threads_option();
   verb->add_graph_flag(options->session.cuda_graphs);
   verb->add_option("--max-iterations", options->session.max_iterations,

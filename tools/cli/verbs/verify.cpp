@@ -8,6 +8,7 @@
 #include "runtime/files/output_file.h"
 #include "tools/cli/build_options.h"
 #include "tools/cli/input_options.h"
+#include "tools/cli/session_options.h"
 #include "tools/cli/text/compile_text.h"
 #include "tools/cli/text/table.h"
 #include "tools/cli/verbs/verbs.h"
@@ -188,8 +189,7 @@ void add_verify(Cli& cli) {
                    "Write outputs.npz, reference.npz and rounded.npz (the reference with each "
                    "operator's result rounded to its type) into this folder")
       ->check_existing_folder();
-  verb->add_option("--device", options->accuracy.session.device, "CUDA device")
-      ->capture_default_str();
+  add_session_options(*verb, options->accuracy.session);
   verb->add_threads_option();
   verb->callback([options, &console = cli.console, &exit_code = cli.exit_code] {
     exit_code = run_verify(*options, console);

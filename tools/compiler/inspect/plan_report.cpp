@@ -24,6 +24,15 @@ using plan::fb::BufferKind;
 using plan::fb::KernelStepT;
 using plan::fb::PlanT;
 
+const char* code_kind(plan::fb::CodeKind kind) {
+  switch (kind) {
+    case plan::fb::CodeKind::Text: return "CUDA text";
+    case plan::fb::CodeKind::Binary: return "cubins";
+    case plan::fb::CodeKind::Host: return "host function";
+  }
+  return "";
+}
+
 /// A plan with its expressions as text, or as numbers once a shape is bound.
 class Inspector {
  public:
@@ -54,8 +63,9 @@ class Inspector {
       report_["precision_notes"] = manifest.precision_notes;
     }
     for (const auto& code : meta_.custom_code)
-      report_["custom_code"].push_back(
-          {{"operator", code->name}, {"hash", fmt::format("{:016x}", code->hash)}});
+      report_["custom_code"].push_back({{"operator", code->name},
+                                        {"kind", code_kind(code->kind)},
+                                        {"hash", fmt::format("{:016x}", code->hash)}});
     bindings("inputs", plan_.inputs());
     bindings("outputs", plan_.outputs());
     states();

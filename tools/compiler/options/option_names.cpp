@@ -23,6 +23,7 @@ constexpr std::array kOptionNames = {
     OptionName{"--minShapes", "min_shapes"},
     OptionName{"--nms-pad", "pad_selections"},
     OptionName{"--op", "operators"},
+    OptionName{"--op-library", "operator_libraries"},
     OptionName{"--optShapes", "tuning.shapes"},
     OptionName{"--packed", "packed"},
     OptionName{"--partial", "partial"},

@@ -10,6 +10,7 @@ from ._compile import CompiledPlan, compare, compile, inspect, profile, verify, 
 from ._core import __version__
 from ._errors import (CancelledError, DeviceError, Error, InternalError, InvalidModelError, InvalidPlanError,
                       OutOfMemoryError, UnsupportedError, UsageError, VerificationError)
+from ._operators import CustomOp, custom_op
 from ._plan import Binding, Dim, Entry, Plan, Session, State, load
 from ._process import Gpu, get_threads, gpus, set_logger, set_threads
 from ._results import (Accuracy, CompareReport, CompileReport, Diagnostic, FusionDecision, LayerReport, LayoutDecision,
@@ -18,11 +19,11 @@ from ._results import (Accuracy, CompareReport, CompileReport, Diagnostic, Fusio
 from ._tables import Table
 
 __all__ = [
-    "Accuracy", "Binding", "CancelledError", "CompareReport", "CompileReport", "CompiledPlan", "DeviceError",
-    "Diagnostic", "Dim", "Entry", "Error", "FusionDecision", "Gpu", "InternalError", "InvalidModelError",
+    "Accuracy", "Binding", "CancelledError", "CompareReport", "CompileReport", "CompiledPlan", "CustomOp",
+    "DeviceError", "Diagnostic", "Dim", "Entry", "Error", "FusionDecision", "Gpu", "InternalError", "InvalidModelError",
     "InvalidPlanError", "LayerReport", "LayoutDecision", "MachineRates", "OutOfMemoryError", "OutputAccuracy", "Outputs",
     "PassReport", "Plan", "ProfileReport", "Session", "State", "StateReport", "Statistics", "StepProfile", "Table",
     "TunedKernel", "TunedLibraryCall", "TuningReport", "UnsupportedError", "UsageError", "Variant", "VerificationError",
-    "__version__", "compare", "compile", "get_threads", "gpus", "inspect", "load", "profile", "set_logger",
+    "__version__", "compare", "compile", "custom_op", "get_threads", "gpus", "inspect", "load", "profile", "set_logger",
     "set_threads", "verify", "why",
 ]

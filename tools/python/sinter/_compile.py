@@ -64,7 +64,7 @@ def compile(model: Any, path: str | os.PathLike[str] | None = None, *, example_i
             dims: Mapping[str, Any] | None = None, bounds: Mapping[str, int] | None = None,
             min_shapes: Mapping[str, Sequence[int]] | str | None = None,
             max_shapes: Mapping[str, Sequence[int]] | str | None = None, constants: Mapping[str, Any] | None = None,
-            operators: Sequence[str | os.PathLike[str]] = (),
+            operators: Sequence[Any] = (), operator_libraries: Sequence[str | os.PathLike[str]] = (),
             pad_selections: bool = False, drop_unsupported_outputs: bool = False,
             states: str | Mapping[str, str] | None = "auto", packed: bool = False,
             sample: str | Mapping[str, Any] | None = None, entries: Mapping[str, Mapping[str, Any]] | None = None,
@@ -98,7 +98,9 @@ def compile(model: Any, path: str | os.PathLike[str] | None = None, *, example_i
       bounds: the most that sizes may be which follow from data, by the value that holds one or the node that finds it
       min_shapes, max_shapes: by input: the least and the largest
       constants: inputs that become constants, as arrays
-      operators: files that define operators of your own, by expressions or CUDA text
+      operators: operators of your own: files that define them, by expressions, by CUDA text or as functions of a
+        library, and what custom_op() makes
+      operator_libraries: shared libraries with such functions, for verify and for the plan
       pad_selections: NonMaxSuppression gives all rows that it may, -1 where fewer are
       drop_unsupported_outputs: leave out outputs that depend on what is not supported (strings), with a warning
       states: "auto", None, or {input: output}: memory that sessions keep
@@ -130,7 +132,7 @@ def compile(model: Any, path: str | os.PathLike[str] | None = None, *, example_i
         entries=entries, fuse=fuse, disabled_passes=disabled_passes, programmatic_launch=programmatic_launch,
         precise_math=precise_math, schedule=schedule, strict=strict, tune=tune, tuning_file=tuning_file,
         tuning_gpu=tuning_gpu, tuning_shapes=tuning_shapes, jobs=jobs, max_compile_memory=max_compile_memory,
-        kernel_cache=kernel_cache, verify=verify)
+        kernel_cache=kernel_cache, verify=verify, operator_libraries=operator_libraries)
     path = os.path.abspath(os.fspath(path)) if path is not None else None
     tell = None if on_diagnostic is None else lambda said: on_diagnostic(build(Diagnostic, said))
     with _shown(progress) as bar, source_of(model, example_inputs=example_inputs, dynamic_shapes=dynamic_shapes,
@@ -140,7 +142,7 @@ def compile(model: Any, path: str | os.PathLike[str] | None = None, *, example_i
     if not report.ok:
         raise _failed(report)
     plan = CompiledPlan(path if path is not None else contents, device=device, threads=threads,
-                        max_sessions=max_sessions)
+                        max_sessions=max_sessions, operator_libraries=operator_libraries)
     plan.report = report
     return plan
 
@@ -166,7 +168,8 @@ def verify(model: Any, *, inputs: Any = None, shapes: Any = None, ranges: Any = 
     tensors = Tensors()
     source_keys, options = _split(options)
     measured = verify_options(tensors, dict(inputs=inputs, shapes=shapes, ranges=ranges, seed=seed, max_error=max_error,
-                                            runs=runs, device=device, threads=threads, save_folder=save_folder))
+                                            runs=runs, device=device, threads=threads, save_folder=save_folder),
+                              options.get("operator_libraries", ()))
     made = compile_options(tensors, **options)
     with _shown(progress) as bar, source_of(model, **source_keys) as source:
         return build(Accuracy, _core.verify(source, made, measured, bar, None))
@@ -180,7 +183,7 @@ def compare(model: Any, *, inputs: Any = None, shapes: Any = None, ranges: Any =
     source_keys, options = _split(options)
     measure = _core.CompareOptions()
     measure.inputs = run_inputs(tensors, inputs, shapes, ranges, seed)
-    measure.session = session_options(device, threads)
+    measure.session = session_options(device, threads, options.get("operator_libraries", ()))
     measure.rounds, measure.seconds, measure.hot = int(rounds), float(seconds), bool(hot)
     made = compile_options(tensors, **options)
     with _shown(progress) as bar, source_of(model, **source_keys) as source:

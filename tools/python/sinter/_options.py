@@ -10,6 +10,7 @@ import numpy as np
 
 from . import _core
 from ._errors import UsageError
+from ._operators import definition_files, libraries
 
 PRECISIONS = {"model": "model", "fp16": "fp16", "float16": "fp16", "bf16": "bf16", "bfloat16": "bf16", "tf32": "tf32"}
 
@@ -19,6 +20,13 @@ class Tensors:
 
     def __init__(self) -> None:
         self._kept: list[_core.NamedTensor] = []
+        self._folders: list[Any] = []
+
+    def definitions(self, operators: Sequence[Any]) -> list[str]:
+        """Files that define the operators, there as long as this is."""
+        files, folder = definition_files(operators)
+        self._folders.append(folder)
+        return files
 
     def named(self, arrays: Mapping[str, Any]) -> list[_core.NamedTensor]:
         result = []
@@ -70,9 +78,10 @@ def dim_ranges(value: Mapping[str, Any] | None) -> dict:
     return {name: dim_range(name, each) for name, each in (value or {}).items()}
 
 
-def session_options(device: int, threads: int):
+def session_options(device: int, threads: int, operator_libraries=()):
     result = _core.SessionOptions()
     result.device, result.threads = device, threads
+    result.operator_libraries = libraries(operator_libraries)
     return result
 
 
@@ -92,7 +101,7 @@ def run_inputs(tensors: Tensors, inputs, input_shapes, ranges, seed):
 VERIFY_KEYS = ("inputs", "shapes", "ranges", "seed", "max_error", "runs", "device", "threads", "save_folder")
 
 
-def verify_options(tensors: Tensors, value):
+def verify_options(tensors: Tensors, value, operator_libraries=()):
     """True, or a dict with some of VERIFY_KEYS."""
     settings = {} if value is True else dict(value)
     unknown = set(settings) - set(VERIFY_KEYS)
@@ -101,7 +110,7 @@ def verify_options(tensors: Tensors, value):
     result = _core.VerifyOptions()
     result.inputs = run_inputs(tensors, settings.get("inputs"), settings.get("shapes"), settings.get("ranges"),
                                settings.get("seed", 0))
-    result.session = session_options(settings.get("device", 0), settings.get("threads", 0))
+    result.session = session_options(settings.get("device", 0), settings.get("threads", 0), operator_libraries)
     result.max_error = float(settings.get("max_error") or 0)
     result.runs = int(settings.get("runs", 1))
     result.save_folder = os.fspath(settings.get("save_folder") or "")
@@ -113,7 +122,7 @@ def compile_options(tensors: Tensors, *, target="auto", precision="model", weigh
                     operators=(), pad_selections=False, drop_unsupported_outputs=False, states="auto", packed=False, sample=None, entries=None, fuse=True, disabled_passes=(),
                     programmatic_launch=True, precise_math=False, schedule="", strict=False, tune=0.0, tuning_file=None,
                     tuning_gpu="", tuning_shapes=None, jobs=0, max_compile_memory=None, kernel_cache="default",
-                    verify=None):
+                    verify=None, operator_libraries=()):
     options = _core.CompileOptions()
     options.target = target
     name = precision if isinstance(precision, str) else getattr(precision, "__name__", str(precision)).split(".")[-1]
@@ -135,7 +144,7 @@ def compile_options(tensors: Tensors, *, target="auto", precision="model", weigh
     options.dims = dim_ranges(dims)
     options.bounds = {name: int(most) for name, most in (bounds or {}).items()}
     options.constants = tensors.named(constants or {})
-    options.operators = [os.fspath(file) for file in operators]
+    options.operators = tensors.definitions(operators)
     options.pad_selections = bool(pad_selections)
     options.drop_unsupported_outputs = bool(drop_unsupported_outputs)
     options.packed = bool(packed)
@@ -181,5 +190,5 @@ def compile_options(tensors: Tensors, *, target="auto", precision="model", weigh
     elif kernel_cache != "default":
         options.kernel_cache = os.fspath(kernel_cache)
     if verify is not None and verify is not False:
-        options.verify = verify_options(tensors, verify)
+        options.verify = verify_options(tensors, verify, operator_libraries)
     return options

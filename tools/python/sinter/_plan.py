@@ -15,6 +15,7 @@ from . import _core
 from ._errors import UsageError
 from ._html import Text, table
 from ._tables import Sessions, run_table
+from ._operators import libraries
 
 
 @dataclass(frozen=True)
@@ -85,11 +86,13 @@ class Plan(_core.Plan):
     _facts: dict[str, Any]
 
     def __init__(self, source: Any, *, device: int = 0, threads: int = 0, max_sessions: int = 0,
-                 copy: bool = False, max_iterations: int = 10_000_000) -> None:
+                 copy: bool = False, max_iterations: int = 10_000_000, allow_custom_code: bool = True,
+                 operator_libraries: Sequence[str | os.PathLike[str]] = ()) -> None:
         """Use load()."""
         options = _core.RunOptions()
         options.device, options.threads, options.max_sessions = device, threads, max_sessions
         options.copy, options.max_iterations = copy, max_iterations
+        options.allow_custom_code, options.operator_libraries = allow_custom_code, libraries(operator_libraries)
         if isinstance(source, (str, os.PathLike)):
             source = os.path.abspath(os.fspath(source))
             super().__init__(source, options)
@@ -97,7 +100,9 @@ class Plan(_core.Plan):
         else:
             super().__init__(source, options)
             self._file = None
-        self._settings = dict(device=device, threads=threads, max_sessions=max_sessions, max_iterations=max_iterations)
+        self._settings = dict(device=device, threads=threads, max_sessions=max_sessions, max_iterations=max_iterations,
+                              allow_custom_code=allow_custom_code,
+                              operator_libraries=[os.fspath(each) for each in operator_libraries])
         self._facts = self._describe()
         self._executor: tuple[int, ThreadPoolExecutor] | None = None
         self._table_sessions = Sessions(self, self._options().max_sessions)
@@ -130,8 +135,13 @@ class Plan(_core.Plan):
 
     @property
     def custom_code(self) -> tuple[str, ...]:
-        """Operators whose kernels are CUDA text of whoever compiled the plan."""
+        """Operators whose code is that of whoever compiled the plan: kernels in it, and host operators."""
         return tuple(self._facts["custom_code"])
+
+    @property
+    def host_operators(self) -> tuple[str, ...]:
+        """Those of them that functions of a library, or of Python's, compute."""
+        return tuple(self._facts["host_operators"])
 
     @property
     def path(self) -> str | None:
@@ -305,7 +315,8 @@ class Session(_core.Session):
 
 
 def load(source: str | os.PathLike[str] | bytes | bytearray | memoryview, *, device: int = 0, threads: int = 0,
-         max_sessions: int = 0, copy: bool = False, max_iterations: int = 10_000_000) -> Plan:
+         max_sessions: int = 0, copy: bool = False, max_iterations: int = 10_000_000, allow_custom_code: bool = True,
+         operator_libraries: Sequence[str | os.PathLike[str]] = ()) -> Plan:
     """A plan from a file, which must not be changed while it is used, or from the bytes of one.
 
     device: the GPU of a CUDA plan.
@@ -315,9 +326,13 @@ def load(source: str | os.PathLike[str] | bytes | bytearray | memoryview, *, dev
     max_iterations: of all loops of the model in a call; more are an error.
     copy: the file is read into memory instead of mapped, so that it may be changed: a mapped file that is truncated
         ends the process. Bytes are used where they lie if they cannot change, else copied.
+    allow_custom_code: False: a plan that runs code of its maker's (Plan.custom_code) is an InvalidPlanError.
+    operator_libraries: shared libraries that compute operators of the plan's (Plan.host_operators); functions of
+        custom_op() are found without.
     """
     return Plan(source, device=device, threads=threads, max_sessions=max_sessions, copy=copy,
-                max_iterations=max_iterations)
+                max_iterations=max_iterations, allow_custom_code=allow_custom_code,
+                operator_libraries=operator_libraries)
 
 
 def _restore(contents, settings):

@@ -189,7 +189,7 @@ void bind_compiler(nb::module_& module) {
   nb::class_<HeldTensor, NamedTensor>(module, "NamedTensor")
       .def(nb::init<std::string, nb::handle>(), nb::arg("name"), nb::arg("array"));
   SINTER_CLASS(DimRange, min, max, multiple_of, same_as);
-  SINTER_CLASS(SessionOptions, device, threads, cuda_graphs);
+  SINTER_CLASS(SessionOptions, device, threads, cuda_graphs, operator_libraries);
   SINTER_CLASS(RunInputs, tensors, files, shapes, ranges, seed);
   SINTER_CLASS(WeightOptions, keep, max_layer_error, calibration, calibration_files);
   SINTER_CLASS(StateOptions, find, pairs);

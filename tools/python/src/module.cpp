@@ -1,4 +1,5 @@
 // sinter._core: the extension. Everything that Python's part of the package builds on.
+#include "tools/python/src/operators.h"
 #include "tools/python/src/plan.h"
 #include "tools/python/src/tables.h"
 
@@ -9,6 +10,7 @@ NB_MODULE(_core, module) {
   process_generation();
   bind_errors(module);
   bind_runtime(module);
+  bind_operators(module);
   bind_compiler(module);
   bind_plan(module);
   bind_session(module);

@@ -90,8 +90,15 @@ nb::dict describe(const PlanObject& object) {
     errors[text(error.output)] = error.relative_error;
   facts["measured_errors"] = errors;
   facts["custom_code"] = plan.custom_code();
+  facts["host_operators"] = plan.host_operators();
   facts["precision_notes"] = plan.precision_notes();
   return facts;
+}
+
+/// Libraries are for the plans that need them: one without host operators is as it was.
+Plan with_operators(const Plan& plan, const RunOptions& options) {
+  if (options.operator_libraries.empty() || plan.host_operators().empty()) return plan;
+  return plan.with_operators(options.operator_libraries);
 }
 
 /// The plan's bytes as a buffer that keeps the plan.
@@ -172,7 +179,8 @@ PlanObject::PlanObject(const std::string& path, const RunOptions& options) : opt
     nb::gil_scoped_release release;
     LoadOptions load;
     load.copy = options.copy;
-    return Plan::load(path, load);
+    load.allow_custom_code = options.allow_custom_code;
+    return with_operators(Plan::load(path, load), options);
   }();
   caller_ = std::make_shared<Caller>(std::move(plan));
   start();
@@ -191,7 +199,9 @@ PlanObject::PlanObject(nb::object bytes, const RunOptions& options) : options_(o
     buffer.reset();
   }
   bytes_ = {data, size};
-  Plan plan = Plan::borrow(bytes_, owner);
+  LoadOptions load;
+  load.allow_custom_code = options.allow_custom_code;
+  Plan plan = with_operators(Plan::borrow(bytes_, std::move(owner), load), options);
   nb::gil_scoped_acquire acquire;
   caller_ = std::make_shared<Caller>(std::move(plan));
   start();
@@ -276,7 +286,8 @@ nb::object PlanObject::call(nb::args positions, nb::kwargs names) {
 void bind_plan(nb::module_& module) {
   static PyType_Slot slots[] = {{Py_bf_getbuffer, reinterpret_cast<void*>(&get_buffer)},
                                 {0, nullptr}};
-  SINTER_CLASS(RunOptions, device, threads, copy, max_sessions, max_iterations);
+  SINTER_CLASS(RunOptions, device, threads, copy, max_sessions, max_iterations, allow_custom_code,
+               operator_libraries);
   nb::class_<PlanObject>(module, "Plan", nb::is_weak_referenceable(), nb::type_slots(slots))
       .def(
           "__init__",

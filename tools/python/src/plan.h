@@ -52,6 +52,8 @@ struct RunOptions {
   bool copy = false;     // of a file: it is read into memory instead of mapped
   int max_sessions = 0;  // at most this many calls run at once; 0: see PlanObject::start
   std::int64_t max_iterations = SessionOptions().max_iterations;
+  bool allow_custom_code = true;
+  std::vector<OperatorLibrary> operator_libraries;
 };
 
 /// Of a session of a plan with these, whose outputs stay on the device or come to the host.

@@ -1,0 +1,97 @@
+// Host operators: functions of a user's library that compute operators of a plan. In C, for
+// languages that export C functions; it needs no other header of Sinter's and links nothing.
+//
+// A model is compiled with a definition of the operator that has [operator.host]. A shared library
+// exports `sinter_operators`, which gives a table of functions, and is named when the plan is
+// loaded (LoadOptions::operator_libraries, sinter_plan_load_with, --op-library).
+//
+// Functions give 0, or another number if they cannot do it: then the run fails with that number and
+// with what they have put into `message`. They are called from any thread, and from several at once
+// where several sessions run. They must not let C++ exceptions out. Structures only grow at their
+// ends.
+#ifndef SINTER_OPERATOR_H
+#define SINTER_OPERATOR_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/// Of the structures below. Another number means others.
+#define SINTER_OPERATOR_ABI_VERSION 1
+
+#if defined(_WIN32)
+#define SINTER_OPERATOR_EXPORT __declspec(dllexport)
+#else
+#define SINTER_OPERATOR_EXPORT __attribute__((visibility("default")))
+#endif
+
+/// Dense row-major elements.
+typedef struct sinter_operator_tensor {
+  int32_t dtype;  // a sinter_dtype of sinter_c.h: 11 is float32
+  int32_t rank;
+  const int64_t* shape;
+  void* data;  // an input's is not written to; NULL where sizes alone are asked for
+} sinter_operator_tensor;
+
+/// An attribute of the definition, with the value that the node has.
+typedef struct sinter_operator_attribute {
+  const char* name;
+  int32_t is_float;
+  int64_t integer;  // its value, unless it is a float
+  double real;
+} sinter_operator_attribute;
+
+/// What a function is called with. All of it is there until the function returns.
+typedef struct sinter_operator_call {
+  size_t struct_size;  // of the caller
+  void* user;          // of the operator
+  size_t input_count;
+  const sinter_operator_tensor* inputs;  // in the order of the definition
+  size_t output_count;
+  const sinter_operator_tensor* outputs;
+  size_t attribute_count;
+  const sinter_operator_attribute* attributes;  // in the order of their names
+  void* workspace;                              // 64-byte aligned, where the data are
+  size_t workspace_bytes;
+  int32_t threads;  // run: how many the session may use
+  void* stream;     // enqueue: a CUstream
+  char* message;    // room for why it failed, which ends with a zero
+  size_t message_size;
+} sinter_operator_call;
+
+typedef struct sinter_operator {
+  const char* name;  // "com.example::RowSum"
+  void* user;        // given to each call
+  /// Writes the sizes of each output, of which there are as many as its rank in `call`. Called when
+  /// the sizes of inputs are known; if they are not those that the plan has, it does not run. NULL:
+  /// the plan's are right.
+  int32_t (*infer_shapes)(const sinter_operator_call* call, int64_t* const* shapes);
+  /// Bytes of memory that a call may use; called when the sizes are known. NULL: none.
+  int32_t (*workspace_bytes)(const sinter_operator_call* call, size_t* bytes);
+  /// Computes the outputs, which are in host memory as the inputs are. NULL: it does not run on
+  /// CPUs.
+  int32_t (*run)(const sinter_operator_call* call);
+  /// Puts the work on `stream`, for data in the memory of the current GPU, and does not wait for
+  /// it. The stream is being captured into a CUDA graph, which runs many times: what is not allowed
+  /// then (allocating, synchronizing) must not be done. NULL: it does not run on GPUs.
+  int32_t (*enqueue)(const sinter_operator_call* call);
+} sinter_operator;
+
+typedef struct sinter_operator_table {
+  uint32_t abi_version;    // SINTER_OPERATOR_ABI_VERSION
+  uint32_t operator_size;  // sizeof(sinter_operator)
+  size_t operator_count;
+  const sinter_operator* operators;
+} sinter_operator_table;
+
+/// What a library exports. The table and all that it points to stay as they are.
+SINTER_OPERATOR_EXPORT const sinter_operator_table* sinter_operators(void);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

@@ -1,0 +1,13 @@
+// What sessions that a verb makes run on and with.
+#pragma once
+
+#include <sinter/session.h>
+
+#include "tools/cli/options.h"
+
+namespace sinter::tools {
+
+/// Adds --device and --op-library. A library is opened as the command line is parsed.
+void add_session_options(Command& verb, SessionOptions& options);
+
+}  // namespace sinter::tools

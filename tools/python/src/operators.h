@@ -1,0 +1,13 @@
+// Libraries of host operators, as sinter._core.OperatorLibrary.
+#pragma once
+
+#include <nanobind/nanobind.h>
+#include <sinter/operators.h>
+
+namespace sinter::python {
+
+namespace nb = nanobind;
+
+void bind_operators(nb::module_& module);
+
+}  // namespace sinter::python
