@@ -58,6 +58,7 @@ void add_profile(Cli& cli) {
       ->check_positive();
   verb->add_option("--device", options->profile.session.device, "CUDA device")
       ->capture_default_str();
+  verb->add_weight_budget(options->profile.session.weight_budget);
   verb->add_threads_option();
   verb->callback([options, &console = cli.console] { run_profile(*options, console); });
 }

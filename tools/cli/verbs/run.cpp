@@ -111,6 +111,7 @@ void add_run(Cli& cli) {
   verb->add_option("--device", options->session.device, "CUDA device")->capture_default_str();
   verb->add_threads_option();
   verb->add_graph_flag(options->session.cuda_graphs);
+  verb->add_weight_budget(options->session.weight_budget);
   verb->add_option("--max-iterations", options->session.max_iterations,
                    "Most iterations of all loops in a run")
       ->capture_default_str();

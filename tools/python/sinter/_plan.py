@@ -84,11 +84,11 @@ class Plan(_core.Plan):
     _facts: dict[str, Any]
 
     def __init__(self, source: Any, *, device: int = 0, threads: int = 0, max_sessions: int = 0,
-                 copy: bool = False, max_iterations: int = 10_000_000) -> None:
+                 copy: bool = False, max_iterations: int = 10_000_000, weight_budget: int = 0) -> None:
         """Use load()."""
         options = _core.RunOptions()
         options.device, options.threads, options.max_sessions = device, threads, max_sessions
-        options.copy, options.max_iterations = copy, max_iterations
+        options.copy, options.max_iterations, options.weight_budget = copy, max_iterations, weight_budget
         if isinstance(source, (str, os.PathLike)):
             source = os.path.abspath(os.fspath(source))
             super().__init__(source, options)
@@ -96,7 +96,8 @@ class Plan(_core.Plan):
         else:
             super().__init__(source, options)
             self._file = None
-        self._settings = dict(device=device, threads=threads, max_sessions=max_sessions, max_iterations=max_iterations)
+        self._settings = dict(device=device, threads=threads, max_sessions=max_sessions, max_iterations=max_iterations,
+                              weight_budget=weight_budget)
         self._facts = self._describe()
         self._executor: tuple[int, ThreadPoolExecutor] | None = None
 
@@ -271,6 +272,11 @@ class Session(_core.Session):
         """Prepares a run of these shapes by name of the input, so that the first run does not."""
         self._warm_up({name: list(shape) for name, shape in shapes.items()})
 
+    def set_weights(self, plan: Plan) -> None:
+        """Later runs, of all sessions that share the weights, compute with those of `plan`, which plan.with_weights()
+        or `sinter refit` has made of this session's plan. Nothing is allocated."""
+        self._set_weights(plan)
+
     @property
     def outputs(self) -> dict[str, Any]:
         """What the last run left in all outputs, states included, by name: copies."""
@@ -284,7 +290,7 @@ class Session(_core.Session):
 
 
 def load(source: str | os.PathLike[str] | bytes | bytearray | memoryview, *, device: int = 0, threads: int = 0,
-         max_sessions: int = 0, copy: bool = False, max_iterations: int = 10_000_000) -> Plan:
+         max_sessions: int = 0, copy: bool = False, max_iterations: int = 10_000_000, weight_budget: int = 0) -> Plan:
     """A plan from a file, which must not be changed while it is used, or from the bytes of one.
 
     device: the GPU of a CUDA plan.
@@ -292,11 +298,13 @@ def load(source: str | os.PathLike[str] | bytes | bytearray | memoryview, *, dev
     max_sessions: most calls that run at once, each with memory of its own; others wait. 0: as many as get_threads(),
         and 4 of a CUDA plan.
     max_iterations: of all loops of the model in a call; more are an error.
+    weight_budget: most bytes of a GPU's memory for weights, of each session; others stay in pinned host memory and are
+        copied ahead of the steps that read them. 0: no limit.
     copy: the file is read into memory instead of mapped, so that it may be changed: a mapped file that is truncated
         ends the process. Bytes are used where they lie if they cannot change, else copied.
     """
     return Plan(source, device=device, threads=threads, max_sessions=max_sessions, copy=copy,
-                max_iterations=max_iterations)
+                max_iterations=max_iterations, weight_budget=weight_budget)
 
 
 def _restore(contents, settings):

@@ -200,6 +200,7 @@ void PlanObject::start() {
     options.device = options_.device;
     options.threads = options_.threads;
     options.max_iterations = options_.max_iterations;
+    options.weight_budget = options_.weight_budget;
     options.output_memory = on_device ? Memory::kDevice : Memory::kHost;
     pools_[on_device] = std::make_unique<SessionPool>(
         plan(), options, static_cast<std::size_t>(options_.max_sessions));
@@ -272,7 +273,7 @@ nb::object PlanObject::call(nb::args positions, nb::kwargs names) {
 void bind_plan(nb::module_& module) {
   static PyType_Slot slots[] = {{Py_bf_getbuffer, reinterpret_cast<void*>(&get_buffer)},
                                 {0, nullptr}};
-  SINTER_CLASS(RunOptions, device, threads, copy, max_sessions, max_iterations);
+  SINTER_CLASS(RunOptions, device, threads, copy, max_sessions, max_iterations, weight_budget);
   nb::class_<PlanObject>(module, "Plan", nb::is_weak_referenceable(), nb::type_slots(slots))
       .def(
           "__init__",

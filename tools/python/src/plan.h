@@ -52,6 +52,7 @@ struct RunOptions {
   bool copy = false;     // of a file: it is read into memory instead of mapped
   int max_sessions = 0;  // at most this many calls run at once; 0: see PlanObject::start
   std::int64_t max_iterations = SessionOptions().max_iterations;
+  std::uint64_t weight_budget = 0;
 };
 
 /// sinter.Plan. The plan's bytes are a file's, or owned by this object.
