@@ -18,18 +18,18 @@ std::int64_t group_count(std::int64_t k, std::int64_t group) {
 Tensor pack_four_bits(std::span<const std::int8_t> values, std::int64_t rows,
                       std::int64_t columns) {
   const auto width = static_cast<std::size_t>(columns), pitch = (width + 1) / 2;
-  std::vector<std::byte> bytes(static_cast<std::size_t>(rows) * pitch, std::byte{0x88});
+  std::vector<std::byte> bytes(static_cast<std::size_t>(rows) * pitch);
   for_each_range(
       static_cast<std::size_t>(rows), kRowsAtOnce, [&](std::size_t row, std::size_t end) {
         for (; row < end; ++row) {
           const std::int8_t* from = values.data() + row * width;
           std::byte* to = bytes.data() + row * pitch;
-          for (std::size_t i = 0; i < width; ++i) {
-            const auto half = static_cast<unsigned>(from[i] + 8) & 15U;
-            const auto at = to + i / 2;
-            *at = i % 2 == 0 ? (*at & std::byte{0xf0}) | static_cast<std::byte>(half)
-                             : (*at & std::byte{0x0f}) | static_cast<std::byte>(half << 4);
-          }
+          const auto half = [](std::int8_t value) {
+            return static_cast<unsigned>(value + 8) & 15U;
+          };
+          for (std::size_t i = 0; i < width / 2; ++i)
+            to[i] = static_cast<std::byte>(half(from[2 * i]) | half(from[2 * i + 1]) << 4);
+          if (width % 2 != 0) to[width / 2] = static_cast<std::byte>(half(from[width - 1]) | 0x80U);
         }
       });
   return Tensor(DType::kUInt8, {rows, static_cast<std::int64_t>(pitch)},
@@ -83,7 +83,23 @@ Tensor multiplied(const QuantizedWeights& weights, DType dtype) {
 }  // namespace
 
 const Transform kDequantized = {
-    "dequantized", [](const Attrs& attrs, std::span<const Tensor> inputs) {
+    "dequantized",
+    [](const Attrs& attrs, std::span<const Tensor> inputs) {
+      const std::int64_t bits = attrs.get_int("bits"), group = attrs.get_int("group"),
+                         k = attrs.get_int("k");
+      if (inputs.size() < 2 || inputs.size() > 3 || !has_inputs(inputs, inputs.size(), 2) ||
+          !is_float(attrs.get_dtype("type")) || group < 0)
+        return false;
+      const auto& shape = inputs[0].shape();
+      const bool is_packed = bits == 4;
+      const bool fits =
+          is_packed ? inputs[0].dtype() == DType::kUInt8 && k >= 0 && k / 2 + k % 2 == shape[1]
+                    : bits == 8 && inputs[0].dtype() == DType::kInt8 && k == shape[1];
+      return fits && std::ranges::all_of(inputs.subspan(1), [&](const Tensor& input) {
+               return input.shape() == Ints{shape[0], group_count(k, group)};
+             });
+    },
+    [](const Attrs& attrs, std::span<const Tensor> inputs) {
       return std::vector{
           multiplied(weights_of(attrs, inputs, attrs.get_int("k")), attrs.get_dtype("type"))};
     }};

@@ -79,6 +79,9 @@ class Executor {
   virtual const TensorView& state(std::size_t index, const std::vector<std::int64_t>& shape) = 0;
   /// All states are zero again.
   virtual void reset_states() = 0;
+  /// Later runs compute with the weights of `plan`, which differs in nothing else; so do those of
+  /// all executors that share this one's. Waits for runs of the old ones.
+  virtual void set_weights(const std::shared_ptr<const plan::PlanData>& plan) = 0;
 
   virtual MemoryAccount memory() const = 0;
   virtual std::size_t launches() const = 0;

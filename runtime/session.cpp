@@ -8,6 +8,7 @@
 #include "runtime/format_error.h"
 #include "runtime/log.h"
 #include "runtime/plan/extents.h"
+#include "runtime/plan_differences.h"
 #include "runtime/session_access.h"
 
 namespace sinter {
@@ -34,6 +35,10 @@ std::unique_ptr<runtime::Executor> make_executor(const Plan& of, const SessionOp
   const auto operators = operators_of(of, options);
   if (options.threads < 0)
     throw usage_error("{} threads are not possible; 0 means all of the pool's", options.threads);
+  if (options.weight_budget > 0 && plan->meta.target == "cpu")
+    throw usage_error(
+        "a weight budget is for GPUs: a plan for the CPU reads its weights where they lie "
+        "(SessionOptions::weight_budget)");
   return plan->meta.target == "cpu" ? runtime::make_cpu_executor(plan, options, operators)
                                     : runtime::make_cuda_executor(plan, options, operators);
 }
@@ -378,6 +383,19 @@ void Session::reset_state() {
   impl_->executor->reset_states();
   for (const auto& state : impl_->meta().states) impl_->inputs[state->input].reset();
   impl_->current.reset();
+}
+
+void Session::set_weights(const Plan& plan) {
+  const Impl::Use use(impl_.get());
+  const auto& data = PlanAccess::data(plan);
+  if (const std::string other =
+          runtime::difference_but_weights(*PlanAccess::data(impl_->plan), *data);
+      !other.empty())
+    throw usage_error(
+        "the session cannot take the weights of this plan, which has other {} than its own: it "
+        "takes those of plans that refitting its own makes; open a session of the other plan",
+        other);
+  impl_->executor->set_weights(data);
 }
 
 void Session::warm_up(const std::map<std::string, std::vector<std::int64_t>>& shapes) {

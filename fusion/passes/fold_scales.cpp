@@ -2,7 +2,9 @@
 // factor of the whole. They become part of the weights and of the bias.
 #include <algorithm>
 #include <cmath>
+#include <functional>
 #include <map>
+#include <numeric>
 #include <sstream>
 
 #include "fusion/passes/passes.h"
@@ -70,6 +72,13 @@ ScaleAndShift scale_and_shift(const std::string& operators, std::span<const Tens
   return result;
 }
 
+/// Whether scale_and_shift takes these numbers.
+bool are_for_channels(std::span<const Tensor> numbers, std::int64_t channels) {
+  return std::ranges::all_of(numbers, [&](const Tensor& each) {
+    return each.element_count() == 1 || each.element_count() == channels;
+  });
+}
+
 std::string joined(const std::vector<std::string>& operators) {
   std::string text;
   for (const std::string& op : operators) text += (text.empty() ? "" : " ") + op;
@@ -109,6 +118,23 @@ std::optional<Tensor> scaled(const Tensor& weight, std::size_t axis,
 const ir::Transform kFoldedScales = {
     "folded_scales",
     [](const Attrs& attrs, std::span<const Tensor> inputs) {
+      const std::int64_t axis = attrs.get_int("axis"), biases = attrs.get_int("biases");
+      attrs.get_string("operators");
+      if (biases < 0 || biases > 1 || std::ssize(inputs) < 1 + biases || axis < 0 ||
+          axis >= std::ssize(inputs[0].shape()))
+        return false;
+      const std::int64_t channels = inputs[0].shape()[static_cast<std::size_t>(axis)];
+      const Ints& shape = attrs.get_ints("shape");
+      const auto own = inputs.subspan(1, static_cast<std::size_t>(biases));
+      return is_float(inputs[0].dtype()) && is_float(attrs.get_dtype("type")) &&
+             ir::has_counts(attrs, {"shape"}) && shape.size() <= 8 &&
+             std::accumulate(shape.begin(), shape.end(), 1.0, std::multiplies<double>()) ==
+                 static_cast<double>(channels) &&
+             std::ranges::all_of(own,
+                                 [&](auto& bias) { return bias.element_count() == channels; }) &&
+             are_for_channels(inputs.subspan(1 + own.size()), channels);
+    },
+    [](const Attrs& attrs, std::span<const Tensor> inputs) {
       const auto axis = static_cast<std::size_t>(attrs.get_int("axis"));
       const auto biases = static_cast<std::size_t>(attrs.get_int("biases"));
       const auto channels = static_cast<std::size_t>(inputs[0].shape()[axis]);
@@ -134,6 +160,12 @@ const ir::Transform kFoldedScales = {
 const ir::Transform kShifts = {
     "shifts",
     [](const Attrs& attrs, std::span<const Tensor> inputs) {
+      constexpr std::int64_t kMost = std::int64_t{1} << 26;
+      const std::int64_t channels = attrs.get_int("channels");
+      attrs.get_string("operators");
+      return channels >= 0 && channels <= kMost && are_for_channels(inputs, channels);
+    },
+    [](const Attrs& attrs, std::span<const Tensor> inputs) {
       const auto [scale, shift] =
           scale_and_shift(attrs.get_string("operators"), inputs,
                           static_cast<std::size_t>(attrs.get_int("channels")));
@@ -144,6 +176,7 @@ const ir::Transform kShifts = {
 
 const ir::Transform kIsUniform = {
     "is_uniform",
+    [](const Attrs&, std::span<const Tensor> inputs) { return ir::has_inputs(inputs, 1); },
     [](const Attrs&, std::span<const Tensor> inputs) {
       const std::vector<double> values = inputs[0].to_doubles();
       const bool is_uniform =

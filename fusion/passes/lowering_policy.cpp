@@ -59,6 +59,12 @@ double largest_of(DType narrow) {
 const ir::Transform kNarrowed = {
     "narrowed",
     [](const Attrs& attrs, std::span<const Tensor> inputs) {
+      const DType narrow = attrs.get_dtype("narrow");
+      return ir::has_inputs(inputs, 1) && inputs[0].dtype() == DType::kFloat32 &&
+             (narrow == DType::kFloat16 || narrow == DType::kBFloat16) &&
+             is_float(attrs.get_dtype("to"));
+    },
+    [](const Attrs& attrs, std::span<const Tensor> inputs) {
       const DType narrow = attrs.get_dtype("narrow"), to = attrs.get_dtype("to");
       const double largest = largest_of(narrow);
       const Tensor& constant = inputs[0];
@@ -94,6 +100,10 @@ const ir::Transform kNarrowed = {
 const ir::Transform kIsMask = {
     "is_mask",
     [](const Attrs& attrs, std::span<const Tensor> inputs) {
+      attrs.get_float("largest");
+      return ir::has_inputs(inputs, 1) && inputs[0].dtype() == DType::kFloat32;
+    },
+    [](const Attrs& attrs, std::span<const Tensor> inputs) {
       const double largest = attrs.get_float("largest");
       const bool is_mask = std::ranges::any_of(inputs[0].as<float>(), [&](float value) {
         return std::isfinite(value) && std::abs(value) >= kMask && std::abs(value) > largest;
@@ -105,6 +115,10 @@ const ir::Transform kIsMask = {
 /// The first value that does not fit, or zero.
 const ir::Transform kUnfitConstant = {
     "unfit_constant",
+    [](const Attrs& attrs, std::span<const Tensor> inputs) {
+      attrs.get_float("largest"), attrs.get_float("smallest");
+      return ir::has_inputs(inputs, 1) && inputs[0].dtype() == DType::kFloat32;
+    },
     [](const Attrs& attrs, std::span<const Tensor> inputs) {
       const double largest = attrs.get_float("largest"), smallest = attrs.get_float("smallest");
       const bool scalar = inputs[0].element_count() <= kScalarElements;

@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <cstring>
 #include <map>
+#include <numeric>
 #include <set>
 
 #include "fusion/passes/passes.h"
@@ -102,10 +103,33 @@ bool reads_slices(const Graph& graph, ValueId value, const TargetTraits& target,
   return true;
 }
 
+/// Whether `inputs`, of one type, have sizes[i] rows (or elements) for each i that is present.
+bool are_parts(const Ints& sizes, const Ints& present, std::span<const Tensor> inputs, int rank) {
+  std::size_t next = 0;
+  for (std::size_t i = 0; i < sizes.size(); ++i) {
+    if (present[i] == 0) continue;
+    if (next == inputs.size() || std::ssize(inputs[next].shape()) != rank ||
+        inputs[next].dtype() != inputs[0].dtype() || inputs[next].shape()[0] != sizes[i])
+      return false;
+    ++next;
+  }
+  return next == inputs.size();
+}
+
 }  // namespace
 
 const ir::Derivation kJoinedColumns = {
     "joined_columns",
+    [](const Attrs& attrs, std::span<const Tensor> inputs) {
+      const Ints& transposed = attrs.get_ints("transposed");
+      if (inputs.empty() || !ir::has_inputs(inputs, transposed.size(), 2)) return false;
+      const auto rows = [&](std::size_t i) {
+        return inputs[i].shape()[transposed[i] != 0 ? 1 : 0];
+      };
+      for (std::size_t i = 0; i < inputs.size(); ++i)
+        if (inputs[i].dtype() != inputs[0].dtype() || rows(i) != rows(0)) return false;
+      return true;
+    },
     [](const Attrs& attrs, std::span<const Tensor> inputs) {
       const Ints& transposed = attrs.get_ints("transposed");
       std::int64_t columns = 0;
@@ -140,6 +164,13 @@ const ir::Derivation kJoinedColumns = {
 const ir::Derivation kJoinedRows = {
     "joined_rows",
     [](const Attrs& attrs, std::span<const Tensor> inputs) {
+      if (!ir::has_counts(attrs, {"rows", "present"}) || inputs.empty()) return false;
+      return are_parts(attrs.get_ints("rows"), attrs.get_ints("present"), inputs, 2) &&
+             std::ranges::all_of(inputs, [&](const Tensor& input) {
+               return input.shape()[1] == inputs[0].shape()[1];
+             });
+    },
+    [](const Attrs& attrs, std::span<const Tensor> inputs) {
       std::int64_t rows = 0;
       for (const std::int64_t count : attrs.get_ints("rows")) rows += count;
       return std::pair(inputs[0].dtype(), Ints{rows, inputs[0].shape()[1]});
@@ -163,7 +194,15 @@ const ir::Derivation kJoinedRows = {
     }};
 
 const ir::Transform kJoinedBiases = {
-    "joined_biases", [](const Attrs& attrs, std::span<const Tensor> inputs) {
+    "joined_biases",
+    [](const Attrs& attrs, std::span<const Tensor> inputs) {
+      if (!ir::has_counts(attrs, {"widths", "present"}) || inputs.empty()) return false;
+      const Ints& widths = attrs.get_ints("widths");
+      constexpr std::int64_t kMost = std::int64_t{1} << 26;
+      return are_parts(widths, attrs.get_ints("present"), inputs, 1) &&
+             std::accumulate(widths.begin(), widths.end(), std::int64_t{0}) <= kMost;
+    },
+    [](const Attrs& attrs, std::span<const Tensor> inputs) {
       const Ints& widths = attrs.get_ints("widths");
       const Ints& present = attrs.get_ints("present");
       const DType type = inputs[0].dtype();

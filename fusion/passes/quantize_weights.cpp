@@ -93,8 +93,7 @@ class WeightQuantizer {
     const Shape& shape = graph_.type(node.inputs[1]).shape;
     const std::int64_t k = shape[0].value(), n = shape[1].value();
     const Node* scaling = found.scale ? nullptr : scale_behind(node);
-    std::vector<double> columns;
-    if (scaling != nullptr) columns = column_scale(*scaling, node, n);
+    const Tensor* columns = scaling != nullptr ? &column_scale(*scaling, node) : nullptr;
     std::string refusal;
     const auto weights = read_weights(graph_, values_, found, k, n, columns, refusal);
     if (!weights) {
@@ -121,11 +120,8 @@ class WeightQuantizer {
     return factor != result && values_.knows(factor) && along_columns ? &scaling : nullptr;
   }
 
-  std::vector<double> column_scale(const Node& scaling, const Node& node, std::int64_t n) {
-    const ValueId factor = scaling.inputs[scaling.inputs[0] == node.outputs[0] ? 1 : 0];
-    std::vector<double> scales = values_.tensor(factor).to_doubles();
-    if (scales.size() == 1) scales.resize(static_cast<std::size_t>(n), scales[0]);
-    return scales;
+  const Tensor& column_scale(const Node& scaling, const Node& node) {
+    return values_.tensor(scaling.inputs[scaling.inputs[0] == node.outputs[0] ? 1 : 0]);
   }
 
   /// Float weights, where the user wants them in few bits.

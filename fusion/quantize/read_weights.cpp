@@ -8,6 +8,7 @@
 #include <fmt/format.h>
 
 #include "fusion/patterns/dequantization.h"
+#include "fusion/quantize/integer_reader.h"
 #include "ir/affine.h"
 
 namespace sinter::fusion {
@@ -68,48 +69,57 @@ class Address {
   Ints strides_;  // offset, along k, along n; empty: it is not linear
 };
 
-/// A number for each element of [k, n].
-struct Numbers {
-  const Tensor* tensor = nullptr;  // null: `number` everywhere
-  std::optional<Address> address;
-  double number = 0;
-  bool is_divisor = false;
+/// That of addresses at multiples of `step` along k, if they lie on one.
+std::optional<IntegerLine> line_of(const Address& address, std::int64_t k, std::int64_t step,
+                                   std::int64_t n) {
+  if (!address.is_separable()) return std::nullopt;
+  const std::int64_t count = ir::group_count(k, step);
+  IntegerLine line;
+  line.offset = address.at(0, 0);
+  if (count > 1) line.along_k = address.at(step, 0) - line.offset;
+  if (n > 1) line.along_n = address.at(0, 1) - line.offset;
+  for (std::int64_t i = 0; i < count; ++i)
+    if (address.at(i * step, 0) != line.at(i, 0)) return std::nullopt;
+  for (std::int64_t j = 0; j < n; ++j)
+    if (address.at(0, j) != line.at(0, j)) return std::nullopt;
+  return line;
+}
 
-  double at(std::int64_t k, std::int64_t n) const {
-    const double found = tensor != nullptr ? tensor->at(address->at(k, n)) : number;
-    return is_divisor ? 1 / found : found;
-  }
+/// Address by group.
+struct GroupAddress {
+  const Address* address;
+  std::int64_t group;
+  std::int64_t at(std::int64_t g, std::int64_t n) const { return address->at(g * group, n); }
 };
 
-class Reader {
+Ints ints_of(const IntegerLine& line) { return {line.offset, line.along_k, line.along_n}; }
+/// The weights of a dequantization in a graph.
+class Finder {
  public:
-  Reader(const Graph& graph, ConstantValues& values, std::int64_t k, std::int64_t n)
+  Finder(const Graph& graph, ConstantValues& values, std::int64_t k, std::int64_t n)
       : graph_(graph), values_(values), k_(k), n_(n) {}
 
-  std::optional<QuantizedWeights> read(const Dequantization& found,
-                                       const std::vector<double>& column_scale,
+  std::optional<QuantizedWeights> read(const Dequantization& found, const Tensor* columns,
                                        std::string& refusal) {
-    QuantizedWeights result;
-    result.k = k_;
-    const Numbers scale = numbers(found.scale, 1, found.divides), zero = numbers(found.zero, 0),
-                  shift = numbers(found.shift, 0);
+    const Part parts[] = {part_of(found.scale, 1), part_of(found.zero, 0), part_of(found.shift, 0)};
     std::int64_t group = 0;
-    for (const Numbers* part : {&scale, &zero, &shift}) {
-      if (!part->address) continue;
-      if (!part->address->is_separable()) {
+    for (const Part& part : parts) {
+      if (!part.address) continue;
+      if (!part.address->is_separable()) {
         refusal = "its scales are not one for each group of rows";
         return std::nullopt;
       }
-      group = std::gcd(group, part->address->group(k_));
+      group = std::gcd(group, part.address->group(k_));
     }
     if (group != 0 && group < std::min(kLeastGroup, k_)) {
       refusal = fmt::format("its scales change every {} row(s) of the weights", group);
       return std::nullopt;
     }
-    result.group = group;
-    const Element& weight = found.weight;
-    read_values(values_.tensor(weight.value), Address(graph_, weight), result);
-    if (!read_parameters(scale, zero, shift, column_scale, result)) {
+    const Tensor& values = values_.tensor(found.weight.value);
+    const Address address(graph_, found.weight);
+    std::optional<QuantizedWeights> result =
+        read_lines(parts, found.divides, values, address, group, columns);
+    if (!result) {
       refusal = "a scale of zero comes with a shift";
       return std::nullopt;
     }
@@ -117,9 +127,14 @@ class Reader {
   }
 
  private:
-  Numbers numbers(const std::optional<Term>& term, double otherwise, bool is_divisor = false) {
-    Numbers result;
-    result.is_divisor = is_divisor;
+  struct Part {
+    const Tensor* tensor = nullptr;
+    std::optional<Address> address;
+    double number = 0;
+  };
+
+  Part part_of(const std::optional<Term>& term, double otherwise) {
+    Part result;
     result.number = term ? term->number : otherwise;
     if (term && term->element) {
       result.tensor = &values_.tensor(term->element->value);
@@ -128,84 +143,78 @@ class Reader {
     return result;
   }
 
-  /// The numbers themselves; `offset_` is what they are less than the model's own.
-  void read_values(const Tensor& tensor, const Address& address, QuantizedWeights& result) {
-    const bool is_signed = tensor.dtype() == DType::kInt8;
-    const ir::HeldBytes held = tensor.hold();
-    const auto* from = reinterpret_cast<const std::uint8_t*>(held.bytes.data());
-    const auto value = [&](std::int64_t at) {
-      return is_signed ? static_cast<int>(static_cast<std::int8_t>(from[at])) : int{from[at]};
-    };
-    int low = 255, high = -128;
-    for (std::int64_t i = 0; i < tensor.element_count(); ++i) {
-      low = std::min(low, value(i));
-      high = std::max(high, value(i));
+  /// By kReadIntegers where all lie on lines, so that it is known how weights are made.
+  std::optional<QuantizedWeights> read_lines(std::span<const Part> parts, bool divides,
+                                             const Tensor& values, const Address& address,
+                                             std::int64_t group, const Tensor* columns) {
+    const auto line = line_of(address, k_, 1, n_);
+    Attrs attrs{{"k", k_},
+                {"n", n_},
+                {"group", group},
+                {"divides", std::int64_t{divides ? 1 : 0}},
+                {"columns", std::int64_t{columns != nullptr ? 1 : 0}}};
+    std::vector<Tensor> inputs{values};
+    bool on_lines = line.has_value();
+    for (std::size_t i = 0; i < kIntegerParts.size(); ++i) {
+      const auto own = parts[i].address
+                           ? line_of(*parts[i].address, k_, group == 0 ? k_ : group, n_)
+                           : std::nullopt;
+      on_lines = on_lines && own.has_value() == (parts[i].tensor != nullptr);
+      attrs.set(kIntegerParts[i], own ? ints_of(*own) : Ints());
+      attrs.set(std::string(kIntegerParts[i]) + "_number", parts[i].number);
+      if (parts[i].tensor != nullptr) inputs.push_back(*parts[i].tensor);
     }
-    const bool narrow = is_signed ? low >= -8 && high <= 7 : high <= 15;
-    result.bits = narrow ? 4 : 8;
-    offset_ = is_signed ? 0 : narrow ? 8 : 128;
-    const bool in_place = is_signed && !narrow && tensor.element_count() == k_ * n_ &&
-                          address.at(0, 0) == 0 && (k_ == 1 || address.at(1, 0) == 1) &&
-                          (n_ == 1 || address.at(0, 1) == k_) &&
-                          address.at(k_ - 1, n_ - 1) == k_ * n_ - 1;
-    if (in_place) {
-      result.values = tensor.reshaped({n_, k_});
-      return;
-    }
-    std::vector<std::int8_t> values(static_cast<std::size_t>(k_ * n_));
-    // In strips of columns: weights often lie the other way round.
-    constexpr std::int64_t kStrip = 64;
-    for (std::int64_t first = 0; first < n_; first += kStrip)
-      for (std::int64_t k = 0; k < k_; ++k)
-        for (std::int64_t n = first; n < std::min(n_, first + kStrip); ++n)
-          values[static_cast<std::size_t>(n * k_ + k)] =
-              static_cast<std::int8_t>(value(address.at(k, n)) - offset_);
-    result.values =
-        narrow ? ir::pack_four_bits(values, n_, k_) : Tensor::of(DType::kInt8, {n_, k_}, values);
+    if (!on_lines) return read_places(parts, divides, values, address, group, columns);
+    if (columns != nullptr) inputs.push_back(*columns);
+    attrs.set("values", ints_of(*line));
+    std::vector<Tensor> made = ir::apply(kReadIntegers, attrs, inputs);
+    if (made[0].at_int(0) == 0) return std::nullopt;
+    QuantizedWeights result;
+    result.k = k_;
+    result.group = group;
+    result.bits = static_cast<int>(made[0].at_int(1));
+    result.values = std::move(made[1]);
+    result.scales = std::move(made[2]);
+    if (made[0].at_int(2) >= 0) result.zero_points = std::move(made[3]);
+    return result;
   }
 
-  bool read_parameters(const Numbers& scale, const Numbers& zero, const Numbers& shift,
-                       const std::vector<double>& column_scale, QuantizedWeights& result) const {
-    const std::int64_t groups = ir::group_count(k_, result.group);
-    std::vector<double> scales, zeros;
-    for (std::int64_t n = 0; n < n_; ++n) {
-      for (std::int64_t g = 0; g < groups; ++g) {
-        const std::int64_t k = g * result.group;
-        const double factor = scale.at(k, n), added = shift.at(k, n);
-        if (factor == 0 && added != 0) return false;
-        const double column = column_scale.empty() ? 1 : column_scale[static_cast<std::size_t>(n)];
-        scales.push_back(factor * column);
-        zeros.push_back(zero.at(k, n) - offset_ - (added == 0 ? 0 : added / factor));
-      }
-    }
-    // Scales keep the type that the model gives them, unless something was worked into them.
-    DType type = DType::kFloat32;
-    if (scale.tensor != nullptr && !scale.is_divisor && column_scale.empty() &&
-        is_float(scale.tensor->dtype()) && scale.tensor->dtype() != DType::kFloat64)
-      type = scale.tensor->dtype();
-    result.scales = Tensor::from_doubles(type, {n_, groups}, scales);
-    if (std::ranges::all_of(zeros, [](double z) { return z == 0; })) return true;
-    const bool exact = std::ranges::all_of(
-        zeros, [](double z) { return z == std::floor(z) && z >= -128 && z <= 127; });
-    result.zero_points =
-        Tensor::from_doubles(exact ? DType::kInt8 : DType::kFloat32, {n_, groups}, zeros);
-    return true;
+  std::optional<QuantizedWeights> read_places(std::span<const Part> parts, bool divides,
+                                              const Tensor& values, const Address& address,
+                                              std::int64_t group, const Tensor* columns) {
+    struct Place {
+      const Address* address;
+      std::int64_t at(std::int64_t k, std::int64_t n) const { return address->at(k, n); }
+    };
+    const auto numbers = [&](const Part& part) {
+      return IntegerNumbers<GroupAddress>{
+          part.tensor, {part.address ? &*part.address : nullptr, group}, part.number};
+    };
+    IntegerSource<Place, GroupAddress> source{k_,
+                                              n_,
+                                              group,
+                                              &values,
+                                              {&address},
+                                              numbers(parts[0]),
+                                              numbers(parts[1]),
+                                              numbers(parts[2]),
+                                              columns};
+    source.scale.is_divisor = divides;
+    return IntegerReader(source).read();
   }
 
   const Graph& graph_;
   ConstantValues& values_;
   std::int64_t k_, n_;
-  int offset_ = 0;
 };
 
 }  // namespace
 
 std::optional<QuantizedWeights> read_weights(const Graph& graph, ConstantValues& values,
                                              const Dequantization& found, std::int64_t k,
-                                             std::int64_t n,
-                                             const std::vector<double>& column_scale,
+                                             std::int64_t n, const Tensor* columns,
                                              std::string& refusal) {
-  return Reader(graph, values, k, n).read(found, column_scale, refusal);
+  return Finder(graph, values, k, n).read(found, columns, refusal);
 }
 
 std::vector<ValueId> add_weights(GraphBuilder& builder, const QuantizedWeights& weights) {

@@ -14,13 +14,12 @@
 
 namespace sinter::fusion {
 
-/// The weights of a product whose right operand, [k, n], is `found`. `column_scale`, if it is not
-/// empty, has one more factor for each of the n columns. Nothing, with the reason in `refusal`,
-/// where scales do not come in groups along k.
+/// The weights of a product whose right operand, [k, n], is `found`. `columns`, if it is not null,
+/// has one more factor for each of the n columns, or for all. Nothing, with the reason in
+/// `refusal`, where scales do not come in groups along k.
 std::optional<ir::QuantizedWeights> read_weights(const Graph& graph, ConstantValues& values,
                                                  const Dequantization& found, std::int64_t k,
-                                                 std::int64_t n,
-                                                 const std::vector<double>& column_scale,
+                                                 std::int64_t n, const Tensor* columns,
                                                  std::string& refusal);
 
 /// As graph constants, in the order of QuantMatMul's operands behind x.

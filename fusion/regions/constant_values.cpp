@@ -52,16 +52,20 @@ const Tensor& ConstantValues::tensor(ValueId value) {
 
 namespace {
 
-/// Strip by strip, so that lines of both matrices stay in the cache.
+/// Strip by strip, and a line's worth of rows at once, so that lines of both matrices stay in the
+/// cache and those of the result are written once.
 template <std::size_t kSize>
 void transpose(const std::byte* from, std::size_t rows, std::size_t columns, std::byte* to,
                std::size_t pitch) {
-  constexpr std::size_t kStrip = 64;
+  constexpr std::size_t kStrip = 64, kRows = 64 / kSize;
   ir::for_each_range(columns, kStrip, [&](std::size_t first, std::size_t last) {
-    for (std::size_t row = 0; row < rows; ++row)
+    for (std::size_t row = 0; row < rows; row += kRows) {
+      const std::size_t end = std::min(rows, row + kRows);
       for (std::size_t column = first; column < last; ++column)
-        std::memcpy(to + (column * pitch + row) * kSize, from + (row * columns + column) * kSize,
-                    kSize);
+        for (std::size_t r = row; r < end; ++r)
+          std::memcpy(to + (column * pitch + r) * kSize, from + (r * columns + column) * kSize,
+                      kSize);
+    }
   });
 }
 
@@ -79,6 +83,7 @@ void write_transposed(std::span<const std::byte> from, std::size_t rows, std::si
 
 const ir::Derivation kTransposed = {
     "transposed",
+    [](const Attrs&, std::span<const Tensor> inputs) { return ir::has_inputs(inputs, 1, 2); },
     [](const Attrs&, std::span<const Tensor> inputs) {
       const Tensor& matrix = inputs[0];
       return std::pair(matrix.dtype(), Ints{matrix.shape()[1], matrix.shape()[0]});

@@ -330,6 +330,7 @@ Decision decision(const Node& producer, const Node& consumer, bool fused, std::s
 
 const ir::Transform kSplatValue = {
     "splat_value",
+    [](const Attrs&, std::span<const Tensor> inputs) { return ir::has_inputs(inputs, 1); },
     [](const Attrs&, std::span<const Tensor> inputs) {
       const Tensor& tensor = inputs[0];
       const std::size_t size = size_of(tensor.dtype());

@@ -110,7 +110,28 @@ std::vector<Tensor> apply(const Transform& transform, const Attrs& attrs,
   return traced(transform.name, attrs, inputs, transform.apply(attrs, plain(inputs)));
 }
 
+bool has_inputs(std::span<const Tensor> inputs, std::size_t count, int rank) {
+  return inputs.size() == count && std::ranges::all_of(inputs, [&](const Tensor& input) {
+           return rank < 0 || std::ssize(input.shape()) == rank;
+         });
+}
+
+bool has_counts(const Attrs& attrs, std::initializer_list<std::string_view> names) {
+  constexpr std::int64_t kMost = std::int64_t{1} << 26;
+  const std::size_t count = attrs.get_ints(*names.begin()).size();
+  return std::ranges::all_of(names, [&](std::string_view name) {
+    const Ints& values = attrs.get_ints(name);
+    return values.size() == count && std::ranges::all_of(values, [](std::int64_t value) {
+             return value >= 0 && value <= kMost;
+           });
+  });
+}
+
 const Transform kIsWithin = {"is_within",
+                             [](const Attrs& attrs, std::span<const Tensor> inputs) {
+                               attrs.get_float("limit");
+                               return has_inputs(inputs, 1);
+                             },
                              [](const Attrs& attrs, std::span<const Tensor> inputs) {
                                const double limit = attrs.get_float("limit");
                                bool is_within = true;

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstddef>
+#include <initializer_list>
 #include <memory>
 #include <mutex>
 #include <set>
@@ -16,10 +17,16 @@
 
 namespace sinter::ir {
 
+/// Whether a Transform or Derivation can be applied to such attributes and inputs, whose values it
+/// does not read; throws for attributes that are not there. The compiler applies them to no others,
+/// a file may ask for anything.
+using Fits = bool (*)(const Attrs& attrs, std::span<const Tensor> inputs);
+
 /// Attributes and inputs in, constants out: what the compiler does with constants besides
 /// evaluating operators of the IR. Reads nothing but its arguments.
 struct Transform {
   std::string_view name;  // of no operator
+  Fits fits;
   std::vector<Tensor> (*apply)(const Attrs& attrs, std::span<const Tensor> inputs);
   /// Bit i: result i is an answer that something is decided by, and is stored nowhere.
   unsigned answers = 0;
@@ -28,6 +35,7 @@ struct Transform {
 /// The same for one large constant that is made whenever somebody reads it.
 struct Derivation {
   std::string_view name;
+  Fits fits;
   std::pair<DType, Ints> (*type)(const Attrs& attrs, std::span<const Tensor> inputs);
   std::vector<std::byte> (*make)(const Attrs& attrs, std::span<const Tensor> inputs);
 };
@@ -100,6 +108,11 @@ Tensor model_tensor(const Tensor& tensor, std::string name, const std::shared_pt
 std::vector<Tensor> apply(const Transform& transform, const Attrs& attrs,
                           std::span<const Tensor> inputs);
 Tensor derive(const Derivation& derivation, const Attrs& attrs, std::span<const Tensor> inputs);
+
+/// For Fits: there are `count` inputs, each of `rank` dimensions (-1: any).
+bool has_inputs(std::span<const Tensor> inputs, std::size_t count, int rank = -1);
+/// All attributes `names` are lists of numbers from 0 to 2^26, as many in one as in the others.
+bool has_counts(const Attrs& attrs, std::initializer_list<std::string_view> names);
 
 /// True if no element of `tensor` is of a magnitude above `limit`, or no number.
 bool is_within(const Tensor& tensor, double limit);

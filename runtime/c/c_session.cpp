@@ -49,6 +49,7 @@ SessionOptions options_of(const sinter_session_options* given_options) {
   if (said.max_iterations > 0)
     options.max_iterations =
         static_cast<std::int64_t>(std::min<std::uint64_t>(said.max_iterations, INT64_MAX));
+  options.weight_budget = said.weight_budget;
   if (said.graph_cache > 0) options.graph_cache = said.graph_cache;
   if (said.tuning_cache) options.tuning_cache = said.tuning_cache;
   options.thorough_tuning = said.thorough_tuning != 0;
@@ -174,6 +175,11 @@ sinter_status sinter_session_reset_state(sinter_session* session) {
   return with_session(session, [](c::SessionObject& s) { s.session.reset_state(); });
 }
 
+sinter_status sinter_session_set_weights(sinter_session* session, const sinter_plan* plan) {
+  return with_session(
+      session, [&](c::SessionObject& s) { s.session.set_weights(c::plans().at(plan)->plan); });
+}
+
 sinter_status sinter_session_warm_up(sinter_session* session, const sinter_input_shape* shapes,
                                      size_t count) {
   return with_session(session, [&](c::SessionObject& s) {
@@ -197,6 +203,8 @@ sinter_status sinter_session_memory(sinter_session* session, sinter_memory_accou
     value.arena_without_reuse = found.arena_without_reuse;
     value.workspace = found.workspace;
     value.io = found.io;
+    value.streamed_weights = found.streamed_weights;
+    value.weight_ring = found.weight_ring;
     c::write_struct(account, value, "account");
   });
 }

@@ -40,24 +40,6 @@ constexpr std::size_t kMaxPrepared = 64;
 /// Written before a cold measurement: more than the last-level caches of common CPUs.
 constexpr std::size_t kFlushBytes = std::size_t{256} << 20;
 
-/// Packed weights of a plan, shared by its sessions for as long as one of them lives.
-std::shared_ptr<PackedWeights> packed_weights_of(
-    const std::shared_ptr<const plan::PlanData>& plan) {
-  static std::mutex mutex;
-  static std::map<std::weak_ptr<const plan::PlanData>, std::weak_ptr<PackedWeights>,
-                  std::owner_less<>>
-      all;
-  const std::lock_guard lock(mutex);
-  std::erase_if(all, [](const auto& entry) { return entry.first.expired(); });
-  std::weak_ptr<PackedWeights>& known = all[plan];
-  std::shared_ptr<PackedWeights> weights = known.lock();
-  if (!weights) {
-    weights = std::make_shared<PackedWeights>(plan->weights.size());
-    known = weights;
-  }
-  return weights;
-}
-
 int threads_of(const SessionOptions& options) {
   const int most = thread_pool_size();
   return options.threads == 0 ? most : std::min(options.threads, most);
@@ -114,7 +96,7 @@ class CpuExecutor final : public Executor {
         meta_(plan_->meta),
         threads_(threads_of(options)),
         max_iterations_(options.max_iterations),
-        weights_(packed_weights_of(plan_)),
+        weights_(PackedWeights::of(plan_)),
         inputs_(buffers(meta_.inputs.size(), options)),
         outputs_(buffers(meta_.outputs.size(), options)),
         given_inputs_(meta_.inputs.size(), nullptr),
@@ -130,6 +112,7 @@ class CpuExecutor final : public Executor {
   void prepare(const std::shared_ptr<const BoundShape>& shape) override {
     Prepared* prepared = find(*shape);
     if (!prepared) {
+      const PackedWeights::Lock lock = weights_->lock();
       const Computing computing;
       Prepared fresh{shape, {}, 0, {}, {}, {}};
       for (std::size_t i = 0; i < shape->steps.count; ++i) {
@@ -188,6 +171,7 @@ class CpuExecutor final : public Executor {
 
   void run(const std::shared_ptr<const BoundShape>& shape, void*) override {
     Prepared& prepared = *find(*shape);
+    const PackedWeights::Lock lock = weights_->lock();
     last_ = &prepared;
     last_shape_ = prepared.shape;
     bind_addresses(*prepared.shape);
@@ -221,6 +205,11 @@ class CpuExecutor final : public Executor {
       if (state.capacity() > 0) std::memset(state.data(), 0, state.capacity());
   }
 
+  void set_weights(const std::shared_ptr<const plan::PlanData>& plan) override {
+    const Computing computing;
+    PackedWeights::replace(weights_, plan);
+  }
+
   MemoryAccount memory() const override {
     MemoryAccount account;
     account.weights = plan_->weights.size() + weights_->bytes();
@@ -247,6 +236,7 @@ class CpuExecutor final : public Executor {
 
   double time_compute(bool cold) override {
     const Computing computing;
+    const PackedWeights::Lock lock = weights_->lock();
     bind_addresses(*last_shape_);
     if (cold) flush_caches();
     const auto start = std::chrono::steady_clock::now();
@@ -256,6 +246,7 @@ class CpuExecutor final : public Executor {
 
   std::vector<StepTime> profile() override {
     const Computing computing;
+    const PackedWeights::Lock lock = weights_->lock();
     bind_addresses(*last_shape_);
     const auto value = [&](std::uint32_t expression) {
       return static_cast<std::uint64_t>(last_->current().expressions[expression]);
@@ -323,13 +314,14 @@ class CpuExecutor final : public Executor {
         return TileProgram(meta_, *step.work.AsLoopStep()->program, shape.expressions, threads_);
       case Work::MatmulStep: {
         const plan::fb::MatmulStepT& product = *step.work.AsMatmulStep();
-        if (product.quantization) return MatmulQuant(*plan_, product, shape, *weights_, threads_);
-        if (MatmulPanels::takes(*plan_, product, shape))
-          return MatmulPanels(*plan_, product, shape, *weights_, threads_);
-        return MatmulDnnl(*plan_, product, shape, *weights_, threads_);
+        const plan::PlanData& plan = weights_->plan();
+        if (product.quantization) return MatmulQuant(plan, product, shape, *weights_, threads_);
+        if (MatmulPanels::takes(plan, product, shape))
+          return MatmulPanels(plan, product, shape, *weights_, threads_);
+        return MatmulDnnl(plan, product, shape, *weights_, threads_);
       }
       case Work::ConvStep:
-        return ConvDnnl(*plan_, *step.work.AsConvStep(), shape, *weights_, threads_);
+        return ConvDnnl(weights_->plan(), *step.work.AsConvStep(), shape, *weights_, threads_);
       case Work::CopyStep: {
         const plan::fb::CopyStepT& copy = *step.work.AsCopyStep();
         return Copy{copy.source, copy.target,
@@ -339,7 +331,7 @@ class CpuExecutor final : public Executor {
       case Work::SuppressionStep:
         return Suppression(*step.work.AsSuppressionStep(), shape, threads_);
       case Work::TreeStep:
-        return Trees(*plan_, *step.work.AsTreeStep(), shape, *weights_, threads_);
+        return Trees(weights_->plan(), *step.work.AsTreeStep(), shape, *weights_, threads_);
       case Work::HostStep:
         return HostStep(*plan_, *step.work.AsHostStep(), shape, *operators_, threads_, allocator_);
       case Work::AttentionStep: return CpuAttention(*step.work.AsAttentionStep(), shape, threads_);
@@ -431,7 +423,7 @@ class CpuExecutor final : public Executor {
                                                          : outputs_[buffer.binding].data();
           break;
         case BufferKind::Weight:
-          addresses_[i] = const_cast<std::byte*>(plan_->weights.data() + buffer.weight_offset);
+          addresses_[i] = const_cast<std::byte*>(weights_->section() + buffer.weight_offset);
           break;
         case BufferKind::State: addresses_[i] = states_[buffer.binding].data(); break;
         case BufferKind::Arena: addresses_[i] = arena_.data() + shape.layout.offsets[i]; break;

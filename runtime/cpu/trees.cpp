@@ -57,6 +57,19 @@ struct Tables {
   const std::int32_t *nodes, *roots;
   const std::byte *thresholds, *weights;
 
+  /// Of a plan whose weights lie `distance` bytes further on.
+  Tables moved(std::ptrdiff_t distance) const {
+    const auto further = [&](const auto* table) {
+      return reinterpret_cast<decltype(table)>(reinterpret_cast<const std::byte*>(table) +
+                                               distance);
+    };
+    Tables result = *this;
+    result.nodes = further(nodes);
+    result.roots = further(roots);
+    result.thresholds = further(thresholds);
+    result.weights = further(weights);
+    return result;
+  }
   std::int64_t ahead(std::int64_t node) const {
     return nodes[3 * node] < 0 ? 0 : nodes[3 * node + 1] - node;
   }
@@ -157,6 +170,8 @@ Trees::Trees(const plan::PlanData& plan, const plan::fb::TreeStepT& step, const 
              PackedWeights& weights, int threads)
     : rows_buffer_(step.rows_of),
       result_buffer_(step.result),
+      trees_buffer_(step.trees),
+      weights_buffer_(step.weights),
       rows_(shape.expressions[step.rows]),
       columns_(step.columns),
       targets_(step.targets),
@@ -176,9 +191,9 @@ Trees::Trees(const plan::PlanData& plan, const plan::fb::TreeStepT& step, const 
   tables.leaves = std::ssize(values) / (element * width_);
   tables.columns = columns_;
   tables.nodes = reinterpret_cast<const std::int32_t*>(nodes.data());
-  tables.roots = trees_ = reinterpret_cast<const std::int32_t*>(trees.data());
+  tables.roots = reinterpret_cast<const std::int32_t*>(trees.data());
   tables.thresholds = thresholds.data();
-  tables.weights = weights_ = values.data();
+  tables.weights = values.data();
 
   check_tables(tables, targets_, width_);
   is_narrow_ = dtype_ == DType::kFloat32 && columns_ <= NarrowNode::kMostColumns;
@@ -193,17 +208,21 @@ Trees::Trees(const plan::PlanData& plan, const plan::fb::TreeStepT& step, const 
   const std::int64_t values_at = round(node_count_ * node_bytes),
                      depths_at = values_at + round(node_count_ * (width_ == 1 ? element : 4)),
                      size = depths_at + 4 * tree_count_;
-  packed_ = copied(weights, step.nodes,
-                   fmt::format("trees with {} {} {}", step.thresholds, step.trees, step.weights),
-                   static_cast<std::size_t>(size), [&](std::byte* to) {
-                     if (is_narrow_)
-                       write_nodes<float, NarrowNode>(tables, width_, to, to + values_at);
-                     else if (dtype_ == DType::kFloat32)
-                       write_nodes<float, WideNode<float>>(tables, width_, to, to + values_at);
-                     else
-                       write_nodes<double, WideNode<double>>(tables, width_, to, to + values_at);
-                     write_depths(tables, reinterpret_cast<std::int32_t*>(to + depths_at));
-                   });
+  packed_ = copied(
+      weights, step.nodes,
+      fmt::format("trees with {} {} {}", step.thresholds, step.trees, step.weights),
+      static_cast<std::size_t>(size),
+      [tables, from = weights.section(), width = width_, dtype = dtype_, is_narrow = is_narrow_,
+       values_at, depths_at](const std::byte* section, std::byte* to) {
+        const Tables now = tables.moved(section - from);
+        if (is_narrow)
+          write_nodes<float, NarrowNode>(now, width, to, to + values_at);
+        else if (dtype == DType::kFloat32)
+          write_nodes<float, WideNode<float>>(now, width, to, to + values_at);
+        else
+          write_nodes<double, WideNode<double>>(now, width, to, to + values_at);
+        write_depths(now, reinterpret_cast<std::int32_t*>(to + depths_at));
+      });
   nodes_ = static_cast<const std::byte*>(packed_->memory.get_data_handle());
   values_ = nodes_ + values_at;
   depths_ = reinterpret_cast<const std::int32_t*>(nodes_ + depths_at);
@@ -228,12 +247,13 @@ void Trees::run_typed(std::span<std::byte* const> buffers,
   const auto* nodes = reinterpret_cast<const Node*>(nodes_);
   const auto* values = reinterpret_cast<const T*>(values_);
   const auto* leaves = reinterpret_cast<const std::int32_t*>(values_);
-  const auto* weights = reinterpret_cast<const T*>(weights_);
+  const auto* weights = reinterpret_cast<const T*>(buffers[weights_buffer_]);
+  const auto* trees = reinterpret_cast<const std::int32_t*>(buffers[trees_buffer_]);
   const auto* x = reinterpret_cast<const T*>(buffers[rows_buffer_]);
   auto* result = reinterpret_cast<T*>(buffers[result_buffer_]);
 
   const auto give = [&](T* y, std::int64_t tree, std::uint32_t leaf) {
-    y += trees_[2 * tree + 1];
+    y += trees[2 * tree + 1];
     if (width_ == 1) return combine_into(*y, values[leaf], combine_);
     const T* from = weights + leaves[leaf] * width_;
     for (std::int64_t w = 0; w < width_; ++w) combine_into(y[w], from[w], combine_);
@@ -246,7 +266,7 @@ void Trees::run_typed(std::span<std::byte* const> buffers,
       std::int32_t depth = 0;
       for (int lane = 0; lane < kTreeLanes; ++lane) {
         const std::int64_t own = std::min(tree + lane, tree_count_ - 1);
-        at[lane] = static_cast<std::uint32_t>(trees_[2 * own]);
+        at[lane] = static_cast<std::uint32_t>(trees[2 * own]);
         depth = std::max(depth, depths_[own]);
       }
       if (has_missing)
@@ -263,13 +283,13 @@ void Trees::run_typed(std::span<std::byte* const> buffers,
     for (std::int64_t tree = begin; tree < end; ++tree)
       for (std::int64_t row = 0; row < rows; row += kLanes) {
         std::uint32_t at[kLanes];
-        std::fill_n(at, kLanes, static_cast<std::uint32_t>(trees_[2 * tree]));
+        std::fill_n(at, kLanes, static_cast<std::uint32_t>(trees[2 * tree]));
         if (has_missing)
           walk<true, kBlockRows, 1>(nodes, block + row, depths_[tree], at);
         else
           walk<false, kBlockRows, 1>(nodes, block + row, depths_[tree], at);
         if (width_ == 1 && combine_ == Combine::kSum && row + kLanes <= rows) {
-          T* to = y + row * targets_ + trees_[2 * tree + 1];
+          T* to = y + row * targets_ + trees[2 * tree + 1];
           for (int lane = 0; lane < kLanes; ++lane) to[lane * targets_] += values[at[lane]];
         } else {
           for (std::int64_t lane = 0; lane < kLanes && row + lane < rows; ++lane)
@@ -284,7 +304,7 @@ void Trees::run_typed(std::span<std::byte* const> buffers,
   std::vector<bool> given(static_cast<std::size_t>(targets_), combine_ == Combine::kSum);
   for (std::int64_t tree = 0; tree < tree_count_; ++tree)
     for (std::int64_t w = 0; w < width_; ++w)
-      given[static_cast<std::size_t>(trees_[2 * tree + 1] + w)] = true;
+      given[static_cast<std::size_t>(trees[2 * tree + 1] + w)] = true;
 
   const std::int64_t bytes_of_node = sizeof(Node) + (width_ == 1 ? sizeof(T) : 4);
   const std::int64_t parts = (rows_ + rows_of_part_ - 1) / rows_of_part_;
@@ -320,7 +340,7 @@ void Trees::run_typed(std::span<std::byte* const> buffers,
       for (std::int64_t begin = 0; begin < tree_count_;) {
         std::int64_t end = begin + 1;
         while (end < tree_count_ &&
-               (trees_[2 * end] - trees_[2 * begin]) * bytes_of_node < kBlockBytes)
+               (trees[2 * end] - trees[2 * begin]) * bytes_of_node < kBlockBytes)
           ++end;
         for (std::int64_t row = 0; row < count; row += kBlockRows)
           walk_block(work + row * columns_, y + row * targets_, std::min(kBlockRows, count - row),

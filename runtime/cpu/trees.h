@@ -34,7 +34,7 @@ class Trees {
   void run_typed(std::span<std::byte* const> buffers, std::span<std::byte* const> workspaces) const;
 
   DType dtype_;
-  std::uint32_t rows_buffer_, result_buffer_;
+  std::uint32_t rows_buffer_, result_buffer_, trees_buffer_, weights_buffer_;
   std::int64_t rows_, columns_, targets_, width_, tree_count_, node_count_;
   Combine combine_;
   bool is_narrow_ = false;
@@ -42,8 +42,7 @@ class Trees {
   std::int64_t rows_of_part_ = 1;
   std::shared_ptr<const PackedWeights::Entry> packed_;  // which these lie in
   const std::byte *nodes_ = nullptr, *values_ = nullptr;
-  const std::int32_t *depths_ = nullptr, *trees_ = nullptr;  // trees: (root, target)
-  const std::byte* weights_ = nullptr;                       // of the plan
+  const std::int32_t* depths_ = nullptr;
 };
 
 }  // namespace sinter::runtime::cpu

@@ -7,6 +7,7 @@
 #include <numeric>
 #include <utility>
 
+#include "runtime/cuda/memory/free_memory.h"
 #include "runtime/cuda/memory/user_memory.h"
 #include "runtime/format_error.h"
 #include "runtime/log.h"
@@ -55,7 +56,7 @@ CudaExecutor::CudaExecutor(const CudaEnvironment& environment,
                            std::shared_ptr<const HostOperators> operators)
     : options_(options),
       operators_(std::move(operators)),
-      plan_(DevicePlan::acquire(environment, plan, options.device)),
+      plan_(DevicePlan::acquire(environment, plan, options.device, options.weight_budget)),
       allocator_(device_allocator(options)),
       stream_(plan_->context()),
       done_(plan_->context(), false),
@@ -65,6 +66,7 @@ CudaExecutor::CudaExecutor(const CudaEnvironment& environment,
            allocator_),
       states_(plan_->context(), plan->meta.states.size(), allocator_),
       control_(plan_->context(), options.max_iterations),
+      weight_stream_(plan_->context(), plan_->weights(), allocator_),
       extents_(plan_->context(), 1, true, allocator_),
       input_pointers_(plan->meta.inputs.size()),
       output_pointers_(plan->meta.outputs.size()),
@@ -73,7 +75,11 @@ CudaExecutor::CudaExecutor(const CudaEnvironment& environment,
       output_sizes_(plan->meta.outputs.size()),
       state_sizes_(plan->meta.states.size()),
       cache_(options.graph_cache),
-      state_views_(plan->meta.states.size()) {
+      state_views_(plan->meta.states.size()),
+      user_(*plan_, [this] {
+        stream_.synchronize();
+        done_.synchronize();
+      }) {
   if (const std::uint64_t bytes = extent_bytes()) {
     extents_.reserve({&bytes, 1}, stream_.handle());
     stream_.synchronize();
@@ -191,6 +197,11 @@ void CudaExecutor::reset_states() {
   states_.clear(stream_.handle());
 }
 
+void CudaExecutor::set_weights(const std::shared_ptr<const plan::PlanData>& plan) {
+  await();
+  plan_->replace_weights(plan);
+}
+
 void CudaExecutor::forget_bound() {
   bound_.reset();
   last_run_.reset();
@@ -243,7 +254,8 @@ void CudaExecutor::reserve_memory(const BoundShape& shape) {
         *plan_->context(), io + arena,
         fmt::format("{} of arena, {} of inputs, outputs and states, besides {} of weights and {} "
                     "of workspace that are there already",
-                    format_bytes(arena), format_bytes(io), format_bytes(plan_->weight_bytes()),
+                    format_bytes(arena), format_bytes(io),
+                    format_bytes(plan_->weights().device_bytes() + weight_stream_.ring_bytes()),
                     format_bytes(workspace_.size())));
   in_.reserve(inputs, stream_.handle());
   out_.reserve(outputs, stream_.handle());
@@ -289,7 +301,7 @@ BufferAddresses CudaExecutor::addresses(const BoundShape& shape) const {
         address = states_.address(buffer.binding);
         result.is_foreign[i] = true;  // nothing but a run changes it
         break;
-      case fb::BufferKind::Weight: address = plan_->weights() + buffer.weight_offset; break;
+      case fb::BufferKind::Weight: address = plan_->weights().address(i); break;
       case fb::BufferKind::Arena: address = arena_.address() + shape.layout.offsets[i]; break;
       case fb::BufferKind::Extent:
         address = extents_.device(0) + buffer.binding * sizeof(std::int64_t);
@@ -349,6 +361,17 @@ TensorView CudaExecutor::output_view(std::size_t index, const BoundShape& shape)
   return view;
 }
 
+BeforeStep CudaExecutor::load_before(const StreamedRun* run, const BoundShape& shape) const {
+  if (run == nullptr) return {};
+  return [this, run, &shape, loaded = std::size_t{0}](std::size_t step,
+                                                      BufferAddresses& buffers) mutable {
+    weight_stream_.set_addresses(*run, meta(), shape.steps, step, buffers);
+    // Tactics are timed with the weights that they will read.
+    for (; loaded <= run->unit_of[step]; ++loaded)
+      weight_stream_.load(*run, loaded, stream_.handle());
+  };
+}
+
 std::shared_ptr<BoundRun> CudaExecutor::bind(const std::shared_ptr<const BoundShape>& shape) {
   // Timing candidates writes to memory that a run in flight may be using, and an entry that the
   // cache drops may be running.
@@ -374,12 +397,15 @@ std::shared_ptr<BoundRun> CudaExecutor::bind(const std::shared_ptr<const BoundSh
   if (tuning_) lock = std::unique_lock(tuning_->binding_mutex());
   std::vector<TimedChoice> timed;
   libraries.timed = &timed;
-  run->steps = make_launches(*plan_, *shape, buffers, libraries);
-  // Where data decide how long a loop is, those of no run must not.
-  if (is_captured(run->steps) && !timed.empty() && !depends_on_data(run->steps) &&
+  run->weights = weight_stream_.plan_run(meta(), shape->steps);
+  run->steps =
+      make_launches(*plan_, *shape, buffers, libraries, load_before(run->weights.get(), *shape));
+  // Where data decide how long a loop is, those of no run must not. Where weights are copied, the
+  // copies are what is measured in the whole graph.
+  if (!run->weights && is_captured(run->steps) && !timed.empty() && !depends_on_data(run->steps) &&
       choose_in_graph(*shape, buffers, libraries, timed))
     run->steps = make_launches(*plan_, *shape, buffers, libraries);
-  if (options_.cuda_graphs && tuning_)
+  if (!run->weights && options_.cuda_graphs && tuning_)
     run->places = choose_places(*shape, buffers, libraries, run->steps);
   if (tuning_ && !tuning_->save())
     log(LogLevel::kWarning, [&] {
@@ -423,6 +449,7 @@ BoundRun& CudaExecutor::acquire(const std::shared_ptr<const BoundShape>& shape) 
 
 void CudaExecutor::prepare(const std::shared_ptr<const BoundShape>& shape) {
   const Context::Scope scope(*plan_->context());
+  const DevicePlan::WeightsLock lock = plan_->lock_weights();
   acquire(shape);
 }
 
@@ -431,7 +458,9 @@ bool CudaExecutor::is_captured(const std::vector<StepLaunches>& steps) const {
 }
 
 void CudaExecutor::put_compute(const BoundRun& run, CUstream stream) {
-  put_branches(run.steps, run.places, stream);
+  if (!run.weights) return put_branches(run.steps, run.places, stream);
+  weight_stream_.begin(*run.weights, stream);
+  control_.put_run(run.steps, stream, false, &weight_stream_);
 }
 
 void CudaExecutor::put_uploads(const BoundRun& run, CUstream stream) const {
@@ -494,6 +523,7 @@ void CudaExecutor::run(const std::shared_ptr<const BoundShape>& shape, void* str
   if (has_targets_in_flight_) await();
   CUstream target = stream ? static_cast<CUstream>(stream) : stream_.handle();
   if (stream) refuse_capturing(target);
+  const DevicePlan::WeightsLock lock = plan_->lock_weights();
   acquire(shape);
   running_on(*plan_->context(), [&] {
     // Runs share arena and staging: one starts behind the last. Only of the session's own stream it
@@ -554,7 +584,9 @@ const TensorView& CudaExecutor::output(std::size_t index) const {
 
 MemoryAccount CudaExecutor::memory() const {
   MemoryAccount account;
-  account.weights = plan_->weight_bytes();
+  account.weights = plan_->weights().device_bytes();
+  account.streamed_weights = plan_->weights().host_bytes();
+  account.weight_ring = weight_stream_.ring_bytes();
   account.workspace = workspace_.size();
   cache_.for_each([&](const BoundRun& run) {
     for (const StepLaunches& step : run.steps) account.workspace += step.workspace_bytes();

@@ -15,6 +15,7 @@
 #include "runtime/cuda/make_launches.h"
 #include "runtime/cuda/memory/io_region.h"
 #include "runtime/cuda/memory/state_memory.h"
+#include "runtime/cuda/streaming/weight_stream.h"
 #include "runtime/executor.h"
 
 namespace sinter::runtime {
@@ -30,6 +31,7 @@ struct BoundRun {
   std::shared_ptr<const BoundShape> shape;
   graphs::DeviceMemory numbers;  // of iterations, which the steps of captured loops read
   std::vector<StepLaunches> steps;
+  std::unique_ptr<StreamedRun> weights;  // that are copied; null: none are
   std::vector<StepPlace> places;  // of steps on streams, with CUDA graphs; none: one after another
   std::vector<RegionCopy> uploads, downloads;
   std::vector<TensorView> outputs;
@@ -59,6 +61,7 @@ class CudaExecutor final : public Executor {
   const TensorView& output(std::size_t index) const override;
   const TensorView& state(std::size_t index, const std::vector<std::int64_t>& shape) override;
   void reset_states() override;
+  void set_weights(const std::shared_ptr<const plan::PlanData>& plan) override;
   MemoryAccount memory() const override;
   std::size_t launches() const override;
   double time_compute(bool cold) override;
@@ -83,6 +86,9 @@ class CudaExecutor final : public Executor {
   const graphs::GraphKey& key(const BoundShape& shape);
   std::shared_ptr<BoundRun> bind(const std::shared_ptr<const BoundShape>& shape);
   BufferAddresses addresses(const BoundShape& shape) const;
+  /// What make_launches does before each step: its streamed weights are there, and their addresses
+  /// known. Null: there are none. Both arguments must outlive it.
+  BeforeStep load_before(const StreamedRun* run, const BoundShape& shape) const;
   /// The numbers 0, 1, .. of the iterations of loops that are captured, to which the address of
   /// their counters is set.
   graphs::DeviceMemory number_iterations(const BoundShape& shape, BufferAddresses& buffers);
@@ -126,7 +132,7 @@ class CudaExecutor final : public Executor {
 
   SessionOptions options_;
   std::shared_ptr<const HostOperators> operators_;  // null: the plan has none
-  std::shared_ptr<const DevicePlan> plan_;
+  std::shared_ptr<DevicePlan> plan_;
   graphs::DeviceAllocatorPtr allocator_;  // null: the driver
   graphs::Stream stream_;
   std::vector<std::unique_ptr<graphs::Stream>> branches_;  // captured beside it
@@ -137,6 +143,7 @@ class CudaExecutor final : public Executor {
   IoRegion in_, out_;
   StateMemory states_;
   ControlFlow control_;
+  WeightStream weight_stream_;
   IoRegion extents_;  // one slot: the sizes that runs find
   // The user's device memory, or 0.
   std::vector<CUdeviceptr> input_pointers_, output_pointers_;
@@ -153,6 +160,7 @@ class CudaExecutor final : public Executor {
   bool addresses_changed_ = false;  // since bound_
   bool in_flight_ = false;
   CUstream in_flight_stream_ = nullptr;
+  DevicePlan::User user_;  // last: others may wait for this executor's work until it is gone
 };
 
 }  // namespace sinter::runtime

@@ -2,13 +2,10 @@
 
 #include <charconv>
 #include <future>
-#include <map>
-#include <optional>
 #include <tuple>
 
 #include <fmt/ranges.h>
 
-#include "graphs/stream.h"
 #include "runtime/format_error.h"
 #include "runtime/log.h"
 #include "runtime/plan/step_visitor.h"
@@ -65,25 +62,6 @@ CudaEnvironment CudaEnvironment::system() {
   return {&graphs::Driver::system(), &CublasLt::system, &runtime::load_cudnn};
 }
 
-std::string format_bytes(std::uint64_t bytes) {
-  constexpr double kKiB = 1024;
-  const auto value = static_cast<double>(bytes);
-  if (value >= kKiB * kKiB * kKiB) return fmt::format("{:.2f} GiB", value / (kKiB * kKiB * kKiB));
-  if (value >= kKiB * kKiB) return fmt::format("{:.1f} MiB", value / (kKiB * kKiB));
-  if (value >= 10 * kKiB) return fmt::format("{:.1f} KiB", value / kKiB);
-  return fmt::format("{} bytes", bytes);
-}
-
-void require_free_memory(const Context& context, std::uint64_t bytes, const std::string& account) {
-  const graphs::MemoryInfo memory = context.memory();
-  if (bytes <= memory.free_bytes) return;
-  throw Error(
-      ErrorCode::kOutOfMemory,
-      fmt::format("GPU {} ({}) has too little memory: {} are needed ({}), {} of {} are free",
-                  context.properties().index, context.properties().name, format_bytes(bytes),
-                  account, format_bytes(memory.free_bytes), format_bytes(memory.total_bytes)));
-}
-
 std::size_t choose_architecture(const std::vector<std::string>& architectures,
                                 const graphs::DeviceProperties& gpu) {
   std::optional<std::size_t> best;
@@ -109,25 +87,46 @@ std::size_t choose_architecture(const std::vector<std::string>& architectures,
       gpu.index, gpu.name, gpu.architecture(), gpu.architecture());
 }
 
-std::shared_ptr<const DevicePlan> DevicePlan::acquire(
-    const CudaEnvironment& environment, const std::shared_ptr<const plan::PlanData>& plan,
-    int device) {
-  using Key = std::tuple<const void*, const void*, int>;
-  static std::mutex mutex;
-  static std::map<Key, std::weak_ptr<const DevicePlan>> loaded;
+namespace {
+
+/// Plans on GPUs that a session still holds.
+struct LoadedPlans {
+  /// The plan whose weights they are, driver, GPU, weight budget.
+  using Key = std::tuple<const void*, const void*, int, std::uint64_t>;
+
+  std::mutex mutex;
+  std::map<Key, std::weak_ptr<DevicePlan>> plans;
+
+  static LoadedPlans& all() {
+    static LoadedPlans plans;
+    return plans;
+  }
+};
+
+}  // namespace
+
+std::shared_ptr<DevicePlan> DevicePlan::acquire(const CudaEnvironment& environment,
+                                                const std::shared_ptr<const plan::PlanData>& plan,
+                                                int device, std::uint64_t weight_budget) {
+  LoadedPlans& loaded = LoadedPlans::all();
   // Held while a plan is loaded: a second session of the plan waits instead of loading it twice.
-  const std::lock_guard lock(mutex);
-  std::erase_if(loaded, [](const auto& item) { return item.second.expired(); });
-  auto& entry = loaded[Key{plan.get(), environment.driver, device}];
+  const std::lock_guard lock(loaded.mutex);
+  std::erase_if(loaded.plans, [](const auto& item) { return item.second.expired(); });
+  auto& entry =
+      loaded.plans[LoadedPlans::Key{plan.get(), environment.driver, device, weight_budget}];
   if (auto existing = entry.lock()) return existing;
-  std::shared_ptr<const DevicePlan> made(new DevicePlan(environment, plan, device));
+  std::shared_ptr<DevicePlan> made(new DevicePlan(environment, plan, device, weight_budget));
   entry = made;
   return made;
 }
 
 DevicePlan::DevicePlan(const CudaEnvironment& environment,
-                       std::shared_ptr<const plan::PlanData> plan, int device)
-    : plan_(std::move(plan)), context_(Context::retain(*environment.driver, device)) {
+                       std::shared_ptr<const plan::PlanData> plan, int device,
+                       std::uint64_t weight_budget)
+    : plan_(std::move(plan)),
+      context_(Context::retain(*environment.driver, device)),
+      weights_of_(plan_),
+      weight_budget_(weight_budget) {
   const Context::Scope scope(*context_);
   if (!plan_->meta.modules.empty()) check_driver(plan_->meta, context_->driver());
   // Libraries are hundreds of megabytes: they load while kernels and weights do.
@@ -144,9 +143,39 @@ DevicePlan::DevicePlan(const CudaEnvironment& environment,
       load_cudnn(environment);
     });
   load_kernels();
-  load_weights();
+  weights_.emplace(context_, *plan_, weight_budget);
   if (library.valid()) library_ = library.get();
   if (cudnn.valid()) cudnn.get();
+}
+
+DevicePlan::User::User(DevicePlan& plan, std::function<void()> finish)
+    : plan_(plan), finish_(std::move(finish)) {
+  const std::lock_guard lock(plan_.users_mutex_);
+  plan_.users_.push_back(this);
+}
+
+DevicePlan::User::~User() {
+  const std::lock_guard lock(plan_.users_mutex_);
+  std::erase(plan_.users_, this);
+}
+
+void DevicePlan::replace_weights(const std::shared_ptr<const plan::PlanData>& plan) {
+  LoadedPlans& loaded = LoadedPlans::all();
+  const std::lock_guard loading(loaded.mutex);
+  const std::scoped_lock lock(weights_mutex_, users_mutex_);
+  const Context::Scope scope(*context_);
+  for (const User* user : users_) user->finish_();
+  weights_->write(*plan);
+  // Whoever asks for either plan from now on gets the weights of that.
+  const auto key_of = [&](const std::shared_ptr<const plan::PlanData>& of) {
+    return LoadedPlans::Key{of.get(), &context_->driver(), context_->properties().index,
+                            weight_budget_};
+  };
+  const auto at = loaded.plans.find(key_of(weights_of_));
+  if (at != loaded.plans.end() && at->second.lock().get() == this) loaded.plans.erase(at);
+  auto& place = loaded.plans[key_of(plan)];
+  if (place.expired()) place = weak_from_this();
+  weights_of_ = plan;
 }
 
 // A plan can do without cuDNN, but whoever misses it is told why.
@@ -226,19 +255,6 @@ void DevicePlan::load_variant(const fb::StepT& step, const fb::KernelVariantT& v
     graphs::allow_cluster(*context_, function, variant.cluster);
   });
   functions_.emplace(&variant, function);
-}
-
-void DevicePlan::load_weights() {
-  const std::uint64_t bytes = plan_->weights.size();
-  if (bytes == 0) return;
-  require_free_memory(*context_, bytes, fmt::format("{} of weights", format_bytes(bytes)));
-  weights_ = graphs::DeviceMemory(context_, bytes);
-  // On a stream of its own: the copy is complete on return, which a synchronous copy from pageable
-  // memory does not promise to other streams.
-  const graphs::Stream stream(context_);
-  context_->driver().memcpy_htod_async(weights_.address(), plan_->weights.data(), bytes,
-                                       stream.handle());
-  stream.synchronize();
 }
 
 CUfunction DevicePlan::function(const fb::KernelVariantT& variant) const {

@@ -2,17 +2,21 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
+#include <mutex>
+#include <optional>
+#include <shared_mutex>
 #include <string>
 #include <unordered_map>
 #include <vector>
 
 #include "graphs/device.h"
-#include "graphs/memory.h"
 #include "graphs/module.h"
 #include "runtime/cuda/cublaslt/cublaslt.h"
 #include "runtime/cuda/cudnn/cudnn_info.h"
+#include "runtime/cuda/streaming/device_weights.h"
 #include "runtime/plan/plan_data.h"
 
 namespace sinter::runtime {
@@ -35,15 +39,16 @@ struct CudaEnvironment {
 std::size_t choose_architecture(const std::vector<std::string>& architectures,
                                 const graphs::DeviceProperties& gpu);
 
-/// Immutable but for what its mutex guards; used by sessions on any thread.
-class DevicePlan {
+/// Used by sessions on any thread; immutable but for the values of its weights.
+class DevicePlan : public std::enable_shared_from_this<DevicePlan> {
  public:
   /// The plan on GPU `device`: an existing one that a session still holds, else weights are copied
-  /// and modules loaded. Throws Error(kDevice) if the plan is not for this GPU, Error(kOutOfMemory)
-  /// with the sizes if the weights do not fit.
-  static std::shared_ptr<const DevicePlan> acquire(
-      const CudaEnvironment& environment, const std::shared_ptr<const plan::PlanData>& plan,
-      int device);
+  /// and modules loaded. `weight_budget`: SessionOptions' own. Throws Error(kDevice) if the plan is
+  /// not for this GPU, Error(kOutOfMemory) with the sizes if the weights do not fit, Error(kUsage)
+  /// for a budget that is too small.
+  static std::shared_ptr<DevicePlan> acquire(const CudaEnvironment& environment,
+                                             const std::shared_ptr<const plan::PlanData>& plan,
+                                             int device, std::uint64_t weight_budget = 0);
 
   ~DevicePlan();
 
@@ -55,8 +60,28 @@ class DevicePlan {
   /// why and how to get it.
   const std::shared_ptr<const CudnnHandle>& cudnn() const { return cudnn_; }
   const std::string& cudnn_problem() const { return cudnn_problem_; }
-  CUdeviceptr weights() const { return weights_.address(); }
-  std::uint64_t weight_bytes() const { return weights_.size(); }
+  const DeviceWeights& weights() const { return *weights_; }
+
+  /// Somebody who puts work on the GPU that reads the weights.
+  class User {
+   public:
+    /// `finish` waits for that work; it is called on any thread, while nobody holds a WeightsLock.
+    User(DevicePlan& plan, std::function<void()> finish);
+    ~User();
+    User(const User&) = delete;
+    User& operator=(const User&) = delete;
+
+   private:
+    friend class DevicePlan;
+    DevicePlan& plan_;
+    std::function<void()> finish_;
+  };
+  /// Held while such work is put on the GPU.
+  using WeightsLock = std::shared_lock<std::shared_mutex>;
+  WeightsLock lock_weights() { return WeightsLock(weights_mutex_); }
+  /// Gives all users the weights of `plan`, which differs in nothing else, where the old ones are:
+  /// addresses stay. Waits for all work that reads the old ones.
+  void replace_weights(const std::shared_ptr<const plan::PlanData>& plan);
 
   /// The function of a kernel variant, allowed to use its shared memory and clusters; null if this
   /// GPU cannot run it.
@@ -64,7 +89,7 @@ class DevicePlan {
 
  private:
   DevicePlan(const CudaEnvironment& environment, std::shared_ptr<const plan::PlanData> plan,
-             int device);
+             int device, std::uint64_t weight_budget);
   void load_cudnn(const CudaEnvironment& environment);
   void load_kernels();
   bool can_run(const plan::fb::KernelVariantT& variant) const;
@@ -73,22 +98,20 @@ class DevicePlan {
   void load_variant(const plan::fb::StepT& step, const plan::fb::KernelVariantT& variant,
                     bool is_last, std::size_t architecture,
                     std::map<std::size_t, std::size_t>& module_of);
-  void load_weights();
 
   std::shared_ptr<const plan::PlanData> plan_;
   graphs::ContextPtr context_;
   std::shared_ptr<const CublasLtHandle> library_;
   std::shared_ptr<const CudnnHandle> cudnn_;
   std::string cudnn_problem_;
-  graphs::DeviceMemory weights_;
+  std::shared_ptr<const plan::PlanData> weights_of_;  // whose they are
+  std::uint64_t weight_budget_;
+  std::optional<DeviceWeights> weights_;
+  std::shared_mutex weights_mutex_;  // of their values
+  std::mutex users_mutex_;
+  std::vector<User*> users_;
   std::vector<graphs::Module> modules_;
   std::unordered_map<const plan::fb::KernelVariantT*, CUfunction> functions_;
 };
-
-/// Throws Error(kOutOfMemory) with `account` if less than `bytes` are free on the GPU.
-void require_free_memory(const graphs::Context& context, std::uint64_t bytes,
-                         const std::string& account);
-/// "1.50 GiB", "3.0 MiB", "512 bytes".
-std::string format_bytes(std::uint64_t bytes);
 
 }  // namespace sinter::runtime

@@ -358,8 +358,8 @@ void find_readers(const fb::PlanT& meta, std::vector<StepLaunches>& steps) {
 }  // namespace
 
 std::vector<StepLaunches> make_launches(const DevicePlan& plan, const BoundShape& shape,
-                                        const BufferAddresses& buffers,
-                                        const LibraryContext& libraries) {
+                                        BufferAddresses buffers, const LibraryContext& libraries,
+                                        const BeforeStep& before) {
   const Binder binder{plan, shape, buffers, libraries};
   const auto& steps = plan.plan().meta.steps;
   std::vector<StepLaunches> bound;
@@ -367,6 +367,7 @@ std::vector<StepLaunches> make_launches(const DevicePlan& plan, const BoundShape
   const std::vector<ControlMechanism> mechanisms =
       choose_mechanisms(plan.plan().meta, shape, libraries.conditional_nodes);
   for (std::size_t i = shape.steps.first; i < shape.steps.first + shape.steps.count; ++i) {
+    if (before) before(bound.size(), buffers);
     bound.push_back(with_context(fmt::format("step '{}'", steps[i]->name),
                                  [&] { return binder.bind(*steps[i], mechanisms[bound.size()]); }));
     bound.back().index = i;

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstring>
 #include <functional>
+#include <future>
 
 #include "runtime/format_error.h"
 #include "runtime/plan/file_header.h"
@@ -41,11 +42,20 @@ Pieces sorted(const Pieces& pieces, int section) {
   return result;
 }
 
+/// The next piece is made while one is written. No two are made at once.
 void put_pieces(const Pieces& pieces, const Sink& sink) {
+  constexpr std::uint64_t kLeast = 1 << 16;  // less is not worth a thread
+  const auto start = [&](std::size_t i) {
+    const bool is_large = i < pieces.size() && pieces[i].size >= kLeast;
+    return is_large ? std::async(std::launch::async, pieces[i].read) : std::future<PieceBytes>();
+  };
   std::uint64_t position = 0;
-  for (const PlanParts::Piece& piece : pieces) {
+  std::future<PieceBytes> next = start(0);
+  for (std::size_t i = 0; i < pieces.size(); ++i) {
+    const PlanParts::Piece& piece = pieces[i];
     put_zeros(sink, piece.offset - position);
-    const PieceBytes read = piece.read();
+    const PieceBytes read = next.valid() ? next.get() : piece.read();
+    next = start(i + 1);
     if (read.bytes.size() != piece.size)
       throw internal_error("a piece of the plan has {} bytes instead of {}", read.bytes.size(),
                            piece.size);

@@ -273,6 +273,13 @@ def test_other_weights_are_those_of_the_compiled_model(x):
     plan = sinter.compile(old, target="cpu")
     assert plan(x).tobytes() != sinter.compile(new, target="cpu")(x).tobytes()
     assert plan.with_weights(weights)(x).tobytes() == sinter.compile(new, target="cpu")(x).tobytes()
+    session = plan.session()
+    before = session.run(x).tobytes()
+    session.set_weights(plan.with_weights(weights))
+    assert session.run(x).tobytes() == plan.with_weights(weights)(x).tobytes() != before
+    session.set_weights(plan)
+    with pytest.raises(sinter.UsageError, match="other"):
+        session.set_weights(sinter.compile(new, target="cpu", weights="int8"))
     assert {each["name"] for each in plan.refittable()["tensors"]} == set(weights)
     name = next(iter(weights))
     with pytest.raises(sinter.UsageError, match=name):

@@ -573,7 +573,8 @@ TEST(CompilerApiTexts, AreParsed) {
   EXPECT_EQ(parse_bytes("4096"), 4096U);
   EXPECT_EQ(parse_bytes("512M"), std::uint64_t{512} << 20);
   EXPECT_EQ(parse_bytes("1.5G"), std::uint64_t{1536} << 20);
-  for (const char* wrong : {"", "M", "0", "-1", "1X", "1MB", "1e9T", "nan"})
+  EXPECT_EQ(parse_bytes("8GB"), std::uint64_t{8} << 30);
+  for (const char* wrong : {"", "M", "B", "MB", "0", "-1", "1X", "1B", "1XB", "1e9T", "nan"})
     EXPECT_THROW((void)parse_bytes(wrong), Error) << wrong;
   const auto weights = parse_weights("int4:group=32:asymmetric:wide=0");
   EXPECT_EQ(weights.bits, 4);

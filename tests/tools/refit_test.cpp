@@ -2,11 +2,15 @@
 #include <cmath>
 #include <cstring>
 #include <nlohmann/json.hpp>
+#include <random>
 
 #include <gmock/gmock.h>
 #include <sinter/compiler.h>
 
 #include "runtime/files/input_file.h"
+#include "runtime/plan_access.h"
+#include "tests/support/changed_json.h"
+#include "tests/support/try_recipes.h"
 #include "tests/tools/cli_fixture.h"
 #include "tools/compiler/refit/safetensors.h"
 
@@ -17,7 +21,8 @@ using nlohmann::json;
 using testing::HasSubstr;
 
 class Refit : public CliTest {
- protected:
+ public:
+  using CliTest::value;
   static void add_node(onnx::GraphProto& graph, const std::string& op,
                        const std::vector<std::string>& inputs, const std::string& output) {
     auto& node = *graph.add_node();
@@ -27,6 +32,7 @@ class Refit : public CliTest {
     node.add_output(output);
   }
 
+ protected:
   static void add_tensor(onnx::GraphProto& graph, const std::string& name,
                          const std::vector<std::int64_t>& shape, const std::vector<float>& values) {
     auto& tensor = *graph.add_initializer();
@@ -219,6 +225,135 @@ TEST_F(Refit, KeepsWeightsOfWhichNothingIsGiven) {
   const CliResult result = refit(weights, {"--partial"});
   ASSERT_EQ(result.code, 0) << result.err;
   EXPECT_EQ(Plan::load(path("refit.plan")).graph_text(), Plan::load(path("new.plan")).graph_text());
+}
+
+/// y = x @ dequantized integers [64, 32], by column, or by groups of 16 rows (opset 21).
+onnx::ModelProto quantized_model(int seed, bool by_groups) {
+  onnx::ModelProto model;
+  model.set_ir_version(10);
+  auto* opset = model.add_opset_import();
+  opset->set_domain("");
+  opset->set_version(21);
+  auto& graph = *model.mutable_graph();
+  graph.set_name("quantized");
+  Refit::value(graph.add_input(), "x", {"batch", "64"});
+  Refit::value(graph.add_output(), "y", {"batch", "32"});
+  std::mt19937 random(static_cast<std::mt19937::result_type>(seed));
+  const auto add = [&](const std::string& name, const std::vector<std::int64_t>& shape, auto type,
+                       auto value) {
+    auto& tensor = *graph.add_initializer();
+    tensor.set_name(name);
+    tensor.set_data_type(type);
+    std::int64_t count = 1;
+    for (const auto dim : shape) {
+      tensor.add_dims(dim);
+      count *= dim;
+    }
+    std::string raw;
+    for (std::int64_t i = 0; i < count; ++i) {
+      const auto each = value();
+      raw.append(reinterpret_cast<const char*>(&each), sizeof each);
+    }
+    tensor.set_raw_data(raw);
+  };
+  const auto integer = [&] { return static_cast<std::int8_t>(random()); };
+  const std::vector<std::int64_t> scales =
+      by_groups ? std::vector<std::int64_t>{4, 32} : std::vector<std::int64_t>{32};
+  add("w", {64, 32}, onnx::TensorProto::INT8, integer);
+  add("scale", scales, onnx::TensorProto::FLOAT,
+      [&] { return static_cast<float>(random() % 1000 + 1) / 1024; });
+  add("zero", scales, onnx::TensorProto::INT8, integer);
+  Refit::add_node(graph, "DequantizeLinear", {"w", "scale", "zero"}, "d");
+  auto& node = *graph.mutable_node(0);
+  const auto attribute = [&](const char* name, std::int64_t number) {
+    auto& made = *node.add_attribute();
+    made.set_name(name);
+    made.set_type(onnx::AttributeProto::INT);
+    made.set_i(number);
+  };
+  attribute("axis", by_groups ? 0 : 1);
+  if (by_groups) attribute("block_size", 16);
+  Refit::add_node(graph, "MatMul", {"x", "d"}, "y");
+  return model;
+}
+
+TEST_F(Refit, TakesIntegersThatTheModelHas) {
+  for (const bool by_groups : {false, true})
+    for (const std::vector<std::string>& options :
+         {std::vector<std::string>{"--target=cpu"}, {"--target=cuda:sm_90", "--precision=fp16"}}) {
+      SCOPED_TRACE(by_groups);
+      const std::string changed = save(quantized_model(2, by_groups), "new.onnx");
+      compile(save(quantized_model(1, by_groups), "old.onnx"), "old.plan", options);
+      compile(changed, "new.plan", options);
+      const CliResult result = refit(changed, {"--quiet"});
+      ASSERT_EQ(result.code, 0) << result.err;
+      const auto a = PlanAccess::data(Plan::load(path("new.plan"))),
+                 b = PlanAccess::data(Plan::load(path("refit.plan")));
+      EXPECT_TRUE(std::ranges::equal(a->weights, b->weights));
+      EXPECT_EQ(a->meta.graph_text, b->meta.graph_text);
+    }
+}
+
+TEST_F(Refit, RecipesThatFitNothingGiveOneError) {
+  for (const std::vector<std::string>& options :
+       {std::vector<std::string>{"--target=cpu"},
+        {"--target=cpu", "--weights=int4:group=32:asymmetric"},
+        {"--target=cpu", "--weights=int8", "--precision=bf16"}}) {
+    compile(save(model(1), "old.onnx"), "old.plan", options);
+    const auto plan = PlanAccess::data(Plan::load(path("old.plan")));
+    const json recipes = json::parse(plan->meta.refit);
+    ASSERT_TRUE(try_recipes(recipes.dump()));
+    std::mt19937 random(1);
+    int refused = 0, made = 0;
+    for (int round = 0; round < 2000; ++round) {
+      json changed = recipes;
+      for (auto times = 1 + random() % 3; times > 0; --times) change_json(changed, random);
+      const std::string text = changed.dump();
+      SCOPED_TRACE(text);
+      try {
+        made += try_recipes(text) ? 1 : 0;
+      } catch (const Error& error) {
+        EXPECT_NE(error.code(), ErrorCode::kInternal) << error.what();
+        ++refused;
+      }
+    }
+    EXPECT_GT(refused, 200);
+    EXPECT_GT(made, 20);
+  }
+}
+
+TEST_F(Refit, SaysWhichRecipeDoesNotFit) {
+  compile(save(model(1), "old.onnx"), "old.plan", {"--target=cpu", "--weights=int4:group=32"});
+  const auto plan = PlanAccess::data(Plan::load(path("old.plan")));
+  const auto refusal = [&](const auto& change) -> std::string {
+    json recipes = json::parse(plan->meta.refit);
+    for (json& call : recipes["calls"])
+      if (call[0] == "quantized") change(call);
+    try {
+      try_recipes(recipes.dump());
+    } catch (const Error& error) {
+      EXPECT_EQ(error.code(), ErrorCode::kInvalidPlan);
+      return error.what();
+    }
+    return "nothing";
+  };
+  const std::pair<const char*, void (*)(json & call)> changes[] = {
+      {"bits",
+       [](json& call) {
+         call[1]["bits"] = {"int", 5};
+       }},
+      {"group",
+       [](json& call) {
+         call[1]["group"] = {"int", -1};
+       }},
+      {"an attribute less", [](json& call) { call[1].erase("symmetric"); }},
+      {"an input more", [](json& call) { call[2].push_back(json(call[2][0])); }},
+      {"a derivation", [](json& call) { call[0] = "joined_rows"; }},
+      {"an operator", [](json& call) { call[0] = "Transpose"; }}};
+  for (const auto& [what, change] : changes) {
+    SCOPED_TRACE(what);
+    EXPECT_THAT(refusal(change), HasSubstr("cannot be applied to what they say"));
+  }
 }
 
 TEST_F(Refit, TakesTensorsInMemory) {

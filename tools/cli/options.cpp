@@ -3,6 +3,7 @@
 #include <CLI/CLI.hpp>
 #include <utility>
 
+#include <sinter/compiler.h>
 #include <sinter/threads.h>
 
 namespace sinter::tools {
@@ -135,6 +136,16 @@ Option* Command::add_threads_option() {
 
 Option* Command::add_graph_flag(bool& cuda_graphs) {
   return add_flag("!--no-graph", cuda_graphs, "Launch step by step, without a CUDA graph");
+}
+
+Option* Command::add_weight_budget(std::uint64_t& bytes) {
+  return keep(app_.add_option_function<std::string>(
+      "--weight-budget",
+      [&bytes](const std::string& text) {
+        with_context("--weight-budget", [&] { bytes = parse_bytes(text); });
+      },
+      "Most memory of the GPU for weights (8GB): others stay in pinned host memory and are copied "
+      "ahead of the steps that read them"));
 }
 
 Option* Command::add_flag(const std::string& names, bool& value, const std::string& help) {

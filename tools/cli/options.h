@@ -68,6 +68,8 @@ class Command {
   Option* add_threads_option();
   /// --no-graph makes the variable false.
   Option* add_graph_flag(bool& cuda_graphs);
+  /// --weight-budget, for runs on a GPU.
+  Option* add_weight_budget(std::uint64_t& bytes);
   /// `names` that begin with '!' make the variable false.
   Option* add_flag(const std::string& names, bool& value, const std::string& help);
   /// A flag that may have a value behind '='; without one `value` becomes `plain`.

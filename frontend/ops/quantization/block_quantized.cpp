@@ -1,5 +1,7 @@
 #include "frontend/ops/quantization/block_quantized.h"
 
+#include <algorithm>
+
 #include "frontend/transforms.h"
 #include "ir/quantized.h"
 
@@ -44,10 +46,30 @@ BlockedWeights blocked_weights(const ir::Attrs& attrs) {
           attrs.get_int("block"), attrs.get_int("blocks")};
 }
 
+/// Whether there can be such weights.
+bool are_sizes(const ir::Attrs& attrs) {
+  constexpr std::int64_t kMost = std::int64_t{1} << 26;
+  const BlockedWeights w = blocked_weights(attrs);
+  const auto is_size = [](std::int64_t size) { return size >= 0 && size <= kMost; };
+  return is_size(w.rows) && is_size(w.columns) && is_size(w.block) && is_size(w.blocks) &&
+         (w.bits == 2 || w.bits == 4 || w.bits == 8) && w.block * w.bits % 8 == 0 &&
+         w.columns <= w.block * w.blocks && w.block * w.blocks <= kMost;
+}
+
 }  // namespace
 
 const ir::Transform kQuantMatMulValues = {
-    "quant_matmul_values", [](const ir::Attrs& attrs, std::span<const Tensor> inputs) {
+    "quant_matmul_values",
+    [](const ir::Attrs& attrs, std::span<const Tensor> inputs) {
+      if (!are_sizes(attrs) || !ir::has_inputs(inputs, 1)) return false;
+      const BlockedWeights w = blocked_weights(attrs);
+      const Ints& order = attrs.get_ints("order");
+      return (order.empty() || std::ssize(order) == w.columns) &&
+             std::ranges::all_of(order,
+                                 [&](auto at) { return at >= 0 && at < w.block * w.blocks; }) &&
+             w.rows * w.pitch() <= static_cast<std::int64_t>(inputs[0].byte_count());
+    },
+    [](const ir::Attrs& attrs, std::span<const Tensor> inputs) {
       return std::vector{
           unpacked_less_middle(inputs[0].bytes(), blocked_weights(attrs), attrs.get_ints("order"))};
     }};
@@ -59,7 +81,15 @@ Tensor quant_matmul_values(const Tensor& packed, const BlockedWeights& w, const 
 }
 
 const ir::Transform kQuantMatMulZeros = {
-    "quant_matmul_zeros", [](const ir::Attrs& attrs, std::span<const Tensor> inputs) {
+    "quant_matmul_zeros",
+    [](const ir::Attrs& attrs, std::span<const Tensor> inputs) {
+      if (!are_sizes(attrs) || !ir::has_inputs(inputs, 1)) return false;
+      const BlockedWeights w = blocked_weights(attrs);
+      const std::int64_t pitch =
+          inputs[0].dtype() == DType::kUInt8 ? (w.blocks * w.bits + 7) / 8 : w.blocks;
+      return inputs[0].element_count() >= w.rows * pitch;
+    },
+    [](const ir::Attrs& attrs, std::span<const Tensor> inputs) {
       const BlockedWeights w = blocked_weights(attrs);
       const Tensor& zeros = inputs[0];
       const bool is_packed = zeros.dtype() == DType::kUInt8;

@@ -86,14 +86,18 @@ int threads_for(double multiplications, int most) {
 std::shared_ptr<const PackedWeights::Entry> pack(PackedWeights& weights, std::uint32_t buffer,
                                                  const void* data, const dnnl::memory::desc& plain,
                                                  const dnnl::memory::desc& wanted) {
-  const std::string layout = layout_of(plain) + layout_of(wanted) +
-                             fmt::format("at {}", data);  // one buffer may hold several
+  const std::string layout =
+      layout_of(plain) + layout_of(wanted) +
+      fmt::format("at {}", weights.place_of(data));  // a buffer may hold several
   return weights.find_or_make(buffer, layout, [&] {
     auto entry = std::make_shared<PackedWeights::Entry>();
-    dnnl::memory source(plain, dnnl_engine(), const_cast<void*>(data));
     entry->memory = dnnl::memory(wanted, dnnl_engine(), weights.allocate(wanted.get_size()));
-    dnnl::reorder(source, entry->memory).execute(dnnl_stream(), source, entry->memory);
-    dnnl_stream().wait();
+    weights.fill_by([plain, memory = entry->memory,
+                     place = weights.place_of(data)](const std::byte* section) mutable {
+      dnnl::memory source(plain, dnnl_engine(), const_cast<std::byte*>(section + place));
+      dnnl::reorder(source, memory).execute(dnnl_stream(), source, memory);
+      dnnl_stream().wait();
+    });
     return entry;
   });
 }

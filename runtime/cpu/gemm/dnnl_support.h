@@ -61,7 +61,8 @@ inline constexpr double kMultiplicationsOfThread = 256 * 1024;
 int threads_for(double multiplications, int most);
 
 /// `size` bytes that `fill` makes of the weights of buffer `buffer`, one copy for a plan and a
-/// layout.
+/// layout: fill(section, to), where the plan's weights begin at `section`. It is kept, and refers
+/// to nothing that may go.
 template <typename Fill>
 std::shared_ptr<const PackedWeights::Entry> copied(PackedWeights& weights, std::uint32_t buffer,
                                                    const std::string& layout, std::size_t size,
@@ -69,7 +70,7 @@ std::shared_ptr<const PackedWeights::Entry> copied(PackedWeights& weights, std::
   return weights.find_or_make(buffer, layout, [&] {
     auto entry = std::make_shared<PackedWeights::Entry>();
     std::byte* to = weights.allocate(size);
-    fill(to);
+    weights.fill_by([fill, to](const std::byte* section) { fill(section, to); });
     entry->memory = dnnl::memory({{static_cast<std::int64_t>(std::max<std::size_t>(size, 1))},
                                   dnnl::memory::data_type::u8,
                                   dnnl::memory::format_tag::a},

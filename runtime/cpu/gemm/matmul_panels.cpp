@@ -83,9 +83,12 @@ MatmulPanels::MatmulPanels(const plan::PlanData& plan, const plan::fb::MatmulSte
   const std::int64_t elements = rounded_up_to(n_, kPanelStep) * k_;
   const std::string layout = fmt::format("panels of {} x {} at {} by {}, {}", k_, n_,
                                          values[step.b->offset], row_stride, column_stride);
-  packed_ = copied(weights, step.b->buffer, layout, bytes_of(elements), [&](std::byte* to) {
-    write_panels(from, row_stride, column_stride, n_, k_, reinterpret_cast<float*>(to));
-  });
+  packed_ = copied(weights, step.b->buffer, layout, bytes_of(elements),
+                   [place = weights.place_of(from), row_stride, column_stride, n = n_, k = k_](
+                       const std::byte* section, std::byte* to) {
+                     write_panels(reinterpret_cast<const float*>(section + place), row_stride,
+                                  column_stride, n, k, reinterpret_cast<float*>(to));
+                   });
   panels_ = static_cast<const float*>(packed_->memory.get_data_handle());
   const double bytes = 4 * static_cast<double>(elements);
   threads_ = std::max(threads_for(static_cast<double>(m_) * bytes / 4, threads),

@@ -89,9 +89,9 @@ MatmulQuant::MatmulQuant(const plan::PlanData& plan, const plan::fb::MatmulStepT
 
 void MatmulQuant::pack(const plan::PlanData& plan, const plan::fb::MatmulStepT& step,
                        const BoundShape& shape, PackedWeights& weights) {
-  const auto bytes_of = [&](std::uint32_t index) {
+  const auto place_of = [&](std::uint32_t index) {
     const auto& buffer = *plan.meta.buffers[index];
-    return plan.weight(buffer, shape.bytes_of(buffer));
+    return weights.place_of(plan.weight(buffer, shape.bytes_of(buffer)).data());
   };
   const auto type_of = [&](std::uint32_t index) {
     return static_cast<DType>(plan.meta.buffers[index]->dtype);
@@ -99,19 +99,21 @@ void MatmulQuant::pack(const plan::PlanData& plan, const plan::fb::MatmulStepT& 
   const auto rows = static_cast<std::size_t>(rounded_up_to(n_, kPanelStep)),
              groups = static_cast<std::size_t>(weights_.groups);
   const auto address = [](const auto& entry) { return entry->memory.get_data_handle(); };
-  values_ = copied(weights, step.b->buffer, "panels",
-                   rows * static_cast<std::size_t>(weights_.pitch), [&](std::byte* to) {
-                     write_panels(bytes_of(step.b->buffer).data(), n_, weights_.pitch, to);
-                   });
+  values_ =
+      copied(weights, step.b->buffer, "panels", rows * static_cast<std::size_t>(weights_.pitch),
+             [place = place_of(step.b->buffer), n = n_, pitch = weights_.pitch](
+                 const std::byte* section, std::byte* to) {
+               write_panels(section + place, n, pitch, to);
+             });
   weights_.values = static_cast<const std::byte*>(address(values_));
   const auto float_panels = [&](std::uint32_t buffer) {
-    return copied(
-        weights, buffer, "panels of float32", rows * groups * sizeof(float), [&](std::byte* to) {
-          std::vector<float> floats(static_cast<std::size_t>(n_) * groups);
-          load_floats(type_of(buffer), bytes_of(buffer).data(), 1, std::ssize(floats),
-                      floats.data());
-          write_group_panels(floats.data(), n_, weights_.groups, reinterpret_cast<float*>(to));
-        });
+    return copied(weights, buffer, "panels of float32", rows * groups * sizeof(float),
+                  [place = place_of(buffer), type = type_of(buffer), n = n_,
+                   groups = weights_.groups](const std::byte* section, std::byte* to) {
+                    std::vector<float> floats(static_cast<std::size_t>(n * groups));
+                    load_floats(type, section + place, 1, std::ssize(floats), floats.data());
+                    write_group_panels(floats.data(), n, groups, reinterpret_cast<float*>(to));
+                  });
   };
   scales_ = float_panels(step.quantization->scales);
   weights_.scales = static_cast<const float*>(address(scales_));
@@ -122,10 +124,12 @@ void MatmulQuant::pack(const plan::PlanData& plan, const plan::fb::MatmulStepT& 
     weights_.float_zeros = static_cast<const float*>(address(zeros_));
     return;
   }
-  zeros_ = copied(weights, zeros, "panels", rows * groups, [&](std::byte* to) {
-    write_group_panels(reinterpret_cast<const std::int8_t*>(bytes_of(zeros).data()), n_,
-                       weights_.groups, reinterpret_cast<std::int8_t*>(to));
-  });
+  zeros_ = copied(weights, zeros, "panels", rows * groups,
+                  [place = place_of(zeros), n = n_, count = weights_.groups](
+                      const std::byte* section, std::byte* to) {
+                    write_group_panels(reinterpret_cast<const std::int8_t*>(section + place), n,
+                                       count, reinterpret_cast<std::int8_t*>(to));
+                  });
   weights_.zeros = static_cast<const std::int8_t*>(address(zeros_));
 }
 

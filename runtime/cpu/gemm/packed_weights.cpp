@@ -1,14 +1,65 @@
 #include "runtime/cpu/gemm/packed_weights.h"
 
 #include <algorithm>
+#include <utility>
 
 namespace sinter::runtime::cpu {
 
 // Many weights share a chunk, so that small ones lie in large pages too.
-PackedWeights::PackedWeights(std::size_t plan_bytes)
-    : chunk_bytes_(std::clamp<std::size_t>(plan_bytes, 1 << 12, 8 << 20)) {}
+PackedWeights::PackedWeights(std::shared_ptr<const plan::PlanData> plan)
+    : plan_(std::move(plan)),
+      chunk_bytes_(std::clamp<std::size_t>(plan_->weights.size(), 1 << 12, 8 << 20)) {}
 
 PackedWeights::~PackedWeights() = default;
+
+namespace {
+
+/// Packed weights by the plan that they are of.
+struct Registry {
+  std::mutex mutex;
+  std::map<std::weak_ptr<const plan::PlanData>, std::weak_ptr<PackedWeights>, std::owner_less<>>
+      all;
+
+  static Registry& instance() {
+    static Registry registry;
+    return registry;
+  }
+};
+
+}  // namespace
+
+std::shared_ptr<PackedWeights> PackedWeights::of(
+    const std::shared_ptr<const plan::PlanData>& plan) {
+  Registry& registry = Registry::instance();
+  const std::lock_guard lock(registry.mutex);
+  std::erase_if(registry.all, [](const auto& entry) { return entry.second.expired(); });
+  std::weak_ptr<PackedWeights>& known = registry.all[plan];
+  std::shared_ptr<PackedWeights> weights = known.lock();
+  if (!weights) {
+    weights = std::make_shared<PackedWeights>(plan);
+    known = weights;
+  }
+  return weights;
+}
+
+void PackedWeights::replace(const std::shared_ptr<PackedWeights>& weights,
+                            const std::shared_ptr<const plan::PlanData>& plan) {
+  Registry& registry = Registry::instance();
+  const std::lock_guard registering(registry.mutex);
+  const std::lock_guard lock(weights->values_mutex_);
+  for (const auto& fill : weights->fills_) fill(plan->weights.data());
+  // Whoever opens a session of either plan from now on gets the weights of that.
+  const auto old = registry.all.find(weights->plan_);
+  if (old != registry.all.end() && old->second.lock() == weights) registry.all.erase(old);
+  weights->plan_ = plan;
+  std::weak_ptr<PackedWeights>& place = registry.all[plan];
+  if (place.expired()) place = weights;
+}
+
+void PackedWeights::fill_by(std::function<void(const std::byte* section)> fill) {
+  fill(section());
+  fills_.push_back(std::move(fill));
+}
 
 std::byte* PackedWeights::allocate(std::size_t bytes) {
   constexpr std::size_t kLine = 64;

@@ -3,29 +3,48 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 #include <mutex>
+#include <shared_mutex>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "runtime/cpu/host_buffer.h"
+#include "runtime/plan/plan_data.h"
 
 namespace sinter::runtime::cpu {
 
-/// Weights in the layouts that primitives prefer, shared by all sessions of one plan and made once
-/// for each layout. Safe for several threads.
+/// A plan's weights, and copies of them in the layouts that primitives prefer, shared by all
+/// sessions of one plan and made once for each layout. Safe for several threads.
 class PackedWeights {
  public:
   /// Implemented over dnnl::memory; kept out of this header.
   struct Entry;
 
-  /// `plan_bytes`: of the plan's weights, about as much as is to be packed.
-  explicit PackedWeights(std::size_t plan_bytes);
+  explicit PackedWeights(std::shared_ptr<const plan::PlanData> plan);
   ~PackedWeights();
   PackedWeights(const PackedWeights&) = delete;
   PackedWeights& operator=(const PackedWeights&) = delete;
+
+  /// Those of `plan` that somebody holds, or new ones.
+  static std::shared_ptr<PackedWeights> of(const std::shared_ptr<const plan::PlanData>& plan);
+  /// Held while the weights or copies of them are read, or copies made.
+  using Lock = std::shared_lock<std::shared_mutex>;
+  Lock lock() { return Lock(values_mutex_); }
+  /// Makes all copies again, where they are, of the weights of `plan`, which differs in nothing
+  /// else. Waits for whoever holds a lock.
+  static void replace(const std::shared_ptr<PackedWeights>& weights,
+                      const std::shared_ptr<const plan::PlanData>& plan);
+
+  /// Whose the weights are; where they begin, and where behind that `data` is. Under a lock.
+  const plan::PlanData& plan() const { return *plan_; }
+  const std::byte* section() const { return plan_->weights.data(); }
+  std::ptrdiff_t place_of(const void* data) const {
+    return static_cast<const std::byte*>(data) - section();
+  }
 
   /// The entry of weight buffer `buffer` for a layout, made by `make` if it is new.
   template <typename Make>
@@ -36,12 +55,18 @@ class PackedWeights {
     if (!entry) entry = make();
     return entry;
   }
-  /// 64-byte aligned memory that lives as long as this. Only for use within `make`.
+  /// 64-byte aligned memory that lives as long as this. Only for use within `make`, as the next.
   std::byte* allocate(std::size_t bytes);
+  /// `fill` makes a copy of the weights, which begin at its argument: now, and when they are
+  /// replaced.
+  void fill_by(std::function<void(const std::byte* section)> fill);
   /// Bytes of all copies.
   std::uint64_t bytes() const;
 
  private:
+  std::shared_ptr<const plan::PlanData> plan_;
+  std::shared_mutex values_mutex_;
+  std::vector<std::function<void(const std::byte*)>> fills_;
   std::size_t chunk_bytes_;
   std::vector<HostBuffer> chunks_;
   std::size_t used_ = 0;  // of the last chunk

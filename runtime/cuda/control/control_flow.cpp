@@ -94,7 +94,8 @@ bool ControlFlow::is_capturing(CUstream stream) const {
   return status == CU_STREAM_CAPTURE_STATUS_ACTIVE;
 }
 
-void ControlFlow::put_run(std::span<const StepLaunches> steps, CUstream stream, bool early) {
+void ControlFlow::put_run(std::span<const StepLaunches> steps, CUstream stream, bool early,
+                          AroundSteps* around) {
   const graphs::Driver& driver = context_->driver();
   const bool counts =
       uses(steps, ControlMechanism::kConditional) || uses(steps, ControlMechanism::kHost);
@@ -104,13 +105,15 @@ void ControlFlow::put_run(std::span<const StepLaunches> steps, CUstream stream, 
     driver.memset_d8_async(account_.address(), 0, sizeof(Account::iterations), stream);
     early = false;
   }
-  put(steps, stream, early, 0);
+  put(steps, stream, early, 0, around);
   if (counts) driver.memcpy_dtoh_async(read_.data(), account_.address(), sizeof(Account), stream);
 }
 
 bool ControlFlow::put(std::span<const StepLaunches> steps, CUstream stream, bool early,
-                      std::size_t depth) {
+                      std::size_t depth, AroundSteps* around) {
   for (std::size_t i = 0; i < steps.size(); i += 1 + steps[i].body_steps()) {
+    // Only behind one kernel may another start before that has ended.
+    if (around != nullptr && around->before(i, stream)) early = false;
     steps[i].launch(context_->driver(), stream, early);
     early = early || !steps[i].works.empty();
     if (steps[i].loop) early = put_loop(steps.subspan(i), stream, early, depth);
@@ -118,6 +121,7 @@ bool ControlFlow::put(std::span<const StepLaunches> steps, CUstream stream, bool
       put_branch(steps.subspan(i), stream, depth);
       early = false;
     }
+    if (around != nullptr) around->after(i, stream);
   }
   return early;
 }

@@ -20,6 +20,15 @@ namespace sinter::runtime {
 std::vector<ControlMechanism> choose_mechanisms(const plan::fb::PlanT& meta,
                                                 const BoundShape& shape, bool conditional_nodes);
 
+/// What is put around the steps of a run; a loop or branch is one with its bodies.
+class AroundSteps {
+ public:
+  virtual ~AroundSteps() = default;
+  /// Before step number `step` of the run. True: it waits for something besides what is in front.
+  virtual bool before(std::size_t step, CUstream stream) = 0;
+  virtual void after(std::size_t step, CUstream stream) = 0;
+};
+
 /// What a session's loops and branches need of its GPU.
 class ControlFlow {
  public:
@@ -35,7 +44,8 @@ class ControlFlow {
   /// A run's steps: all of them, one after the other, and bodies as loops and branches say.
   /// `early`: of the first work. Waits for the stream where the host decides, which no capture
   /// allows.
-  void put_run(std::span<const StepLaunches> steps, CUstream stream, bool early);
+  void put_run(std::span<const StepLaunches> steps, CUstream stream, bool early,
+               AroundSteps* around = nullptr);
   /// Captures the bodies of loops that the host runs.
   void capture_bodies(std::span<StepLaunches> steps, CUstream stream);
 
@@ -47,7 +57,8 @@ class ControlFlow {
 
  private:
   /// Both return whether a kernel that comes next may start early.
-  bool put(std::span<const StepLaunches> steps, CUstream stream, bool early, std::size_t depth);
+  bool put(std::span<const StepLaunches> steps, CUstream stream, bool early, std::size_t depth,
+           AroundSteps* around = nullptr);
   bool put_loop(std::span<const StepLaunches> steps, CUstream stream, bool early,
                 std::size_t depth);
   void put_body(const LoopLaunch& loop, std::span<const StepLaunches> body, CUstream stream,

@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include "runtime/cuda/cuda_executor.h"
+#include "runtime/cuda/memory/free_memory.h"
 #include "runtime/cuda/peak_rates.h"
 #include "runtime/format_error.h"
 
@@ -44,6 +45,18 @@ PartTime describe(const Context& context, const Launch& work) {
   return part;
 }
 
+/// A row for what goes on beside the steps: with it they take longer than the run, if it does.
+StepTime copies_of_weights(const StreamedRun& run, double microseconds) {
+  StepTime time;
+  time.name = "copies of weights";
+  time.bytes = run.bytes;
+  time.microseconds = microseconds;
+  time.arithmetic = plan::fb::EnumNameArithmetic(plan::fb::Arithmetic::Scalar);
+  time.how = fmt::format("{} of pinned host memory, beside the steps", format_bytes(run.bytes));
+  time.parts.push_back({"host to device", microseconds, run.schedule.copies.size(), std::nullopt});
+  return time;
+}
+
 /// Two buffers so large that a copy of one to the other finds nothing of it in the L2.
 std::pair<graphs::DeviceMemory, graphs::DeviceMemory> copy_buffers(
     const graphs::ContextPtr& context) {
@@ -72,6 +85,7 @@ void CudaExecutor::start_compute(BoundRun& run) {
 double CudaExecutor::time_compute(bool cold) {
   const Context::Scope scope(*plan_->context());
   BoundRun& run = last_run("time_compute");
+  const DevicePlan::WeightsLock lock = plan_->lock_weights();
   CUstream stream = stream_.handle();
   if (is_captured(run.steps) && !run.compute_graph) {
     run.compute_graph.emplace(
@@ -115,10 +129,21 @@ std::vector<StepTime> CudaExecutor::profile() {
   constexpr std::size_t kPartsPerFlush = 6;
   const Context::Scope scope(*plan_->context());
   BoundRun& run = last_run("profile");
+  const DevicePlan::WeightsLock lock = plan_->lock_weights();
   CUstream stream = stream_.handle();
-  std::vector<const Launch*> works;
-  for (const StepLaunches& step : run.steps)
-    for (const Launch& work : step.works) works.push_back(&work);
+  // Launches, and between them the copies of weights that the next ones read.
+  struct Timed {
+    const Launch* work = nullptr;  // null: copies
+    std::size_t unit = 0;
+  };
+  std::vector<Timed> works;
+  std::size_t next_unit = 0;
+  for (std::size_t i = 0; i < run.steps.size(); ++i) {
+    for (; run.weights && next_unit <= run.weights->unit_of[i]; ++next_unit)
+      if (WeightStream::copies_for(*run.weights, next_unit) > 0)
+        works.push_back({nullptr, next_unit});
+    for (const Launch& work : run.steps[i].works) works.push_back({&work, 0});
+  }
 
   // Between the last two events is nothing: what a part's event costs.
   const std::size_t count = works.size();
@@ -130,7 +155,10 @@ std::vector<StepTime> CudaExecutor::profile() {
     for (std::size_t i = 0; i <= count / kPartsPerFlush; ++i) flush_.flush(stream);
     events[0].record(stream);
     for (std::size_t i = 0; i < count; ++i) {
-      launch(*works[i], driver(), stream);
+      if (works[i].work != nullptr)
+        launch(*works[i].work, driver(), stream);
+      else
+        weight_stream_.load(*run.weights, works[i].unit, stream);
       events[i + 1].record(stream);
     }
     events.back().record(stream);
@@ -142,7 +170,12 @@ std::vector<StepTime> CudaExecutor::profile() {
 
   std::vector<StepTime> result;
   const auto& expressions = run.shape->expressions;
+  double copies = 0;
   std::size_t next = 0;
+  const auto time_of_next = [&] {
+    for (; works[next].work == nullptr; ++next) copies += median(times[next]);
+    return median(times[next++]);
+  };
   const std::vector<std::size_t> runs = runs_of(run.steps, control_.iterations());
   for (std::size_t i = 0; i < run.steps.size(); ++i) {
     const StepLaunches& bound = run.steps[i];
@@ -157,11 +190,13 @@ std::vector<StepTime> CudaExecutor::profile() {
     time.origins = step.origins;
     for (const Launch& work : bound.works) {
       time.parts.push_back(describe(*plan_->context(), work));
-      time.parts.back().microseconds = median(times[next++]) * static_cast<double>(runs[i]);
+      time.parts.back().microseconds = time_of_next() * static_cast<double>(runs[i]);
       time.microseconds += time.parts.back().microseconds;
     }
     result.push_back(std::move(time));
   }
+  if (run.weights && run.weights->bytes > 0)
+    result.push_back(copies_of_weights(*run.weights, copies));
   return result;
 }
 

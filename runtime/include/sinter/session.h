@@ -36,12 +36,20 @@ struct SessionOptions {
   /// Where the plan's host operators are, in front of the libraries that the plan was loaded with
   /// (LoadOptions::operator_libraries).
   std::vector<OperatorLibrary> operator_libraries = {};
+  /// Most bytes of a GPU's memory for weights; 0: no limit. Weights beyond it stay in pinned host
+  /// memory and are copied ahead of the steps that read them, into a ring that is a part of the
+  /// budget and the session's own; sessions of a plan with one budget share the rest. Plans for the
+  /// CPU refuse it: they read weights where they lie.
+  std::uint64_t weight_budget = 0;
 };
 
 /// An exact account of a session's memory for tensors, in bytes. `arena`: of the shape bound last.
-/// `workspace`: of all shapes that are prepared. `io`: inputs, outputs and states.
+/// `workspace`: of all shapes that are prepared. `io`: inputs, outputs and states. With a weight
+/// budget, `weights` are those that stay in device memory, `streamed_weights` the others, in pinned
+/// host memory, and `weight_ring` is what they are copied to.
 struct MemoryAccount {
   std::uint64_t weights = 0, arena = 0, arena_without_reuse = 0, workspace = 0, io = 0;
+  std::uint64_t streamed_weights = 0, weight_ring = 0;
 };
 
 /// Executes a plan.
@@ -152,6 +160,15 @@ class SINTER_API Session {
 
   /// Every state is zero again and may take another shape.
   void reset_state();
+
+  /// Later runs compute with the weights of `plan`, which must differ from the session's own plan
+  /// in nothing else (what `sinter refit` and with_weights make of it). They take the place of the
+  /// old ones: nothing is allocated, and captured graphs stay. Weights are shared, so all sessions
+  /// that share this one's (of one plan; on one GPU, with one weight budget) change together,
+  /// whatever thread they are used by: runs that have begun end first with the old weights. States
+  /// stay as they are. Sessions that are made later have the weights of the plan that they are made
+  /// of. Throws Error(kUsage) naming what else differs, changing nothing.
+  void set_weights(const Plan& plan);
 
   /// Captures graphs and allocates for the shapes of the inputs in `shapes`, so that run does not.
   /// Graphs know addresses: give device inputs and outputs (use_input, set_output) first.

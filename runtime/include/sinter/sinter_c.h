@@ -221,6 +221,7 @@ typedef struct sinter_session_options {
   const sinter_allocator* allocator;  // NULL: the system. Copied; `user` is used
                                       // until the session and what it lent are gone
   uint64_t max_iterations;            // of all loops in a run; 0: 10,000,000
+  uint64_t weight_budget;             // bytes of a GPU's memory for weights; 0: no limit
 } sinter_session_options;
 
 /// `options` of NULL: the defaults.
@@ -289,6 +290,11 @@ SINTER_API sinter_status sinter_session_output(sinter_session* session, size_t i
 /// Every state is zero again and may take another shape.
 SINTER_API sinter_status sinter_session_reset_state(sinter_session* session);
 
+/// Later runs, of all sessions that share the weights, compute with those of `plan`, which differs
+/// from the session's own in nothing else. Nothing is allocated; sinter/session.h says more.
+SINTER_API sinter_status sinter_session_set_weights(sinter_session* session,
+                                                    const sinter_plan* plan);
+
 /// Never grows. The shape of an input.
 typedef struct sinter_input_shape {
   size_t input;
@@ -303,6 +309,8 @@ SINTER_API sinter_status sinter_session_warm_up(sinter_session* session,
 typedef struct sinter_memory_account {
   size_t struct_size;
   uint64_t weights, arena, arena_without_reuse, workspace, io;
+  uint64_t streamed_weights;  // in pinned host memory, of a session with a weight budget
+  uint64_t weight_ring;       // device memory that they are copied to
 } sinter_memory_account;
 SINTER_API sinter_status sinter_session_memory(sinter_session* session,
                                                sinter_memory_account* account);

@@ -127,6 +127,11 @@ nlohmann::ordered_json measure(const std::string& file, const BenchArguments& op
       format_bytes(static_cast<double>(account.arena_without_reuse)),
       format_bytes(static_cast<double>(account.workspace)),
       format_bytes(static_cast<double>(account.io)));
+  if (account.weight_ring > 0)
+    console.print(
+        "weight budget: {} of the weights stay on the host and are copied to a ring of {}",
+        format_bytes(static_cast<double>(account.streamed_weights)),
+        format_bytes(static_cast<double>(account.weight_ring)));
   return {{"plan", file},
           {"target", plan.target()},
           {"device_io", options.device_io},
@@ -146,7 +151,9 @@ nlohmann::ordered_json measure(const std::string& file, const BenchArguments& op
             {"arena", account.arena},
             {"arena_without_reuse", account.arena_without_reuse},
             {"workspace", account.workspace},
-            {"io", account.io}}}};
+            {"io", account.io},
+            {"streamed_weights", account.streamed_weights},
+            {"weight_ring", account.weight_ring}}}};
 }
 
 void run_bench(const BenchArguments& options, const Console& console) {
@@ -184,6 +191,7 @@ void add_bench(Cli& cli) {
   verb->add_flag("--deviceIo", options->device_io,
                  "Keep inputs and outputs on the GPU: latency is that of the model alone");
   verb->add_graph_flag(options->session.cuda_graphs);
+  verb->add_weight_budget(options->session.weight_budget);
   verb->add_option("--max-iterations", options->session.max_iterations,
                    "Most iterations of all loops in a run")
       ->capture_default_str();

@@ -332,6 +332,7 @@ void add_generate(Cli& cli) {
   verb->add_flag("--no-rates", options->no_rates,
                  "Do not measure what the machine copies (some tenths of a second)");
   add_session_options(*verb, options->session);
+  verb->add_weight_budget(options->session.weight_budget);
   verb->add_threads_option();
   verb->callback([options, &console = cli.console, &exit_code = cli.exit_code] {
     exit_code = run_generate(*options, console);

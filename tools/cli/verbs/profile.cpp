@@ -58,6 +58,7 @@ void add_profile(Cli& cli) {
       ->capture_default_str()
       ->check_positive();
   add_session_options(*verb, options->profile.session);
+  verb->add_weight_budget(options->profile.session.weight_budget);
   verb->add_threads_option();
   verb->callback([options, &console = cli.console] { run_profile(*options, console); });
 }

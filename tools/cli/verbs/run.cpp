@@ -112,6 +112,7 @@ void add_run(Cli& cli) {
   add_session_options(*verb, options->session);
   verb->add_threads_option();
   verb->add_graph_flag(options->session.cuda_graphs);
+  verb->add_weight_budget(options->session.weight_budget);
   verb->add_option("--max-iterations", options->session.max_iterations,
                    "Most iterations of all loops in a run")
       ->capture_default_str();

@@ -31,6 +31,9 @@ std::uint64_t parse_bytes(std::string_view text) {
   constexpr std::string_view kUnits = "KMGT";
   std::string_view digits = text;
   double unit = 1;
+  if (digits.size() > 1 && digits.back() == 'B' &&
+      kUnits.find(digits[digits.size() - 2]) != std::string_view::npos)
+    digits.remove_suffix(1);
   if (!digits.empty())
     if (const auto power = kUnits.find(digits.back()); power != std::string_view::npos) {
       digits.remove_suffix(1);

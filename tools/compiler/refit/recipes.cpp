@@ -11,6 +11,7 @@
 #include "codegen/transforms.h"
 #include "frontend/transforms.h"
 #include "fusion/transforms.h"
+#include "ir/graph.h"
 #include "ir/op_def.h"
 #include "ir/quantized.h"
 #include "runtime/format_error.h"
@@ -199,6 +200,15 @@ class Parser {
         throw invalid_plan_error("'{}' is unknown to this version", call.name);
       for (const auto& [name, value] : each.at(1).items()) call.attrs.set(name, attr_of(value));
       for (const json& input : each.at(2)) call.inputs.push_back(tensor(input));
+      // They are followed as deep as they go.
+      constexpr std::size_t kDeepest = 256;
+      std::size_t depth = 1;
+      for (const RecipeTensor& input : call.inputs)
+        if (input.call >= 0)
+          depth = std::max(depth, 1 + depths_[static_cast<std::size_t>(input.call)]);
+      if (depth > kDeepest)
+        throw invalid_plan_error("a constant is made in more than {} steps", kDeepest);
+      depths_.push_back(depth);
       recipes_.calls.push_back(std::move(call));
     }
     for (const json& each : text.at("weights"))
@@ -238,6 +248,7 @@ class Parser {
   }
 
   Recipes recipes_;
+  std::vector<std::size_t> depths_;  // by call
 };
 
 }  // namespace
@@ -351,6 +362,51 @@ Callable find_callable(std::string_view name) {
   find(std::array{&ir::kIsWithin, &ir::kDequantized}, result.transform);
   if (!result) result.op = ir::find_op(name);
   return result;
+}
+
+namespace {
+
+void require_room(std::uint64_t bytes, std::uint64_t limit) {
+  if (bytes > limit)
+    throw invalid_plan_error("it makes a constant of {} bytes, which no weight needs", bytes);
+}
+
+std::uint64_t bytes_of(DType type, const ir::Ints& shape) {
+  return RecipeTensor{type, shape, -1, -1, 0, {}}.byte_count();
+}
+
+/// As a node of a graph, which has its attributes and types checked.
+void check_operator(const ir::OpDef& op, const ir::Attrs& attrs, std::span<const ir::Tensor> inputs,
+                    std::uint64_t limit) {
+  if (op.kind == ir::OpKind::kFused || op.kind == ir::OpKind::kWhile ||
+      op.kind == ir::OpKind::kExtent)
+    throw invalid_plan_error("its values follow from no constants");
+  ir::GraphBuilder builder;
+  std::vector<ir::ValueId> ids;
+  for (const ir::Tensor& input : inputs)
+    ids.push_back(builder.input(fmt::format("x{}", ids.size()), input.type()));
+  for (const ir::ValueId id : builder.add_multi(op.name, std::move(ids), attrs)) {
+    ir::Ints shape;
+    for (const ir::Dim& dim : builder.type(id).shape) shape.push_back(dim.value());
+    require_room(bytes_of(builder.type(id).dtype, shape), limit);
+  }
+}
+
+}  // namespace
+
+void check_call(const Callable& callable, const RecipeCall& call,
+                std::span<const ir::Tensor> inputs, std::uint64_t limit) try {
+  if (callable.op != nullptr) return check_operator(*callable.op, call.attrs, inputs, limit);
+  const ir::Fits fits =
+      callable.transform != nullptr ? callable.transform->fits : callable.derivation->fits;
+  if (!fits(call.attrs, inputs)) throw invalid_plan_error("its inputs do not fit");
+  if (callable.derivation == nullptr) return;
+  const auto [type, shape] = callable.derivation->type(call.attrs, inputs);
+  require_room(bytes_of(type, shape), limit);
+} catch (const Error& error) {
+  throw invalid_plan_error(
+      "its recipes are damaged: '{}' cannot be applied to what they say: {}: recompile the model",
+      call.name, error.what());
 }
 
 bool is_answer(const Recipes& recipes, const RecipeTensor& tensor) {

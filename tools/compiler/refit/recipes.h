@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -78,6 +79,10 @@ struct Callable {
   explicit operator bool() const { return op || transform || derivation; }
 };
 Callable find_callable(std::string_view name);
+/// Throws Error(kInvalidPlan) unless what `name` stands for can be applied to the call's attributes
+/// and `inputs`, and gives no constant of more than `limit` bytes.
+void check_call(const Callable& callable, const RecipeCall& call,
+                std::span<const ir::Tensor> inputs, std::uint64_t limit);
 /// True for a result that only answers a question, of which nothing is stored.
 bool is_answer(const Recipes& recipes, const RecipeTensor& tensor);
 /// By source: whether `tensor` is made of it.

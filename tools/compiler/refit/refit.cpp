@@ -41,9 +41,11 @@ std::string names_text(const std::vector<std::string>& names) {
 /// Constants by their recipes, made when they are read.
 class Maker : public std::enable_shared_from_this<Maker> {
  public:
-  Maker(Recipes recipes, std::vector<std::optional<Tensor>> sources)
+  /// `limit`: most bytes of a constant.
+  Maker(Recipes recipes, std::vector<std::optional<Tensor>> sources, std::uint64_t limit)
       : recipes_(std::move(recipes)),
         sources_(std::move(sources)),
+        limit_(limit),
         results_(recipes_.calls.size()),
         derived_(recipes_.calls.size()) {}
 
@@ -79,17 +81,18 @@ class Maker : public std::enable_shared_from_this<Maker> {
   std::shared_ptr<const ir::Buffer> result(std::size_t index, std::size_t output) {
     const RecipeCall& call = recipes_.calls[index];
     const Callable callable = find_callable(call.name);
-    if (callable.derivation != nullptr) {
-      auto& known = derived_[index];
-      if (!known) known = ir::derive(*callable.derivation, call.attrs, inputs_of(call)).buffer();
-      return known;
-    }
     auto& results = results_[index];
-    if (!results) {
+    auto& derived = derived_[index];
+    if (!results && !derived) {
       const std::vector<Tensor> inputs = inputs_of(call);
-      results = callable.transform != nullptr ? callable.transform->apply(call.attrs, inputs)
-                                              : ir::evaluate_op(*callable.op, call.attrs, inputs);
+      check_call(callable, call, inputs, limit_);
+      if (callable.derivation != nullptr)
+        derived = ir::derive(*callable.derivation, call.attrs, inputs).buffer();
+      else
+        results = callable.transform != nullptr ? callable.transform->apply(call.attrs, inputs)
+                                                : ir::evaluate_op(*callable.op, call.attrs, inputs);
     }
+    if (derived) return derived;
     // A result that is there for some values alone: there was a question about it.
     if (output >= results->size())
       throw unsupported_error("a weight would not be there at all: compile the new model");
@@ -98,6 +101,7 @@ class Maker : public std::enable_shared_from_this<Maker> {
 
   const Recipes recipes_;
   std::vector<std::optional<Tensor>> sources_;
+  std::uint64_t limit_;
   std::vector<std::optional<std::vector<Tensor>>> results_;
   std::vector<std::shared_ptr<const ir::Buffer>> derived_;
 };
@@ -120,7 +124,11 @@ class Refitter {
                                                         : std::optional(given->second));
     }
     check_missing();
-    maker_ = std::make_shared<Maker>(recipes_, std::move(sources));
+    // What weights are made of is of about their size.
+    constexpr std::uint64_t kTimes = 16, kLeast = 1 << 20;
+    std::uint64_t limit = plan_->weights.size() + kLeast;
+    for (const auto& source : sources) limit += source ? source->byte_count() : 0;
+    maker_ = std::make_shared<Maker>(recipes_, std::move(sources), kTimes * limit);
     const std::size_t work = recipes_.reads.size() + recipes_.lines.size();
     std::size_t done = 0;
     const auto advance = [&] {

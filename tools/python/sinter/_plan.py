@@ -87,11 +87,11 @@ class Plan(_core.Plan):
 
     def __init__(self, source: Any, *, device: int = 0, threads: int = 0, max_sessions: int = 0,
                  copy: bool = False, max_iterations: int = 10_000_000, allow_custom_code: bool = True,
-                 operator_libraries: Sequence[str | os.PathLike[str]] = ()) -> None:
+                 operator_libraries: Sequence[str | os.PathLike[str]] = (), weight_budget: int = 0) -> None:
         """Use load()."""
         options = _core.RunOptions()
         options.device, options.threads, options.max_sessions = device, threads, max_sessions
-        options.copy, options.max_iterations = copy, max_iterations
+        options.copy, options.max_iterations, options.weight_budget = copy, max_iterations, weight_budget
         options.allow_custom_code, options.operator_libraries = allow_custom_code, libraries(operator_libraries)
         if isinstance(source, (str, os.PathLike)):
             source = os.path.abspath(os.fspath(source))
@@ -102,7 +102,8 @@ class Plan(_core.Plan):
             self._file = None
         self._settings = dict(device=device, threads=threads, max_sessions=max_sessions, max_iterations=max_iterations,
                               allow_custom_code=allow_custom_code,
-                              operator_libraries=[os.fspath(each) for each in operator_libraries])
+                              operator_libraries=[os.fspath(each) for each in operator_libraries],
+                              weight_budget=weight_budget)
         self._facts = self._describe()
         self._executor: tuple[int, ThreadPoolExecutor] | None = None
         self._table_sessions = Sessions(self, self._options().max_sessions)
@@ -302,6 +303,11 @@ class Session(_core.Session):
         """Prepares a run of these shapes by name of the input, so that the first run does not."""
         self._warm_up({name: list(shape) for name, shape in shapes.items()})
 
+    def set_weights(self, plan: Plan) -> None:
+        """Later runs, of all sessions that share the weights, compute with those of `plan`, which plan.with_weights()
+        or `sinter refit` has made of this session's plan. Nothing is allocated."""
+        self._set_weights(plan)
+
     @property
     def outputs(self) -> dict[str, Any]:
         """What the last run left in all outputs, states included, by name: copies."""
@@ -316,7 +322,7 @@ class Session(_core.Session):
 
 def load(source: str | os.PathLike[str] | bytes | bytearray | memoryview, *, device: int = 0, threads: int = 0,
          max_sessions: int = 0, copy: bool = False, max_iterations: int = 10_000_000, allow_custom_code: bool = True,
-         operator_libraries: Sequence[str | os.PathLike[str]] = ()) -> Plan:
+         operator_libraries: Sequence[str | os.PathLike[str]] = (), weight_budget: int = 0) -> Plan:
     """A plan from a file, which must not be changed while it is used, or from the bytes of one.
 
     device: the GPU of a CUDA plan.
@@ -324,6 +330,8 @@ def load(source: str | os.PathLike[str] | bytes | bytearray | memoryview, *, dev
     max_sessions: most calls that run at once, each with memory of its own; others wait. 0: as many as get_threads(),
         and 4 of a CUDA plan.
     max_iterations: of all loops of the model in a call; more are an error.
+    weight_budget: most bytes of a GPU's memory for weights, of each session; others stay in pinned host memory and are
+        copied ahead of the steps that read them. 0: no limit.
     copy: the file is read into memory instead of mapped, so that it may be changed: a mapped file that is truncated
         ends the process. Bytes are used where they lie if they cannot change, else copied.
     allow_custom_code: False: a plan that runs code of its maker's (Plan.custom_code) is an InvalidPlanError.
@@ -332,7 +340,7 @@ def load(source: str | os.PathLike[str] | bytes | bytearray | memoryview, *, dev
     """
     return Plan(source, device=device, threads=threads, max_sessions=max_sessions, copy=copy,
                 max_iterations=max_iterations, allow_custom_code=allow_custom_code,
-                operator_libraries=operator_libraries)
+                operator_libraries=operator_libraries, weight_budget=weight_budget)
 
 
 def _restore(contents, settings):

@@ -126,6 +126,7 @@ SessionOptions session_options(const RunOptions& options, bool device_outputs) {
   result.device = options.device;
   result.threads = options.threads;
   result.max_iterations = options.max_iterations;
+  result.weight_budget = options.weight_budget;
   result.output_memory = device_outputs ? Memory::kDevice : Memory::kHost;
   return result;
 }
@@ -287,7 +288,7 @@ void bind_plan(nb::module_& module) {
   static PyType_Slot slots[] = {{Py_bf_getbuffer, reinterpret_cast<void*>(&get_buffer)},
                                 {0, nullptr}};
   SINTER_CLASS(RunOptions, device, threads, copy, max_sessions, max_iterations, allow_custom_code,
-               operator_libraries);
+               operator_libraries, weight_budget);
   nb::class_<PlanObject>(module, "Plan", nb::is_weak_referenceable(), nb::type_slots(slots))
       .def(
           "__init__",

@@ -54,6 +54,7 @@ struct RunOptions {
   std::int64_t max_iterations = SessionOptions().max_iterations;
   bool allow_custom_code = true;
   std::vector<OperatorLibrary> operator_libraries;
+  std::uint64_t weight_budget = 0;
 };
 
 /// Of a session of a plan with these, whose outputs stay on the device or come to the host.

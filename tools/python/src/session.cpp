@@ -77,6 +77,14 @@ class SessionObject {
     session_->reset_state();
   }
 
+  void set_weights(const PlanObject& plan) {
+    const Use use(*this);
+    plan.check_process();
+    const Plan weights = plan.plan();
+    nb::gil_scoped_release release;
+    session_->set_weights(weights);
+  }
+
   void warm_up(const std::map<std::string, std::vector<std::int64_t>>& shapes) {
     const Use use(*this);
     nb::gil_scoped_release release;
@@ -92,6 +100,8 @@ class SessionObject {
     result["arena_without_reuse"] = memory.arena_without_reuse;
     result["workspace"] = memory.workspace;
     result["io"] = memory.io;
+    result["streamed_weights"] = memory.streamed_weights;
+    result["weight_ring"] = memory.weight_ring;
     return result;
   }
 
@@ -170,6 +180,7 @@ void bind_session(nb::module_& module) {
            nb::sig("def output(self, name: str) -> typing.Any"))
       .def("reset", &SessionObject::reset)
       .def("_warm_up", &SessionObject::warm_up, nb::arg("shapes"))
+      .def("_set_weights", &SessionObject::set_weights, nb::arg("plan"))
       .def_prop_ro("plan", &SessionObject::plan, nb::sig("def plan(self) -> typing.Any"))
       .def_prop_ro("memory", &SessionObject::facts, nb::sig("def memory(self) -> dict[str, int]"))
       .def_prop_ro("entry", &SessionObject::entry)

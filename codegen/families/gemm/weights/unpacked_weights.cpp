@@ -32,6 +32,10 @@ double largest_of_type(DType type) { return type == DType::kFloat16 ? 65504 : 3e
 const ir::Transform kStaysWithin = {
     "stays_within",
     [](const ir::Attrs& attrs, std::span<const ir::Tensor> inputs) {
+      attrs.get_float("number"), attrs.get_float("limit");
+      return inputs.size() == 1 || inputs.size() == 2;
+    },
+    [](const ir::Attrs& attrs, std::span<const ir::Tensor> inputs) {
       double number = attrs.get_float("number");
       if (inputs.size() > 1) number += largest(inputs[1]);
       const bool stays = number * largest(inputs[0]) <= attrs.get_float("limit");

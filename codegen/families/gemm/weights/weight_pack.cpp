@@ -114,6 +114,12 @@ Elements elements_of(const Attrs& attrs, const Tensor& weights) {
 const ir::Derivation kPackedValues = {
     "packed_values",
     [](const Attrs& attrs, std::span<const Tensor> inputs) {
+      const std::int64_t bits = attrs.get_int("bits"), k = attrs.get_int("k");
+      return (bits == 4 || bits == 8) && ir::has_inputs(inputs, 1, 2) &&
+             size_of(inputs[0].dtype()) == 1 && k >= 0 &&
+             inputs[0].shape()[1] == (bits == 8 ? k : k / 2 + k % 2);
+    },
+    [](const Attrs& attrs, std::span<const Tensor> inputs) {
       const std::int64_t depth = unit_depth(static_cast<int>(attrs.get_int("bits")));
       return std::pair(DType::kUInt8, Ints{ceil_div(inputs[0].shape()[0], kPackedColumns),
                                            packed_depth(attrs.get_int("k")) / depth, kUnitBytes});
@@ -135,6 +141,10 @@ const ir::Derivation kPackedValues = {
 
 const ir::Derivation kPackedElements = {
     "packed_elements",
+    [](const Attrs& attrs, std::span<const Tensor> inputs) {
+      attrs.get_int("rows_are_k");
+      return ir::has_inputs(inputs, 1, 2) && size_of(inputs[0].dtype()) == 2;
+    },
     [](const Attrs& attrs, std::span<const Tensor> inputs) {
       const Elements elements = elements_of(attrs, inputs[0]);
       return std::pair(DType::kUInt8, Ints{ceil_div(elements.n, kPackedColumns),
@@ -189,13 +199,22 @@ DType scale_type(const Tensor& scales) {
 }  // namespace
 
 const ir::Transform kPackedGroups = {
-    "packed_groups", [](const Attrs& attrs, std::span<const Tensor> inputs) {
+    "packed_groups",
+    [](const Attrs& attrs, std::span<const Tensor> inputs) {
+      const std::int64_t group = attrs.get_int("group"), k = attrs.get_int("k");
+      return group >= 0 && k >= 0 && ir::has_inputs(inputs, 1, 2) &&
+             inputs[0].shape()[1] == ir::group_count(k, group) && is_float(attrs.get_dtype("type"));
+    },
+    [](const Attrs& attrs, std::span<const Tensor> inputs) {
       return std::vector{packed_groups_of(inputs[0], attrs.get_int("group"), attrs.get_int("k"),
                                           attrs.get_dtype("type"))};
     }};
 
 const ir::Transform kNarrowestType = {
     "narrowest_type",
+    [](const Attrs&, std::span<const Tensor> inputs) {
+      return ir::has_inputs(inputs, 1) && is_float(inputs[0].dtype());
+    },
     [](const Attrs&, std::span<const Tensor> inputs) {
       const auto type = static_cast<std::int64_t>(narrowest(inputs[0]));
       return std::vector{Tensor::from_ints(DType::kInt64, {}, std::span(&type, 1))};

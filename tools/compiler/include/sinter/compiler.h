@@ -260,7 +260,7 @@ struct CompileOptions {
   Monitor monitor;
 };
 
-/// "4096", "512M", "1.5G": bytes, with K, M, G or T for powers of 1024. Throws Error(kUsage).
+/// "4096", "512M", "1.5GB": bytes, with K, M, G or T for powers of 1024. Throws Error(kUsage).
 SINTER_API std::uint64_t parse_bytes(std::string_view text);
 
 /// $SINTER_CACHE_DIR (empty: none), else $XDG_CACHE_HOME/sinter, else ~/.cache/sinter, as far as

@@ -1,0 +1,141 @@
+// Integers of a model's own with their scales and zero points, read from where they lie.
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+#include "fusion/transforms.h"
+#include "ir/quantized.h"
+
+namespace sinter::fusion {
+
+/// A line along k (or groups) and n: where elements of a tensor lie.
+struct IntegerLine {
+  std::int64_t offset = 0, along_k = 0, along_n = 0;
+  std::int64_t at(std::int64_t k, std::int64_t n) const {
+    return offset + k * along_k + n * along_n;
+  }
+};
+
+/// A number for each group and row.
+template <class Place>
+struct IntegerNumbers {
+  const ir::Tensor* tensor = nullptr;  // null: `number` everywhere
+  Place place = {};
+  double number = 0;
+  bool is_divisor = false;
+
+  double at(std::int64_t g, std::int64_t n) const {
+    const double found = tensor != nullptr ? tensor->at(place.at(g, n)) : number;
+    return is_divisor ? 1 / found : found;
+  }
+};
+
+/// Integers [k, n] and what they are scaled and shifted by.
+template <class Place, class GroupPlace>
+struct IntegerSource {
+  std::int64_t k, n, group;
+  const ir::Tensor* values;
+  Place place;
+  IntegerNumbers<GroupPlace> scale, zero, shift;
+  const ir::Tensor* columns = nullptr;  // numbers that columns are multiplied with: one, or n
+};
+
+template <class Place, class GroupPlace>
+class IntegerReader {
+ public:
+  explicit IntegerReader(const IntegerSource<Place, GroupPlace>& source) : s_(source) {}
+
+  /// Nothing if a scale of zero comes with a shift.
+  std::optional<ir::QuantizedWeights> read() {
+    ir::QuantizedWeights result;
+    result.k = s_.k;
+    result.group = s_.group;
+    read_values(result);
+    if (!read_parameters(result)) return std::nullopt;
+    return result;
+  }
+
+ private:
+  /// The numbers themselves; `offset_` is what they are less than the model's own.
+  void read_values(ir::QuantizedWeights& result) {
+    const ir::Tensor& tensor = *s_.values;
+    const Place& address = s_.place;
+    const bool is_signed = tensor.dtype() == DType::kInt8;
+    const ir::HeldBytes held = tensor.hold();
+    const auto* from = reinterpret_cast<const std::uint8_t*>(held.bytes.data());
+    const auto value = [&](std::int64_t at) {
+      return is_signed ? static_cast<int>(static_cast<std::int8_t>(from[at])) : int{from[at]};
+    };
+    int low = 255, high = -128;
+    for (std::int64_t i = 0; i < tensor.element_count(); ++i) {
+      low = std::min(low, value(i));
+      high = std::max(high, value(i));
+    }
+    const bool narrow = is_signed ? low >= -8 && high <= 7 : high <= 15;
+    result.bits = narrow ? 4 : 8;
+    offset_ = is_signed ? 0 : narrow ? 8 : 128;
+    const bool in_place = is_signed && !narrow && tensor.element_count() == s_.k * s_.n &&
+                          address.at(0, 0) == 0 && (s_.k == 1 || address.at(1, 0) == 1) &&
+                          (s_.n == 1 || address.at(0, 1) == s_.k) &&
+                          address.at(s_.k - 1, s_.n - 1) == s_.k * s_.n - 1;
+    if (in_place) {
+      result.values = tensor.reshaped({s_.n, s_.k});
+      return;
+    }
+    std::vector<std::int8_t> values(static_cast<std::size_t>(s_.k * s_.n));
+    // In strips of columns: weights often lie the other way round.
+    constexpr std::int64_t kStrip = 64;
+    for (std::int64_t first = 0; first < s_.n; first += kStrip)
+      for (std::int64_t k = 0; k < s_.k; ++k)
+        for (std::int64_t n = first; n < std::min(s_.n, first + kStrip); ++n)
+          values[static_cast<std::size_t>(n * s_.k + k)] =
+              static_cast<std::int8_t>(value(address.at(k, n)) - offset_);
+    result.values = narrow ? ir::pack_four_bits(values, s_.n, s_.k)
+                           : ir::Tensor::of(DType::kInt8, {s_.n, s_.k}, values);
+  }
+
+  bool read_parameters(ir::QuantizedWeights& result) const {
+    const std::int64_t groups = ir::group_count(s_.k, s_.group);
+    std::vector<double> columns, scales, zeros;
+    if (s_.columns != nullptr) columns = s_.columns->to_doubles();
+    for (std::int64_t n = 0; n < s_.n; ++n) {
+      for (std::int64_t g = 0; g < groups; ++g) {
+        const double factor = s_.scale.at(g, n), added = s_.shift.at(g, n);
+        if (factor == 0 && added != 0) return false;
+        const double column =
+            columns.empty() ? 1 : columns[columns.size() == 1 ? 0 : static_cast<std::size_t>(n)];
+        scales.push_back(factor * column);
+        zeros.push_back(s_.zero.at(g, n) - offset_ - (added == 0 ? 0 : added / factor));
+      }
+    }
+    // Scales keep the type that the model gives them, unless something was worked into them.
+    DType type = DType::kFloat32;
+    const ir::Tensor* own = s_.scale.tensor;
+    if (own != nullptr && !s_.scale.is_divisor && columns.empty() && is_float(own->dtype()) &&
+        own->dtype() != DType::kFloat64)
+      type = own->dtype();
+    result.scales = ir::Tensor::from_doubles(type, {s_.n, groups}, scales);
+    if (std::ranges::all_of(zeros, [](double z) { return z == 0; })) return true;
+    const bool exact = std::ranges::all_of(
+        zeros, [](double z) { return z == std::floor(z) && z >= -128 && z <= 127; });
+    result.zero_points =
+        ir::Tensor::from_doubles(exact ? DType::kInt8 : DType::kFloat32, {s_.n, groups}, zeros);
+    return true;
+  }
+
+  const IntegerSource<Place, GroupPlace>& s_;
+  int offset_ = 0;
+};
+
+/// kReadIntegers: inputs are the integers, then of these parts those that are tensors, then factors
+/// of columns, if attribute "columns" is 1. Attributes "values", "scale", "zero" and "shift" are
+/// Lines (offset, along k or groups, along n), "scale_number" .. stand for parts without one,
+/// "divides" is 1 for scales that divide; "k", "n" and "group" as in QuantizedWeights.
+inline constexpr std::array<const char*, 3> kIntegerParts = {"scale", "zero", "shift"};
+
+}  // namespace sinter::fusion

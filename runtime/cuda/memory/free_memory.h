@@ -1,0 +1,17 @@
+// What is free on a GPU, before something is allocated.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "graphs/device.h"
+
+namespace sinter::runtime {
+
+/// Throws Error(kOutOfMemory) with `account` if less than `bytes` are free on the GPU.
+void require_free_memory(const graphs::Context& context, std::uint64_t bytes,
+                         const std::string& account);
+/// "1.50 GiB", "3.0 MiB", "512 bytes".
+std::string format_bytes(std::uint64_t bytes);
+
+}  // namespace sinter::runtime

@@ -1,0 +1,81 @@
+#include "runtime/plan_differences.h"
+
+#include <algorithm>
+#include <span>
+#include <utility>
+#include <vector>
+
+namespace sinter::runtime {
+namespace {
+
+namespace fb = plan::fb;
+
+using Move = void (*)(fb::PlanT& from, fb::PlanT& to);
+
+/// What a plan's metadata has, but for its manifest, its graph as text and how to refit it.
+constexpr std::pair<const char*, Move> kParts[] = {
+    {"target",
+     [](fb::PlanT& from, fb::PlanT& to) {
+       to.target = std::move(from.target);
+       to.architectures = std::move(from.architectures);
+     }},
+    {"compiler",
+     [](fb::PlanT& from, fb::PlanT& to) {
+       to.compiler_version = std::move(from.compiler_version);
+       to.cuda_version = from.cuda_version;
+     }},
+    {"inputs, outputs or states",
+     [](fb::PlanT& from, fb::PlanT& to) {
+       to.inputs = std::move(from.inputs);
+       to.outputs = std::move(from.outputs);
+       to.states = std::move(from.states);
+     }},
+    {"sizes",
+     [](fb::PlanT& from, fb::PlanT& to) {
+       to.symbols = std::move(from.symbols);
+       to.expressions = std::move(from.expressions);
+     }},
+    {"buffers", [](fb::PlanT& from, fb::PlanT& to) { to.buffers = std::move(from.buffers); }},
+    {"entry points", [](fb::PlanT& from, fb::PlanT& to) { to.entries = std::move(from.entries); }},
+    {"steps", [](fb::PlanT& from, fb::PlanT& to) { to.steps = std::move(from.steps); }},
+    {"kernels",
+     [](fb::PlanT& from, fb::PlanT& to) {
+       to.modules = std::move(from.modules);
+       to.custom_code = std::move(from.custom_code);
+     }},
+};
+
+std::vector<std::uint8_t> packed(const fb::PlanT& plan) {
+  flatbuffers::FlatBufferBuilder builder;
+  builder.Finish(fb::Plan::Pack(builder, &plan));
+  return {builder.GetBufferPointer(), builder.GetBufferPointer() + builder.GetSize()};
+}
+
+bool has_same_trees(const plan::PlanData& a, const plan::PlanData& b) {
+  return std::ranges::all_of(a.meta.steps, [&](const auto& step) {
+    const fb::TreeStepT* trees = step->work.AsTreeStep();
+    if (trees == nullptr) return true;
+    return std::ranges::all_of(std::vector{trees->nodes, trees->trees}, [&](std::uint32_t id) {
+      const fb::BufferT& buffer = *a.meta.buffers[id];
+      const auto bytes = static_cast<std::uint64_t>(a.meta.expressions[buffer.bytes].value());
+      return std::ranges::equal(a.weight(buffer, bytes), b.weight(buffer, bytes));
+    });
+  });
+}
+
+}  // namespace
+
+std::string difference_but_weights(const plan::PlanData& a, const plan::PlanData& b) {
+  fb::PlanT left = a.meta, right = b.meta;
+  for (const auto& [name, move] : kParts) {
+    fb::PlanT one, other;
+    move(left, one);
+    move(right, other);
+    if (packed(one) != packed(other)) return name;
+  }
+  if (!std::ranges::equal(a.modules, b.modules)) return "kernels";
+  if (a.weights.size() != b.weights.size()) return "number of weights";
+  return has_same_trees(a, b) ? "" : "decision trees";
+}
+
+}  // namespace sinter::runtime
