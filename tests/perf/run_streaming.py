@@ -156,7 +156,7 @@ def equal_outputs(a, b):
 
 def main():
     p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    p.add_argument("--binary", default=ROOT / "build/bin/sinter", help="sinter")
+    p.add_argument("--sinter", default=ROOT / "build/bin/sinter")
     p.add_argument("--layers", type=int, default=32)
     p.add_argument("--tiny", action="store_true", help="layers of a few hundred kilobytes")
     p.add_argument("--budget", default="8GB")
@@ -164,6 +164,7 @@ def main():
     p.add_argument("--target", default="cuda:sm_90")
     p.add_argument("--make", action="store_true", help="stop when the plan is there")
     p.add_argument("--duration", type=float, default=8, help="seconds that each figure is measured for")
+    p.add_argument("--commit", help="the commit measured, where there is no git checkout")
     p.add_argument("--out", type=Path, help="result file")
     a = p.parse_args()
     a.folder.mkdir(parents=True, exist_ok=True)
@@ -172,7 +173,7 @@ def main():
     started = time.time()
     model, weight_bytes = make(a.folder, config)
     made = time.time()
-    sinter = Sinter(a.binary, a.folder, a.target)
+    sinter = Sinter(a.sinter, a.folder, a.target)
     plan = sinter.compile(model, "--dim", "sequence=1", "--dim", f"capacity={CAPACITY}")
     compiled = time.time()
     print(f"made {weight_bytes / 1e9:.2f} GB in {made - started:.0f} s, compiled in {compiled - made:.0f} s", flush=True)
@@ -199,7 +200,7 @@ def main():
     seconds = streamed["compute_us"]["median"] * 1e-6
     rate = copies["bytes"] / seconds
     result = {
-        **provenance(), "model": f"{a.layers} layers, {weight_bytes / 1e9:.2f} GB in float16", "budget": a.budget,
+        **provenance(a.commit), "model": f"{a.layers} layers, {weight_bytes / 1e9:.2f} GB in float16", "budget": a.budget,
         "outputs": len(names), "outputs_that_differ": differ, "memory": account,
         "bytes_copied": copies["bytes"], "copies": copies["launches"],
         "resident_us": resident["compute_us"], "streamed_us": streamed["compute_us"],
