@@ -55,7 +55,8 @@ if(SINTER_COMPILER)
       $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/tools/compiler/include> $<INSTALL_INTERFACE:include>)
     target_link_libraries(sinter_compiler_${kind} PUBLIC sinter_${kind}
       PRIVATE fmt::fmt Threads::Threads ${CMAKE_DL_LIBS}
-              $<BUILD_INTERFACE:${PROTOBUF_SHARED_LIBRARY};${ZIP_LIBRARY}> $<INSTALL_INTERFACE:protobuf;zip>)
+              $<BUILD_INTERFACE:${PROTOBUF_SHARED_LIBRARY};${ZIP_LIBRARY};${HWY_LIBRARY}>
+              $<INSTALL_INTERFACE:protobuf;zip;hwy>)
   endforeach()
 endif()
 
