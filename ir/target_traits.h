@@ -19,8 +19,9 @@ struct ReductionSplit {
   /// The same of rows whose elements are far apart, which are done side by side: lines of 128 bytes
   /// of them.
   std::int64_t most_lines = 0, shortest_column = 0;
-  /// Rows whose elements lie in runs, a stride apart, stay whole where all of them have no more than
-  /// `held_bytes`, and no more than `held_row_bytes` those neighbours whose runs fill `run_bytes`.
+  /// Rows whose elements lie in runs, a stride apart, stay whole where all of them have no more
+  /// than `held_bytes`, and no more than `held_row_bytes` those neighbours whose runs fill
+  /// `run_bytes`.
   std::int64_t held_bytes = 0, held_row_bytes = 0, run_bytes = 1;
 };
 

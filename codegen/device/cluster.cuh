@@ -77,8 +77,8 @@ SINTER_DEVICE u32 arrivals_of(T* scratch) {
 #endif
 }
 
-/// The barrier at `arrivals` expects kCount values from the cluster's blocks, sent by send_value; by all
-/// threads, in front of cluster_arrive. Values of fewer than 4 bytes come without one.
+/// The barrier at `arrivals` expects kCount values from the cluster's blocks, sent by send_value;
+/// by all threads, in front of cluster_arrive. Values of fewer than 4 bytes come without one.
 template <int kCount, class T>
 SINTER_DEVICE void expect_values(u32 arrivals) {
 #if defined(__CUDACC__) && __CUDA_ARCH__ >= 900
@@ -92,8 +92,8 @@ SINTER_DEVICE void expect_values(u32 arrivals) {
 #endif
 }
 
-/// Writes `x` to `to`, an address in this block's shared memory, in that of block `rank` of the cluster, whose
-/// barrier at `arrivals` counts it.
+/// Writes `x` to `to`, an address in this block's shared memory, in that of block `rank` of the
+/// cluster, whose barrier at `arrivals` counts it.
 template <class T>
 SINTER_DEVICE void send_value(T* to, T x, u32 arrivals, u32 rank) {
 #if defined(__CUDACC__) && __CUDA_ARCH__ >= 900

@@ -26,12 +26,11 @@ std::string range_name(const std::string& step, const std::vector<std::string>& 
   constexpr std::size_t kMost = 4;
   if (!profiler_is_attached()) return {};
   if (onnx_nodes.empty()) return step;
-  const auto shown = onnx_nodes.begin() +
-                     static_cast<std::ptrdiff_t>(std::min(kMost, onnx_nodes.size()));
-  return fmt::format("{}: {}{}", step, fmt::join(onnx_nodes.begin(), shown, ", "),
-                     onnx_nodes.size() > kMost
-                         ? fmt::format(" and {} more", onnx_nodes.size() - kMost)
-                         : "");
+  const auto shown =
+      onnx_nodes.begin() + static_cast<std::ptrdiff_t>(std::min(kMost, onnx_nodes.size()));
+  return fmt::format(
+      "{}: {}{}", step, fmt::join(onnx_nodes.begin(), shown, ", "),
+      onnx_nodes.size() > kMost ? fmt::format(" and {} more", onnx_nodes.size() - kMost) : "");
 }
 
 #ifdef SINTER_HAS_NVTX

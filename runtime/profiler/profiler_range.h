@@ -6,11 +6,13 @@
 
 namespace sinter::runtime {
 
-/// Whether a profiler listens: it names its library in NVTX_INJECTION64_PATH before the process starts.
-/// False, too, where Sinter was built without NVTX's headers, which are in the CUDA toolkit.
+/// Whether a profiler listens: it names its library in NVTX_INJECTION64_PATH before the process
+/// starts. False, too, where Sinter was built without NVTX's headers, which are in the CUDA
+/// toolkit.
 bool profiler_is_attached();
 
-/// "name: first, second and 3 more", as ranges of steps are called; empty unless a profiler is attached.
+/// "name: first, second and 3 more", as ranges of steps are called; empty unless a profiler is
+/// attached.
 std::string range_name(const std::string& step, const std::vector<std::string>& onnx_nodes);
 
 /// A range of the calling thread, in the domain "sinter", while it lives. An empty name: none.

@@ -67,7 +67,8 @@ TEST_F(TraceTest, ProfilersSeeStepsWithTheirOnnxNodes) {
       },
       testing::ExitedWithCode(0), "");
   unsetenv("NVTX_LISTENER_LOG");
-  EXPECT_THAT(read(log), testing::MatchesRegex("matmul[^\n]*: activation, bias, product\n[^\n]+\n"));
+  EXPECT_THAT(read(log),
+              testing::MatchesRegex("matmul[^\n]*: activation, bias, product\n[^\n]+\n"));
 }
 #endif
 

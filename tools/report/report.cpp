@@ -260,9 +260,10 @@ ordered_json report_of_model(const BuildOptions& options, const ReportOptions& h
 ordered_json report_of_plan(const Plan& plan, const std::string& name, const ReportOptions& how,
                             Reporter& reporter) {
   if (how.verify)
-    throw usage_error("the errors of a plan's kernels cannot be measured, as '{}' does not have the "
-                      "model: make the report of the model",
-                      name);
+    throw usage_error(
+        "the errors of a plan's kernels cannot be measured, as '{}' does not have the "
+        "model: make the report of the model",
+        name);
   std::error_code no_size;
   const auto size = std::filesystem::file_size(name, no_size);
   return report_of(plan, name, no_size ? 0 : size, nullptr, how, reporter);

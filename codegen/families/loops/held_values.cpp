@@ -41,8 +41,7 @@ bool keeps_for_later(const ProgramAnalysis& analysis, std::size_t value) {
   });
 }
 
-double words_per_element(const ProgramAnalysis& analysis, bool lean, bool again,
-                         DimSet elements) {
+double words_per_element(const ProgramAnalysis& analysis, bool lean, bool again, DimSet elements) {
   const bool reduces = analysis.program().inner_dims > 0;
   if (elements == 0) elements = reduces ? analysis.inner_dims() : analysis.outer_dims();
   const std::vector<int> last = last_passes(analysis, lean, again);

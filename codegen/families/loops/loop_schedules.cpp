@@ -57,10 +57,9 @@ Schedule parse_schedule(const ProgramAnalysis& analysis, const std::string& text
 }  // namespace
 
 const LoopSchedule& loop_schedule(const Schedule& schedule) {
-  static const LoopSchedule* const all[] = {&kPointwiseSchedule, &kRowSchedule,
-                                            &kColumnSchedule,    &kScanSchedule,
-                                            &kWindowSchedule, &kTransposeSchedule,
-                                            &kStridedSchedule};
+  static const LoopSchedule* const all[] = {
+      &kPointwiseSchedule, &kRowSchedule,       &kColumnSchedule, &kScanSchedule,
+      &kWindowSchedule,    &kTransposeSchedule, &kStridedSchedule};
   static_assert(std::size(all) == std::variant_size_v<ScheduleKind>);
   return *all[schedule.kind.index()];
 }

@@ -18,9 +18,9 @@
 namespace sinter::codegen {
 
 /// The kinds of schedules, each with the integers that it alone has.
-using ScheduleKind = std::variant<PointwiseParameters, RowParameters, ColumnParameters,
-                                  ScanParameters, WindowParameters, TileTranspose,
-                                  StridedParameters>;
+using ScheduleKind =
+    std::variant<PointwiseParameters, RowParameters, ColumnParameters, ScanParameters,
+                 WindowParameters, TileTranspose, StridedParameters>;
 
 /// The integers that decide a kernel. "Vector" is a run of elements along vector_dim that is moved
 /// with one access; with vector 1 an element.

@@ -40,8 +40,8 @@ EmittedKernel emit_suppression(const SuppressionProblem& problem, const KernelRe
       "  suppress_row<{}, {}>(boxes, valid, kept, i64(blockIdx.x / {}), int(blockIdx.x % {}), {}, "
       "{:.9g}f);\n}}\n",
       kernel_heading(request.name, request.origins), schedule, kTile,
-      signature_text(request.name, parameters.texts()), parameters.lines(), end, kTile, cluster, cluster, cluster,
-      length, static_cast<float>(problem.iou));
+      signature_text(request.name, parameters.texts()), parameters.lines(), end, kTile, cluster,
+      cluster, cluster, length, static_cast<float>(problem.iou));
   auto variant = std::make_unique<KernelVariantT>();
   variant->function = request.name;
   variant->grid = {exprs.intern(blocks), exprs.intern(1), exprs.intern(1)};

@@ -69,8 +69,8 @@ EmittedKernel emit_trees(const TreeProblem& problem, const KernelRequest& reques
       "/*trees*/ {},\n      /*width*/ {}, /*targets*/ {}}};\n"
       "  ensemble_of_rows<{}, {}, {}, {}, {}, {}>(p, blockIdx.x);\n}}\n",
       kernel_heading(request.name, request.origins), text, schedule.threads,
-      signature_text(request.name, parameters.texts()), parameters.lines(), end, type, rows, p.columns,
-      p.node_count, p.tree_count, p.width, p.targets, type, combine_name(p.combine),
+      signature_text(request.name, parameters.texts()), parameters.lines(), end, type, rows,
+      p.columns, p.node_count, p.tree_count, p.width, p.targets, type, combine_name(p.combine),
       schedule.threads, kNodes, schedule.holds_rows, p.targets == 1);
   auto variant = std::make_unique<KernelVariantT>();
   variant->function = request.name;

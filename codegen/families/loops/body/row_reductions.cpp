@@ -6,7 +6,8 @@ namespace sinter::codegen {
 
 using plan::fb::InstrKind;
 
-std::uint32_t reduction_shared_bytes(const ProgramAnalysis& analysis, const ThreadMapping& mapping) {
+std::uint32_t reduction_shared_bytes(const ProgramAnalysis& analysis,
+                                     const ThreadMapping& mapping) {
   const RowReduction& reduction = mapping.reduction;
   if (reduction.scratch_offset == 0) return 0;
   const std::size_t values = analysis.live(plan::fb::InstrKind::Reduce).size() * reduction.scratch;

@@ -32,9 +32,9 @@ struct VectorLoop {
 struct RowReduction {
   std::string reduce, reduce_sizes;  // "reduce_block" and ", 8"; empty: one thread has it all
   std::string reduce_tail;           // further arguments of `reduce`: ", rank"
-  std::string expect;                // gets scratch ready for what other blocks send; empty: none do
-  std::string scan, scan_sizes;      // "scan_block" and ", 8"
-  std::size_t scratch = 0;           // shared values that each reduction or scan needs
+  std::string expect;            // gets scratch ready for what other blocks send; empty: none do
+  std::string scan, scan_sizes;  // "scan_block" and ", 8"
+  std::size_t scratch = 0;       // shared values that each reduction or scan needs
   std::uint32_t scratch_offset = 0;  // where they are in dynamic shared memory; 0: static
 
   static constexpr std::uint32_t kScratchValue = 8;  // bytes for each value of scratch

@@ -91,8 +91,8 @@ Schedule row_schedule(const ProgramAnalysis& analysis, const VectorPlan& vectors
                       const RowShape& shape) {
   const int held = shape.unroll * vectors.vector;
   Schedule schedule = with_vectors(
-      vectors, RowParameters{{.cluster = shape.cluster}, vectors.tail}, shape.unroll,
-      shape.lanes, shape.lanes <= 32 ? rows_per_block(analysis, shape.lanes, held) : 1);
+      vectors, RowParameters{{.cluster = shape.cluster}, vectors.tail}, shape.unroll, shape.lanes,
+      shape.lanes <= 32 ? rows_per_block(analysis, shape.lanes, held) : 1);
   auto& row = schedule.as<RowParameters>();
   row.staged = should_stage(analysis, schedule);
   if (schedule.looped() && schedule.vector > 1)

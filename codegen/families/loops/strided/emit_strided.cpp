@@ -1,6 +1,6 @@
-// Rows whose elements lie in runs, a stride apart: threadIdx.x is a vector's place in the runs of the rows
-// that a block takes, side by side, and which of the threads that share them it is. The blocks of a cluster
-// share rows, too.
+// Rows whose elements lie in runs, a stride apart: threadIdx.x is a vector's place in the runs of
+// the rows that a block takes, side by side, and which of the threads that share them it is. The
+// blocks of a cluster share rows, too.
 #include <fmt/format.h>
 
 #include "codegen/families/loops/strided/strided_schedule.h"
@@ -38,11 +38,10 @@ ThreadMapping map_strided(const ProgramAnalysis& analysis, const Schedule& sched
   LoopIndex& run = mapping.indices[static_cast<std::size_t>(runs.run_dim)];
   run.text = fmt::format("i{}", runs.run_dim);
   run.max = runs.length - 1;
-  prologue.push_back(fmt::format("const i32 {} = lane % {} * {};", run.text, lanes,
-                                 schedule.vector));
-  const std::string first =
-      fmt::format("threadIdx.x / {}{}", x,
-                  cluster > 1 ? fmt::format(" + rank * {}", y * schedule.unroll) : "");
+  prologue.push_back(
+      fmt::format("const i32 {} = lane % {} * {};", run.text, lanes, schedule.vector));
+  const std::string first = fmt::format(
+      "threadIdx.x / {}{}", x, cluster > 1 ? fmt::format(" + rank * {}", y * schedule.unroll) : "");
   walk_row(analysis, args, runs.steps, first, y, y * cluster, mapping);
 
   mapping.block = {static_cast<std::uint32_t>(x * y), 1, 1};

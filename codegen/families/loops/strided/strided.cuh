@@ -7,7 +7,8 @@
 template <int kX, int kLanes, int kY, int kBlocks, class T>
 SINTER_DEVICE u32 arrivals_of_runs(T* scratch) {
 #ifdef __CUDACC__
-  return static_cast<u32>(__cvta_generic_to_shared(scratch)) + 8 * (kX * kY + kX / kLanes * kBlocks);
+  return static_cast<u32>(__cvta_generic_to_shared(scratch)) +
+         8 * (kX * kY + kX / kLanes * kBlocks);
 #else
   return 0;
 #endif
@@ -19,10 +20,11 @@ SINTER_DEVICE void expect_runs(T* scratch) {
   expect_values<kX / kLanes * kBlocks, T>(arrivals_of_runs<kX, kLanes, kY, kBlocks>(scratch));
 }
 
-/// Combines over the threads of a row: a block has kX / kLanes rows, each of which kLanes neighbours of kX
-/// threads take, kY times in the block and in each of the cluster's kBlocks blocks; every thread gets its
-/// row's result, in one fixed order. `scratch` has room for kX * kY + kX / kLanes * kBlocks values, and in a
-/// cluster one more, of 8 bytes, at the same place in every block, and is used once.
+/// Combines over the threads of a row: a block has kX / kLanes rows, each of which kLanes
+/// neighbours of kX threads take, kY times in the block and in each of the cluster's kBlocks
+/// blocks; every thread gets its row's result, in one fixed order. `scratch` has room for kX * kY +
+/// kX / kLanes * kBlocks values, and in a cluster one more, of 8 bytes, at the same place in every
+/// block, and is used once.
 template <class Combine, int kX, int kLanes, int kY, int kBlocks, class T>
 SINTER_DEVICE T reduce_runs(T x, T* scratch, u32 rank) {
   constexpr int kRows = kX / kLanes, kEach = kLanes * kY, kWarps = kX * kY / 32;

@@ -5,8 +5,9 @@
 
 namespace sinter::codegen {
 
-/// Rows whose elements lie in runs, a stride apart, the runs of neighbouring rows side by side: GroupNorm
-/// with channels last. `threads_x` threads take the vectors of as many runs, `threads_y` of them share them.
+/// Rows whose elements lie in runs, a stride apart, the runs of neighbouring rows side by side:
+/// GroupNorm with channels last. `threads_x` threads take the vectors of as many runs, `threads_y`
+/// of them share them.
 struct StridedParameters : ReductionParameters {
   static constexpr const char* kName = "strided";
   static constexpr std::tuple kWords{

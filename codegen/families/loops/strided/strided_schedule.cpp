@@ -14,8 +14,8 @@ using plan::fb::InstrKind;
 
 namespace {
 
-// Of a thread: registers for its elements, and those for addresses, sums and what one vector's operations
-// take. Of a block: threads, and shared memory for what they tell each other.
+// Of a thread: registers for its elements, and those for addresses, sums and what one vector's
+// operations take. Of a block: threads, and shared memory for what they tell each other.
 constexpr double kMostWords = 64;
 constexpr int kOtherWords = 40;
 constexpr int kLeastThreads = 128, kMostThreads = 512, kLoopThreads = 1024;
@@ -74,9 +74,11 @@ class StridedChoice {
   /// Looped over by one block for each few rows.
   Schedule looped() const {
     const int x = lanes_ * least_rows();
-    Shape shape{.rows = least_rows(), .threads_y = whole_warps(x, std::max(1, kLoopThreads / x)),
+    Shape shape{.rows = least_rows(),
+                .threads_y = whole_warps(x, std::max(1, kLoopThreads / x)),
                 .unroll = 0};
-    while (!fits_shared(shape) && shape.threads_y > 32) shape.threads_y = whole_warps(x, shape.threads_y / 2);
+    while (!fits_shared(shape) && shape.threads_y > 32)
+      shape.threads_y = whole_warps(x, shape.threads_y / 2);
     return schedule(shape, {.ahead = 4});
   }
 
@@ -124,8 +126,8 @@ class StridedChoice {
   }
 
   bool fits_shared(const Shape& shape) const {
-    const std::size_t values = static_cast<std::size_t>(
-        lanes_ * shape.rows * shape.threads_y + shape.rows * shape.cluster + 1);
+    const std::size_t values = static_cast<std::size_t>(lanes_ * shape.rows * shape.threads_y +
+                                                        shape.rows * shape.cluster + 1);
     return values * reductions_ * RowReduction::kScratchValue <= kMostScratch;
   }
 
@@ -136,8 +138,8 @@ class StridedChoice {
            threads * (kOtherWords + static_cast<int>(held)) <= analysis_.device().registers;
   }
 
-  /// Microseconds, about: what a multiprocessor moves of its blocks, whole sectors of each run, then what
-  /// the threads of a block and the blocks of a cluster wait for each other.
+  /// Microseconds, about: what a multiprocessor moves of its blocks, whole sectors of each run,
+  /// then what the threads of a block and the blocks of a cluster wait for each other.
   double time_of(const Shape& shape, double words) const {
     constexpr double kBytesOfMultiprocessor = 35e3, kAtOnce = 4e6;  // each us
     const double run = run_bytes(shape.rows);
@@ -146,10 +148,9 @@ class StridedChoice {
     const double blocks = static_cast<double>(rows_) / shape.rows * shape.cluster;
     const int threads = lanes_ * shape.rows * shape.threads_y;
     const DeviceModel& device = analysis_.device();
-    const double at_once = std::min(
-        std::floor(static_cast<double>(device.registers) / threads /
-                   (kOtherWords + shape.unroll * words)),
-        std::floor(static_cast<double>(device.threads) / threads));
+    const double at_once = std::min(std::floor(static_cast<double>(device.registers) / threads /
+                                               (kOtherWords + shape.unroll * words)),
+                                    std::floor(static_cast<double>(device.threads) / threads));
     const double each = std::ceil(blocks / device.multiprocessors);
     // The multiprocessors of a GPU that neighbours leave to whole clusters are fewer.
     const double usable = device.multiprocessors * (1 - (shape.cluster - 1) / 64.0);
@@ -201,13 +202,11 @@ void search_strided(CandidateSearch& search) {
     if (runs.length % vectors.vector != 0) continue;
     const StridedChoice choice(analysis, runs, vectors);
     for (const bool lean : {false, true}) {
-      const double words =
-          words_per_element(analysis, lean, false, runs.steps) * vectors.vector;
+      const double words = words_per_element(analysis, lean, false, runs.steps) * vectors.vector;
       choice.each_shape([&](const Shape& shape) {
         if (shape.unroll * words > kMostCandidateWords) return;
         if (shape.cluster > 1 && !search.clusters) return;
-        const Schedule s =
-            choice.schedule(shape, {.cluster = shape.cluster, .lean = lean});
+        const Schedule s = choice.schedule(shape, {.cluster = shape.cluster, .lean = lean});
         search.found.add(s, search.row_distance(s) +
                                 steps_between(shape.cluster, search.rule.reduction().cluster) +
                                 steps_between(shape.threads_y, search.rule.threads_y));
@@ -228,11 +227,13 @@ Schedule complete_strided(const ProgramAnalysis& analysis, const Schedule& reque
   if (schedule.threads_x % lanes != 0 || rows == 0 ||
       analysis.extent(runs->row_dim).value() % rows != 0)
     refuse_schedule(analysis, text, "its first threads are no runs of rows that divide all");
-  if (schedule.threads() % 32 != 0) refuse_schedule(analysis, text, "its threads are no whole warps");
+  if (schedule.threads() % 32 != 0)
+    refuse_schedule(analysis, text, "its threads are no whole warps");
   if (own.cluster > most_cluster(analysis) || (own.cluster > 1 && schedule.looped()))
     refuse_schedule(analysis, text, "no such cluster shares its rows");
   require_held(analysis, schedule,
-               std::int64_t{schedule.unroll} * schedule.threads_y * own.cluster * runs->length, text);
+               std::int64_t{schedule.unroll} * schedule.threads_y * own.cluster * runs->length,
+               text);
   return schedule;
 }
 

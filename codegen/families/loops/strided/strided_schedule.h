@@ -7,8 +7,8 @@
 
 namespace sinter::codegen {
 
-/// How such rows lie. The runs of neighbouring rows touch, so that a block takes several rows to move
-/// whole sectors of memory.
+/// How such rows lie. The runs of neighbouring rows touch, so that a block takes several rows to
+/// move whole sectors of memory.
 struct Runs {
   int row_dim = -1;         // neighbouring rows
   int run_dim = -1;         // the elements of a run
