@@ -8,7 +8,7 @@
 #include <fmt/format.h>
 #include <sinter/error.h>
 
-#include "codegen/emit/cubin.h"
+#include "codegen/cubin.h"
 #include "codegen/families/registry.h"
 #include "codegen/targets/kernel_cache.h"
 

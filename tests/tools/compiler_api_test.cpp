@@ -488,7 +488,7 @@ TEST_F(CompilerApi, AllOptionsThatMessagesNameAreKnown) {
   // Of tools/setup, NVRTC, nvcc, and commands that messages give as a whole.
   const std::set<std::string> others = {"--cuda",   "--gpu-architecture", "--cubin",
                                         "--graph",  "--inputs",           "--tolerance",
-                                        "--bisect", "--per-node",         "--functions"};
+                                        "--bisect", "--per-node",         "--functions", "--outputs"};
   namespace fs = std::filesystem;
   int named = 0;
   const std::regex text(R"re("(?:[^"\\]|\\.)*")re"), flag("--[a-z][-A-Za-z]*");

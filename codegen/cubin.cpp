@@ -1,4 +1,4 @@
-#include "codegen/emit/cubin.h"
+#include "codegen/cubin.h"
 
 #include <cctype>
 #include <charconv>
