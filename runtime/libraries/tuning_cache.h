@@ -60,6 +60,7 @@ class TuningCache {
   /// it is there at once or not at all. False if the file cannot be written: what was chosen
   /// then lives as long as the process.
   bool save();
+  const std::string& file() const { return file_; }
 
   /// Held while algorithms are timed: two searches at once would disturb each other and might
   /// choose differently for one problem.
