@@ -45,8 +45,7 @@ Place place_of(const ArrowDeviceArray& array) {
     default:
       throw usage_error(
           "the Arrow array is on a device of type {}; the CPU (1), CUDA (2), CUDA's page-locked "
-          "(3) "
-          "and managed memory (13) are taken: copy it to one of these",
+          "(3) and managed memory (13) are taken: copy it to one of these",
           array.device_type);
   }
   // A pointer to the event, which the specification has so for CUDA.

@@ -81,7 +81,7 @@ struct Prepared {
   /// Of plans with such sizes: the last run's, and steps that were made for others.
   std::optional<BoundShape> found;
   std::vector<bool> stale;
-  std::vector<std::string> ranges;  // names of steps for a profiler, if one is attached
+  std::vector<std::string> ranges;  // names of steps for a profiler; empty if none is attached
 
   const BoundShape& current() const { return found ? *found : *shape; }
 };
@@ -119,7 +119,7 @@ class CpuExecutor final : public Executor {
         const plan::fb::StepT& step = *meta_.steps[shape->steps.first + i];
         fresh.steps.push_back(
             with_context("step '" + step.name + "'", [&] { return make_step(step, *shape); }));
-        if (profiler_is_attached()) fresh.ranges.push_back(range_name(step.name, step.origins));
+        fresh.ranges.push_back(range_name(step.name, step.origins));
       }
       if (!extents_.empty()) {
         fresh.found = *shape;
@@ -514,7 +514,7 @@ class CpuExecutor final : public Executor {
   }
 
   void run_step(Prepared& prepared, std::size_t index) {
-    const ProfilerRange shown(prepared.ranges.empty() ? std::string() : prepared.ranges[index]);
+    const ProfilerRange shown(prepared.ranges[index]);
     try {
       if (prepared.found && prepared.stale[index]) remake(prepared, index);
       PreparedStep& step = prepared.steps[index];

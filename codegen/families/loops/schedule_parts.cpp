@@ -22,6 +22,16 @@ int unit_strides(const ProgramAnalysis& analysis, int dim) {
   return static_cast<int>(std::ranges::count_if(analysis.live_accesses(), runs_along));
 }
 
+int widest_element(const ProgramAnalysis& analysis, DimSet dims) {
+  std::size_t bytes = 1;
+  for (const std::size_t i : analysis.live_accesses()) {
+    const DimSet own = analysis.access_dims(analysis.instr(i).access);
+    if ((own & dims) != 0 && (own & analysis.inner_dims()) != 0)
+      bytes = std::max(bytes, analysis.memory_bytes(i));
+  }
+  return static_cast<int>(bytes);
+}
+
 int count_operations(const ProgramAnalysis& analysis) {
   constexpr int kLong = 20;
   const Approximations math(analysis);

@@ -31,6 +31,9 @@ bool is_long_operation(ScalarOp op);
 /// the elements of rows: those are what a reduction's memory traffic consists of.
 int unit_strides(const ProgramAnalysis& analysis, int dim);
 
+/// Bytes of the widest element, of what rows' elements move, that varies along `dims` too.
+int widest_element(const ProgramAnalysis& analysis, DimSet dims);
+
 /// Adds `dim <= max` to the conditions.
 void limit(Schedule& schedule, const ProgramAnalysis& analysis, const ir::Dim& dim,
            std::int64_t max);

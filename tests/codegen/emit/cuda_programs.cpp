@@ -141,6 +141,22 @@ ProgramBuilder lowered_program(codegen::ExprTable& exprs, const ir::Graph& body)
   return p;
 }
 
+namespace {
+
+/// x less its mean over a row of `count`, over its deviation; and the mean.
+std::pair<std::uint32_t, std::uint32_t> normalised(ProgramBuilder& p, std::uint32_t x,
+                                                   std::uint32_t count) {
+  const auto mean = p.op(ScalarOp::kDiv, {p.reduce(Combine::kSum, x), count});
+  const auto centred = p.op(ScalarOp::kSub, {x, mean});
+  const auto square = p.op(ScalarOp::kMul, {centred, centred});
+  const auto variance = p.op(ScalarOp::kDiv, {p.reduce(Combine::kSum, square), count});
+  const auto deviation =
+      p.op(ScalarOp::kRsqrt, {p.op(ScalarOp::kAdd, {variance, p.constant(p.type_of(x), 1e-5)})});
+  return {p.op(ScalarOp::kMul, {centred, deviation}), mean};
+}
+
+}  // namespace
+
 ProgramBuilder layer_norm(codegen::ExprTable& exprs, const Dim& rows, const Dim& columns,
                           DType type) {
   ProgramBuilder p(exprs, {rows, columns}, 1);
@@ -149,13 +165,8 @@ ProgramBuilder layer_norm(codegen::ExprTable& exprs, const Dim& rows, const Dim&
   const auto scale = p.load(p.dense(type, {1}));
   const auto bias = p.load(p.dense(type, {1}));
   const auto count = p.size(c, columns);
-  const auto mean = p.op(ScalarOp::kDiv, {p.reduce(Combine::kSum, x), count});
-  const auto centred = p.op(ScalarOp::kSub, {x, mean});
-  const auto square = p.op(ScalarOp::kMul, {centred, centred});
-  const auto variance = p.op(ScalarOp::kDiv, {p.reduce(Combine::kSum, square), count});
-  const auto deviation =
-      p.op(ScalarOp::kRsqrt, {p.op(ScalarOp::kAdd, {variance, p.constant(c, 1e-5)})});
-  const auto normal = p.op(ScalarOp::kMul, {p.op(ScalarOp::kMul, {centred, deviation}), scale});
+  const auto [unscaled, mean] = normalised(p, x, count);
+  const auto normal = p.op(ScalarOp::kMul, {unscaled, scale});
   const auto shifted = p.op(ScalarOp::kAdd, {normal, bias});
   const auto relu = p.op(ScalarOp::kMax, {shifted, p.constant(c, 0)});
   p.store(p.dense(type, {0, 1}), p.op(ScalarOp::kAdd, {relu, x}));
@@ -169,13 +180,8 @@ ProgramBuilder group_norm(codegen::ExprTable& exprs, std::int64_t images, std::i
   const auto x = p.load(p.dense(type, {0, 2, 1, 3}));
   const auto scale = p.load(p.dense(type, {1, 3}));
   const auto count = p.size(c, Dim(places * channels));
-  const auto mean = p.op(ScalarOp::kDiv, {p.reduce(Combine::kSum, x), count});
-  const auto centred = p.op(ScalarOp::kSub, {x, mean});
-  const auto square = p.op(ScalarOp::kMul, {centred, centred});
-  const auto variance = p.op(ScalarOp::kDiv, {p.reduce(Combine::kSum, square), count});
-  const auto deviation =
-      p.op(ScalarOp::kRsqrt, {p.op(ScalarOp::kAdd, {variance, p.constant(c, 1e-5)})});
-  const auto normal = p.op(ScalarOp::kMul, {p.op(ScalarOp::kMul, {centred, deviation}), scale});
+  const auto [unscaled, mean] = normalised(p, x, count);
+  const auto normal = p.op(ScalarOp::kMul, {unscaled, scale});
   const auto gate = p.op(ScalarOp::kTanh, {normal});
   p.store(p.dense(type, {0, 2, 1, 3}), p.op(ScalarOp::kMul, {normal, gate}));
   p.store(p.dense(type, {0, 1}), mean);

@@ -38,6 +38,8 @@ struct RowReduction {
   std::uint32_t scratch_offset = 0;  // where they are in dynamic shared memory; 0: static
 
   static constexpr std::uint32_t kScratchValue = 8;  // bytes for each value of scratch
+  /// scratch_offset of what the blocks of a cluster send each other: not zero.
+  static constexpr std::uint32_t kClusterScratch = 128;
 };
 
 /// A loop around all behind the prologue.

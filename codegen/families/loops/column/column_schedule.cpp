@@ -33,17 +33,6 @@ bool reads_again(const ProgramAnalysis& analysis) {
   });
 }
 
-/// Of what is moved for each element.
-int widest_element(const ProgramAnalysis& analysis, int dim) {
-  std::size_t bytes = 1;
-  for (const std::size_t i : analysis.live_accesses()) {
-    const DimSet dims = analysis.access_dims(analysis.instr(i).access);
-    if ((dims & dim_bit(dim)) != 0 && (dims & analysis.inner_dims()) != 0)
-      bytes = std::max(bytes, analysis.memory_bytes(i));
-  }
-  return static_cast<int>(bytes);
-}
-
 /// Bytes of one value of each reduction.
 int bytes_of_results(const ProgramAnalysis& analysis) {
   std::size_t bytes = 0;
@@ -142,12 +131,12 @@ std::optional<Schedule> best_vectors(const ProgramAnalysis& analysis) {
   }
   if (plans.empty()) return std::nullopt;
   const auto bytes = [&](const VectorPlan& plan) {
-    return plan.vector * widest_element(analysis, dim);
+    return plan.vector * widest_element(analysis, dim_bit(dim));
   };
   const bool again = reads_again(analysis);
   if (again) {
     for (const VectorPlan& plan : plans) {
-      if (widest_element(analysis, dim) > 2) break;  // as large as what is computed
+      if (widest_element(analysis, dim_bit(dim)) > 2) break;  // as large as what is computed
       const auto schedule = held(analysis, plan, bytes(plan), sizes, true, kLeastThreads);
       if (schedule && fits_shared(analysis, *schedule)) return schedule;
     }

@@ -9,8 +9,6 @@ namespace sinter::codegen {
 
 namespace {
 
-constexpr std::uint32_t kClusterScratch = 128;  // offset in dynamic shared memory: not zero
-
 /// The elements of rows of one dimension that no whole vector has.
 void walk_tail(const ProgramAnalysis& analysis, const Schedule& schedule, Arguments& args,
                const std::string& lane, ThreadMapping& mapping) {
@@ -74,7 +72,7 @@ ThreadMapping map_row(const ProgramAnalysis& analysis, const Schedule& schedule,
     reduction.reduce_sizes += fmt::format(", {}", cluster);
     reduction.reduce_tail = ", rank";
     reduction.scratch += static_cast<std::size_t>(cluster) + 1;  // of all blocks, and their arrival
-    reduction.scratch_offset = kClusterScratch;
+    reduction.scratch_offset = RowReduction::kClusterScratch;
     mapping.behind_preload.push_back("cluster_wait();");
   }
   return mapping;

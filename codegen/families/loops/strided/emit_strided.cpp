@@ -7,12 +7,6 @@
 
 namespace sinter::codegen {
 
-namespace {
-
-constexpr std::uint32_t kClusterScratch = 128;  // offset in dynamic shared memory: not zero
-
-}  // namespace
-
 ThreadMapping map_strided(const ProgramAnalysis& analysis, const Schedule& schedule,
                           Arguments& args) {
   const Runs runs = runs_of(analysis).value();
@@ -55,7 +49,7 @@ ThreadMapping map_strided(const ProgramAnalysis& analysis, const Schedule& sched
   if (cluster > 1) {
     reduction.expect = "expect_runs";
     ++reduction.scratch;  // their arrival
-    reduction.scratch_offset = kClusterScratch;
+    reduction.scratch_offset = RowReduction::kClusterScratch;
     mapping.behind_preload.push_back("cluster_wait();");
   }
   return mapping;

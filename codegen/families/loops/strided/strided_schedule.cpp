@@ -22,17 +22,6 @@ constexpr int kLeastThreads = 128, kMostThreads = 512, kLoopThreads = 1024;
 constexpr int kMostScratch = 40 * 1024;
 constexpr int kSector = 32;
 
-/// Of what is moved for each element of a row.
-std::size_t widest_element(const ProgramAnalysis& analysis) {
-  std::size_t bytes = 1;
-  for (const std::size_t i : analysis.live_accesses()) {
-    const DimSet dims = analysis.access_dims(analysis.instr(i).access);
-    if ((dims & analysis.inner_dims()) != 0 && (dims & analysis.outer_dims()) != 0)
-      bytes = std::max(bytes, analysis.memory_bytes(i));
-  }
-  return bytes;
-}
-
 struct Shape {
   int rows = 1;     // of a block
   int cluster = 1;  // blocks that share them
@@ -122,7 +111,7 @@ class StridedChoice {
 
   double run_bytes(int rows) const {
     return static_cast<double>(rows * runs_.length) *
-           static_cast<double>(widest_element(analysis_));
+           widest_element(analysis_, analysis_.outer_dims());
   }
 
   bool fits_shared(const Shape& shape) const {
