@@ -2,6 +2,7 @@
 #include <sinter/error.h>
 
 #include "ir/ops/ops.h"
+#include "ir/product_types.h"
 
 namespace sinter::ir::ops {
 
@@ -17,6 +18,13 @@ void require_same_dtype(Types inputs) {
   for (const TensorType& input : inputs)
     if (input.dtype != inputs[0].dtype)
       invalid("inputs must share one element type, found " + list_types(inputs));
+}
+
+DType require_product_type(Types inputs) {
+  const auto type = product_type(inputs[0].dtype, inputs[1].dtype);
+  if (type) return *type;
+  if (inputs[0].dtype == inputs[1].dtype) invalid("needs numbers, found " + list_types(inputs));
+  invalid("inputs must share one element type, found " + list_types(inputs));
 }
 
 void require_float(Types inputs) {

@@ -20,8 +20,7 @@ Shape channels_second(Shape shape, bool channels_last) {
 /// x [n, c, spatial...], w [m, c / group, kernel...], b [m] -> [n, m, windows...]; with
 /// "channels_last" x [n, spatial..., c], w [m, kernel..., c / group] -> [n, windows..., m].
 std::vector<TensorType> infer_conv(const Attrs& attrs, Types inputs) {
-  require_same_dtype(inputs);
-  if (inputs[0].dtype == DType::kBool) invalid("needs numbers, found " + list_types(inputs));
+  const DType type = require_product_type(inputs);
   if (inputs[0].shape.size() < 3 || inputs[1].shape.size() != inputs[0].shape.size())
     invalid(
         "needs x [batch, channels, spatial...] and w [outputs, channels / group, kernel...] of "
@@ -37,6 +36,8 @@ std::vector<TensorType> infer_conv(const Attrs& attrs, Types inputs) {
   };
   if (group < 1 || !is_multiple_of(w[0], group)) invalid(ungrouped());
   require_equal(x[1], w[1] * Dim(group), ungrouped);
+  if (inputs.size() > 2 && inputs[2].dtype != type)
+    invalid("the bias must have the result's type, found " + list_types(inputs));
   if (inputs.size() > 2)
     require_equal(inputs[2].shape, Shape{w[0]}, [&] {
       return "the bias must have one value for each output channel, found " + list_types(inputs);
@@ -47,7 +48,7 @@ std::vector<TensorType> infer_conv(const Attrs& attrs, Types inputs) {
       invalid("the kernel's size must be known and positive, found " + list_types(inputs));
     kernel.push_back(w[d].value());
   }
-  TensorType result{inputs[0].dtype, {x[0], w[0]}};
+  TensorType result{type, {x[0], w[0]}};
   const Windows windows = windows_attr(attrs, std::move(kernel));
   for (Dim& count : window_counts(windows, std::span(x).subspan(2)))
     result.shape.push_back(std::move(count));

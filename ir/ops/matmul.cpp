@@ -14,8 +14,7 @@ namespace {
 
 /// [batch..., m, k] x [batch..., k, n] -> [batch..., m, n]; the batch dimensions broadcast.
 std::vector<TensorType> infer_matmul(const Attrs&, Types inputs) {
-  require_same_dtype(inputs);
-  if (inputs[0].dtype == DType::kBool) invalid("needs numbers, found " + list_types(inputs));
+  const DType type = require_product_type(inputs);
   const Shape &a = inputs[0].shape, &b = inputs[1].shape;
   if (a.size() < 2 || b.size() < 2)
     invalid("needs two matrices (rank 2 or more), found " + list_types(inputs));
@@ -28,7 +27,7 @@ std::vector<TensorType> infer_matmul(const Attrs&, Types inputs) {
   });
   shape.push_back(a[a.size() - 2]);
   shape.push_back(b.back());
-  return {{inputs[0].dtype, shape}};
+  return {{type, shape}};
 }
 
 }  // namespace

@@ -34,6 +34,8 @@ std::string list_types(Types types);
 
 /// Throws unless all inputs have one element type.
 void require_same_dtype(Types inputs);
+/// The element type of the product of the first two inputs (ir/product_types.h).
+DType require_product_type(Types inputs);
 /// Throws unless the first input's elements are floats.
 void require_float(Types inputs);
 /// The attribute `name` as an axis of `shape`: 0 <= axis < rank, or throws.

@@ -199,6 +199,16 @@ TEST(EvaluateOp, EmptyTensors) {
               testing::AllOf(testing::SizeIs(6), testing::Each(0)));
 }
 
+TEST(Evaluate, ProductsOfEightBitsDoNotWrap) {
+  const Tensor operands[] = {
+      Tensor::from_ints(DType::kUInt8, {1, 3}, std::vector<std::int64_t>{255, 255, 1}),
+      Tensor::from_ints(DType::kInt8, {3, 2},
+                        std::vector<std::int64_t>{127, -128, 127, -128, 1, 2})};
+  const Tensor product = evaluate_op(get_op("MatMul"), {}, operands)[0];
+  EXPECT_EQ(product.dtype(), DType::kInt32);
+  EXPECT_THAT(product.to_doubles(), ElementsAre(64771, -65278));
+}
+
 TEST(Evaluate, LimitsOfAttentionAreNumbersOfKeys) {
   const std::string inputs = "graph @main(%q: f64[3, 2], %k: f64[4, 2], %v: f64[4, 2]";
   const Tensor q = floats({3, 2}, {1, 2, -1, 0.5, 3, 1}, DType::kFloat64);

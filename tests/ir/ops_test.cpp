@@ -248,6 +248,20 @@ TEST(Infer, Products) {
   EXPECT_INVALID(infer("MatMul", {f32({2, 2, 3}), f32({3, 3, 5})}), "MatMul", "f32[3, 3, 5]");
 }
 
+TEST(Infer, ProductsOfEightBitsAreTheSums) {
+  const TensorType i8{DType::kInt8, {2, 3}}, u8{DType::kUInt8, {3, 5}}, i32{DType::kInt32, {3, 5}};
+  EXPECT_EQ(infer("MatMul", {i8, u8}), "i32[2, 5]");
+  EXPECT_EQ(infer("MatMul", {i8, {DType::kInt8, {3, 5}}}), "i32[2, 5]");
+  EXPECT_INVALID(infer("MatMul", {i8, i32}), "share one element type", "i8[2, 3], i32[3, 5]");
+  const Attrs attrs{{"strides", Attr(ints({1}))},
+                    {"dilations", Attr(ints({1}))},
+                    {"pads_begin", Attr(ints({0}))},
+                    {"pads_end", Attr(ints({0}))}};
+  const TensorType x{DType::kUInt8, {1, 6, 9}}, w{DType::kInt8, {8, 6, 3}};
+  EXPECT_EQ(infer("Conv", {x, w, {DType::kInt32, {8}}}, attrs), "i32[1, 8, 7]");
+  EXPECT_INVALID(infer("Conv", {x, w, {DType::kInt8, {8}}}, attrs), "bias", "result's type");
+}
+
 TEST(Infer, GatherAndComposites) {
   const Attrs axis1{{"axis", Attr(ints({1})[0])}};
   EXPECT_EQ(infer("Gather", {f32({30, 384, 2}), i64({kBatch, kSeq})}, axis1),
