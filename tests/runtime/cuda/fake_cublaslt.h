@@ -24,7 +24,8 @@ struct FakeCublasLt {
 
   std::size_t version = 130000;
   std::vector<FakeAlgorithm> algorithms{{}};  // what the heuristic offers, best first
-  int matmuls = 0;                            // that ran
+  bool computes = true;  // false: a product is checked and counted, and its result left alone
+  int matmuls = 0;       // that ran
   int heuristics = 0;
   std::vector<int> algorithms_run;
   std::vector<std::uint32_t> alignments;  // of a, b, c and d, that the heuristic was asked with
