@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <set>
 #include <string>
+#include <utility>
 
 #include <sinter/dtype.h>
 
@@ -37,6 +38,8 @@ struct TargetTraits {
   ReductionSplit reduction_split;
   bool has_conv = false;  // a dedicated float32 convolution exists (CPU: oneDNN)
   bool has_integer_matmul = false;
+  /// Pairs of operands of 8 bits that MatMul and Conv multiply as they are (ir/product_types.h).
+  std::set<std::pair<DType, DType>> narrow_products;
   bool matmul_epilogue_gelu_erf = false;
   bool matmul_epilogue_gelu_tanh = false;
   bool matmul_epilogue_relu = true;

@@ -6,8 +6,10 @@
 
 #include "fusion/passes/passes.h"
 #include "fusion/regions/attention_access.h"
+#include "fusion/regions/operand.h"
 #include "fusion/regions/rebuild.h"
 #include "ir/constants/recipe.h"
+#include "ir/product_types.h"
 
 namespace sinter::fusion {
 namespace {
@@ -30,8 +32,14 @@ bool all_equal(const Ints& values, std::int64_t expected) {
 }
 
 /// a [.., m, k] x b [.., k, n]: MatMul, or where the target has none for the elements' type the sum
-/// over k of [.., m, 1, k] * [.., 1, n, k].
+/// over k of [.., m, 1, k] * [.., 1, n, k]. Operands of 8 bits that it does not multiply are widened
+/// first, to what their products are summed up in.
 ValueId matrix_product(GraphBuilder& builder, const TargetTraits& target, ValueId a, ValueId b) {
+  const DType left = builder.type(a).dtype, right = builder.type(b).dtype;
+  if (target.narrow_products.contains({left, right})) return builder.add("MatMul", {a, b});
+  if (const auto sums = ir::product_type(left, right); sums && *sums != left)
+    return matrix_product(builder, target, builder.add("Cast", {a}, {{"to", *sums}}),
+                          builder.add("Cast", {b}, {{"to", *sums}}));
   if (target.has_integer_matmul || !is_integer(builder.type(a).dtype))
     return builder.add("MatMul", {a, b});
   const auto with_one = [&](ValueId value, std::ptrdiff_t from_end) {
@@ -112,6 +120,9 @@ ValueId join_in_steps(GraphBuilder& builder, const Node& concat, std::span<const
 /// True if the target has a convolution of its own for `node`, in one layout or the other.
 bool has_conv(const Context& context, const Graph& graph, const Node& node) {
   const DType type = graph.type(node.outputs[0]).dtype;
+  if (has_eight_bit_operands(graph, node))
+    return context.target.conv_as_kernels && context.fuse &&
+           multiplies_narrow(context.target, graph, node);
   return (context.target.has_conv && type == DType::kFloat32) ||
          (context.target.conv_any_float && context.fuse && is_float(type));
 }

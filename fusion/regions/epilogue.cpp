@@ -17,7 +17,8 @@ constexpr std::array<std::string_view, 10> kActivations = {
 class EpilogueMatcher {
  public:
   EpilogueMatcher(const Graph& graph, const Node& node, const EpilogueOptions& options)
-      : graph_(graph), options_(options), is_conv_(node.op->name == "Conv"), last_(&node) {
+      : graph_(graph), options_(options), is_conv_(node.op->name == "Conv"),
+        is_narrow_(has_eight_bit_operands(graph, node)), last_(&node) {
     epilogue_.result = node.outputs[0];
   }
 
@@ -51,6 +52,8 @@ class EpilogueMatcher {
     refusal_.clear();
     const std::string& op = reader.op->name;
     const ValueId current = epilogue_.result;
+    if (is_narrow_ && options_.target.gemm_kernels)
+      return refuse("what follows the sums of 8-bit products is a kernel's, which it shares");
     const TensorType& type = graph_.type(current);
     const bool open = epilogue_.activation.empty();
     const bool plain = views_.empty();
@@ -190,7 +193,7 @@ class EpilogueMatcher {
 
   const Graph& graph_;
   const EpilogueOptions& options_;
-  const bool is_conv_;
+  const bool is_conv_, is_narrow_;  // of 8-bit operands
   const Node* last_;
   Epilogue epilogue_;
   std::vector<NodeId> views_;

@@ -58,6 +58,12 @@ GemmProblem gemm_problem(const ProgramAnalysis& analysis, const GemmProgram& pro
   return problem;
 }
 
+double GemmProblem::tensor_speed() const {
+  if (!product.is_eight_bit()) return 1;
+  const double rate = product.is_float8() ? device.float8_flops : device.int8_ops;
+  return rate / device.tensor_flops;
+}
+
 int GemmSchedule::threads() const { return tile->threads(); }
 int GemmSchedule::epilogue_threads() const { return tile->epilogue_threads(); }
 int GemmSchedule::shared_bytes(const GemmProblem& problem) const {
