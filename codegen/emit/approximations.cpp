@@ -5,6 +5,7 @@
 #include <optional>
 #include <string_view>
 
+#include <sinter/float8.h>
 #include <sinter/scalar_op.h>
 
 #include "runtime/plan/loop_values.h"
@@ -34,6 +35,15 @@ const char* function_of(ScalarOp op, bool is_short, const ValueRange& argument) 
     case ScalarOp::kTanh: return is_short ? "short_hyperbolic_tangent" : nullptr;
     case ScalarOp::kErf: return is_short ? "short_error_function" : nullptr;
     default: return nullptr;
+  }
+}
+
+const char* saturated_rounding(DType type) {
+  switch (type) {
+    case DType::kFloat8E5M2: return "round_to_e5m2_saturated";
+    case DType::kFloat8E4M3FNUZ: return "round_to_e4m3fnuz_saturated";
+    case DType::kFloat8E5M2FNUZ: return "round_to_e5m2fnuz_saturated";
+    default: return "round_to_e4m3fn_saturated";
   }
 }
 
@@ -88,7 +98,9 @@ std::optional<std::uint32_t> gelu_argument(const ProgramAnalysis& analysis, cons
 }  // namespace
 
 Approximations::Approximations(const ProgramAnalysis& analysis)
-    : functions_(analysis.instr_count(), nullptr), live_(analysis.instr_count(), false) {
+    : functions_(analysis.instr_count(), nullptr),
+      live_(analysis.instr_count(), false),
+      saturates_(analysis.instr_count(), false) {
   for (std::size_t i = 0; i < analysis.instr_count(); ++i)
     operands_.push_back(analysis.instr(i).args);
   if (!analysis.request().precise) {
@@ -97,7 +109,42 @@ Approximations::Approximations(const ProgramAnalysis& analysis)
       if (analysis.instr(i).kind == InstrKind::Op && analysis.type_of(i) == DType::kFloat32)
         choose(analysis, ranges, i);
   }
+  for (std::size_t i = 0; i < analysis.instr_count(); ++i) {
+    choose_rounding(analysis, i);
+    choose_store(analysis, i);
+  }
   find_live(analysis);
+}
+
+/// Rounding of what is clamped to the type's numbers: hardware does both in one instruction.
+void Approximations::choose_rounding(const ProgramAnalysis& analysis, std::size_t i) {
+  const auto& instr = analysis.instr(i);
+  const auto type = instr.kind == InstrKind::Op ? float8_rounded_to(static_cast<ScalarOp>(instr.op))
+                                                : std::nullopt;
+  if (!type || analysis.type_of(i) != DType::kFloat32) return;
+  const double largest = largest_float8(*type);
+  const auto is_bound = [&](std::uint32_t value, double bound) {
+    const auto& constant = analysis.instr(value);
+    return constant.kind == InstrKind::Constant && constant.constant_float == bound;
+  };
+  const auto& below = analysis.instr(instr.args[0]);
+  if (!is_op(below, ScalarOp::kMin) || !is_bound(below.args[1], largest)) return;
+  const auto& above = analysis.instr(below.args[0]);
+  if (!is_op(above, ScalarOp::kMax) || !is_bound(above.args[1], -largest)) return;
+  functions_[i] = saturated_rounding(*type);
+  operands_[i] = {above.args[0]};
+}
+
+/// A store rounds to its type anyway.
+void Approximations::choose_store(const ProgramAnalysis& analysis, std::size_t i) {
+  if (analysis.instr(i).kind != InstrKind::Store) return;
+  const std::uint32_t value = operands_[i][0];
+  const auto& instr = analysis.instr(value);
+  if (instr.kind != InstrKind::Op || analysis.type_of(value) != DType::kFloat32 ||
+      float8_rounded_to(static_cast<ScalarOp>(instr.op)) != analysis.memory_type(i))
+    return;
+  saturates_[i] = functions_[value] != nullptr;
+  operands_[i] = operands_[value];
 }
 
 int Approximations::length(std::size_t i) const {
@@ -210,6 +257,14 @@ ValueRange of_type(DType type) {
     case DType::kFloat16: {
       ValueRange result;
       result.finite_bound = 65504;
+      return result;
+    }
+    case DType::kFloat8E4M3FN:
+    case DType::kFloat8E4M3FNUZ:
+    case DType::kFloat8E5M2FNUZ: return range(-largest_float8(type), largest_float8(type));
+    case DType::kFloat8E5M2: {
+      ValueRange result;
+      result.finite_bound = largest_float8(type);
       return result;
     }
     default: return {};
@@ -329,6 +384,11 @@ class Finder {
       case ScalarOp::kCos: return widened(range(-1, 1));
       case ScalarOp::kSelect: return either(arg(i, 1), arg(i, 2));
       case ScalarOp::kCast: return analysis_.type_of(i) == DType::kBool ? range(0, 1) : of_cast(i);
+      case ScalarOp::kToE4M3FN:
+      case ScalarOp::kToE5M2:
+      case ScalarOp::kToE4M3FNUZ:
+      case ScalarOp::kToE5M2FNUZ:
+        return of_type(*float8_rounded_to(static_cast<ScalarOp>(instr.op)));
       default: return yields_bool(static_cast<ScalarOp>(instr.op)) ? range(0, 1) : ValueRange{};
     }
   }
