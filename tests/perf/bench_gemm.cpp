@@ -143,6 +143,7 @@ struct Workload {
   std::string name;
   int rows = 0, columns = 0;
   std::function<ir::Graph(int copies)> graph;  // fused
+  bool by_warps = true;                        // whether tiles by warps may be any good
 };
 
 struct Options {
@@ -243,7 +244,8 @@ std::vector<Workload> workloads(const Options& options) {
         all.push_back({fmt::format("{}_{}_{}", types.name, shape.name, after), shape.m, shape.n,
                        [&shape, &types, after](int copies) {
                          return fused(graph_text(shape, types, after, copies));
-                       }});
+                       },
+                       shape.m <= 64});
   std::erase_if(all, [&](const Workload& workload) {
     return !options.filter.empty() &&
            std::none_of(options.filter.begin(), options.filter.end(), [&](const auto& text) {
@@ -451,7 +453,8 @@ int run(const Options& options) {
     const auto graph = std::make_shared<const ir::Graph>(shape.graph(options.copies));
     jobs.push_back({&shape, graph, "library"});
     for (const bool by_warpgroups : {false, true}) {
-      if (by_warpgroups && architecture != "sm_90") continue;
+      if (by_warpgroups ? architecture != "sm_90" : !shape.by_warps && architecture == "sm_90")
+        continue;
       for (std::string& schedule :
            schedules_of(shape, by_warpgroups, static_cast<std::size_t>(options.most)))
         if (schedule.find(options.way) != std::string::npos)

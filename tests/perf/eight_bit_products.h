@@ -44,29 +44,25 @@ inline std::string graph_text(const EightBitShape& shape, const EightBitTypes& t
       body += fmt::format("  %f{0} = Cast(%p{0}) {{to = f32}}\n", c);
       sums = fmt::format("f{}", c);
     }
-    body += fmt::format("  %a{0} = const f32[] {{{1}}}\n  %s{0} = Mul(%{2}, %a{0})\n", c,
-                        1 / deviation, sums);
-    if (after == "bare") {
-      body += fmt::format("  %y{0} = Cast(%s{0}) {{to = f16}}\n", c);
-    } else {
+    // All between the sums and the result is float16 in the graph, as in models of that.
+    body += fmt::format(
+        "  %a{0} = const f32[] {{{1}}}\n  %s{0} = Mul(%{2}, %a{0})\n"
+        "  %d{0} = Cast(%s{0}) {{to = f16}}\n",
+        c, 1 / deviation, sums);
+    if (after == "gelu")
       body += fmt::format(
-          "  %b{0} = const f32[{1}] random({0})\n  %h{0} = Add(%s{0}, %b{0})\n"
-          "  %g{0} = Gelu(%h{0})\n  %z{0} = const f32[] {{{2}}}\n  %q{0} = Mul(%g{0}, %z{0})\n",
+          "  %b{0} = const f16[{1}] random({0})\n  %h{0} = Add(%d{0}, %b{0})\n"
+          "  %g{0} = Gelu(%h{0})\n  %z{0} = const f16[] {{{2}}}\n  %q{0} = Mul(%g{0}, %z{0})\n",
           c, shape.n, is_integer ? 30.0 : 60.0);
-      if (is_integer)
-        body += fmt::format(
-            "  %r{0} = Round(%q{0})\n  %l{0} = const f32[] {{-128}}\n"
-            "  %u{0} = const f32[] {{127}}\n  %m{0} = Max(%r{0}, %l{0})\n"
-            "  %n{0} = Min(%m{0}, %u{0})\n  %y{0} = Cast(%n{0}) {{to = i8}}\n",
-            c);
-      else
-        body += fmt::format(
-            "  %l{0} = const f32[] {{-448}}\n  %u{0} = const f32[] {{448}}\n"
-            "  %m{0} = Max(%q{0}, %l{0})\n  %n{0} = Min(%m{0}, %u{0})\n"
-            "  %y{0} = Cast(%n{0}) {{to = f8e4m3fn}}\n",
-            c);
-    }
-    outputs += fmt::format("{}y{} = %y{}", c == 0 ? "" : ", ", c, c);
+    if (after == "gelu" && is_integer)
+      body += fmt::format(
+          "  %r{0} = Round(%q{0})\n  %l{0} = const f16[] {{-128}}\n"
+          "  %u{0} = const f16[] {{127}}\n  %m{0} = Max(%r{0}, %l{0})\n"
+          "  %n{0} = Min(%m{0}, %u{0})\n  %y{0} = Cast(%n{0}) {{to = i8}}\n",
+          c);
+    else if (after == "gelu")
+      body += fmt::format("  %y{0} = Cast(%q{0}) {{to = f8e4m3fn}}\n", c);
+    outputs += fmt::format("{}y{} = %{}{}", c == 0 ? "" : ", ", c, after == "gelu" ? "y" : "d", c);
   }
   return fmt::format("graph @main({}) {{\n{}  return {}\n}}", inputs, body, outputs);
 }

@@ -91,7 +91,10 @@ void GemmStep::lower_eight_bit_library(Buffers reads) {
   const std::uint32_t writes[] = {between_};
   const Graph& part = *nodes_.matmul->body;
   const DType right = part.type(gemm_node(part).inputs[1]).dtype;
-  if (is_integer(left_type_) && (left_type_ != DType::kInt8 || right != DType::kInt8)) {
+  const bool takes = is_integer(left_type_)
+                         ? left_type_ == DType::kInt8 && right == DType::kInt8
+                         : left_type_ != DType::kFloat8E5M2 || right != DType::kFloat8E5M2;
+  if (!takes) {
     library_refusal_ = fmt::format("cuBLASLt does not multiply {} by {}", to_string(left_type_),
                                    to_string(right));
     return;

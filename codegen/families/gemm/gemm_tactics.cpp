@@ -187,7 +187,8 @@ class TacticList {
   /// The library may be missing, or take some sizes only.
   void own_last() {
     const bool has_library = product_.library_refusal().empty();
-    if (requested_ == "library" && has_library) return add(library_tactic("library"));
+    if (requested_ == "library" && has_library && !product_.is_conv())
+      return add(library_tactic("library"));
     GemmTactic last = last_tactic();
     // A kernel that nothing limits would be tried twice.
     const auto try_before = [&](GemmTactic way) {

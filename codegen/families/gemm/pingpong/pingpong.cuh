@@ -109,6 +109,19 @@ struct PingpongTile
     return false;
   }
 
+  /// Of two warpgroups that share tiles and promote, the second is some steps behind: while one has
+  /// the epilogue the other multiplies.
+  static constexpr int kLag = kPromotes && kConsumers == 1 && kGroups == 2 ? kStages / 2 : 0;
+  struct Turns {
+    int lag;  // of the second warpgroup's first tile, which this one's step lets begin; or -1
+    SINTER_DEVICE void all_started() const {
+      if (kConsumers > 1) named_barrier_arrive<kWorkers>((team() + 1) % kConsumers);
+    }
+    SINTER_DEVICE void finished(int steps) const {
+      if (kLag > 0 && steps == lag && group() == 0) named_barrier_arrive<kWorkers>(0);
+    }
+  };
+
   /// Multiplies the turn's tile.
   SINTER_DEVICE static void multiply(Accumulators& accumulators, unsigned char* shared,
                                      const TileScheduler& turn, const Operands& x) {
@@ -116,9 +129,9 @@ struct PingpongTile
     const u32 before = turn.number * static_cast<u32>(steps);
     PipelineState<kStages> at{static_cast<int>(before % kStages), before / kStages % 2};
     if (kConsumers > 1) named_barrier_sync<kWorkers>(team());
-    const int last = Stages::multiply_stages(accumulators, shared, steps, group(), at, [] {
-      if (kConsumers > 1) named_barrier_arrive<kWorkers>((team() + 1) % kConsumers);
-    });
+    if (kLag > 0 && turn.number == 0 && group() == 1) named_barrier_sync<kWorkers>(0);
+    const int last = Stages::multiply_stages(accumulators, shared, steps, group(), at,
+                                             Turns{turn.number == 0 ? minimum(kLag, steps) : -1});
     if (steps > 0) Stages::release(shared, last);
   }
 

@@ -46,6 +46,13 @@ struct MappedWindows {
 template <>
 struct MappedWindows<0> {};
 
+/// What a mainloop tells as it goes: that no stage is waited for any more, and, where sums are
+/// promoted, how many steps are done.
+struct NoProgress {
+  SINTER_DEVICE void all_started() const {}
+  SINTER_DEVICE void finished(int) const {}
+};
+
 /// Stages of tiles on their way to kGroups warpgroups, which share the rows of kM x kN accumulators
 /// over k, 128 bytes at a time. kRowsAreK: b[k][n], else b[n][k], which all of 8 bits are. Both
 /// operands are tensors of kRank dimensions: two, and the batch's. What the stages are in may be
@@ -232,13 +239,14 @@ struct TmaMainloop {
   /// The products of `steps` stages from `at` on, each stage's promoted to float32; the last stage
   /// is returned. Meanwhile another warpgroup multiplies. Of one that has several products under way
   /// the compiler makes one that waits for each.
-  template <class AllStarted>
+  template <class Progress>
   SINTER_DEVICE static int promote_products(Accumulators& sums, unsigned char* shared, int steps,
                                             int group, PipelineState<kStages> at,
-                                            AllStarted all_started) {
+                                            Progress progress) {
     static_assert(kRowTiles * kProducts == 1, "a warpgroup has one product of a stage");
     Accumulators parts;
     int before = at.stage;
+    progress.finished(0);
 #pragma unroll 1
     for (int s = 0; s < steps; ++s, at = at.next()) {
       full_of(shared)[at.stage].wait(at.phase);
@@ -249,28 +257,29 @@ struct TmaMainloop {
             parts[0][0], a_of(shared, at.stage) + group * 64 * kK, b_of(shared, at.stage), k,
             k > 0);
       warpgroup_commit();
-      if (s + 1 == steps) all_started();
+      if (s + 1 == steps) progress.all_started();
       warpgroup_wait<0>();
       if (s + 1 < steps) release(shared, at.stage);
+      progress.finished(s + 1);
       promote(sums, parts);
       before = at.stage;
     }
-    if (steps == 0) all_started();
+    if (steps == 0) progress.all_started();
     return before;
   }
 
   /// Fills the warpgroup's accumulators, zero at first, with the products of `steps` stages from
   /// `at` on; the last of them, which is not released yet, is returned. `group`: among those that
-  /// share the tile. `all_started()` is called when no stage is waited for any more.
-  template <class AllStarted>
+  /// share the tile. `progress`: see NoProgress.
+  template <class Progress>
   SINTER_DEVICE static int multiply_stages(Accumulators& accumulators, unsigned char* shared,
                                            int steps, int group, PipelineState<kStages> at,
-                                           AllStarted all_started) {
+                                           Progress progress) {
     if constexpr (kPromotes) {
-      return promote_products(accumulators, shared, steps, group, at, all_started);
+      return promote_products(accumulators, shared, steps, group, at, progress);
     } else {
       const int last = start_products(accumulators, shared, steps, group, at);
-      all_started();
+      progress.all_started();
       finish_products(accumulators);
       return last;
     }
@@ -340,7 +349,7 @@ struct TmaTile : TmaMainloop<A, B, kM, kN, kGroups, kStages, kRowsAreK, kRank, k
     } else {
       Accumulators accumulators = {};
       Stages::multiply_stages(accumulators, shared, Stages::count_steps(x), threadIdx.x / 128, {},
-                              [] {});
+                              NoProgress{});
       __syncthreads();  // the accumulators take the stages' place
       store_accumulators(accumulators, shared);
     }

@@ -43,9 +43,9 @@ std::string further_arguments(const GemmProgram& product, bool promotes) {
 }
 
 bool needs_promotion(const GemmProblem& problem) {
-  // Each 32 products are added with a relative error of about 2^-14 of the sum: over so many, less
-  // than a tenth of what rounding both operands to four bits does.
-  constexpr std::int64_t kMostUnpromoted = 512;
+  // Each 32 products are added with an error of up to 2^-13 of the sum: over so many, a thousandth
+  // of it, where rounding both operands to four bits does 3 %.
+  constexpr std::int64_t kMostUnpromoted = 1024;
   return problem.product.is_float8() && !(problem.most_k && *problem.most_k <= kMostUnpromoted);
 }
 
@@ -130,7 +130,10 @@ std::string refuse_tma(const GemmProblem& problem) {
   if (product.windows)
     if (std::string reason = refuse_windows(product); !reason.empty()) return reason;
   if (product.batch.size() > kMostMappedBatch) return "the batch has too many dimensions";
-  if (problem.most_m && *problem.most_m < kLeastRows) return "too few rows for warpgroups";
+  // Operands of 8 bits have no kernel of their own for few rows: rows that are not there cost no
+  // traffic.
+  if (problem.most_m && *problem.most_m < kLeastRows && !product.is_eight_bit())
+    return "too few rows for warpgroups";
   return "";
 }
 

@@ -19,8 +19,9 @@ std::string warps(const char* tile, int splits = 1) {
 std::string tma(const char* tile, int splits = 1) {
   return fmt::format("tma {} split_k={} cluster_n=1", tile, splits);
 }
-std::string turns(const char* tile, const char* passes, int blocks = 2) {
-  return fmt::format("pingpong {} blocks={} passes={} split_k=1 cluster_n=1", tile, blocks, passes);
+std::string turns(const char* tile, const char* passes, int blocks = 2, bool promotes = false) {
+  return fmt::format("pingpong {} blocks={} passes={}{} split_k=1 cluster_n=1", tile, blocks, passes,
+                     promotes ? " promote=128" : "");
 }
 
 TEST(CudaEightBit, WarpsMultiplyIntegersOfEitherSign) {
@@ -86,6 +87,51 @@ TEST(CudaEightBit, EpiloguesScaleAndQuantize) {
   EXPECT_THAT(check.kernels[2].source, HasSubstr("Pack<i8>::of"));
 }
 
+constexpr const char* kE4M3 = "f8e4m3fn";
+constexpr const char* kE5M2 = "f8e5m2";
+
+TEST(CudaEightBit, FloatsAreSummedUpInFloat32) {
+  GemmCheck check;
+  const char* tile = "32x32x128 warps=2x2x1 stages=3";
+  check.add("e4m3", sums_graph(kE4M3, kE4M3, "37", 72, 208), warps(tile));
+  check.add("e5m2", sums_graph(kE5M2, kE5M2, "37", 72, 208), warps(tile, 2));
+  check.add("mixed", scaled_graph(kE5M2, kE4M3, "37", 72, 208, kE4M3), warps(tile));
+  check.add("kn_odd", scaled_graph(kE4M3, kE5M2, "19", 37, 45, "f16"),
+            warps("32x32x64 warps=2x2x1 stages=3"));
+  check.add("tma", scaled_graph(kE4M3, kE4M3, "70", 72, 400, "bf16"),
+            tma("64x64x128 warpgroups=1 stages=3"));
+  check.add("turns", scaled_graph(kE4M3, kE5M2, "300", 264, 400, kE4M3),
+            turns("128x128x128 consumers=2 warpgroups=1 stages=3", "spread", 3));
+  EXPECT_EQ(check.run(), "");
+}
+
+// The products of each 128 of k are added to sums of float32.
+TEST(CudaEightBit, SumsOfFloatsArePromoted) {
+  GemmCheck check;
+  check.add("tma", sums_graph(kE4M3, kE4M3, "70", 72, 656),
+            tma("64x64x128 warpgroups=1 stages=3 promote=128", 2));
+  check.add("two_groups", scaled_graph(kE5M2, kE4M3, "150", 192, 400, "f16"),
+            tma("128x192x128 warpgroups=2 stages=2 promote=128"));
+  for (const char* passes : {"spread", "rolled"}) {
+    check.add(fmt::format("together_{}", passes),
+              scaled_graph(kE4M3, kE4M3, "300", 264, 656, kE4M3),
+              turns("128x192x128 consumers=1 warpgroups=2 stages=3", passes, 2, true));
+    check.add(fmt::format("turns_{}", passes), scaled_graph(kE4M3, kE5M2, "200", 192, 400, "f16"),
+              turns("64x192x128 consumers=2 warpgroups=1 stages=3", passes, 2, true));
+  }
+  EXPECT_EQ(check.run(), "");
+}
+
+TEST(CudaEightBit, DeepProductsArePromotedWhereNobodyAsks) {
+  for (const auto& [k, promotes] : {std::pair(1024, false), std::pair(2048, true)}) {
+    GemmCheck check;
+    check.by_warpgroups = true;
+    check.add("p", scaled_graph(kE4M3, kE4M3, "4096", 3072, k, "f16"), "");
+    const std::string& schedule = check.kernels[0].step.variants[0]->schedule;
+    EXPECT_EQ(schedule.find("promote=128") != std::string::npos, promotes) << schedule;
+  }
+}
+
 TEST(CudaEightBit, HalvesOfTheColumnsMeet) {
   GemmCheck check;
   check.add("tma", gated_sums_graph("i8", "70", 72, 272), tma("64x64x128 warpgroups=1 stages=3"));
@@ -118,6 +164,21 @@ TEST(CudaEightBit, BatchesAreDimensionsOfTheMaps) {
   EXPECT_EQ(check.run(), "");
 }
 
+// Where neither operand stays in the L2, blocks walk groups of rows of tiles, the last of fewer.
+TEST(CudaEightBit, LargeProductsAreWalkedInGroups) {
+  codegen::DeviceModel device = codegen::reference_device();
+  device.l2_bytes = 4096;
+  GemmCheck check;
+  check.device = &device;
+  check.add("one_tile", sums_graph("i8", "i8", "830", 136, 64),
+            tma("64x64x128 warpgroups=1 stages=2"));
+  check.add("turns", scaled_graph("i8", "i8", "830", 136, 64, "f16"),
+            turns("64x64x128 consumers=2 warpgroups=1 stages=2", "spread", 5));
+  EXPECT_EQ(check.run(), "");
+  for (const auto& kernel : check.kernels)
+    EXPECT_THAT(kernel.source, HasSubstr("in_group % group_rows"));
+}
+
 TEST(CudaEightBit, CompilesWhereTheInstructionsAre) {
   GemmCheck check({{"m", {1, 4096, nullptr}}});
   const std::string graph = quantized_output_graph("i8", "i8", "m", 384, 768);
@@ -128,6 +189,17 @@ TEST(CudaEightBit, CompilesWhereTheInstructionsAre) {
   groups.add("tma", graph, tma("128x192x128 warpgroups=2 stages=4"));
   groups.add("turns", graph, turns("128x192x128 consumers=2 warpgroups=1 stages=4", "spread", 132));
   for (const auto& compiled : groups.compile()) {
+    EXPECT_LT(compiled[0].code.size(), compiled[1].code.size());
+    EXPECT_LT(compiled[2].code.size(), compiled[1].code.size());
+  }
+  GemmCheck floats({{"m", {1, 4096, nullptr}}});
+  floats.add("warps", scaled_graph(kE4M3, kE5M2, "m", 384, 768, kE4M3), "");
+  for (const auto& compiled : floats.compile({"sm_89", "sm_90", "sm_100", "sm_120"}))
+    for (const auto& code : compiled) EXPECT_GT(code.code.size(), 1000u);
+  groups = GemmCheck({{"m", {1, 4096, nullptr}}});
+  groups.add("promoted", scaled_graph(kE4M3, kE4M3, "m", 384, 768, kE4M3),
+             turns("128x192x128 consumers=1 warpgroups=2 stages=4", "spread", 132, true));
+  for (const auto& compiled : groups.compile({"sm_89", "sm_90", "sm_120"})) {
     EXPECT_LT(compiled[0].code.size(), compiled[1].code.size());
     EXPECT_LT(compiled[2].code.size(), compiled[1].code.size());
   }

@@ -197,10 +197,10 @@ Memory GemmCheck::packed(const Case& test, std::vector<ir::Tensor> inputs) const
   return memory;
 }
 
-std::vector<std::vector<codegen::CompiledKernel>> GemmCheck::compile() const {
+std::vector<std::vector<codegen::CompiledKernel>> GemmCheck::compile(
+    const std::vector<std::string>& architectures) const {
   std::vector<std::string> sources;
   for (const auto& kernel : kernels) sources.push_back(kernel.source);
-  const std::vector<std::string> architectures = {"sm_80", "sm_90", "sm_100"};
   codegen::KernelCompileStats stats;
   return codegen::compile_cuda(sources, architectures, {}, stats);
 }
