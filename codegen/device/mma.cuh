@@ -76,6 +76,42 @@ SINTER_DEVICE void mma_16x8x16(float (&d)[4], const u32 (&a)[4], u32 b0, u32 b1)
 }
 #endif
 
+/// What products of elements of type A are summed up in.
+template <class A>
+struct ProductSum {
+  typedef float type;
+};
+template <>
+struct ProductSum<i8> {
+  typedef i32 type;
+};
+template <>
+struct ProductSum<u8> {
+  typedef i32 type;
+};
+template <class A>
+using SumOf = typename ProductSum<A>::type;
+
+/// Elements of k that one instruction multiplies: two units of 16 bytes.
+template <class A>
+constexpr int kFragmentDepth = 32 / static_cast<int>(sizeof(A));
+
+/// d[16][8] += a[16][k] b[k][8] of one warp, k = kFragmentDepth<A>; of 8 bits in eight_bit_mma.cuh.
+/// A register is 4 bytes of a row; with g = lane / 4 and t = lane % 4 * 4 a lane holds of the bytes
+/// of rows of A and of columns of B
+///   a: {A[g][t ..], A[g+8][t ..], A[g][16 + t ..], A[g+8][16 + t ..]}, b: {B[g][t ..], B[g][16 + t ..]}
+/// and d as above.
+template <class A, class B>
+SINTER_DEVICE void mma_fragments(SumOf<A> (&d)[4], const u32 (&a)[4], u32 b0, u32 b1);
+template <>
+SINTER_DEVICE void mma_fragments<f16, f16>(float (&d)[4], const u32 (&a)[4], u32 b0, u32 b1) {
+  mma_16x8x16<f16>(d, a, b0, b1);
+}
+template <>
+SINTER_DEVICE void mma_fragments<bf16, bf16>(float (&d)[4], const u32 (&a)[4], u32 b0, u32 b1) {
+  mma_16x8x16<bf16>(d, a, b0, b1);
+}
+
 /// d[16][8] += a[16][32] b[32][8] of one warp, signed bytes, sums of 32 bits. With g = lane / 4 a
 /// lane holds four neighbouring k's in each register:
 ///   a: {A[g][..], A[g+8][..], A[g][..], A[g+8][..]}, b: {B[..][g], B[..][g]}

@@ -108,6 +108,7 @@ SINTER_DEVICE u64 whole_descriptor(u32 low) {
 #define SINTER_TILES_8(j)                                                                         \
   SINTER_TILE(j), SINTER_TILE(j + 1), SINTER_TILE(j + 2), SINTER_TILE(j + 3), SINTER_TILE(j + 4), \
       SINTER_TILE(j + 5), SINTER_TILE(j + 6), SINTER_TILE(j + 7)
+// Also of eight_bit_warpgroup.cuh.
 #define SINTER_REGISTERS_16 "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15"
 #define SINTER_REGISTERS_32 \
   SINTER_REGISTERS_16       \
@@ -190,11 +191,6 @@ SINTER_WGMMA_ALL_TILES(bf16, "bf16")
 #undef SINTER_COMMA
 #undef SINTER_WGMMA_64
 #undef SINTER_WGMMA
-#undef SINTER_REGISTERS_96
-#undef SINTER_REGISTERS_64
-#undef SINTER_REGISTERS_48
-#undef SINTER_REGISTERS_32
-#undef SINTER_REGISTERS_16
 #undef SINTER_TILES_8
 #undef SINTER_TILE
 #endif
@@ -255,6 +251,18 @@ SINTER_DEVICE void wgmma(float (&d)[kTiles][4], const T* a, const T* b, int firs
 #endif
 }
 
+/// How products of elements of A and B, both in shared memory, are started; those of 8 bits are in
+/// eight_bit_warpgroup.cuh. `first`: of kFragmentDepth<A> neighbours along k; see wgmma.
+template <class A, class B>
+struct WarpgroupProduct {
+  static_assert(sizeof(A) == 2, "elements of 16 bits");
+  template <int kTileRows, bool kRowsAreK, int kTiles>
+  SINTER_DEVICE static void start(float (&d)[kTiles][4], const A* a, const B* b, int first,
+                                  bool add) {
+    wgmma<kTileRows, kRowsAreK>(d, a, b, first, add);
+  }
+};
+
 /// Before the first product, and before one that reads or adds to registers written since the last.
 SINTER_DEVICE void warpgroup_arrive() {
 #ifdef __CUDACC__
@@ -282,6 +290,15 @@ SINTER_DEVICE void settle(float (&d)[kCount][4]) {
   for (int j = 0; j < kCount; ++j)
 #pragma unroll
     for (int e = 0; e < 4; ++e) asm volatile("" : "+f"(d[j][e])::"memory");
+#endif
+}
+template <int kCount>
+SINTER_DEVICE void settle(i32 (&d)[kCount][4]) {
+#ifdef __CUDACC__
+#pragma unroll
+  for (int j = 0; j < kCount; ++j)
+#pragma unroll
+    for (int e = 0; e < 4; ++e) asm volatile("" : "+r"(d[j][e])::"memory");
 #endif
 }
 template <int kCount>

@@ -11,8 +11,9 @@
 
 namespace sinter::codegen {
 
-/// Elements of 16 bits that a copy has of a row: 128 bytes.
-inline constexpr int kBoxColumns = 64;
+/// Elements that a copy has of a row of 128 bytes: of so many bytes each, and of 16 bits.
+constexpr int box_columns(int element_bytes) { return 128 / element_bytes; }
+inline constexpr int kBoxColumns = box_columns(2);
 /// Dimensions of a batch of matrices: a tensor map has five.
 inline constexpr std::size_t kMostMappedBatch = 3;
 
@@ -31,9 +32,9 @@ struct MappedMatrices {
   std::vector<Dim> batch, batch_strides;
 };
 
-/// The map of boxes of kBoxColumns columns and `box_rows` rows. What all of a dimension share has
-/// any stride in it, and in the batch one place.
+/// The map of boxes of `columns` columns and `box_rows` rows. What all of a dimension share has any
+/// stride in it, and in the batch one place.
 MapParameter matrix_map(std::string name, const MappedMatrices& matrices, int box_rows,
-                        ExprTable& exprs);
+                        ExprTable& exprs, int columns = kBoxColumns);
 
 }  // namespace sinter::codegen

@@ -25,6 +25,8 @@ struct DeviceModel {
   std::int64_t l2_bytes = 0;    // of the device
   double memory_bandwidth = 0;  // of the device, bytes per second
   double tensor_flops = 0;      // of the device, float16 into float32, dense, per second
+  double int8_ops = 0;          // of the device, integers of 8 bits, dense, per second
+  double float8_flops = 0;      // likewise floats of 8 bits; 0: tensor cores have none
   double clock = 0;             // of a multiprocessor, Hz
 
   bool has_clusters() const { return cluster_blocks > 1; }

@@ -4,6 +4,7 @@
 #include <numeric>
 
 #include "fusion/layouts/views.h"
+#include "ir/product_types.h"
 
 namespace sinter::fusion {
 namespace {
@@ -101,7 +102,8 @@ class ChannelsLastConv {
     Attrs windows{{"kernel", kernel_}, {"channels_last", std::int64_t{1}}};
     for (const char* name : {"strides", "dilations", "pads_begin", "pads_end"})
       windows.set(name, node_.attrs.get(name));
-    const ValueId unfolded = builder_.add("Unfold", {x_}, windows);
+    // Products of 8 bits are as wide as their sums.
+    const ValueId unfolded = summed(builder_.add("Unfold", {x_}, windows));
     // [c, k.., 1] -> [k.., windows of one.., c]
     Perm channel_last(spatial_ + 1), axes(spatial_);
     std::iota(channel_last.begin(), channel_last.end() - 1, 1);
@@ -111,7 +113,7 @@ class ChannelsLastConv {
     taps.push_back(w_shape_.front());
     ValueId weights = reshaped(builder_, w_, Shape(w_shape_.begin(), w_shape_.end() - 1));
     weights = add_view(builder_, "Transpose", weights, {{"perm", channel_last}});
-    weights = reshaped(builder_, weights, taps);
+    weights = summed(reshaped(builder_, weights, taps));
     return with_bias(builder_.add("ReduceSum", {builder_.add("Mul", {unfolded, weights})},
                                   {{"axes", axes}, {"keepdims", std::int64_t{0}}}));
   }
@@ -120,7 +122,7 @@ class ChannelsLastConv {
   void fill_channels() {
     constexpr std::int64_t kCopyBytes = 16;
     const auto size = static_cast<std::int64_t>(size_of(builder_.type(x_).dtype));
-    if (size != 2 || !w_shape_.back().is_constant() || w_shape_.back() == Dim(1)) return;
+    if (size > 2 || !w_shape_.back().is_constant() || w_shape_.back() == Dim(1)) return;
     const std::int64_t step = kCopyBytes / size, more = -w_shape_.back().value() & (step - 1);
     if (more == 0) return;
     std::vector<Dim> begins(w_shape_.size(), Dim(0)), ends = begins;
@@ -128,6 +130,12 @@ class ChannelsLastConv {
     const Attrs pad{{"begins", begins}, {"ends", ends}, {"fill", 0.0}};
     x_ = builder_.add("Pad", {x_}, pad);
     w_ = add_view(builder_, "Pad", w_, pad);
+  }
+
+  ValueId summed(ValueId value) {
+    const auto sums = ir::product_type(builder_.type(x_).dtype, builder_.type(w_).dtype);
+    if (!sums || *sums == builder_.type(value).dtype) return value;
+    return builder_.add("Cast", {value}, {{"to", *sums}});
   }
 
   ValueId with_bias(ValueId value) {

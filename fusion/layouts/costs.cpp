@@ -132,7 +132,7 @@ class Costs {
   /// Our own products copy rows of the left operand, 16 bytes at a time.
   bool reads_rows(const Node& product, std::size_t operand) const {
     return target_.gemm_kernels && operand == 0 &&
-           size_of(graph_.type(product.outputs[0]).dtype) == 2;
+           size_of(graph_.type(product.inputs[0]).dtype) <= 2;
   }
 
   Reading reading(const Node& node, std::size_t operand) const {

@@ -236,8 +236,10 @@ ValueId build_take(GraphBuilder& builder, const Site& site, const Form& form,
 bool wants_channels_last(const Site& site) {
   if (site.node.op->name != "Conv" || !site.target.conv_channels_last) return false;
   const DType type = site.graph.type(site.node.outputs[0]).dtype;
-  const bool has_type = site.target.conv_any_float ? is_float(type) : type == DType::kFloat32;
-  return (has_type || multiplies_narrow(site.target, site.graph, site.node)) &&
+  if (has_eight_bit_operands(site.graph, site.node))
+    return multiplies_narrow(site.target, site.graph, site.node) &&
+           site.node.attrs.get_int("channels_last") == 0;
+  return (site.target.conv_any_float ? is_float(type) : type == DType::kFloat32) &&
          site.node.attrs.get_int("channels_last") == 0;
 }
 

@@ -9,6 +9,7 @@
 #include "fusion/regions/operand.h"
 #include "fusion/regions/rebuild.h"
 #include "ir/constants/recipe.h"
+#include "ir/product_types.h"
 
 namespace sinter::fusion {
 namespace {
@@ -31,11 +32,15 @@ bool all_equal(const Ints& values, std::int64_t expected) {
 }
 
 /// a [.., m, k] x b [.., k, n]: MatMul, or where the target has none for the elements' type the sum
-/// over k of [.., m, 1, k] * [.., 1, n, k].
+/// over k of [.., m, 1, k] * [.., 1, n, k]. Operands of 8 bits that it does not multiply are widened
+/// first, to what their products are summed up in.
 ValueId matrix_product(GraphBuilder& builder, const TargetTraits& target, ValueId a, ValueId b) {
-  const std::pair types{builder.type(a).dtype, builder.type(b).dtype};
-  if (target.has_integer_matmul || !is_integer(types.first) ||
-      target.narrow_products.contains(types))
+  const DType left = builder.type(a).dtype, right = builder.type(b).dtype;
+  if (target.narrow_products.contains({left, right})) return builder.add("MatMul", {a, b});
+  if (const auto sums = ir::product_type(left, right); sums && *sums != left)
+    return matrix_product(builder, target, builder.add("Cast", {a}, {{"to", *sums}}),
+                          builder.add("Cast", {b}, {{"to", *sums}}));
+  if (target.has_integer_matmul || !is_integer(builder.type(a).dtype))
     return builder.add("MatMul", {a, b});
   const auto with_one = [&](ValueId value, std::ptrdiff_t from_end) {
     Shape shape = builder.type(value).shape;
@@ -115,8 +120,10 @@ ValueId join_in_steps(GraphBuilder& builder, const Node& concat, std::span<const
 /// True if the target has a convolution of its own for `node`, in one layout or the other.
 bool has_conv(const Context& context, const Graph& graph, const Node& node) {
   const DType type = graph.type(node.outputs[0]).dtype;
-  return multiplies_narrow(context.target, graph, node) ||
-         (context.target.has_conv && type == DType::kFloat32) ||
+  if (has_eight_bit_operands(graph, node))
+    return multiplies_narrow(context.target, graph, node) &&
+           (context.fuse || !context.target.conv_as_kernels);
+  return (context.target.has_conv && type == DType::kFloat32) ||
          (context.target.conv_any_float && context.fuse && is_float(type));
 }
 

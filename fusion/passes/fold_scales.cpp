@@ -221,7 +221,8 @@ class ScaleFolder {
 
   std::optional<Product> product_of(const Node& node) const {
     const TensorType& type = graph_.type(node.outputs.at(0));
-    if (!is_float(type.dtype)) return std::nullopt;
+    // Weights of 8 bits have no room for a scale.
+    if (!is_float(type.dtype) || has_eight_bit_operands(graph_, node)) return std::nullopt;
     Product product;
     product.node = &node;
     if (node.op->name == "Conv") {

@@ -7,6 +7,7 @@
 #include <set>
 
 #include "fusion/passes/passes.h"
+#include "fusion/regions/operand.h"
 #include "fusion/regions/rebuild.h"
 #include "fusion/regions/region.h"
 
@@ -137,10 +138,12 @@ class GemmFuser {
   }
 
  private:
-  /// Tensor cores multiply 16-bit floats; everything else is the library's.
-  static bool is_ours(const Node& node) {
+  /// Tensor cores multiply 16-bit floats, and what the target says of 8 bits; everything else is the
+  /// library's.
+  bool is_ours(const Node& node) const {
     return std::ranges::all_of(node.body->nodes(), [&](const Node& part) {
       if (part.op->name != "MatMul" && part.op->name != "Conv") return true;
+      if (multiplies_narrow(context_.target, *node.body, part)) return true;
       const DType type = node.body->type(part.outputs[0]).dtype;
       return (type == DType::kFloat16 || type == DType::kBFloat16) &&
              node.body->type(part.inputs[0]).dtype == type;

@@ -44,6 +44,9 @@ class MatmulFuser {
   /// Our own products read rows: what a kernel of ours makes for this product alone it stores so,
   /// and its views go with it.
   Operand left_operand(const Node& node) const {
+    // No library stands in for them where columns are what is contiguous.
+    if (multiplies_narrow(context_.target, graph_, node))
+      return fold_operand(graph_, node.inputs[0], true);
     const Operand whole = fold_operand(graph_, node.inputs[0]);
     const DType type = graph_.type(node.inputs[0]).dtype;
     const Node* producer = graph_.producer(whole.source);

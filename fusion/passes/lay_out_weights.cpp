@@ -2,6 +2,7 @@
 
 #include "fusion/passes/passes.h"
 #include "fusion/regions/constant_values.h"
+#include "fusion/regions/operand.h"
 #include "fusion/regions/rebuild.h"
 
 namespace sinter::fusion {
@@ -13,11 +14,13 @@ constexpr std::int64_t kMostRowsOfInput = 16;
 // Elements of one copy: rows of other lengths would be copied in smaller pieces.
 constexpr std::int64_t kCopied = 8;
 
-/// A MatMul with constant 16-bit weights [k, n], of few rows, or of few in another graph.
+/// A MatMul with constant weights [k, n]: of 16 bits, of few rows, or of few in another graph; or of
+/// 8 bits, which tensor cores multiply along k alone.
 bool wants_rows_of_k(const Graph& graph, const Node& node, const Context& context) {
   if (node.op->name != "MatMul") return false;
   const Value& weight = graph.value(node.inputs[1]);
   if (weight.constant == nullptr || weight.type.shape.size() != 2) return false;
+  if (multiplies_narrow(context.target, graph, node)) return true;
   if (weight.type.dtype != DType::kFloat16 && weight.type.dtype != DType::kBFloat16) return false;
   if (weight.constant->shape()[0] % kCopied != 0) return false;
   const Shape& x = graph.type(node.inputs[0]).shape;

@@ -4,6 +4,7 @@
 
 #include <fmt/format.h>
 
+#include "fusion/regions/operand.h"
 #include "fusion/regions/rebuild.h"
 
 namespace sinter::fusion {
@@ -29,20 +30,29 @@ double operations_of(const Node& region) {
   return 0;
 }
 
+/// A region whose product's operands have 8 bits: what follows casts its sums first.
+bool is_eight_bit_product(const Node& region) {
+  return std::ranges::any_of(region.body->nodes(), [&](const Node& node) {
+    return has_eight_bit_operands(*region.body, node);
+  });
+}
+
 /// True if `node` works on a product's result element by element, in the kernel of the product
 /// where that is one of our own.
 bool follows_product(const Graph& graph, const Node& node, const TargetTraits& target) {
-  if (!target.gemm_kernels || node.op->kind != OpKind::kPointwise ||
-      size_of(graph.type(node.outputs[0]).dtype) != 2)
-    return false;
+  if (!target.gemm_kernels || node.op->kind != OpKind::kPointwise) return false;
   return std::ranges::any_of(node.inputs, [&](ValueId input) {
     const Node* producer = graph.producer(input);
     if (producer == nullptr || producer->op->kind != OpKind::kFused) return false;
     const std::string& kind = producer->attrs.get_string("kind");
+    const bool sums = is_eight_bit_product(*producer);
+    if (!sums && (size_of(graph.type(node.outputs[0]).dtype) != 2 ||
+                  graph.type(input) != graph.type(node.outputs[0])))
+      return false;
     const bool own = kind == "matmul" ||
                      (kind == "conv" && operations_of(*producer) <= target.conv_kernel_flops);
     return own && graph.users(input).size() == 1 &&
-           graph.type(input) == graph.type(node.outputs[0]);
+           graph.type(input).shape == graph.type(node.outputs[0]).shape;
   });
 }
 

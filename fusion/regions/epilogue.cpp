@@ -18,7 +18,8 @@ constexpr std::array<std::string_view, 10> kActivations = {
 class EpilogueMatcher {
  public:
   EpilogueMatcher(const Graph& graph, const Node& node, const EpilogueOptions& options)
-      : graph_(graph), options_(options), is_conv_(node.op->name == "Conv"), last_(&node) {
+      : graph_(graph), options_(options), is_conv_(node.op->name == "Conv"),
+        is_narrow_(has_eight_bit_operands(graph, node)), last_(&node) {
     epilogue_.result = node.outputs[0];
   }
 
@@ -69,12 +70,15 @@ class EpilogueMatcher {
         return absorb(reader, "the product's scalar factor");
       }
     }
-    if (!is_conv_ && bare && plain && widens(reader)) {
-      epilogue_.widened = true;
-      return absorb(reader, "the product is stored as it was summed up");
+    if (!is_conv_ && bare && plain && (widens(reader) || narrows(reader))) {
+      epilogue_.cast = graph_.type(reader.outputs[0]).dtype;
+      return absorb(reader, is_narrow_ ? "the product is stored as it is wanted"
+                                       : "the product is stored as it was summed up");
     }
     // Libraries differ in what they add to such a product.
-    if (epilogue_.widened) return refuse("a product of 16-bit floats into float32 ends there");
+    if (epilogue_.cast) return refuse("a product that is stored in another type ends there");
+    if (is_narrow_ && options_.target.gemm_kernels)
+      return refuse("what follows the sums of 8-bit products is the work of a kernel behind them");
     if (op == "Add" && open && plain && reader.inputs[0] != reader.inputs[1]) {
       const ValueId other = reader.inputs[reader.inputs[0] == current ? 1 : 0];
       if (!is_conv_ && !epilogue_.bias.valid() && is_bias(graph_, other, type.shape)) {
@@ -102,6 +106,14 @@ class EpilogueMatcher {
     if (std::ranges::find(kActivations, op) != kActivations.end())
       return refuse("this target's products do not end with " + op);
     return refuse("'" + describe(reader) + "' is not part of a product's epilogue");
+  }
+
+  /// Sums of products of 8-bit floats as floats of 16 bits.
+  bool narrows(const Node& reader) const {
+    const DType to = graph_.type(reader.outputs[0]).dtype;
+    return is_narrow_ && options_.target.gemm_kernels && reader.op->name == "Cast" &&
+           graph_.type(reader.inputs[0]).dtype == DType::kFloat32 &&
+           (to == DType::kFloat16 || to == DType::kBFloat16);
   }
 
   bool widens(const Node& reader) const {
@@ -193,7 +205,7 @@ class EpilogueMatcher {
 
   const Graph& graph_;
   const EpilogueOptions& options_;
-  const bool is_conv_;
+  const bool is_conv_, is_narrow_;  // of 8-bit operands
   const Node* last_;
   Epilogue epilogue_;
   std::vector<NodeId> views_;
@@ -233,10 +245,15 @@ ValueId build_epilogue(BodyBuilder& body, const Graph& graph, ValueId product,
   ValueId value = product;
   {
     GraphBuilder::OriginScope scope(builder, origins);
-    if (epilogue.widened) value = builder.add("Cast", {value}, {{"to", DType::kFloat32}});
-    const DType dtype = builder.type(value).dtype;
+    // A factor is that of the wider type.
+    const bool widens = epilogue.cast == DType::kFloat32;
+    const auto cast = [&] { value = builder.add("Cast", {value}, {{"to", *epilogue.cast}}); };
+    if (widens) cast();
     if (epilogue.alpha != 1)
-      value = builder.add("Mul", {value, builder.scalar(dtype, epilogue.alpha)});
+      value = builder.add("Mul",
+                          {value, builder.scalar(builder.type(value).dtype, epilogue.alpha)});
+    if (epilogue.cast && !widens) cast();
+    const DType dtype = builder.type(value).dtype;
     if (epilogue.bias.valid()) value = builder.add("Add", {value, body.import(epilogue.bias)});
     if (epilogue.residual.valid())
       value = builder.add("Add", {value, body.import(epilogue.residual)});

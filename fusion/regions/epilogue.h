@@ -14,10 +14,11 @@ namespace sinter::fusion {
 
 /// result = views(activation(alpha * product + bias + residual)). Bias and residual add in either
 /// order; both come before the activation. A convolution has its bias as an operand, and no factor.
-/// A product of 16-bit floats that is wanted in float32 is stored so, with no more than a factor.
+/// A product that is wanted in another type, one of 16-bit floats in float32 or one of 8-bit floats,
+/// whose sums are float32, in 16 bits, is stored so, with no more than a factor.
 struct Epilogue {
   double alpha = 1;
-  bool widened = false;
+  std::optional<DType> cast;        // the type, where that is so
   ValueId bias;                     // a constant along the last dimension, or invalid
   ValueId residual;                 // of the product's shape, or invalid
   std::string activation;           // operator name, or empty

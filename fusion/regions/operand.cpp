@@ -40,9 +40,16 @@ bool is_matrix_product(const Node& node) {
   return node.op->name == "MatMul" || node.op->name == "QuantMatMul";
 }
 
-bool multiplies_narrow(const TargetTraits& target, const Graph& graph, const Node& product) {
-  const auto& pairs = product.op->name == "Conv" ? target.narrow_convs : target.narrow_products;
-  return pairs.contains({graph.type(product.inputs[0]).dtype, graph.type(product.inputs[1]).dtype});
+bool has_eight_bit_operands(const Graph& graph, const Node& node) {
+  if (node.op->name != "MatMul" && node.op->name != "Conv") return false;
+  return size_of(graph.type(node.inputs[0]).dtype) == 1 &&
+         size_of(graph.type(node.outputs[0]).dtype) > 1;
+}
+
+bool multiplies_narrow(const TargetTraits& target, const Graph& graph, const Node& node) {
+  const auto& pairs = node.op->name == "Conv" ? target.narrow_convs : target.narrow_products;
+  return has_eight_bit_operands(graph, node) &&
+         pairs.contains({graph.type(node.inputs[0]).dtype, graph.type(node.inputs[1]).dtype});
 }
 
 std::size_t viewed_operands(const Node& product) { return product.op->name == "MatMul" ? 2 : 1; }

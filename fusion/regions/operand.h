@@ -15,8 +15,10 @@ Graph views_only(const Graph& graph, const TensorType& from, std::span<const Nod
 
 /// True for MatMul and QuantMatMul: x [.., m, k] times a right operand.
 bool is_matrix_product(const Node& node);
-/// True for a MatMul or Conv of operands of 8 bits that the target multiplies as they are.
-bool multiplies_narrow(const TargetTraits& target, const Graph& graph, const Node& product);
+/// True for a MatMul or Conv whose operands have 8 bits each, and whose result is their sums.
+bool has_eight_bit_operands(const Graph& graph, const Node& node);
+/// True for one that the target multiplies as it is.
+bool multiplies_narrow(const TargetTraits& target, const Graph& graph, const Node& node);
 /// Operands of such a product that may be read through views: both of a MatMul, x alone of a
 /// product with quantized weights.
 std::size_t viewed_operands(const Node& product);

@@ -38,6 +38,13 @@ class NormalGenerator {
   std::uint64_t state_;
 };
 
+/// As weights of 8 bits are: normal, with the ends of the range at four deviations.
+double random_byte(DType type, NormalGenerator& normal) {
+  constexpr double kDeviation = 32;
+  const double least = type == DType::kUInt8 ? 0 : -128;
+  return std::clamp(std::round(least + 128 + kDeviation * normal.next()), least, least + 255);
+}
+
 /// Parses one graph; the bodies of its nodes are parsed by further parsers on the same lexer.
 class GraphParser {
  public:
@@ -342,12 +349,15 @@ class GraphParser {
       lexer_.expect(")");
       for (std::size_t i = 0; i < end; i += size) std::copy_n(value, size, bytes.data() + i);
     } else if (lexer_.accept("random")) {
-      if (!is_float(type.dtype)) lexer_.fail_at(start, "only float constants may be random");
+      const bool bytes_alone = type.dtype == DType::kInt8 || type.dtype == DType::kUInt8;
+      if (!is_float(type.dtype) && !bytes_alone)
+        lexer_.fail_at(start, "only floats and integers of 8 bits may be random");
       lexer_.expect("(");
       NormalGenerator generator(static_cast<std::uint64_t>(lexer_.integer()));
       lexer_.expect(")");
       for (std::size_t i = 0; i < end; i += size)
-        store_double(type.dtype, bytes.data() + i, generator.next());
+        store_double(type.dtype, bytes.data() + i,
+                     bytes_alone ? random_byte(type.dtype, generator) : generator.next());
     } else {
       lexer_.expect("{");
       for (std::size_t i = 0; i < end; i += size) {

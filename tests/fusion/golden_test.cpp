@@ -60,6 +60,8 @@ void set_option(Case& test, const std::string& key, const std::string& value) {
     test.context.target.conv_epilogue_residual = value == "on";
   } else if (key == "quantized") {
     if (value == "off") test.context.target.quantized_matmul.clear();
+  } else if (key == "narrow_products") {
+    if (value == "off") test.context.target.narrow_products.clear();
   } else if (key == "attention") {
     if (value == "off") test.context.target.attention_steps.clear();
   } else if (key == "weights") {

@@ -175,7 +175,9 @@ graph @main() {
   %b = const f32[1000] random(2)
   %c = const f16[2, 2] splat(0.5)
   %d = const f32[1000] random(1)
-  return %a, %b, %c, %d
+  %e = const i8[1000] random(1)
+  %f = const u8[1000] random(1)
+  return %a, %b, %c, %d, %e, %f
 })");
   const Tensor& a = *graph.value(graph.outputs()[0]).constant;
   EXPECT_EQ(graph.outputs()[0], graph.outputs()[3]) << "the seed alone decides";
@@ -186,6 +188,15 @@ graph @main() {
   EXPECT_NEAR(squares / 1000, 1, 0.2);
   EXPECT_THAT(graph.value(graph.outputs()[2]).constant->to_doubles(),
               ElementsAre(0.5, 0.5, 0.5, 0.5));
+  for (const auto& [output, middle] : {std::pair(4, 0.0), std::pair(5, 128.0)}) {
+    double far = 0, total = 0;
+    for (const double value : graph.value(graph.outputs()[output]).constant->to_doubles()) {
+      total += value - middle;
+      far = std::max(far, std::abs(value - middle));
+    }
+    EXPECT_NEAR(total / 1000, 0, 5);
+    EXPECT_GT(far, 80);
+  }
 }
 
 TEST(GraphText, TypesMayBeLeftOutAndCommentsPut) {
@@ -241,7 +252,7 @@ TEST(GraphText, MistakesAreNamedWithLineAndColumn) {
   EXPECT_THAT(in_body("%y = const f32[9999999, 9999999] splat(0)"),
               HasSubstr("too large for text"));
   EXPECT_THAT(in_body("%y = const i32[4] random(1)"),
-              HasSubstr("only float constants may be random"));
+              HasSubstr("only floats and integers of 8 bits may be random"));
   EXPECT_THAT(in_body("%y = Fused(%x) {kind = \"a\"} body(%p, %q) {"),
               HasSubstr("line 2, column 40: the body has more inputs than its node's 1"));
   EXPECT_THAT(in_body("%y = Fused(%x) {kind = \"a} body(%p) {"),

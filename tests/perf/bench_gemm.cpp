@@ -1,5 +1,6 @@
 // Times product kernels over all their schedules against the library (cuBLASLt; cuDNN for
-// convolutions), for the products of small transformers and the convolutions of vision models.
+// convolutions), for the products of small transformers, the convolutions of vision models, and
+// large products of 8 bits (names begin with i8_ and e4m3_).
 // Needs a GPU; NVRTC compiles the kernels there.
 //
 //   bench_gemm [--filter TEXT,TEXT..] [--copies N] [--repeats N] [--threads N] [--early 1]
@@ -17,6 +18,7 @@
 #include <atomic>
 #include <cmath>
 #include <cstdio>
+#include <cstring>
 #include <filesystem>
 #include <functional>
 #include <iostream>
@@ -28,6 +30,7 @@
 #include <sstream>
 #include <string>
 #include <thread>
+#include <tuple>
 #include <vector>
 
 #include <fmt/format.h>
@@ -40,7 +43,9 @@
 #include "codegen/targets/cuda/cuda_target.h"
 #include "fusion/pipeline.h"
 #include "ir/text/text.h"
+#include "ir/tensor.h"
 #include "runtime/cuda/device_info.h"
+#include "tests/perf/eight_bit_products.h"
 
 namespace sinter::bench {
 namespace {
@@ -138,6 +143,7 @@ struct Workload {
   std::string name;
   int rows = 0, columns = 0;
   std::function<ir::Graph(int copies)> graph;  // fused
+  bool by_warps = true;                        // whether tiles by warps may be any good
 };
 
 struct Options {
@@ -232,6 +238,14 @@ std::vector<Workload> workloads(const Options& options) {
     all.push_back({conv.name, conv.images * out * out, conv.outputs,
                    [&conv](int copies) { return ir::parse_graph(graph_text(conv, copies)); }});
   }
+  for (const EightBitTypes& types : kEightBitTypes)
+    for (const EightBitShape& shape : kEightBitShapes)
+      for (const std::string after : kEightBitEpilogues)
+        all.push_back({fmt::format("{}_{}_{}", types.name, shape.name, after), shape.m, shape.n,
+                       [&shape, &types, after](int copies) {
+                         return fused(graph_text(shape, types, after, copies));
+                       },
+                       shape.m <= 64});
   std::erase_if(all, [&](const Workload& workload) {
     return !options.filter.empty() &&
            std::none_of(options.filter.begin(), options.filter.end(), [&](const auto& text) {
@@ -266,7 +280,7 @@ std::vector<std::string> schedules_of(const Workload& shape, bool by_warpgroups,
     set_gemm(request, *product);
     request.name = "product";
     for (const std::uint32_t buffer : product->program.buffers)
-      request.buffer_types.push_back(buffer == codegen::kAccumulatorBuffer ? product->type
+      request.buffer_types.push_back(buffer == codegen::kAccumulatorBuffer ? product->result
                                                                            : types[buffer]);
     const codegen::ProgramAnalysis analysis(request, exprs);
     if (!codegen::can_schedule_gemm(analysis, *product, refusal)) continue;
@@ -304,21 +318,26 @@ codegen::CompiledPlan compile(const ir::Graph& graph, const std::string& way, bo
   return codegen::compile(graph, options);
 }
 
-std::vector<std::uint16_t> random_halves(std::size_t count, std::uint64_t seed) {
-  // Small multiples of 1/1024 around zero: products of thousands of them stay in range.
+/// Bits of `count` numbers of one type: of floats of 16 bits small multiples of 1/1024 around zero,
+/// products of thousands of which stay in range; of 8 bits what weights are.
+std::vector<std::byte> random_values(DType type, std::size_t count, std::uint64_t seed) {
   std::mt19937_64 random(seed);
-  std::vector<std::uint16_t> values(count);
-  for (auto& value : values)
-    value = static_cast<std::uint16_t>((random() & 1) << 15 | (0x2c00 + (random() & 0x7ff)));
+  std::vector<std::byte> values(count * size_of(type));
+  if (size_of(type) == 1) {
+    std::normal_distribution<double> normal(0, is_float(type) ? 1 : 32);
+    for (std::byte& value : values) {
+      const double drawn = normal(random);
+      ir::store_double(type, &value,
+                       std::clamp(is_float(type) ? drawn : std::round(drawn), -127., 127.));
+    }
+    return values;
+  }
+  for (std::size_t i = 0; i < count; ++i) {
+    const auto bits =
+        static_cast<std::uint16_t>((random() & 1) << 15 | (0x2c00 + (random() & 0x7ff)));
+    std::memcpy(values.data() + i * sizeof(bits), &bits, sizeof(bits));
+  }
   return values;
-}
-
-double half_value(std::uint16_t bits) {
-  const int exponent = bits >> 10 & 31;
-  const double fraction = bits & 1023;
-  const double magnitude =
-      exponent == 0 ? std::ldexp(fraction, -24) : std::ldexp(1024 + fraction, exponent - 25);
-  return (bits & 0x8000) != 0 ? -magnitude : magnitude;
 }
 
 struct Result {
@@ -334,10 +353,10 @@ double median(std::vector<double> values) {
 }
 
 /// The same inputs for every way of one shape; drawing them takes longer than the measurement.
-const std::vector<std::uint16_t>& input_values(std::size_t index, std::size_t count) {
-  static std::map<std::pair<std::size_t, std::size_t>, std::vector<std::uint16_t>> known;
-  auto& values = known[{index, count}];
-  if (values.empty()) values = random_halves(count, index);
+const std::vector<std::byte>& input_values(DType type, std::size_t index, std::size_t count) {
+  static std::map<std::tuple<DType, std::size_t, std::size_t>, std::vector<std::byte>> known;
+  auto& values = known[{type, index, count}];
+  if (values.empty()) values = random_values(type, count, index);
   return values;
 }
 
@@ -353,17 +372,17 @@ Result measure(const Plan& plan, const Options& options, const std::string& tuni
       shape.push_back(dim.min);
       count *= static_cast<std::size_t>(shape.back());
     }
-    const auto& values = input_values(index++, count);
-    session.set_input(input.name, TensorView{DType::kFloat16, shape, values.data(), Memory::kHost});
+    const auto& values = input_values(input.dtype, index++, count);
+    session.set_input(input.name, TensorView{input.dtype, shape, values.data(), Memory::kHost});
   }
   session.run();
   Result result;
   result.launches = session.launches();
   result.how = profile_steps(session).front().how;
   const TensorView view = session.output(plan.outputs()[0].name);
-  const auto* bits = static_cast<const std::uint16_t*>(view.data);
-  for (std::size_t i = 0; i < view.byte_count() / 2; ++i)
-    result.output.push_back(half_value(bits[i]));
+  const auto* bytes = static_cast<const std::byte*>(view.data);
+  for (std::size_t at = 0; at < view.byte_count(); at += size_of(view.dtype))
+    result.output.push_back(ir::load_as_double(view.dtype, bytes + at));
   std::vector<double> warm, cold;
   for (int i = 0; i < options.repeats; ++i) {
     warm.push_back(time_compute(session, false) / options.copies);
@@ -434,7 +453,8 @@ int run(const Options& options) {
     const auto graph = std::make_shared<const ir::Graph>(shape.graph(options.copies));
     jobs.push_back({&shape, graph, "library"});
     for (const bool by_warpgroups : {false, true}) {
-      if (by_warpgroups && architecture != "sm_90") continue;
+      if (by_warpgroups ? architecture != "sm_90" : !shape.by_warps && architecture == "sm_90")
+        continue;
       for (std::string& schedule :
            schedules_of(shape, by_warpgroups, static_cast<std::size_t>(options.most)))
         if (schedule.find(options.way) != std::string::npos)

@@ -27,12 +27,17 @@ VariantText variant_of(const ProgramAnalysis& analysis, const GemmSchedule& sche
   return variant;
 }
 
+std::string eight_bit_header(const GemmProgram& product) {
+  return product.by_warpgroups ? "eight_bit_warpgroup.cuh" : "eight_bit_mma.cuh";
+}
+
 /// What the tiles of `schedules` and their epilogues are in.
 std::vector<std::string> headers_of(const ProgramAnalysis& analysis, const GemmProgram& product,
                                     const std::vector<GemmSchedule>& schedules) {
   std::set<std::string> used;
   for (const GemmSchedule& schedule : schedules) used.insert(schedule.tile->header(product));
   std::vector<std::string> headers(used.begin(), used.end());
+  if (product.is_eight_bit()) headers.push_back(eight_bit_header(product));
   if (product.rows) headers.insert(headers.end(), {"reduce.cuh", "vector.cuh"});
   headers.push_back(body_header(analysis));
   return headers;

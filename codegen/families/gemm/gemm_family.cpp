@@ -1,6 +1,9 @@
 // Matrix products and convolutions with what is in front of them and behind them.
 #include <algorithm>
 
+#include <fmt/format.h>
+#include <sinter/error.h>
+
 #include "codegen/families/family.h"
 #include "codegen/families/gemm/gemm_schedule.h"
 #include "codegen/families/gemm/gemm_step.h"
@@ -35,7 +38,7 @@ std::vector<std::uint32_t> real_buffers(const GemmProgram& product) {
 /// The request for a product's kernel; its types are those of real_buffers().
 KernelRequest request_for(const GemmProgram& product, KernelRequest request,
                           const std::string& asked) {
-  request.buffer_types.insert(request.buffer_types.begin() + product.product, product.type);
+  request.buffer_types.insert(request.buffer_types.begin() + product.product, product.result);
   set_gemm(request, product);
   if (is_schedule(asked)) request.schedule = asked;
   return request;
@@ -89,6 +92,7 @@ class RegionTactics {
                  plan.options.tf32) {}
 
   StepTactics run() {
+    require_float8();
     StepTactics result{step_of(region_), {}};
     if (product_.is_scratch()) result.step.writes.push_back(product_.between());
     if (product_.prologue_rows()) result.step.writes.push_back(*product_.prologue_rows());
@@ -118,6 +122,18 @@ class RegionTactics {
           std::string ignored;
           return plan_unpacking(packed, plan_.buffers, plan_.exprs, ignored);
         }};
+  }
+
+  /// Loops would do on any device what its tensor cores cannot, and nobody would see why it is slow.
+  void require_float8() const {
+    if (!product_.is_eight_bit() || !is_float(product_.left_type())) return;
+    for (const DeviceModel* device : plan_.devices)
+      if (device->float8_flops == 0)
+        throw Error(
+            ErrorCode::kUnsupported,
+            fmt::format("'{}' multiplies {}: {} has no such products, which sm_89 and later have; "
+                        "compile for those, or cast the operands to f16",
+                        region_.name, to_string(product_.left_type()), device->architecture));
   }
 
   /// The product if some schedule takes it on every device; else `refusal` says why not.
@@ -209,7 +225,8 @@ class GemmFamily final : public KernelFamily {
     std::vector<StepTactics> steps;
     // Those of a library alone, with weights that it reads.
     if (region.kind() == "matmul" &&
-        !(plan.generates_kernels() && multiplies_quantized(region.node))) {
+        !(plan.generates_kernels() &&
+          (multiplies_quantized(region.node) || multiplies_eight_bits(region.node)))) {
       steps.push_back(library(region, plan,
                               lower_matmul(*region.node.body, region.inputs, region.outputs,
                                            plan.exprs, plan.options.tf32)));

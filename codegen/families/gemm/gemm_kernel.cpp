@@ -1,6 +1,7 @@
 #include "codegen/families/gemm/gemm_kernel.h"
 
 #include <algorithm>
+#include <cmath>
 
 #include <fmt/format.h>
 #include <sinter/error.h>
@@ -58,6 +59,12 @@ GemmProblem gemm_problem(const ProgramAnalysis& analysis, const GemmProgram& pro
   return problem;
 }
 
+double GemmProblem::tensor_speed() const {
+  if (!product.is_eight_bit()) return 1;
+  const double rate = product.is_float8() ? device.float8_flops : device.int8_ops;
+  return rate / device.tensor_flops;
+}
+
 int GemmSchedule::threads() const { return tile->threads(); }
 int GemmSchedule::epilogue_threads() const { return tile->epilogue_threads(); }
 int GemmSchedule::shared_bytes(const GemmProblem& problem) const {
@@ -81,6 +88,15 @@ bool GemmTile::rasters_along_m(const GemmProblem& problem) const {
   const std::int64_t row = problem.k * static_cast<std::int64_t>(size_of(problem.product.type));
   const std::int64_t rows = problem.most_m.value_or(kTypical);
   return problem.n * row > held && rows * row <= held / 2;
+}
+
+int GemmTile::raster_group(const GemmProblem& problem) const {
+  // As many rows as columns of what multiprocessors have at once.
+  const auto rows = static_cast<int>(std::lround(std::sqrt(problem.device.multiprocessors)));
+  const std::int64_t held = problem.device.l2_bytes / 2;
+  const std::int64_t row = problem.k * static_cast<std::int64_t>(size_of(problem.product.type));
+  const bool is_large = problem.n * row > held && problem.most_m.value_or(kTypical) * row > held;
+  return is_large && problem.product.batch.empty() ? rows : 1;
 }
 
 bool GemmTile::map_epilogue(const ProgramAnalysis& analysis, int columns, GemmSchedule& s) const {

@@ -38,6 +38,8 @@ struct GemmProblem {
   EpilogueCost epilogue = {};
 
   RelativeRates rates() const { return relative_rates(device); }
+  /// How much faster the device's tensor cores multiply the operands than floats of 16 bits.
+  double tensor_speed() const;
 };
 
 /// The problem of a kernel's request. A product by warpgroups is scheduled for a device that has
@@ -50,7 +52,7 @@ struct GemmSchedule {
   int stages = 4;                    // of the mainloop's pipeline
   int split_k = 1;                   // blocks of a cluster that share a tile's k
   int cluster_n = 1;                 // tiles of a cluster that make up whole rows, for reductions
-  int vector_a = 8, vector_b = 8;    // elements of a copy
+  int vector_a = 8, vector_b = 8;    // elements of a copy: 16 bytes at most
   bool programmatic_launch = false;  // b is copied before the step in front has ended
   std::shared_ptr<const GemmTile> tile;
   Schedule epilogue;  // its threads: vector, unroll, lanes
@@ -109,6 +111,9 @@ class GemmTile {
   /// in the L2. By default rows, unless b is read again for each of them from memory and a is not
   /// where neighbours have the same columns.
   virtual bool rasters_along_m(const GemmProblem& problem) const;
+  /// Neighbouring blocks have tiles of so many rows of tiles, column after column; 1: of one row. More
+  /// where neither operand stays in the L2: blocks that run at once then read about as much of both.
+  int raster_group(const GemmProblem& problem) const;
   /// Sets the fields of `operands` but begin and end.
   virtual void write_operands(GemmText& text) const = 0;
   /// The kernel around its epilogue's statements: by default a block has one tile.
@@ -143,8 +148,11 @@ bool read_sizes(const std::string& schedule, const char* format, Sizes*... sizes
 /// kind: where blocks of more than two leave some over, the last clusters wait for all others.
 double filled_multiprocessors(const DeviceModel& device, int cluster);
 
-/// Elements of a row of shared memory that is an odd number of 16 bytes, so that neighbouring rows
-/// lie in other banks.
-inline int odd_units(int elements) { return (elements / 8 | 1) * 8; }
+/// Elements of so many bytes of a row of shared memory that is an odd number of 16 bytes, so that
+/// neighbouring rows lie in other banks.
+inline int odd_units(int elements, int bytes = 2) {
+  const int unit = 16 / bytes;
+  return (elements / unit | 1) * unit;
+}
 
 }  // namespace sinter::codegen

@@ -8,9 +8,17 @@
 #include "codegen/families/gemm/library_lowering.h"
 #include "codegen/program/loop_lowering.h"
 #include "codegen/program/region_space.h"
+#include "ir/product_types.h"
 
 namespace sinter::codegen {
 namespace {
+
+/// Floats of 16 bits, and what is multiplied in 8: see ir/product_types.h.
+bool tensor_cores_multiply(DType a, DType b) {
+  if (a == DType::kFloat16 || a == DType::kBFloat16) return a == b;
+  const auto sums = ir::product_type(a, b);
+  return size_of(a) == 1 && sums && size_of(*sums) == 4;
+}
 
 /// True if the program reads the product nowhere but at the element that its loops are at, or at
 /// those that have its place in each of `parts` equal parts of the columns.
@@ -235,13 +243,22 @@ std::string add_rows(const Node& node, Buffers reads, ExprTable& exprs, GemmProg
 
 }  // namespace
 
+namespace {
+
+std::string print_types(const GemmProgram& product) {
+  if (product.type == product.b_type) return std::string(to_string(product.type));
+  return fmt::format("{} by {}", to_string(product.type), to_string(product.b_type));
+}
+
+}  // namespace
+
 std::string print_gemm(const GemmProgram& product, const ExprTable& exprs) {
   const auto print_local = [&](LoopProgramT local) {
     for (std::uint32_t b = 0; b < local.buffers.size(); ++b) local.buffers[b] = b;
     return print_loop_program(local, exprs);
   };
   std::string text =
-      fmt::format("product {} {}x{}x{} a {} b {} {} rows {} buffer {}", to_string(product.type),
+      fmt::format("product {} {}x{}x{} a {} b {} {} rows {} buffer {}", print_types(product),
                   product.m.to_string(), product.n.to_string(), product.k.to_string(),
                   print_operand(product.a), print_operand(product.b),
                   product.rows_are_k ? "kn" : "nk", product.row_step.to_string(), product.product);
@@ -269,9 +286,13 @@ std::optional<GemmProgram> lower_gemm(const Graph& body, bool with_epilogue,
   const Node& node = gemm_node(part);
   const TensorType& type = part.type(node.outputs[0]);
   GemmProgram result;
-  result.type = type.dtype;
-  if (type.dtype != DType::kFloat16 && type.dtype != DType::kBFloat16) {
-    refusal = fmt::format("tensor cores do not multiply {} as it is", to_string(type.dtype));
+  result.type = part.type(node.inputs[0]).dtype;
+  // Packed weights become x's type.
+  result.b_type =
+      node.op->name == "QuantMatMul" ? result.type : part.type(node.inputs[1]).dtype;
+  result.result = type.dtype;
+  if (!tensor_cores_multiply(result.type, result.b_type)) {
+    refusal = fmt::format("tensor cores do not multiply {} as it is", print_types(result));
     return std::nullopt;
   }
   const auto buffer_of = [&](ValueId input) {

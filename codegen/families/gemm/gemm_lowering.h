@@ -72,7 +72,8 @@ struct GemmProgram {
   /// of.
   LoopProgramT program;
   std::uint32_t product = 0;     // position in program.buffers
-  DType type = DType::kFloat16;  // of a, b and the product's value in the graph
+  DType type = DType::kFloat16, b_type = type;  // of a and of b
+  DType result = DType::kFloat16;  // of the product's value in the graph: of 8 bits the sums' type
   Dim m, n, k;
   std::vector<Dim> batch;
   GemmOperand a, b;
@@ -87,6 +88,11 @@ struct GemmProgram {
   bool b_is_weight = false;  // no step writes b: it may be read before the step in front has ended
   Dim row_step;
   std::vector<Dim> batch_rows;
+
+  /// Operands of 8 bits: their products are integers, or 8-bit floats.
+  bool is_eight_bit() const { return size_of(type) == 1; }
+  bool is_float8() const { return is_eight_bit() && is_float(type); }
+  int element_bytes() const { return static_cast<int>(size_of(type)); }  // of a and of b
 
   std::uint32_t a_buffer() const { return static_cast<std::uint32_t>(program.buffers.size() - 2); }
   std::uint32_t b_buffer() const { return static_cast<std::uint32_t>(program.buffers.size() - 1); }

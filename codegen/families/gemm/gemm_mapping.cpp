@@ -63,15 +63,26 @@ std::vector<std::string> GemmText::place(std::string rest) {
   const Dim& outer_tiles = along_m ? tiles_n_ : tiles_m_;
   const char* const inner_name = along_m ? "tile_m" : "tile_n";
   const char* const outer_name = along_m ? "tile_n" : "tile_m";
-  std::string inner = "0";
-  if (inner_tiles != Dim(1)) {
+  std::string inner = "0", outer;
+  const int group = s_.tile->raster_group(problem_);
+  if (group > 1 && inner_tiles != Dim(1)) {
+    const std::string inner_count = fmt::format("u32({})", args_.dim(inner_tiles));
+    line(fmt::format("const u32 group = {} / ({} * {}) * {};", rest, inner_count, group, group));
+    line(fmt::format("const u32 in_group = {} % ({} * {});", rest, inner_count, group));
+    line(fmt::format("const u32 group_rows = minimum({}u, u32({}) - group);", group,
+                     args_.dim(outer_tiles)));
+    line(fmt::format("const u32 {} = in_group / group_rows;", inner_name));
+    line(fmt::format("const u32 {} = group + in_group % group_rows;", outer_name));
+    inner = inner_name;
+    rest = outer_name;
+  } else if (inner_tiles != Dim(1)) {
     const std::string count = fmt::format("u32({})", args_.dim(inner_tiles));
     line(fmt::format("const u32 {} = {} % {};", inner_name, rest, count));
     line(fmt::format("const u32 above = {} / {};", rest, count));
     inner = inner_name;
     rest = "above";
   }
-  std::string outer = rest;
+  outer = rest;
   if (!product_.batch.empty()) {
     const std::string count = fmt::format("u32({})", args_.dim(outer_tiles));
     line(fmt::format("const u32 {} = {} % {};", outer_name, rest, count));

@@ -118,7 +118,8 @@ void GemmText::map_windows() {
   map.buffer = analysis_.program().buffers[product_.a_buffer()];
   map.offset = exprs.intern(product_.a.offset);
   map.extents.push_back(exprs.intern(windows.channels));
-  map.box = {static_cast<std::uint32_t>(kBoxColumns), static_cast<std::uint32_t>(s_.m)};
+  map.box = {static_cast<std::uint32_t>(box_columns(product_.element_bytes())),
+             static_cast<std::uint32_t>(s_.m)};
   Dim stride = windows.pitch;
   for (std::size_t d = windows.in.size(); d-- > 0;) {
     const WindowBounds bounds = window_bounds(windows, d);
@@ -139,7 +140,7 @@ void GemmText::map(const char* name, std::uint32_t buffer, const GemmOperand& op
   maps_.push_back(matrix_map(name,
                              {analysis_.program().buffers[buffer], operand.offset, columns, rows,
                               operand.stride, product_.batch, operand.batch_strides},
-                             box_rows, analysis_.exprs()));
+                             box_rows, analysis_.exprs(), box_columns(product_.element_bytes())));
 }
 
 }  // namespace sinter::codegen

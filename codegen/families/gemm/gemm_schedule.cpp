@@ -18,14 +18,17 @@ namespace {
 // GPU. Norms of many rows are better computed by a kernel of their own.
 constexpr std::int64_t kRows[] = {64, 512, 4096}, kMostNormRows = 512;
 
+constexpr int kLeastCopiedBytes = 4;  // of elements that are not copied one by one
+
 /// The longest copies along rows of an operand, and what sizes must fulfil for that.
 int copy_vector(const ProgramAnalysis& analysis, const GemmOperand& operand, const Dim& length,
-                std::vector<Condition>& conditions) {
+                int element_bytes, std::vector<Condition>& conditions) {
   std::vector<Dim> sizes = {operand.offset, operand.stride, length};
   sizes.insert(sizes.end(), operand.batch_strides.begin(), operand.batch_strides.end());
-  int vector = 8;
+  int vector = 16 / element_bytes;
   for (const Dim& size : sizes)
     while (vector > 1 && size.is_constant() && size.value() % vector != 0) vector /= 2;
+  if (vector * element_bytes < kLeastCopiedBytes) vector = 1;
   for (const Dim& size : sizes)
     if (!ir::is_multiple_of(size, vector))
       conditions.emplace_back(analysis.exprs().intern(size), static_cast<std::uint64_t>(vector),
@@ -51,6 +54,17 @@ void drop_implied(const ExprTable& exprs, std::vector<Condition>& conditions) {
   conditions = std::move(kept);
 }
 
+/// Of operands of 8 bits scales are float32 and results of any width: what is stored decides less
+/// than that a thread has eight columns.
+VectorPlan epilogue_vectors(const ProgramAnalysis& analysis, int dim, int most) {
+  const GemmProgram& product = *analysis.request().product;
+  if (!product.is_eight_bit()) return plan_vectors(analysis, dim, most);
+  std::vector<bool> in_memory(analysis.instr_count());
+  for (const std::size_t i : analysis.live_accesses())
+    in_memory[i] = analysis.access(analysis.instr(i).access).buffer != product.product;
+  return plan_vectors_of(analysis, dim, most, in_memory);
+}
+
 /// The thread mapping of the epilogue for a tile with `columns` of its own; false if there is none.
 bool plan_epilogue(const ProgramAnalysis& analysis, int columns, GemmSchedule& s) {
   // As many threads as there are, several elements each.
@@ -58,7 +72,7 @@ bool plan_epilogue(const ProgramAnalysis& analysis, int columns, GemmSchedule& s
   int most = 8;
   while (most > share || columns % most != 0) most /= 2;
   const int dim = analysis.last_dim(analysis.inner_dims());
-  const VectorPlan vectors = plan_vectors(analysis, dim, most);
+  const VectorPlan vectors = epilogue_vectors(analysis, dim, most);
   s.epilogue = {};
   s.epilogue.vector = vectors.vector;
   s.epilogue.vector_dim = vectors.vector > 1 ? vectors.dim : -1;
@@ -72,11 +86,12 @@ bool complete(const ProgramAnalysis& analysis, const GemmProblem& problem, GemmS
   const GemmProgram& product = problem.product;
   s.conditions.clear();
   s.vector_a = copy_vector(analysis, product.a,
-                           product.windows ? product.windows->channels : product.k, s.conditions);
+                           product.windows ? product.windows->channels : product.k,
+                           product.element_bytes(), s.conditions);
   s.vector_b = product.weights
                    ? 8
                    : copy_vector(analysis, product.b, product.rows_are_k ? product.n : product.k,
-                                 s.conditions);
+                                 product.element_bytes(), s.conditions);
   if (!s.tile->fits(problem, s) || s.cluster() > problem.device.cluster_blocks ||
       s.shared_bytes(problem) > s.tile->most_shared_bytes(problem.device))
     return false;

@@ -19,6 +19,8 @@ GemmStep::GemmStep(const Node& node, std::vector<std::uint32_t> inputs,
       outputs_(std::move(outputs)),
       buffers_(buffers),
       exprs_(exprs) {
+  const Graph& part = *nodes_.matmul->body;
+  left_type_ = part.type(gemm_node(part).inputs[0]).dtype;
   const ValueId result = nodes_.matmul->outputs[0];
   const auto output_of = [&](ValueId value) -> std::optional<std::uint32_t> {
     for (std::size_t i = 0; i < outputs_.size(); ++i)
@@ -46,6 +48,8 @@ GemmStep::GemmStep(const Node& node, std::vector<std::uint32_t> inputs,
   const std::uint32_t writes[] = {between_};
   if (nodes_.is_conv)
     lower_conv_library(reads, tf32);
+  else if (is_eight_bit())
+    lower_eight_bit_library(reads);
   else
     library_ = lower_matmul(*nodes_.matmul->body, reads, writes, exprs_, tf32);
   if (!nodes_.rest) return;
@@ -69,9 +73,8 @@ std::uint32_t GemmStep::input_buffer(ValueId value) const {
 
 void GemmStep::lower_conv_library(Buffers reads, bool tf32) {
   const std::uint32_t writes[] = {between_};
-  const DType type = body_->type(nodes_.matmul->outputs[0]).dtype;
-  if (!is_float(type)) {
-    library_refusal_ = fmt::format("cuDNN does not multiply {}", to_string(type));
+  if (!is_float(left_type_) || is_eight_bit()) {
+    library_refusal_ = fmt::format("cuDNN does not multiply {}", to_string(left_type_));
     return;
   }
   try {
@@ -80,6 +83,45 @@ void GemmStep::lower_conv_library(Buffers reads, bool tf32) {
     if (error.code() != ErrorCode::kUnsupported) throw;
     library_refusal_ = error.what();
   }
+}
+
+/// cuBLASLt multiplies bytes of one sign, and 8-bit floats unless both have two bits of fraction; k
+/// is contiguous in both operands, and rows are whole 16 bytes.
+void GemmStep::lower_eight_bit_library(Buffers reads) {
+  const std::uint32_t writes[] = {between_};
+  const Graph& part = *nodes_.matmul->body;
+  const DType right = part.type(gemm_node(part).inputs[1]).dtype;
+  const bool takes = is_integer(left_type_)
+                         ? left_type_ == DType::kInt8 && right == DType::kInt8
+                         : left_type_ != DType::kFloat8E5M2 || right != DType::kFloat8E5M2;
+  if (!takes) {
+    library_refusal_ = fmt::format("cuBLASLt does not multiply {} by {}", to_string(left_type_),
+                                   to_string(right));
+    return;
+  }
+  try {
+    library_ = lower_matmul(part, reads, writes, exprs_, false);
+  } catch (const Error& error) {
+    if (error.code() != ErrorCode::kUnsupported) throw;
+    library_refusal_ = error.what();
+    return;
+  }
+  const auto& step = std::get<plan::fb::MatmulStepT>(library_);
+  const Dim one = 1;
+  if (exprs_.dim(step.a->col_stride) != one || exprs_.dim(step.b->row_stride) != one) {
+    library_refusal_ = "cuBLASLt multiplies 8 bits along a contiguous k alone";
+    return;
+  }
+  constexpr std::uint64_t kUnit = 16;
+  for (const std::uint32_t size : {step.n, step.k})
+    library_conditions_.emplace_back(size, kUnit, INT64_MAX);
+}
+
+bool multiplies_eight_bits(const Node& node) {
+  const Graph& part = *node.body;
+  const Node& product = gemm_node(part);
+  return product.op->name == "MatMul" && size_of(part.type(product.inputs[0]).dtype) == 1 &&
+         size_of(part.type(product.outputs[0]).dtype) > 1;
 }
 
 bool multiplies_quantized(const Node& node) {
@@ -124,10 +166,10 @@ std::optional<GemmProgram> GemmStep::kernel(bool with_epilogue, bool with_prolog
 
 std::optional<LoopProgramT> GemmStep::loops(bool with_epilogue) const {
   const std::vector<std::uint32_t> between = {between_};
-  if (!with_epilogue) return lower_conv_loops(*body_, false, inputs_, between, exprs_);
+  if (!with_epilogue) return lower_product_loops(*body_, false, inputs_, between, exprs_);
   if (reduces()) return std::nullopt;
   try {
-    return lower_conv_loops(*body_, true, inputs_, outputs_, exprs_);
+    return lower_product_loops(*body_, true, inputs_, outputs_, exprs_);
   } catch (const Error& error) {
     if (error.code() != ErrorCode::kUnsupported) throw;
     return std::nullopt;

@@ -16,8 +16,10 @@
 
 namespace sinter::codegen {
 
-/// True if the product of a region of kind "matmul" has quantized weights.
+/// True if the product of a region of kind "matmul" has quantized weights; operands of 8 bits, whose
+/// sums are its result.
 bool multiplies_quantized(const Node& node);
+bool multiplies_eight_bits(const Node& node);
 
 /// A product or a convolution and what follows it, maybe with what makes its left operand's rows,
 /// over buffers: the library's call, the others as programs of their own, all as one kernel.
@@ -37,10 +39,13 @@ class GemmStep {
   const std::optional<LoopProgramT>& rows() const { return rows_; }
   std::optional<std::uint32_t> prologue_rows() const { return prologue_rows_; }
   bool is_quantized() const;
+  bool is_eight_bit() const { return size_of(left_type_) == 1; }
+  DType left_type() const { return left_type_; }  // of the product's left operand
   /// The buffers of a product's weights, their scales and zero points if there are any.
   std::vector<std::uint32_t> weights() const;
-  /// Why no library does the product; empty if one does.
+  /// Why no library does the product; empty if one does, where these conditions hold.
   const std::string& library_refusal() const { return library_refusal_; }
+  const std::vector<Condition>& library_conditions() const { return library_conditions_; }
   /// Makes `work` the library's product; `unpacking`: of weights that are unpacked first.
   void set_library(plan::fb::WorkUnion& work, const UnpackProgram* unpacking = nullptr) const;
   /// What follows the library's product; nothing if it does all.
@@ -50,7 +55,7 @@ class GemmStep {
   /// One kernel for all, or without what follows the matmul, or without what makes its rows.
   std::optional<GemmProgram> kernel(bool with_epilogue, bool with_prologue,
                                     std::string& refusal) const;
-  /// A convolution as loops, with all or alone; nothing if all is more than one kernel can do.
+  /// The product as loops, with all or alone; nothing if all is more than one kernel can do.
   std::optional<LoopProgramT> loops(bool with_epilogue) const;
   /// Traffic without what passes within the step.
   StepCost work() const;
@@ -58,6 +63,7 @@ class GemmStep {
  private:
   std::uint32_t input_buffer(ValueId value) const;
   void lower_conv_library(Buffers reads, bool tf32);
+  void lower_eight_bit_library(Buffers reads);
 
   std::shared_ptr<const Graph> body_;
   GemmBody nodes_;
@@ -68,6 +74,8 @@ class GemmStep {
   bool is_scratch_ = false;
   std::variant<plan::fb::MatmulStepT, plan::fb::ConvStepT> library_;
   std::string library_refusal_;
+  std::vector<Condition> library_conditions_;
+  DType left_type_;
   std::optional<LoopProgramT> rows_, rest_;
   std::optional<std::uint32_t> prologue_rows_;
 };

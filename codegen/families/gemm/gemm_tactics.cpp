@@ -1,14 +1,23 @@
 #include "codegen/families/gemm/gemm_tactics.h"
 
+#include <algorithm>
+
 #include <sinter/error.h>
 
 namespace sinter::codegen {
 namespace {
 
+bool is_fixed(const GemmOperand& operand) {
+  return operand.offset.is_constant() && operand.stride.is_constant() &&
+         std::ranges::all_of(operand.batch_strides, &Dim::is_constant);
+}
+
 /// True if the widths of copies do not depend on sizes that are not known.
 bool takes_all_sizes(const GemmProgram& product) {
-  return product.n.is_constant() && product.k.is_constant() && product.windows &&
-         product.windows->channels.is_constant() && product.windows->pitch.is_constant();
+  if (!product.n.is_constant() || !product.k.is_constant()) return false;
+  if (product.windows)
+    return product.windows->channels.is_constant() && product.windows->pitch.is_constant();
+  return is_fixed(product.a) && is_fixed(product.b);
 }
 
 bool is_small_m_schedule(const std::string& requested) {
@@ -21,7 +30,8 @@ class TacticList {
              const GemmKernelQueries& kernels)
       : product_(product), requested_(requested), kernels_(kernels) {
     const bool few = is_small_m_schedule(requested);
-    packs_elements_ = (requested.empty() || few) && !product.is_conv() && !is_quantized();
+    packs_elements_ = (requested.empty() || few) && !product.is_conv() && !is_quantized() &&
+                      !product.is_eight_bit();
     find_kernels();
     if (!packs_elements_ || whole_ || with_prologue_ || (alone_ && product.reduces())) return;
     packs_elements_ = false;
@@ -37,8 +47,8 @@ class TacticList {
       if (alone_) add(alone_tactic());
       if (groups_) add(warpgroups_tactic());
       if (warpgroups_alone_) add(warpgroups_alone_tactic());
-    } else if (product_.is_conv()) {
-      convolution();
+    } else if (product_.is_conv() || product_.is_eight_bit()) {
+      own_last();
     } else if (is_quantized()) {
       quantized();
     } else if (packs_elements_) {
@@ -174,7 +184,11 @@ class TacticList {
     add(whole_ ? whole_tactic() : alone_tactic());
   }
 
-  void convolution() {
+  /// The library may be missing, or take some sizes only.
+  void own_last() {
+    const bool has_library = product_.library_refusal().empty();
+    if (requested_ == "library" && has_library && !product_.is_conv())
+      return add(library_tactic("library"));
     GemmTactic last = last_tactic();
     // A kernel that nothing limits would be tried twice.
     const auto try_before = [&](GemmTactic way) {
@@ -185,10 +199,13 @@ class TacticList {
     if (groups_) try_before(warpgroups_tactic());
     if (alone_) try_before(alone_tactic());
     if (warpgroups_alone_) try_before(warpgroups_alone_tactic());
-    if (product_.library_refusal().empty())
-      add(library_tactic("cudnn"));
-    else
+    if (has_library) {
+      GemmTactic library = library_tactic(product_.is_conv() ? "cudnn" : "library");
+      library.conditions = product_.library_conditions();
+      add(std::move(library));
+    } else {
       last.name += "; no library: " + product_.library_refusal();
+    }
     if (!whole_) last.name += "; no kernel on tensor cores: " + refusal_;
     add(std::move(last));
   }

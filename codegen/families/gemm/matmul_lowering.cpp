@@ -148,15 +148,16 @@ class MatmulLowering {
         if (axis.strides[kB] != Dim(0)) refuse("its columns are not stored as one row");
       return step;
     }
-    const DType other = body_.type(b_source.value).dtype;
-    const auto sums = ir::product_type(type, other);
-    const bool exact = is_integer(type) && out_type.dtype == sums && epilogue.alpha == 1 &&
+    const DType b_type = body_.type(b_source.value).dtype;
+    const auto sums = ir::product_type(type, b_type);
+    const bool exact = is_integer(type) && sums == out_type.dtype && epilogue.alpha == 1 &&
                        epilogue.activation == Activation::None;
-    if (!sums || !(exact || (is_float(type) && is_float(out_type.dtype))))
+    const bool mixes = type != b_type && sums != body_.type(product_.outputs[0]).dtype;
+    if (mixes || !(exact || (is_float(type) && is_float(out_type.dtype))))
       refuse(fmt::format(
-          "a product of {} and {} into {}: both operands must have one type, or 8 bits, and all "
-          "types must be floating-point, or integers with nothing but sums behind",
-          to_string(type), to_string(other), to_string(out_type.dtype)));
+          "a product of {} and {} into {}: both operands must have one type or 8 bits, and all types "
+          "must be floating-point, or integers with nothing but sums behind",
+          to_string(type), to_string(b_type), to_string(out_type.dtype)));
     if (tf32 && type == DType::kFloat32) step.math = plan::fb::MathMode::Tf32;
     return step;
   }

@@ -102,20 +102,22 @@ int longest_vector(const ProgramAnalysis& analysis, DimSet dim,
   return static_cast<int>(std::min<std::size_t>(elements, 8));
 }
 
-}  // namespace
-
-VectorPlan plan_vectors(const ProgramAnalysis& analysis, int dim, int most, bool tails,
-                        const std::vector<bool>* among) {
-  VectorPlan scalar;
-  scalar.vector_access.assign(analysis.program().accesses.size(), false);
-  if (dim < 0) return scalar;
-  const DimSet bit = dim_bit(dim);
-  std::vector<std::size_t> moved;  // accesses that vary along `dim`
+/// Those accesses that vary along `dim`.
+std::vector<std::size_t> accesses_along(const ProgramAnalysis& analysis, DimSet dim,
+                                        const std::vector<bool>* among) {
+  std::vector<std::size_t> moved;
   for (const std::size_t i : analysis.live_accesses())
     if ((among == nullptr || (*among)[i]) &&
-        (analysis.access_dims(analysis.instr(i).access) & bit) != 0)
+        (analysis.access_dims(analysis.instr(i).access) & dim) != 0)
       moved.push_back(i);
-  for (int v = std::min(longest_vector(analysis, bit, moved), most); v >= 2; v /= 2) {
+  return moved;
+}
+
+/// Vectors of `longest` elements, or fewer, for the accesses `moved`.
+VectorPlan fit_vectors(const ProgramAnalysis& analysis, int dim, int longest, bool tails,
+                       const std::vector<std::size_t>& moved) {
+  const VectorPlan scalar = no_vectors(analysis);
+  for (int v = longest; v >= 2; v /= 2) {
     const VectorCheck check(analysis, dim, v);
     VectorPlan plan = scalar;
     plan.vector = v;
@@ -146,6 +148,23 @@ VectorPlan plan_vectors(const ProgramAnalysis& analysis, int dim, int most, bool
     return plan;
   }
   return scalar;
+}
+
+}  // namespace
+
+VectorPlan plan_vectors(const ProgramAnalysis& analysis, int dim, int most, bool tails,
+                        const std::vector<bool>* among) {
+  if (dim < 0) return no_vectors(analysis);
+  const auto moved = accesses_along(analysis, dim_bit(dim), among);
+  return fit_vectors(analysis, dim,
+                     std::min(longest_vector(analysis, dim_bit(dim), moved), most), tails, moved);
+}
+
+VectorPlan plan_vectors_of(const ProgramAnalysis& analysis, int dim, int longest,
+                           const std::vector<bool>& among) {
+  if (dim < 0) return no_vectors(analysis);
+  return fit_vectors(analysis, dim, longest, false,
+                     accesses_along(analysis, dim_bit(dim), &among));
 }
 
 namespace {
@@ -221,7 +240,11 @@ std::vector<bool> uniform_in_vectors(const ProgramAnalysis& analysis, int dim, i
   return uniform;
 }
 
-VectorPlan no_vectors(const ProgramAnalysis& analysis) { return plan_vectors(analysis, -1); }
+VectorPlan no_vectors(const ProgramAnalysis& analysis) {
+  VectorPlan scalar;
+  scalar.vector_access.assign(analysis.program().accesses.size(), false);
+  return scalar;
+}
 
 Schedule with_vectors(const VectorPlan& plan, ScheduleKind kind, int unroll, int threads_x,
                       int threads_y) {

@@ -22,6 +22,11 @@ struct VectorPlan {
 VectorPlan plan_vectors(const ProgramAnalysis& analysis, int dim, int most = 8, bool tails = false,
                         const std::vector<bool>* among = nullptr);
 
+/// The same of vectors of `longest` elements, however wide these are, if that many fit; else of
+/// fewer.
+VectorPlan plan_vectors_of(const ProgramAnalysis& analysis, int dim, int longest,
+                           const std::vector<bool>& among);
+
 /// Values that vary along `dim` but not within its vectors: whether an index lies before what is a
 /// multiple of the vector. Accumulators that these alone use count as well, with a vector's first
 /// index.

@@ -19,10 +19,14 @@ cudaDataType_t data_type(DType type) {
     case DType::kBFloat16: return CUDA_R_16BF;
     case DType::kFloat32: return CUDA_R_32F;
     case DType::kFloat64: return CUDA_R_64F;
+    case DType::kFloat8E4M3FN: return CUDA_R_8F_E4M3;
+    case DType::kFloat8E5M2: return CUDA_R_8F_E5M2;
+    case DType::kInt8: return CUDA_R_8I;
+    case DType::kInt32: return CUDA_R_32I;
     default:
       throw unsupported_error(
-          "matrix products of {} are not supported on the GPU: cast the operands to a "
-          "floating-point type",
+          "the library's matrix products on the GPU are of floats and of signed bytes, not of {}: "
+          "cast the operands to such a type",
           to_string(type));
   }
 }
@@ -68,13 +72,16 @@ cublasOperation_t transposed(const plan::LibraryMatrix& matrix) {
 
 Descriptor make_descriptor(const SharedHandle& library, const plan::MatmulProblem& problem,
                            CUdeviceptr bias) {
-  const bool wide = problem.a.dtype == DType::kFloat64;
+  const bool wide = problem.a.dtype == DType::kFloat64, exact = is_integer(problem.a.dtype);
   const bool tf32 = problem.math == fb::MathMode::Tf32 && problem.a.dtype == DType::kFloat32;
-  const cublasComputeType_t compute = wide   ? CUBLAS_COMPUTE_64F
-                                      : tf32 ? CUBLAS_COMPUTE_32F_FAST_TF32
-                                             : CUBLAS_COMPUTE_32F;
+  const cublasComputeType_t compute = wide    ? CUBLAS_COMPUTE_64F
+                                      : exact ? CUBLAS_COMPUTE_32I
+                                      : tf32  ? CUBLAS_COMPUTE_32F_FAST_TF32
+                                              : CUBLAS_COMPUTE_32F;
   cublasLtMatmulDesc_t made = nullptr;
-  library->library().desc_create(&made, compute, wide ? CUDA_R_64F : CUDA_R_32F);
+  // Products of 8-bit floats are scaled by one and added up as exactly as the hardware does: both
+  // are the library's defaults.
+  library->library().desc_create(&made, compute, wide ? CUDA_R_64F : exact ? CUDA_R_32I : CUDA_R_32F);
   Descriptor descriptor(made, [library](auto it) { library->library().desc_destroy.raw(it); });
   const auto set = [&](cublasLtMatmulDescAttributes_t attribute, const auto& value) {
     library->library().desc_set(made, attribute, &value, sizeof(value));
@@ -125,6 +132,25 @@ std::uint32_t alignment(CUdeviceptr base, const plan::LibraryMatrix& matrix,
   return static_cast<std::uint32_t>(bits & (~bits + 1));
 }
 
+/// alpha or beta in the scale type: float64 for products of that, i32 for those of integers.
+class Factor {
+ public:
+  Factor(float value, DType operands)
+      : single_(value), wide_(value), integer_(static_cast<std::int32_t>(value)) {
+    address_ = operands == DType::kFloat64 ? static_cast<const void*>(&wide_)
+               : is_integer(operands)      ? static_cast<const void*>(&integer_)
+                                           : &single_;
+  }
+  Factor(const Factor&) = delete;
+  const void* address() const { return address_; }
+
+ private:
+  float single_;
+  double wide_;
+  std::int32_t integer_;
+  const void* address_;
+};
+
 struct Alignments {
   std::uint32_t a = 0, b = 0, c = 0, d = 0;
 };
@@ -159,19 +185,14 @@ struct MatmulLaunch::Impl {
       return reinterpret_cast<void*>(base +
                                      static_cast<std::uint64_t>(offset) * size_of(matrix.dtype));
     };
-    // alpha and beta are of the scale type, which is float64 for float64 products alone.
-    const bool wide = problem.a.dtype == DType::kFloat64;
-    const float alpha = problem.alpha;
-    const float beta = problem.has_residual ? 1.0f : 0.0f;
-    const double wide_alpha = alpha;
-    const double wide_beta = beta;
+    const Factor alpha(problem.alpha, problem.a.dtype);
+    const Factor beta(problem.has_residual ? 1.0f : 0.0f, problem.a.dtype);
     void* result = at(d_base, offsets.d, problem.d);
     const void* residual = problem.has_residual ? at(addresses.c, offsets.c, problem.c) : result;
     return lt().matmul.raw(
         context.cublaslt->handle(), descriptor.get(),
-        wide ? static_cast<const void*>(&wide_alpha) : &alpha,
-        at(addresses.a, offsets.a, problem.a), a.get(), at(addresses.b, offsets.b, problem.b),
-        b.get(), wide ? static_cast<const void*>(&wide_beta) : &beta, residual, c.get(), result,
+        alpha.address(), at(addresses.a, offsets.a, problem.a), a.get(), at(addresses.b, offsets.b, problem.b),
+        b.get(), beta.address(), residual, c.get(), result,
         d.get(), &which, reinterpret_cast<void*>(context.workspace),
         static_cast<std::size_t>(context.workspace_bytes), reinterpret_cast<cudaStream_t>(stream));
   }

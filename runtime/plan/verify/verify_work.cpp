@@ -221,6 +221,12 @@ bool are_narrow(std::uint8_t a, std::uint8_t b, std::uint8_t result) {
   return is_narrow(a) && is_narrow(b) && static_cast<DType>(result) == DType::kInt32;
 }
 
+/// Products of 8-bit floats may be of both formats.
+bool mixes_float8(const fb::MatmulStepT& work) {
+  return is_float8(static_cast<DType>(work.a->dtype)) &&
+         is_float8(static_cast<DType>(work.b->dtype));
+}
+
 void verify_matmul(const Checker& check, const fb::MatmulStepT& work, Uses& uses) {
   check.expression(work.m, "m");
   check.expression(work.n, "n");
@@ -234,7 +240,7 @@ void verify_matmul(const Checker& check, const fb::MatmulStepT& work, Uses& uses
   verify_matrix(check, *work.d, work.batch.size(), "result d");
   if (work.quantization)
     verify_quantization(check, work, uses);
-  else if (work.a->dtype != work.b->dtype &&
+  else if (work.a->dtype != work.b->dtype && !mixes_float8(work) &&
            !are_narrow(work.a->dtype, work.b->dtype, work.d->dtype))
     check.fail("its operands are of types {} and {}", to_string(static_cast<DType>(work.a->dtype)),
                to_string(static_cast<DType>(work.b->dtype)));

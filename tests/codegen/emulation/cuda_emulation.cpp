@@ -160,16 +160,16 @@ void EmulatedKernels::run(const plan::fb::KernelStepT& step, std::size_t variant
     const plan::fb::TensorMapT& map = *code.maps[m];
     const auto at = std::find(indices.begin(), indices.end(), map.buffer);
     const auto& base = buffers.at(static_cast<std::size_t>(at - indices.begin()));
-    constexpr long kBytes = 2;  // of the elements of products
+    const long bytes = 128 / map.box[0];  // of an element: a row of a box has 128 bytes
     auto& to = maps[m];
-    to[0] = reinterpret_cast<long>(base->data()) + expressions[map.offset] * kBytes;
-    to[1] = kBytes;
+    to[0] = reinterpret_cast<long>(base->data()) + expressions[map.offset] * bytes;
+    to[1] = bytes;
     to[2] = static_cast<long>(map.extents.size());
     for (std::size_t d = 0; d < map.extents.size(); ++d) {
       to[3 + d] = expressions[map.extents[d]];
       if (d > 0) to[8 + d] = expressions[map.strides[d - 1]];
       if (d < map.box.size()) to[13 + d] = map.box[d];
-      if (to[0] % 16 != 0 || to[8 + d] * kBytes % 16 != 0)
+      if (to[0] % 16 != 0 || to[8 + d] * bytes % 16 != 0)
         throw std::runtime_error("a tensor map is not aligned");
     }
     for (std::size_t d = 0; d < map.lower.size(); ++d) {

@@ -127,7 +127,7 @@ std::string check_conv_loops(const ir::Graph& body, const ir::Bindings& symbols,
                [&](const Buffers& buffers, codegen::ExprTable& exprs, std::function<void()>& run,
                    std::vector<std::int64_t>& expressions, Memory& memory) {
                  program =
-                     codegen::lower_conv_loops(body, true, buffers.inputs, buffers.outputs, exprs);
+                     codegen::lower_product_loops(body, true, buffers.inputs, buffers.outputs, exprs);
                  run = [&] { interpret(program, buffers.types, expressions, memory); };
                });
 }

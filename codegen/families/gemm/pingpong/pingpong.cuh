@@ -18,7 +18,7 @@ template <int kN, bool kSpread>
 struct PingpongPasses {
   static constexpr int kVector = 8;
   static constexpr int kVectors = kN % 128 == 0 ? 4 : kN % 96 == 0 ? 3 : kN / 32;
-  static constexpr int kFloats = kSpread ? 0 : 8 * 32 * kVectors;  // of a warp
+  static constexpr int kSums = kSpread ? 0 : 8 * 32 * kVectors;  // of a warp
 };
 
 /// Four items of four lanes: lane t's item u for lane u's item t.
@@ -38,20 +38,32 @@ SINTER_DEVICE void exchange_items(T (&x)[4]) {
   }
 }
 
+/// What holds two elements, each of 4 bytes or of less.
+template <bool kWide>
+struct PairOf {
+  typedef u32 type;
+};
+template <>
+struct PairOf<true> {
+  typedef u64 type;
+};
+
 /// kConsumers of kGroups warpgroups, each team at a tile of its own; see TmaMainloop. Block b of
 /// gridDim.x has the tiles b, b + gridDim.x, ..
-template <class T, int kM, int kN, int kConsumers, int kGroups, int kStages, bool kRowsAreK,
-          int kRank, bool kSpread, int kParts = 1, int kWindows = 0>
+template <class A, class B, int kM, int kN, int kConsumers, int kGroups, int kStages,
+          bool kRowsAreK, int kRank, bool kSpread, int kParts = 1, int kWindows = 0,
+          bool kPromotes = false>
 struct PingpongTile
-    : TmaMainloop<T, kM, kN, kGroups, kStages, kRowsAreK, kRank,
+    : TmaMainloop<A, B, kM, kN, kGroups, kStages, kRowsAreK, kRank,
                   kStages*(kM + kN) * 128 +
-                      kConsumers * kGroups * 16 * PingpongPasses<kN / kParts, kSpread>::kFloats,
-                  kParts, kWindows> {
-  typedef TmaMainloop<T, kM, kN, kGroups, kStages, kRowsAreK, kRank,
+                      kConsumers * kGroups * 16 * PingpongPasses<kN / kParts, kSpread>::kSums,
+                  kParts, kWindows, kPromotes> {
+  typedef TmaMainloop<A, B, kM, kN, kGroups, kStages, kRowsAreK, kRank,
                       kStages*(kM + kN) * 128 +
-                          kConsumers * kGroups * 16 * PingpongPasses<kN / kParts, kSpread>::kFloats,
-                      kParts, kWindows>
+                          kConsumers * kGroups * 16 * PingpongPasses<kN / kParts, kSpread>::kSums,
+                      kParts, kWindows, kPromotes>
       Stages;
+  typedef typename Stages::Sum Sum;
   typedef PingpongPasses<kN / kParts, kSpread> Passes;
   typedef typename Stages::Operands Operands;
   typedef typename Stages::Accumulators Accumulators;
@@ -97,6 +109,19 @@ struct PingpongTile
     return false;
   }
 
+  /// Of two warpgroups that share tiles and promote, the second is some steps behind: while one has
+  /// the epilogue the other multiplies.
+  static constexpr int kLag = kPromotes && kConsumers == 1 && kGroups == 2 ? kStages / 2 : 0;
+  struct Turns {
+    int lag;  // of the second warpgroup's first tile, which this one's step lets begin; or -1
+    SINTER_DEVICE void all_started() const {
+      if (kConsumers > 1) named_barrier_arrive<kWorkers>((team() + 1) % kConsumers);
+    }
+    SINTER_DEVICE void finished(int steps) const {
+      if (kLag > 0 && steps == lag && group() == 0) named_barrier_arrive<kWorkers>(0);
+    }
+  };
+
   /// Multiplies the turn's tile.
   SINTER_DEVICE static void multiply(Accumulators& accumulators, unsigned char* shared,
                                      const TileScheduler& turn, const Operands& x) {
@@ -104,9 +129,9 @@ struct PingpongTile
     const u32 before = turn.number * static_cast<u32>(steps);
     PipelineState<kStages> at{static_cast<int>(before % kStages), before / kStages % 2};
     if (kConsumers > 1) named_barrier_sync<kWorkers>(team());
-    const int last = Stages::start_products(accumulators, shared, steps, group(), at);
-    if (kConsumers > 1) named_barrier_arrive<kWorkers>((team() + 1) % kConsumers);
-    Stages::finish_products(accumulators);
+    if (kLag > 0 && turn.number == 0 && group() == 1) named_barrier_sync<kWorkers>(0);
+    const int last = Stages::multiply_stages(accumulators, shared, steps, group(), at,
+                                             Turns{turn.number == 0 ? minimum(kLag, steps) : -1});
     if (steps > 0) Stages::release(shared, last);
   }
 
@@ -136,15 +161,15 @@ struct PingpongTile
 #pragma unroll
         for (int u = 0; u < 4; ++u) {
           const int tile = (p / kRows * Passes::kVectors + k) * 4 + u, half = p % 2 * 2;
-          const float(&d)[4] = accumulators[p % kRows / 2][tile / kTiles][tile % kTiles];
-          const Vec<float, 2> pair = {{d[half], d[half + 1]}};
+          const Sum(&d)[4] = accumulators[p % kRows / 2][tile / kTiles][tile % kTiles];
+          const Vec<Sum, 2> pair = {{d[half], d[half + 1]}};
           store(place(shared, k, u, lane / 4, lane / 2 % 2) + lane % 2 * 2, pair);
         }
     }
     __syncwarp();
   }
   /// The lane's accumulators of the pass shown, of its vector k of a part.
-  SINTER_DEVICE static void sum(float (&x)[Passes::kVector], const Accumulators& accumulators,
+  SINTER_DEVICE static void sum(Sum (&x)[Passes::kVector], const Accumulators& accumulators,
                                 unsigned char* shared, int pass, int k, int part = 0) {
     if constexpr (kSpread) {
       const int first = (pass / kRows * Passes::kVectors + k) * 4 + part * (Stages::kPart / 8),
@@ -157,7 +182,7 @@ struct PingpongTile
       const int lane = threadIdx.x % 32;
 #pragma unroll
       for (int half = 0; half < 2; ++half) {
-        const Vec<float, 4> four = load<4>(place(shared, k, lane % 4, lane / 4, half));
+        const Vec<Sum, 4> four = load<4>(place(shared, k, lane % 4, lane / 4, half));
 #pragma unroll
         for (int j = 0; j < 4; ++j) x[half * 4 + j] = four.v[j];
       }
@@ -167,10 +192,10 @@ struct PingpongTile
   /// have computed.
   template <class V>
   SINTER_DEVICE static Vec<V, 8> exchanged(const Vec<V, 8>& x) {
-    static_assert(sizeof(V) <= 2, "a pair is a word or less");
+    static_assert(sizeof(V) <= 4, "a pair is two words or less");
     if (!kSpread) return x;
     Vec<V, 8> result;
-    u32 pairs[4] = {};
+    typename PairOf<sizeof(V) == 4>::type pairs[4] = {};
 #pragma unroll
     for (int u = 0; u < 4; ++u) memcpy(&pairs[u], &x.v[u * 2], 2 * sizeof(V));
     exchange_items(pairs);
@@ -198,9 +223,9 @@ struct PingpongTile
 
   /// Four accumulators of row `row`, from column u * 8 + half * 4 on of 32: so that neither what
   /// stores nor what loads meets others in a bank.
-  SINTER_DEVICE static float* place(unsigned char* shared, int k, int u, int row, int half) {
-    float* const mine = reinterpret_cast<float*>(Stages::body_of(shared) + Stages::kStageBytes) +
-                        threadIdx.x / 32 * Passes::kFloats;
+  SINTER_DEVICE static Sum* place(unsigned char* shared, int k, int u, int row, int half) {
+    Sum* const mine = reinterpret_cast<Sum*>(Stages::body_of(shared) + Stages::kStageBytes) +
+                        threadIdx.x / 32 * Passes::kSums;
     return mine + (k * 8 + row) * 32 + (u ^ row % 4) * 8 + (half ^ row % 2) * 4;
   }
 

@@ -27,12 +27,15 @@ bool has_packed_elements(const GemmProgram& product) {
   return product.weights && !product.weights->is_quantized();
 }
 
-bool is_for(const GemmProgram& product) { return !product.by_warpgroups; }
+bool is_for(const GemmProgram& product) {
+  return !product.by_warpgroups && !product.is_eight_bit();
+}
 
 }  // namespace
 
 bool leaves_to_small_m(const GemmProblem& problem) {
   const GemmProgram& product = problem.product;
+  if (product.is_eight_bit()) return false;
   if (product.weights || product.parts > 1 || product.rows) return true;
   return !product.windows && !product.rows_are_k && problem.reductions == 0 && problem.most_m &&
          *problem.most_m <= kFewRows;

@@ -9,10 +9,11 @@
 #ifdef SINTER_WARPGROUPS
 
 /// The windows of a convolution that are the rows of a, of images with kDims dimensions of pixels,
-/// the outermost first; k is (tap.., channel), of which 64 channels of one tap are copied at once.
+/// the outermost first; k is (tap.., channel), of which 128 bytes of channels of one tap are copied
+/// at once.
 template <int kDims>
 struct MappedWindows {
-  i32 channels;  // of a tap, a multiple of 64
+  i32 channels;  // of a tap: whole 128 bytes
   i32 out[kDims], kernel[kDims], step[kDims], dilation[kDims], pad[kDims];
   i32 at[kDims], image;  // where the tile's first window begins
 
@@ -45,16 +46,26 @@ struct MappedWindows {
 template <>
 struct MappedWindows<0> {};
 
+/// What a mainloop tells as it goes: that no stage is waited for any more, and, where sums are
+/// promoted, how many steps are done.
+struct NoProgress {
+  SINTER_DEVICE void all_started() const {}
+  SINTER_DEVICE void finished(int) const {}
+};
+
 /// Stages of tiles on their way to kGroups warpgroups, which share the rows of kM x kN accumulators
-/// over k, 64 at a time. kRowsAreK: b[k][n], else b[n][k]. Both operands are tensors of kRank
-/// dimensions: two, and the batch's. What the stages are in may be used otherwise once all are
-/// done: it has kLeastBytes at least. The columns are those of kParts equal parts of all, side by
-/// side (a gate and what it opens, say). kWindows: dimensions of the windows that rows of a are, if
-/// they are.
-template <class T, int kM, int kN, int kGroups, int kStages, bool kRowsAreK, int kRank,
-          int kLeastBytes = 0, int kParts = 1, int kWindows = 0>
+/// over k, 128 bytes at a time. kRowsAreK: b[k][n], else b[n][k], which all of 8 bits are. Both
+/// operands are tensors of kRank dimensions: two, and the batch's. What the stages are in may be
+/// used otherwise once all are done: it has kLeastBytes at least. The columns are those of kParts
+/// equal parts of all, side by side (a gate and what it opens, say). kWindows: dimensions of the
+/// windows that rows of a are, if they are. kPromotes: the products of a stage are added to sums of
+/// float32 in registers, as tensor cores add up 8-bit floats with fewer bits than float32 has.
+template <class A, class B, int kM, int kN, int kGroups, int kStages, bool kRowsAreK, int kRank,
+          int kLeastBytes = 0, int kParts = 1, int kWindows = 0, bool kPromotes = false>
 struct TmaMainloop {
-  static constexpr int kK = 64;  // elements of a tile's row of 128 bytes
+  typedef SumOf<A> Sum;
+  static constexpr int kRowBytes = 128;
+  static constexpr int kK = kRowBytes / static_cast<int>(sizeof(A));  // elements of a tile's row
   static constexpr int kRowTiles = kM / kGroups / 64;
   /// Columns of one product: the hardware's larger forms are no faster than two of these.
   static constexpr int kColumns = kN == 192 || kN % 128 == 0   ? (kN == 192 ? 192 : 128)
@@ -66,9 +77,11 @@ struct TmaMainloop {
   static_assert(kM % (64 * kGroups) == 0 && kN % kColumns == 0 &&
                     kPart % (kRowsAreK ? 64 : 32) == 0 && kPart * kParts == kN,
                 "warpgroups multiply 64 rows, boxes of b are 64 columns wide");
+  static_assert(sizeof(A) == sizeof(B) && (!kRowsAreK || sizeof(A) == 2),
+                "k is contiguous in operands of 8 bits");
 
   static constexpr int kTileA = kM * kK, kTileB = kN * kK, kStage = kTileA + kTileB;  // elements
-  static constexpr int kStageBytes = kStages * kStage * 2;
+  static constexpr int kStageBytes = kStages * (kM + kN) * kRowBytes;
   static constexpr int kBodyBytes = kStageBytes > kLeastBytes ? kStageBytes : kLeastBytes;
   // Tiles begin at multiples of 1024 bytes.
   static constexpr int kSharedBytes = 1024 + kBodyBytes + 2 * kStages * 16;
@@ -83,14 +96,17 @@ struct TmaMainloop {
     i32 begin, end;                              // of k
     MappedWindows<kWindows> windows;
   };
-  typedef float Accumulators[kRowTiles][kProducts][kColumns / 8][4];
+  typedef Sum Accumulators[kRowTiles][kProducts][kColumns / 8][4];
 
   SINTER_DEVICE static unsigned char* body_of(unsigned char* shared) {
     const auto address = reinterpret_cast<u64>(shared);
     return shared + (1024 - address % 1024) % 1024;
   }
-  SINTER_DEVICE static T* stages_of(unsigned char* shared) {
-    return reinterpret_cast<T*>(body_of(shared));
+  SINTER_DEVICE static A* a_of(unsigned char* shared, int stage) {
+    return reinterpret_cast<A*>(body_of(shared)) + stage * kStage;
+  }
+  SINTER_DEVICE static B* b_of(unsigned char* shared, int stage) {
+    return reinterpret_cast<B*>(body_of(shared)) + stage * kStage + kTileA;
   }
   /// kStages that turn over when a stage has arrived, as many when all have left it.
   SINTER_DEVICE static MBarrier* full_of(unsigned char* shared) {
@@ -102,7 +118,7 @@ struct TmaMainloop {
   SINTER_DEVICE static int count_steps(const Operands& x) {
     return x.end > x.begin ? (x.end - x.begin + kK - 1) / kK : 0;
   }
-  SINTER_DEVICE static void copy(T* to, const TensorMap& map, i32 first, i32 second,
+  SINTER_DEVICE static void copy(void* to, const TensorMap& map, i32 first, i32 second,
                                  const i32 (&batch)[kRank - 1], MBarrier& arrivals) {
     i32 at[kRank];
     at[0] = first;
@@ -112,7 +128,7 @@ struct TmaMainloop {
     tma_load(to, map, at, arrivals);
   }
   SINTER_DEVICE static void copy_a(const Operands& x, unsigned char* shared, int stage, i32 k) {
-    T* const to = stages_of(shared) + stage * kStage;
+    A* const to = a_of(shared, stage);
     if constexpr (kWindows > 0)
       x.windows.copy(to, *x.a, k, full_of(shared)[stage]);
     else
@@ -122,7 +138,7 @@ struct TmaMainloop {
     return kParts == 1 ? x.column + column : x.column + column / kPart * x.part_b + column % kPart;
   }
   SINTER_DEVICE static void copy_b(const Operands& x, unsigned char* shared, int stage, i32 k) {
-    T* const to = stages_of(shared) + stage * kStage + kTileA;
+    B* const to = b_of(shared, stage);
     if constexpr (kRowsAreK) {
 #pragma unroll
       for (int column = 0; column < kN; column += 64)
@@ -134,7 +150,7 @@ struct TmaMainloop {
     }
   }
   SINTER_DEVICE static void copy_stage(const Operands& x, unsigned char* shared, int stage, i32 k) {
-    full_of(shared)[stage].arrive_and_expect_tx(kStage * 2);
+    full_of(shared)[stage].arrive_and_expect_tx((kM + kN) * kRowBytes);
     copy_b(x, shared, stage, k);
     copy_a(x, shared, stage, k);
   }
@@ -154,7 +170,7 @@ struct TmaMainloop {
     const int count = minimum(count_steps(x), kStages);
 #pragma unroll 1
     for (int s = 0; s < count; ++s) {
-      full_of(shared)[s].arrive_and_expect_tx(kStage * 2);
+      full_of(shared)[s].arrive_and_expect_tx((kM + kN) * kRowBytes);
       copy_b(x, shared, s, x.begin + s * kK);
     }
     prefetch_tma_descriptor(*x.a);
@@ -178,24 +194,23 @@ struct TmaMainloop {
     if (threadIdx.x % 32 == 0) free_of(shared)[stage].arrive();
   }
   /// Starts the products of `steps` stages from `at` on, adding to nothing; those of the last,
-  /// which is returned, are under way then. `group`: among those that share the tile.
+  /// which is returned, are under way then.
   SINTER_DEVICE static int start_products(Accumulators& accumulators, unsigned char* shared,
                                           int steps, int group, PipelineState<kStages> at) {
     int before = at.stage;
 #pragma unroll 1
     for (int s = 0; s < steps; ++s, at = at.next()) {
       full_of(shared)[at.stage].wait(at.phase);
-      const T* const a = stages_of(shared) + at.stage * kStage + group * kRowTiles * 64 * 64;
-      const T* const b = stages_of(shared) + at.stage * kStage + kTileA;
       warpgroup_arrive();
 #pragma unroll
-      for (int k = 0; k < kK; k += 16)
+      for (int k = 0; k < kK; k += kFragmentDepth<A>)
 #pragma unroll
         for (int i = 0; i < kRowTiles; ++i)
 #pragma unroll
           for (int j = 0; j < kProducts; ++j)
-            wgmma<kRowsAreK ? 64 : kColumns, kRowsAreK>(accumulators[i][j], a + i * 64 * 64,
-                                                        b + j * kColumns * 64, k, s > 0 || k > 0);
+            WarpgroupProduct<A, B>::template start<kRowsAreK ? 64 : kColumns, kRowsAreK>(
+                accumulators[i][j], a_of(shared, at.stage) + (group * kRowTiles + i) * 64 * kK,
+                b_of(shared, at.stage) + j * kColumns * kK, k, s > 0 || k > 0);
       warpgroup_commit();
       if (s > 0) {
         warpgroup_wait<1>();
@@ -213,19 +228,76 @@ struct TmaMainloop {
 #pragma unroll
       for (int j = 0; j < kProducts; ++j) settle(accumulators[i][j]);
   }
+
+  SINTER_DEVICE static void promote(Accumulators& sums, Accumulators& parts) {
+    settle(parts[0][0]);
+#pragma unroll
+    for (int n = 0; n < kColumns / 8; ++n)
+#pragma unroll
+      for (int e = 0; e < 4; ++e) sums[0][0][n][e] += parts[0][0][n][e];
+  }
+  /// The products of `steps` stages from `at` on, each stage's promoted to float32; the last stage
+  /// is returned. Meanwhile another warpgroup multiplies. Of one that has several products under way
+  /// the compiler makes one that waits for each.
+  template <class Progress>
+  SINTER_DEVICE static int promote_products(Accumulators& sums, unsigned char* shared, int steps,
+                                            int group, PipelineState<kStages> at,
+                                            Progress progress) {
+    static_assert(kRowTiles * kProducts == 1, "a warpgroup has one product of a stage");
+    Accumulators parts;
+    int before = at.stage;
+    progress.finished(0);
+#pragma unroll 1
+    for (int s = 0; s < steps; ++s, at = at.next()) {
+      full_of(shared)[at.stage].wait(at.phase);
+      warpgroup_arrive();
+#pragma unroll
+      for (int k = 0; k < kK; k += kFragmentDepth<A>)
+        WarpgroupProduct<A, B>::template start<kColumns, kRowsAreK>(
+            parts[0][0], a_of(shared, at.stage) + group * 64 * kK, b_of(shared, at.stage), k,
+            k > 0);
+      warpgroup_commit();
+      if (s + 1 == steps) progress.all_started();
+      warpgroup_wait<0>();
+      if (s + 1 < steps) release(shared, at.stage);
+      progress.finished(s + 1);
+      promote(sums, parts);
+      before = at.stage;
+    }
+    if (steps == 0) progress.all_started();
+    return before;
+  }
+
+  /// Fills the warpgroup's accumulators, zero at first, with the products of `steps` stages from
+  /// `at` on; the last of them, which is not released yet, is returned. `group`: among those that
+  /// share the tile. `progress`: see NoProgress.
+  template <class Progress>
+  SINTER_DEVICE static int multiply_stages(Accumulators& accumulators, unsigned char* shared,
+                                           int steps, int group, PipelineState<kStages> at,
+                                           Progress progress) {
+    if constexpr (kPromotes) {
+      return promote_products(accumulators, shared, steps, group, at, progress);
+    } else {
+      const int last = start_products(accumulators, shared, steps, group, at);
+      progress.all_started();
+      finish_products(accumulators);
+      return last;
+    }
+  }
 };
 
 /// kM x kN accumulators of a block, or of kSplitK neighbouring blocks of a cluster that share k;
 /// see TmaMainloop. All partial accumulators are added in one fixed order.
-template <class T, int kM, int kN, int kGroups, int kStages, int kSplitK, bool kRowsAreK, int kRank,
-          int kParts = 1, int kWindows = 0>
-struct TmaTile : TmaMainloop<T, kM, kN, kGroups, kStages, kRowsAreK, kRank, kM*(kN + 8) * 4, kParts,
-                             kWindows> {
-  typedef TmaMainloop<T, kM, kN, kGroups, kStages, kRowsAreK, kRank, kM*(kN + 8) * 4, kParts,
-                      kWindows>
+template <class A, class B, int kM, int kN, int kGroups, int kStages, int kSplitK, bool kRowsAreK,
+          int kRank, int kParts = 1, int kWindows = 0, bool kPromotes = false>
+struct TmaTile : TmaMainloop<A, B, kM, kN, kGroups, kStages, kRowsAreK, kRank, kM*(kN + 8) * 4,
+                             kParts, kWindows, kPromotes> {
+  typedef TmaMainloop<A, B, kM, kN, kGroups, kStages, kRowsAreK, kRank, kM*(kN + 8) * 4, kParts,
+                      kWindows, kPromotes>
       Stages;
   typedef typename Stages::Operands Operands;
   typedef typename Stages::Accumulators Accumulators;
+  typedef typename Stages::Sum Sum;
   static constexpr int kWorkers = 128 * kGroups, kThreads = kWorkers + 32;
   static constexpr int kAccumulatorStride = kN + 8;
 
@@ -246,8 +318,8 @@ struct TmaTile : TmaMainloop<T, kM, kN, kGroups, kStages, kRowsAreK, kRank, kM*(
   SINTER_DEVICE static void store_accumulators(const Accumulators& accumulators,
                                                unsigned char* shared) {
     const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
-    float* const first =
-        reinterpret_cast<float*>(Stages::body_of(shared)) +
+    Sum* const first =
+        reinterpret_cast<Sum*>(Stages::body_of(shared)) +
         (warp / 4 * Stages::kRowTiles * 64 + warp % 4 * 16 + lane / 4) * kAccumulatorStride +
         lane % 4 * 2;
 #pragma unroll
@@ -258,8 +330,8 @@ struct TmaTile : TmaMainloop<T, kM, kN, kGroups, kStages, kRowsAreK, kRank, kM*(
         for (int column = 0; column < Stages::kColumns; column += 8)
 #pragma unroll
           for (int half = 0; half < 2; ++half) {
-            const float(&d)[4] = accumulators[i][j][column / 8];
-            const Vec<float, 2> pair = {{d[half * 2], d[half * 2 + 1]}};
+            const Sum(&d)[4] = accumulators[i][j][column / 8];
+            const Vec<Sum, 2> pair = {{d[half * 2], d[half * 2 + 1]}};
             store(first + (i * 64 + half * 8) * kAccumulatorStride + j * Stages::kColumns + column,
                   pair);
           }
@@ -276,8 +348,8 @@ struct TmaTile : TmaMainloop<T, kM, kN, kGroups, kStages, kRowsAreK, kRank, kM*(
       __syncthreads();
     } else {
       Accumulators accumulators = {};
-      Stages::start_products(accumulators, shared, Stages::count_steps(x), threadIdx.x / 128, {});
-      Stages::finish_products(accumulators);
+      Stages::multiply_stages(accumulators, shared, Stages::count_steps(x), threadIdx.x / 128, {},
+                              NoProgress{});
       __syncthreads();  // the accumulators take the stages' place
       store_accumulators(accumulators, shared);
     }
@@ -287,9 +359,9 @@ struct TmaTile : TmaMainloop<T, kM, kN, kGroups, kStages, kRowsAreK, kRank, kM*(
       __syncthreads();
   }
 
-  typedef TileAccumulators<kM, kAccumulatorStride, 1, kSplitK> Totals;
-  SINTER_DEVICE static const float* accumulators_of(unsigned char* shared) {
-    return reinterpret_cast<const float*>(Stages::body_of(shared));
+  typedef TileAccumulators<kM, kAccumulatorStride, 1, kSplitK, Sum> Totals;
+  SINTER_DEVICE static const Sum* accumulators_of(unsigned char* shared) {
+    return reinterpret_cast<const Sum*>(Stages::body_of(shared));
   }
 };
 

@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include <fmt/format.h>
+#include <sinter/error.h>
 
 #include "codegen/emit/tensor_maps.h"
 #include "codegen/families/gemm/gemm_kernels.h"
@@ -30,11 +31,36 @@ constexpr int kSplitK[] = {1, 2, 3, 4, 6, 8};
 /// Boxes of b are 64 columns wide; rows of b may be any number that warpgroups take.
 int column_unit(const GemmProgram& product) { return product.rows_are_k ? kBoxColumns : 32; }
 
+const std::string kPromotion = fmt::format(" promote={}", kPromotedDepth);
+
 }  // namespace
 
-std::string further_arguments(const GemmProgram& product) {
-  if (product.windows) return fmt::format(", {}, {}", product.parts, product.windows->in.size());
+std::string further_arguments(const GemmProgram& product, bool promotes) {
+  const std::size_t windows = product.windows ? product.windows->in.size() : 0;
+  if (promotes) return fmt::format(", {}, {}, true", product.parts, windows);
+  if (product.windows) return fmt::format(", {}, {}", product.parts, windows);
   return product.parts == 1 ? "" : fmt::format(", {}", product.parts);
+}
+
+bool needs_promotion(const GemmProblem& problem) {
+  // Each 32 products are added with an error of up to 2^-13 of the sum: over so many, a thousandth
+  // of it, where rounding both operands to four bits does 3 %.
+  constexpr std::int64_t kMostUnpromoted = 1024;
+  return problem.product.is_float8() && !(problem.most_k && *problem.most_k <= kMostUnpromoted);
+}
+
+std::string promotion_text(bool promotes) { return promotes ? kPromotion : ""; }
+
+bool take_promotion(std::string& schedule) {
+  const std::size_t at = schedule.find(" promote=");
+  if (at == schedule.npos) return false;
+  const std::size_t end = std::min(schedule.find(' ', at + 1), schedule.size());
+  if (schedule.substr(at, end - at) != kPromotion)
+    throw Error(ErrorCode::kUsage,
+                fmt::format("sums are promoted every {} of k or not at all, in the schedule '{}'",
+                            kPromotedDepth, schedule));
+  schedule.erase(at, end - at);
+  return true;
 }
 
 namespace {
@@ -42,9 +68,10 @@ namespace {
 std::string refuse_windows(const GemmProgram& product) {
   const ConvWindows& windows = *product.windows;
   if (!product.batch.empty()) return "the copy engine would read channels of other groups";
-  if (!ir::is_multiple_of(windows.channels, kTmaStep))
-    return "the copy engine reads 64 channels of a pixel at once";
-  if (!ir::is_multiple_of(windows.pitch, 8)) return "pixels do not begin at multiples of 16 bytes";
+  const int step = tma_step(product);
+  if (!ir::is_multiple_of(windows.channels, step))
+    return fmt::format("the copy engine reads {} channels of a pixel at once", step);
+  if (!ir::is_multiple_of(windows.pitch, tma_unit(product))) return "pixels do not begin at multiples of 16 bytes";
   const std::size_t dims = windows.in.size(), rank = dims + 2;
   if (dims < 1 || dims > 3) return "the copy engine knows windows of one to three dimensions";
   const std::int64_t most = plan::window_bound(rank);
@@ -66,19 +93,30 @@ int tma_stages(const GemmSchedule& s, const DeviceModel& device, int blocks, int
   const int room = device.block_shared_bytes / blocks - reserved - kTmaAlignment -
                    kMostStages * kTmaStageBarriers;
   int stages = std::min(room / tma_stage_bytes(s), kMostStages);
-  if (depth) stages = std::min(stages, ceil_div(ceil_div(*depth, kTmaStep), s.split_k));
+  if (depth) stages = std::min(stages, ceil_div(ceil_div(*depth, s.k), s.split_k));
   return std::max(stages, 2);
 }
 
+namespace {
+
+/// What TmaMainloop promotes: one product of a warpgroup in each stage.
+bool may_promote(const GemmProgram& product, const GemmSchedule& s, int warpgroups) {
+  return product.is_float8() && s.m == 64 * warpgroups && (s.n <= 128 || s.n == 192);
+}
+
+}  // namespace
+
 bool fits_tma(const GemmProblem& problem, const GemmSchedule& s, int warpgroups,
-              int most_accumulators) {
+              int most_accumulators, bool promotes) {
   constexpr int kMostSize = 256;  // a box's rows
-  return is_for_tma(problem.product) && refuse_tma(problem).empty() && s.vector_a == 8 &&
-         s.vector_b == 8 && warpgroups >= 1 && warpgroups <= kMostWarpgroups &&
+  const int copied = tma_unit(problem.product);
+  return is_for_tma(problem.product) && refuse_tma(problem).empty() && s.vector_a == copied &&
+         s.vector_b == copied && warpgroups >= 1 && warpgroups <= kMostWarpgroups &&
          s.m % (64 * warpgroups) == 0 && s.m <= kMostSize &&
          s.n % (column_unit(problem.product) * problem.product.parts) == 0 && s.n <= kMostSize &&
-         (s.n % 64 == 0 || s.n <= 96) && s.k == kTmaStep && s.stages >= 2 &&
-         tma_accumulators(s, warpgroups) <= most_accumulators && s.cluster_n == 1;
+         (s.n % 64 == 0 || s.n <= 96) && s.k == tma_step(problem.product) && s.stages >= 2 &&
+         tma_accumulators(s, warpgroups) * (promotes ? 2 : 1) <= most_accumulators &&
+         (!promotes || may_promote(problem.product, s, warpgroups)) && s.cluster_n == 1;
 }
 
 bool is_for_tma(const GemmProgram& product) { return product.by_warpgroups && !product.weights; }
@@ -86,11 +124,16 @@ bool is_for_tma(const GemmProgram& product) { return product.by_warpgroups && !p
 std::string refuse_tma(const GemmProblem& problem) {
   const GemmProgram& product = problem.product;
   if (product.rows) return "warpgroups do not make rows";
+  if (product.is_eight_bit() && product.rows_are_k)
+    return "k is not contiguous in the right operand, as warpgroups read 8 bits";
   if (problem.reductions > 0) return "rows are reduced by warps, whose tiles have fewer rows";
   if (product.windows)
     if (std::string reason = refuse_windows(product); !reason.empty()) return reason;
   if (product.batch.size() > kMostMappedBatch) return "the batch has too many dimensions";
-  if (problem.most_m && *problem.most_m < kLeastRows) return "too few rows for warpgroups";
+  // Operands of 8 bits have no kernel of their own for few rows: rows that are not there cost no
+  // traffic.
+  if (problem.most_m && *problem.most_m < kLeastRows && !product.is_eight_bit())
+    return "too few rows for warpgroups";
   return "";
 }
 
@@ -99,14 +142,15 @@ namespace {
 /// Warpgroups share the rows of the tile.
 struct Tma final : GemmTile {
   int warpgroups;
+  bool promotes;
 
-  explicit Tma(int count) : warpgroups(count) {}
+  Tma(int count, bool is_promoted) : warpgroups(count), promotes(is_promoted) {}
 
   int epilogue_threads() const override { return 128 * warpgroups; }
   int threads() const override { return epilogue_threads() + 32; }
   bool fits(const GemmProblem& problem, const GemmSchedule& s) const override {
-    constexpr int kMostAccumulators = 128;
-    return fits_tma(problem, s, warpgroups, kMostAccumulators);
+    constexpr int kMostAccumulators = 128, kMostPromoted = 192;
+    return fits_tma(problem, s, warpgroups, promotes ? kMostPromoted : kMostAccumulators, promotes);
   }
 
   int shared_bytes(const GemmProblem&, const GemmSchedule& s) const override {
@@ -129,7 +173,7 @@ struct Tma final : GemmTile {
     const double step = 27 / rates.clock;
     const double barrier = 430 / rates.clock, block = 440 / rates.clock;
     // Each nanosecond.
-    const double flops_rate = 4310 * rates.tensor, bytes_rate = 88 * rates.clock;
+    const double flops_rate = 4310 * rates.tensor * problem.tensor_speed(), bytes_rate = 88 * rates.clock;
     const double all_bytes_rate = 7300 * rates.clock;
     // Of an element, in thousandths of a nanosecond: storing its sum, which every block of a
     // cluster does, and the rest, which they share.
@@ -140,14 +184,14 @@ struct Tma final : GemmTile {
         problem.matrices * static_cast<double>(ceil_div(m, s.m) * ceil_div(problem.n, s.n));
     const double blocks = tiles * static_cast<double>(s.split_k);
     const double depth =
-        static_cast<double>(ceil_div(ceil_div(problem.k, kTmaStep), s.split_k) * kTmaStep);
+        static_cast<double>(ceil_div(ceil_div(problem.k, s.k), s.split_k) * s.k);
     const double resident = std::clamp(std::ceil(blocks / processors), 1.0,
                                        static_cast<double>(blocks_that_fit(problem, s)));
     const double waves = std::max(1.0, std::ceil(blocks / (processors * resident)));
-    const double bytes = (s.m + s.n) * depth * 2, flops = 2.0 * s.m * s.n * depth;
+    const double bytes = (s.m + s.n) * depth * problem.product.element_bytes(), flops = 2.0 * s.m * s.n * depth;
     const double work = std::max({flops / flops_rate * resident, bytes / bytes_rate * resident,
                                   bytes * std::min(blocks, processors * resident) / all_bytes_rate,
-                                  depth / kTmaStep * step});
+                                  depth / s.k * step});
     const double element = kStored + (kElement + kInstruction * epilogue.instructions +
                                       kRowByte * epilogue.row_bytes) /
                                          s.split_k / problem.product.parts;
@@ -158,7 +202,8 @@ struct Tma final : GemmTile {
   }
 
   std::string to_string(const GemmSchedule& s) const override {
-    return fmt::format("tma {}x{}x{} warpgroups={} stages={}", s.m, s.n, s.k, warpgroups, s.stages);
+    return fmt::format("tma {}x{}x{} warpgroups={} stages={}{}", s.m, s.n, s.k, warpgroups, s.stages,
+                       promotion_text(promotes));
   }
 
   std::string header(const GemmProgram&) const override { return "tma.cuh"; }
@@ -166,9 +211,9 @@ struct Tma final : GemmTile {
   std::string type(const GemmText& text) const override {
     const GemmSchedule& s = text.schedule();
     const GemmProgram& product = text.product();
-    return fmt::format("WithAccumulators<TmaTile<{}, {}, {}, {}, {}, {}, {}, {}{}>>",
-                       storage_name(product.type), s.m, s.n, warpgroups, s.stages, s.split_k,
-                       product.rows_are_k, product.batch.size() + 2, further_arguments(product));
+    return fmt::format("WithAccumulators<TmaTile<{}, {}, {}, {}, {}, {}, {}, {}, {}{}>>",
+                       storage_name(product.type), storage_name(product.b_type), s.m, s.n, warpgroups, s.stages, s.split_k,
+                       product.rows_are_k, product.batch.size() + 2, further_arguments(product, promotes));
   }
 
   void write_operands(GemmText& text) const override {
@@ -180,7 +225,8 @@ struct Tma final : GemmTile {
   int blocks_that_fit(const GemmProblem& problem, const GemmSchedule& s) const {
     constexpr int kOtherRegisters = 40, kAllocated = 8;
     const int registers =
-        (tma_accumulators(s, warpgroups) + kOtherRegisters + kAllocated - 1) / kAllocated;
+        (tma_accumulators(s, warpgroups) * (promotes ? 2 : 1) + kOtherRegisters + kAllocated - 1) /
+        kAllocated;
     const int by_memory =
         problem.device.block_shared_bytes / (shared_bytes(problem, s) + kReservedShared);
     const int by_registers =
@@ -193,12 +239,13 @@ std::vector<GemmSchedule> schedules(const GemmProblem& problem) {
   std::vector<GemmSchedule> all;
   for (const Tile& tile : kTiles)
     for (const int split_k : kSplitK) {
-      if (split_k > 1 && problem.most_k && ceil_div(*problem.most_k, kTmaStep) < split_k) continue;
       GemmSchedule s;
-      s.m = tile.m, s.n = tile.n, s.k = kTmaStep;
+      s.m = tile.m, s.n = tile.n, s.k = tma_step(problem.product);
+      s.vector_a = s.vector_b = tma_unit(problem.product);
+      if (split_k > 1 && problem.most_k && ceil_div(*problem.most_k, s.k) < split_k) continue;
       s.split_k = split_k;
       s.stages = tma_stages(s, problem.device, tile.blocks, kReservedShared, problem.most_k);
-      s.tile = std::make_shared<Tma>(tile.warpgroups);
+      s.tile = std::make_shared<Tma>(tile.warpgroups, needs_promotion(problem));
       const auto same = [&](const GemmSchedule& other) {
         return other.m == s.m && other.n == s.n && other.stages == s.stages &&
                other.split_k == s.split_k;
@@ -208,13 +255,16 @@ std::vector<GemmSchedule> schedules(const GemmProblem& problem) {
   return all;
 }
 
-std::optional<GemmSchedule> parse(const std::string& text) {
+std::optional<GemmSchedule> parse(const std::string& asked) {
   GemmSchedule s;
   int warpgroups = 0;
+  std::string text = asked;
+  if (!text.starts_with("tma ")) return std::nullopt;
+  const bool promotes = take_promotion(text);
   if (!read_sizes(text, "tma %dx%dx%d warpgroups=%d stages=%d split_k=%d cluster_n=%d", &s.m, &s.n,
                   &s.k, &warpgroups, &s.stages, &s.split_k, &s.cluster_n))
     return std::nullopt;
-  s.tile = std::make_shared<Tma>(warpgroups);
+  s.tile = std::make_shared<Tma>(warpgroups, promotes);
   return s;
 }
 

@@ -9,10 +9,13 @@ namespace sinter::codegen {
 
 // What kernels have in common whose operands both come by TMA.
 
-inline constexpr int kTmaStep = 64;  // of k
+/// Of k: what a row of 128 bytes holds.
+inline int tma_step(const GemmProgram& product) { return 128 / product.element_bytes(); }
+/// Elements of the 16 bytes that rows are whole multiples of.
+inline int tma_unit(const GemmProgram& product) { return 16 / product.element_bytes(); }
 /// Tiles begin at multiples of 1024 bytes; a stage has two barriers.
 inline constexpr int kTmaAlignment = 1024, kTmaStageBarriers = 2 * 16;
-inline int tma_stage_bytes(const GemmSchedule& s) { return (s.m + s.n) * kTmaStep * 2; }
+inline int tma_stage_bytes(const GemmSchedule& s) { return (s.m + s.n) * 128; }
 
 /// As many stages as fit beside `reserved` bytes where a multiprocessor has so many blocks, no more
 /// than there are steps.
@@ -24,12 +27,24 @@ inline int tma_accumulators(const GemmSchedule& s, int warpgroups) {
   return s.m / warpgroups / 64 * s.n / 2;
 }
 
-/// Whether `warpgroups` that hold so many accumulators at most multiply such a tile.
+/// Whether `warpgroups` that hold so many accumulators at most multiply such a tile; where they are
+/// promoted, each twice.
 bool fits_tma(const GemmProblem& problem, const GemmSchedule& s, int warpgroups,
-              int most_accumulators);
+              int most_accumulators, bool promotes);
 
-/// The last arguments of a tile's template, where a product has parts or windows.
-std::string further_arguments(const GemmProgram& product);
+/// The last arguments of a tile's template, where a product has parts or windows, or is promoted.
+std::string further_arguments(const GemmProgram& product, bool promotes);
+
+/// Tensor cores add up products of 8-bit floats with about 14 bits. A schedule that promotes has the
+/// products of so many neighbours along k added to float32.
+inline constexpr int kPromotedDepth = 128;
+/// Whether the product is deep enough for that to matter beside what 8 bits themselves round.
+bool needs_promotion(const GemmProblem& problem);
+/// " promote=128", or nothing.
+std::string promotion_text(bool promotes);
+/// Takes that out of a schedule's text; false if it is not there. Throws Error(kUsage) for another
+/// depth.
+bool take_promotion(std::string& schedule);
 
 bool is_for_tma(const GemmProgram& product);
 std::string refuse_tma(const GemmProblem& problem);

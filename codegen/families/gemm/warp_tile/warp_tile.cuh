@@ -23,7 +23,27 @@ SINTER_DEVICE void copy_tile(T* shared, const T* from, i64 stride, i32 rows, i32
     if constexpr (kVector == 1)
       *to = valid ? *after_grid_wait(source) : T{0};
     else
-      cp_async<kVector * 2>(to, source, valid);
+      cp_async<kVector * static_cast<int>(sizeof(T))>(to, source, valid);
+  }
+}
+
+/// The same of a matrix that lies the other way: element (row, column) is `from`'s (column, row),
+/// kVector of whose columns are read at once. Copies of single elements: what is there when this
+/// returns is seen by others after a barrier.
+template <int kRows, int kColumns, int kStride, int kVector, int kThreads, class T>
+SINTER_DEVICE void copy_transposed(T* shared, const T* from, i64 stride, i32 rows, i32 columns) {
+  constexpr int kAcross = kRows / kVector, kCount = kColumns * kAcross;
+#pragma unroll 4
+  for (int first = 0; first < kCount; first += kThreads) {
+    const int i = first + static_cast<int>(threadIdx.x);
+    if (kCount % kThreads != 0 && i >= kCount) break;
+    const int column = i / kAcross, row = i % kAcross * kVector;
+    const bool valid = row < rows && column < columns;
+    const T* source = valid ? from + column * stride + row : from;
+    Vec<T, kVector> items = splat<kVector>(T{0});
+    if (valid) items = load<kVector>(after_grid_wait(source));
+#pragma unroll
+    for (int j = 0; j < kVector; ++j) shared[(row + j) * kStride + column] = items.v[j];
   }
 }
 
@@ -45,22 +65,23 @@ struct DenseRows {
 
 /// Accumulators of a tile of kM rows in shared memory, rows kStride apart: kParts of them in each
 /// of kSplitK neighbouring blocks of a cluster, added in order.
-template <int kM, int kStride, int kParts, int kSplitK>
+template <int kM, int kStride, int kParts, int kSplitK, class SumType = float>
 struct TileAccumulators {
+  typedef SumType Sum;
   /// Those of one row from a column on that is a multiple of N. `rank`: this block's in its
   /// cluster; the splits of a tile are neighbours.
   template <int N>
-  SINTER_DEVICE static void add_up(float (&x)[N], const float* accumulators, int row, int column,
+  SINTER_DEVICE static void add_up(Sum (&x)[N], const Sum* accumulators, int row, int column,
                                    u32 rank) {
-    const float* mine = accumulators + row * kStride + column;
+    const Sum* mine = accumulators + row * kStride + column;
     bool is_first = true;
 #pragma unroll
     for (int split = 0; split < kSplitK; ++split) {
-      const float* parts =
+      const Sum* parts =
           kSplitK > 1 ? of_block(mine, rank / kSplitK * kSplitK + static_cast<u32>(split)) : mine;
 #pragma unroll
       for (int part = 0; part < kParts; ++part) {
-        const Vec<float, N> some = load<N>(parts + part * kM * kStride);
+        const Vec<Sum, N> some = load<N>(parts + part * kM * kStride);
 #pragma unroll
         for (int j = 0; j < N; ++j) x[j] = is_first ? some.v[j] : x[j] + some.v[j];
         is_first = false;
@@ -73,13 +94,13 @@ struct TileAccumulators {
 /// Tile::accumulators_of(shared).
 template <class Tile>
 struct WithAccumulators : Tile {
+  typedef typename Tile::Totals::Sum Sum;
   template <int N>
-  SINTER_DEVICE static void sum(float (&x)[N], unsigned char* shared, int row, int column,
-                                u32 rank) {
+  SINTER_DEVICE static void sum(Sum (&x)[N], unsigned char* shared, int row, int column, u32 rank) {
     Tile::Totals::add_up(x, Tile::accumulators_of(shared), row, column, rank);
   }
-  SINTER_DEVICE static float sum(unsigned char* shared, int row, int column, u32 rank) {
-    float x[1];
+  SINTER_DEVICE static Sum sum(unsigned char* shared, int row, int column, u32 rank) {
+    Sum x[1];
     sum(x, shared, row, column, rank);
     return x[0];
   }
@@ -88,44 +109,56 @@ struct WithAccumulators : Tile {
 /// kM x kN accumulators over k, kK at a time. kWarpsM x kWarpsN warps share the tile, kWarpsK of
 /// each the steps' k; kSplitK neighbouring blocks of a cluster share the whole k. All partial
 /// accumulators are added in one fixed order. kRowsAreK: b[k][n] with n contiguous; else b[n][k]
-/// with k contiguous. a[m][k] is read through Left. kVectorA, kVectorB: elements of one copy (8, 4,
-/// 2 or 1); rows begin at multiples of it and have a multiple of it.
-template <class T, int kM, int kN, int kK, int kWarpsM, int kWarpsN, int kWarpsK, int kStages,
+/// with k contiguous, as b of 8 bits is in shared memory in any case. a[m][k] is read through Left.
+/// kVectorA, kVectorB: elements of one copy (4 to 16 bytes, or one); rows begin at multiples of it
+/// and have a multiple of it.
+template <class A, class B, int kM, int kN, int kK, int kWarpsM, int kWarpsN, int kWarpsK, int kStages,
           int kSplitK, bool kRowsAreK, int kVectorA, int kVectorB, class Left = DenseRows>
 struct WarpTile {
+  typedef SumOf<A> Sum;
+  static constexpr int kUnit = 16 / static_cast<int>(sizeof(A));  // elements of 16 bytes
+  static constexpr int kDepth = kFragmentDepth<A>;                // of k, of a fragment
   static constexpr int kThreads = 32 * kWarpsM * kWarpsN * kWarpsK;
   static constexpr int kTilesM = kM / kWarpsM / 16, kTilesN = kN / kWarpsN / 8;
   static constexpr int kWarpK = kK / kWarpsK;
-  static_assert(kM % (16 * kWarpsM) == 0 && kN % (8 * kWarpsN) == 0 && kK % (16 * kWarpsK) == 0,
-                "warps multiply tiles of 16 x 8 x 16");
+  static_assert(kM % (16 * kWarpsM) == 0 && kN % (8 * kWarpsN) == 0 && kK % (kDepth * kWarpsK) == 0,
+                "warps multiply tiles of 16 x 8 x 32 bytes");
+  static_assert(sizeof(A) == sizeof(B), "fragments of both operands are as deep");
   static_assert(kStages >= 2, "one stage is read while another is filled");
 
   // Rows of an odd number of 16-byte units: matrices are then read without bank conflicts.
-  static constexpr int odd_units(int elements) { return (elements / 8 | 1) * 8; }
+  static constexpr int odd_units(int elements) { return (elements / kUnit | 1) * kUnit; }
   static constexpr int kStrideA = odd_units(kK);
-  static constexpr int kRowsB = kRowsAreK ? kK : kN, kColumnsB = kRowsAreK ? kN : kK;
+  static constexpr bool kBByRows = kRowsAreK && sizeof(B) > 1;  // in shared memory
+  static constexpr int kRowsB = kBByRows ? kK : kN, kColumnsB = kBByRows ? kN : kK;
   static constexpr int kStrideB = odd_units(kColumnsB);
   static constexpr int kStage = kM * kStrideA + kRowsB * kStrideB;  // elements
   static constexpr int kAccumulatorStride = kN + 8;
-  static constexpr int kStageBytes = kStages * kStage * 2;
+  static constexpr int kStageBytes = kStages * kStage * static_cast<int>(sizeof(A));
   static constexpr int kSumBytes = kWarpsK * kM * kAccumulatorStride * 4;
   static constexpr int kSharedBytes = kStageBytes > kSumBytes ? kStageBytes : kSumBytes;
 
   /// What a block multiplies: `b` points at the tile's first column, at k = 0.
-  struct Operands : Left::template Operand<T, kM, kK, kStrideA, kVectorA, kThreads> {
-    const T* b;
+  struct Operands : Left::template Operand<A, kM, kK, kStrideA, kVectorA, kThreads> {
+    const B* b;
     i64 stride_b;
     i32 rows, columns;  // that are left from the tile on; may exceed it
     i32 begin, end;     // of k
   };
 
-  SINTER_DEVICE static void copy_a(const Operands& x, T* stage, i32 k) {
+  SINTER_DEVICE static A* stage_of(unsigned char* shared, int stage) {
+    return reinterpret_cast<A*>(shared) + stage * kStage;
+  }
+  SINTER_DEVICE static void copy_a(const Operands& x, A* stage, i32 k) {
     x.copy(stage, x.rows, k, x.end);
   }
-  SINTER_DEVICE static void copy_b(const Operands& x, T* stage, i32 k) {
-    T* shared = stage + kM * kStrideA;
+  SINTER_DEVICE static void copy_b(const Operands& x, A* stage, i32 k) {
+    B* shared = reinterpret_cast<B*>(stage + kM * kStrideA);
     const i32 at = k < x.end ? k : 0;
-    if constexpr (kRowsAreK)
+    if constexpr (kRowsAreK && !kBByRows)
+      copy_transposed<kN, kK, kStrideB, kVectorB, kThreads>(shared, x.b + at * x.stride_b,
+                                                            x.stride_b, x.columns, x.end - k);
+    else if constexpr (kRowsAreK)
       copy_tile<kK, kN, kStrideB, kVectorB, kThreads>(shared, x.b + at * x.stride_b, x.stride_b,
                                                       x.end - k, x.columns);
     else
@@ -133,17 +166,17 @@ struct WarpTile {
                                                       x.end - k);
   }
 
-  typedef float Accumulators[kTilesM][kTilesN][4];
+  typedef Sum Accumulators[kTilesM][kTilesN][4];
 
   /// One stage's share of this warp.
-  SINTER_DEVICE static void multiply_stage(Accumulators& accumulators, const T* stage) {
+  SINTER_DEVICE static void multiply_stage(Accumulators& accumulators, const A* stage) {
     const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
     const int warp_n = warp % kWarpsN, warp_m = warp / kWarpsN % kWarpsM;
     const int warp_k = warp / (kWarpsN * kWarpsM);
-    const T* a = stage + (warp_m * kTilesM * 16 + lane % 16) * kStrideA + lane / 16 * 8;
-    const T* b = stage + kM * kStrideA;
+    const A* a = stage + (warp_m * kTilesM * 16 + lane % 16) * kStrideA + lane / 16 * kUnit;
+    const B* b = reinterpret_cast<const B*>(stage + kM * kStrideA);
 #pragma unroll
-    for (int step = 0; step < kWarpK; step += 16) {
+    for (int step = 0; step < kWarpK; step += kDepth) {
       const int k = warp_k * kWarpK + step;
       u32 left[kTilesM][4], right[kTilesN][2];
 #pragma unroll
@@ -152,11 +185,11 @@ struct WarpTile {
       for (int j = 0; j + 1 < kTilesN; j += 2) {
         const int n = (warp_n * kTilesN + j) * 8;
         u32 both[4];
-        if constexpr (kRowsAreK)
+        if constexpr (kBByRows)
           load_matrix_x4_transposed(both, b + (k + lane % 16) * kStrideB + n + lane / 16 * 8);
         else
           load_matrix_x4(both,
-                         b + (n + lane % 8 + lane / 16 * 8) * kStrideB + k + lane / 8 % 2 * 8);
+                         b + (n + lane % 8 + lane / 16 * 8) * kStrideB + k + lane / 8 % 2 * kUnit);
         right[j][0] = both[0];
         right[j][1] = both[1];
         right[j + 1][0] = both[2];
@@ -164,16 +197,17 @@ struct WarpTile {
       }
       if constexpr (kTilesN % 2 != 0) {
         const int n = (warp_n * kTilesN + kTilesN - 1) * 8;
-        if constexpr (kRowsAreK)
+        if constexpr (kBByRows)
           load_matrix_x2_transposed(right[kTilesN - 1], b + (k + lane % 16) * kStrideB + n);
         else
-          load_matrix_x2(right[kTilesN - 1], b + (n + lane % 8) * kStrideB + k + lane / 8 % 2 * 8);
+          load_matrix_x2(right[kTilesN - 1],
+                         b + (n + lane % 8) * kStrideB + k + lane / 8 % 2 * kUnit);
       }
 #pragma unroll
       for (int i = 0; i < kTilesM; ++i)
 #pragma unroll
         for (int j = 0; j < kTilesN; ++j)
-          mma_16x8x16<T>(accumulators[i][j], left[i], right[j][0], right[j][1]);
+          mma_fragments<A, B>(accumulators[i][j], left[i], right[j][0], right[j][1]);
     }
   }
 
@@ -185,19 +219,18 @@ struct WarpTile {
   /// ended, on which b does not depend: it is fetched before that is waited for.
   template <bool kProgrammatic>
   SINTER_DEVICE static void begin(unsigned char* shared, const Operands& x) {
-    T* stages = reinterpret_cast<T*>(shared);
     const int steps = count_steps(x);
     if (kProgrammatic) {
 #pragma unroll
       for (int s = 0; s < kStages - 1; ++s)
-        if (s < steps) copy_b(x, stages + s * kStage, x.begin + s * kK);
+        if (s < steps) copy_b(x, stage_of(shared, s), x.begin + s * kK);
       grid_dependency_wait();
     }
 #pragma unroll
     for (int s = 0; s < kStages - 1; ++s) {
       if (s < steps) {
-        if (!kProgrammatic) copy_b(x, stages + s * kStage, x.begin + s * kK);
-        copy_a(x, stages + s * kStage, x.begin + s * kK);
+        if (!kProgrammatic) copy_b(x, stage_of(shared, s), x.begin + s * kK);
+        copy_a(x, stage_of(shared, s), x.begin + s * kK);
       }
       cp_async_commit();
     }
@@ -205,7 +238,6 @@ struct WarpTile {
 
   /// Behind begin(): fills `shared` with the block's accumulators, to be read by sum().
   SINTER_DEVICE static void multiply(unsigned char* shared, const Operands& x) {
-    T* stages = reinterpret_cast<T*>(shared);
     const int steps = count_steps(x);
     Accumulators accumulators = {};
     for (int s = 0; s < steps; ++s) {
@@ -213,19 +245,19 @@ struct WarpTile {
       __syncthreads();  // stage s is there for all, and all have left the one that is filled next
       const int next = s + kStages - 1;
       if (next < steps) {
-        T* stage = stages + next % kStages * kStage;
+        A* stage = stage_of(shared, next % kStages);
         copy_b(x, stage, x.begin + next * kK);
         copy_a(x, stage, x.begin + next * kK);
       }
       cp_async_commit();
-      multiply_stage(accumulators, stages + s % kStages * kStage);
+      multiply_stage(accumulators, stage_of(shared, s % kStages));
     }
     cp_async_wait<0>();
     __syncthreads();  // the accumulators take the stages' place
     const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
     const int warp_n = warp % kWarpsN, warp_m = warp / kWarpsN % kWarpsM;
-    float* part =
-        reinterpret_cast<float*>(shared) +
+    Sum* part =
+        reinterpret_cast<Sum*>(shared) +
         (warp / (kWarpsN * kWarpsM) * kM + warp_m * kTilesM * 16 + lane / 4) * kAccumulatorStride +
         warp_n * kTilesN * 8 + lane % 4 * 2;
 #pragma unroll
@@ -234,7 +266,7 @@ struct WarpTile {
       for (int j = 0; j < kTilesN; ++j)
 #pragma unroll
         for (int half = 0; half < 2; ++half) {
-          const Vec<float, 2> pair = {
+          const Vec<Sum, 2> pair = {
               {accumulators[i][j][half * 2], accumulators[i][j][half * 2 + 1]}};
           store(part + (i * 16 + half * 8) * kAccumulatorStride + j * 8, pair);
         }
@@ -244,9 +276,9 @@ struct WarpTile {
       __syncthreads();
   }
 
-  typedef TileAccumulators<kM, kAccumulatorStride, kWarpsK, kSplitK> Totals;
-  SINTER_DEVICE static const float* accumulators_of(unsigned char* shared) {
-    return reinterpret_cast<const float*>(shared);
+  typedef TileAccumulators<kM, kAccumulatorStride, kWarpsK, kSplitK, Sum> Totals;
+  SINTER_DEVICE static const Sum* accumulators_of(unsigned char* shared) {
+    return reinterpret_cast<const Sum*>(shared);
   }
 };
 

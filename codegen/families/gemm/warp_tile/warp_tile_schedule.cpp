@@ -105,14 +105,15 @@ struct WarpTile final : GemmTile {
   int epilogue_threads() const override { return 32 * warps_m * warps_n * warps_k; }
   bool fits(const GemmProblem& problem, const GemmSchedule& s) const override {
     return is_for(problem.product) && s.m % (16 * warps_m) == 0 && s.n % (8 * warps_n) == 0 &&
-           s.k % (16 * warps_k) == 0 && s.stages >= 2 && threads() <= 1024;
+           s.k % (32 / problem.product.element_bytes() * warps_k) == 0 && s.stages >= 2 && threads() <= 1024;
   }
 
   int shared_bytes(const GemmProblem& problem, const GemmSchedule& s) const override {
-    const bool rows_are_k = problem.product.rows_are_k;
-    const int rows_b = rows_are_k ? s.k : s.n, columns_b = rows_are_k ? s.n : s.k;
-    const int stage = s.m * odd_units(s.k) + rows_b * odd_units(columns_b);
-    return std::max(s.stages * stage * 2, warps_k * s.m * (s.n + 8) * 4);
+    const int bytes = problem.product.element_bytes();
+    const bool by_rows = problem.product.rows_are_k && !problem.product.is_eight_bit();
+    const int rows_b = by_rows ? s.k : s.n, columns_b = by_rows ? s.n : s.k;
+    const int stage = s.m * odd_units(s.k, bytes) + rows_b * odd_units(columns_b, bytes);
+    return std::max(s.stages * stage * bytes, warps_k * s.m * (s.n + 8) * 4);
   }
 
   /// What a block waits for, what its multiprocessor loads and multiplies, and what blocks cost
@@ -137,8 +138,8 @@ struct WarpTile final : GemmTile {
         1.0, static_cast<double>(ceil_div(static_cast<std::int64_t>(blocks),
                                           static_cast<std::int64_t>(processors * resident))));
     const double depth = static_cast<double>(ceil_div(ceil_div(problem.k, s.k), s.split_k)) * s.k;
-    const double bytes = (s.m + s.n) * depth * 2, flops = 2.0 * s.m * s.n * depth;
-    const double work = std::max(std::max(bytes / costs.bytes, flops / costs.flops) * resident,
+    const double bytes = (s.m + s.n) * depth * problem.product.element_bytes(), flops = 2.0 * s.m * s.n * depth;
+    const double work = std::max(std::max(bytes / costs.bytes, flops / costs.flops / problem.tensor_speed()) * resident,
                                  bytes * blocks / costs.all_bytes / waves);
     const double sums =
         s.m * s.n * 4.0 * (warps_k + s.split_k) / s.split_k / costs.bytes / costs.sums;
@@ -163,8 +164,8 @@ struct WarpTile final : GemmTile {
     const GemmSchedule& s = text.schedule();
     const GemmProgram& product = text.product();
     return fmt::format(
-        "WithAccumulators<WarpTile<{}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}{}>>",
-        storage_name(product.type), s.m, s.n, s.k, warps_m, warps_n, warps_k, s.stages, s.split_k,
+        "WithAccumulators<WarpTile<{}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}{}>>",
+        storage_name(product.type), storage_name(product.b_type), s.m, s.n, s.k, warps_m, warps_n, warps_k, s.stages, s.split_k,
         product.rows_are_k, s.vector_a, s.vector_b, left_operand(text));
   }
 
@@ -183,7 +184,7 @@ std::vector<GemmSchedule> schedules(const GemmProblem& problem) {
   std::vector<GemmSchedule> all;
   const auto add = [&](const Tile& tile, int split_k, int cluster_n) {
     GemmSchedule s;
-    s.m = tile.m, s.n = tile.n, s.k = tile.k;
+    s.m = tile.m, s.n = tile.n, s.k = tile.k * 2 / problem.product.element_bytes();
     s.stages = tile.stages;
     s.split_k = split_k;
     s.cluster_n = cluster_n;

@@ -140,7 +140,7 @@ void StatementWriter::vector_part(const InstrSet& needed, int stage) {
     if (kind == InstrKind::Index || (!s_.per_element(i) && s_.in_loop(i))) {
       statement(i);
     } else if (const auto* product = s_.product(i)) {
-      code_.define(fmt::format("float {}[{}];", product->sums, s_.vector()));
+      code_.define(fmt::format("{} {}[{}];", text.type(i), product->sums, s_.vector()));
       code_.define(fmt::format("Tile::sum({}, {});", product->sums, product->vector));
     } else if (is_load && s_.is_transposed(i)) {
       code_.define(fmt::format("const {0}* const c{1} = m{1}.at(x, y);", text.memory_type(i), i));

@@ -160,7 +160,7 @@ void GemmCheck::add(const std::string& name, ir::Graph body, const std::string& 
   request.programmatic_launch = programmatic_launch;
   request.device = device;
   for (const std::uint32_t buffer : test.product.program.buffers)
-    request.buffer_types.push_back(buffer == codegen::kAccumulatorBuffer ? test.product.type
+    request.buffer_types.push_back(buffer == codegen::kAccumulatorBuffer ? test.product.result
                                                                          : test.types[buffer]);
   kernels.push_back(codegen::emit_gemm(request, exprs));
 }
@@ -169,7 +169,7 @@ void GemmCheck::add_loops(const std::string& name, ir::Graph body,
                           std::vector<ir::Bindings> symbols) {
   Case& test = add_case(name, std::move(body), std::move(symbols));
   test.product.program =
-      codegen::lower_conv_loops(*test.body, true, test.inputs, test.outputs, exprs);
+      codegen::lower_product_loops(*test.body, true, test.inputs, test.outputs, exprs);
   codegen::KernelRequest request;
   request.program = &test.product.program;
   request.name = "kernel_" + name;
@@ -197,10 +197,10 @@ Memory GemmCheck::packed(const Case& test, std::vector<ir::Tensor> inputs) const
   return memory;
 }
 
-std::vector<std::vector<codegen::CompiledKernel>> GemmCheck::compile() const {
+std::vector<std::vector<codegen::CompiledKernel>> GemmCheck::compile(
+    const std::vector<std::string>& architectures) const {
   std::vector<std::string> sources;
   for (const auto& kernel : kernels) sources.push_back(kernel.source);
-  const std::vector<std::string> architectures = {"sm_80", "sm_90", "sm_100"};
   codegen::KernelCompileStats stats;
   return codegen::compile_cuda(sources, architectures, {}, stats);
 }
@@ -249,6 +249,11 @@ std::string GemmCheck::run_case(const Case& test, const codegen::EmittedKernel& 
       zeros = ir::Tensor::from_doubles(zeros.dtype(), zeros.shape(), values);
     }
   }
+  if (test.product.is_eight_bit())
+    for (const std::uint32_t operand : {test.product.a_buffer(), test.product.b_buffer()}) {
+      ir::Tensor& values = inputs[test.product.program.buffers[operand]];
+      if (is_integer(values.dtype())) values = random_weights(values);
+    }
   const auto expected = evaluate_region(*test.body, inputs);
   Memory memory = packed(test, inputs);
   for (const ir::Tensor& output : expected)

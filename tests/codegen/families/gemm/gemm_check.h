@@ -32,8 +32,9 @@ class GemmCheck {
   /// Compiles and runs everything; what went wrong, a line for each.
   std::string run();
 
-  /// The code of all kernels for sm_80, sm_90 and sm_100, in this order for each.
-  std::vector<std::vector<codegen::CompiledKernel>> compile() const;
+  /// The code of all kernels for some architectures, in this order for each.
+  std::vector<std::vector<codegen::CompiledKernel>> compile(
+      const std::vector<std::string>& architectures = {"sm_80", "sm_90", "sm_100"}) const;
   /// EXPECTs that there is some for each.
   void expect_code() const;
 

@@ -1,4 +1,5 @@
 #include <numeric>
+#include <utility>
 
 #include "codegen/families/gemm/gemm_graph.h"
 #include "codegen/families/gemm/library_lowering.h"
@@ -28,12 +29,40 @@ ValueId transpose(GraphBuilder& builder, ValueId value, Axes perm) {
   return builder.add("Transpose", {value}, {{"perm", std::move(perm)}});
 }
 
+/// Products in the type of their sums, which is wider than operands of 8 bits.
+ValueId multiplied(GraphBuilder& builder, ValueId a, ValueId b, DType type) {
+  const auto widened = [&](ValueId value) {
+    return builder.type(value).dtype == type ? value
+                                             : builder.add("Cast", {value}, {{"to", type}});
+  };
+  return builder.add("Mul", {widened(a), widened(b)});
+}
+
+/// a [.., m, k] times b [.., k, n]: [.., m, 1, k] * [.., 1, n, k], summed over k.
+ValueId sum_columns(GraphBuilder& builder, const TensorType& type,
+                    std::span<const ValueId> operands) {
+  const auto with_one = [&](ValueId value, std::ptrdiff_t from_end) {
+    Shape shape = builder.type(value).shape;
+    shape.insert(shape.end() - from_end, Dim(1));
+    return reshape(builder, value, std::move(shape));
+  };
+  Axes perm = axes_from(0, builder.type(operands[1]).shape.size());
+  std::swap(perm[perm.size() - 1], perm[perm.size() - 2]);
+  const ValueId b = transpose(builder, operands[1], std::move(perm));
+  const ValueId products =
+      multiplied(builder, with_one(operands[0], 1), with_one(b, 2), type.dtype);
+  return builder.add("ReduceSum", {products},
+                     {{"axes", axes_from(type.shape.size(), 1)}, {"keepdims", std::int64_t{0}}});
+}
+
 /// The convolution without bias as products of windows with weights and their sums. Channels lie
 /// last in the sums where they do in the operands, so that both are read along memory:
 ///   [n, out.., g, 1, kernel.., c/g] * [g, m/g, kernel.., c/g]          channels last
 ///   [n, g, 1, out.., c/g, kernel..] * [g, m/g, 1.., c/g, kernel..]     channels second
-ValueId sum_windows(GraphBuilder& builder, const Node& conv, const Shape& result,
+ValueId sum_windows(GraphBuilder& builder, const Node& conv, const TensorType& type,
                     std::span<const ValueId> operands) {
+  const Shape& result = type.shape;
+  const DType sum_type = type.dtype;
   const bool last = conv.attrs.get_int("channels_last") == 1;
   const Dim group = conv.attrs.get_int("group");
   const std::size_t rank = result.size(), spatial = rank - 2;
@@ -92,8 +121,8 @@ ValueId sum_windows(GraphBuilder& builder, const Node& conv, const Shape& result
     append(sums, out);
   }
   x = reshape(builder, transpose(builder, x, std::move(perm)), std::move(windows));
-  const ValueId products =
-      builder.add("Mul", {x, reshape(builder, operands[1], std::move(weights))});
+  const ValueId products = multiplied(builder, x,
+                                      reshape(builder, operands[1], std::move(weights)), sum_type);
   const ValueId sum =
       builder.add("ReduceSum", {products},
                   {{"axes", axes_from(sums.size(), spatial + 1)}, {"keepdims", std::int64_t{0}}});
@@ -102,14 +131,16 @@ ValueId sum_windows(GraphBuilder& builder, const Node& conv, const Shape& result
 
 }  // namespace
 
-LoopProgramT lower_conv_loops(const Graph& body, bool with_epilogue, Buffers inputs,
-                              Buffers outputs, ExprTable& exprs) {
+LoopProgramT lower_product_loops(const Graph& body, bool with_epilogue, Buffers inputs,
+                                 Buffers outputs, ExprTable& exprs) {
   const GemmBody nodes = gemm_body(body);
   const Graph& part = *nodes.matmul->body;
-  const Node& conv = gemm_node(part);
+  const Node& product = gemm_node(part);
+  const TensorType& type = part.type(product.outputs[0]);
   const Graph all = inline_product(
       body, nodes, with_epilogue, [&](GraphBuilder& builder, std::span<const ValueId> operands) {
-        return sum_windows(builder, conv, part.type(conv.outputs[0]).shape, operands);
+        return nodes.is_conv ? sum_windows(builder, product, type, operands)
+                             : sum_columns(builder, type, operands);
       });
   return lower_region(all, inputs, outputs, exprs);
 }

@@ -1,0 +1,112 @@
+// Products of a warpgroup whose operands have 8 bits and lie in shared memory (wgmma: sm_90a
+// alone), k contiguous in both.
+#pragma once
+
+#include "eight_bit_mma.cuh"
+#include "warpgroup.cuh"
+
+#ifdef SINTER_WARPGROUPS
+
+/// Where element (row, column) of a tile of elements of 8 bits is, in elements: as swizzled_place
+/// has it, with blocks of 128 columns.
+template <int kRows>
+SINTER_DEVICE int swizzled_byte(int row, int column) {
+  return column / 128 * (kRows * 128) + row * 128 + (column / 16 % 8 ^ row % 8) * 16 + column % 16;
+}
+
+#ifdef __CUDACC__
+#define SINTER_SUMS(letter, j) \
+  "+" letter(d[j][0]), "+" letter(d[j][1]), "+" letter(d[j][2]), "+" letter(d[j][3])
+#define SINTER_SUMS_4(letter, j)                                                     \
+  SINTER_SUMS(letter, j), SINTER_SUMS(letter, j + 1), SINTER_SUMS(letter, j + 2), \
+      SINTER_SUMS(letter, j + 3)
+#define SINTER_SUMS_8(letter, j) SINTER_SUMS_4(letter, j), SINTER_SUMS_4(letter, j + 4)
+#define SINTER_COMMA ,
+#define SINTER_WGMMA(A, B, Sum, types, scales, n, registers, sums, at_a, at_b, keep)           \
+  SINTER_DEVICE void wgmma_instruction(A, B, Sum(&d)[n / 8][4], u64 a, u64 b, bool add) {      \
+    asm volatile("{\n.reg .pred p;\nsetp.ne.b32 p, " keep                                      \
+                 ", 0;\n"                                                                      \
+                 "wgmma.mma_async.sync.aligned.m64n" #n "k32." types " {" registers "}, " at_a \
+                 ", " at_b ", p" scales ";\n}"                                                 \
+                 : sums                                                                        \
+                 : "l"(a), "l"(b), "r"(static_cast<int>(add)));                                \
+  }
+#define SINTER_WGMMA_ALL(A, B, Sum, letter, types, scales)                                         \
+  SINTER_WGMMA(A, B, Sum, types, scales, 32, SINTER_REGISTERS_16, SINTER_SUMS_4(letter, 0), "%16", \
+               "%17", "%18")                                                                       \
+  SINTER_WGMMA(A, B, Sum, types, scales, 64, SINTER_REGISTERS_32, SINTER_SUMS_8(letter, 0), "%32", \
+               "%33", "%34")                                                                       \
+  SINTER_WGMMA(A, B, Sum, types, scales, 96, SINTER_REGISTERS_48,                                  \
+               SINTER_SUMS_8(letter, 0) SINTER_COMMA SINTER_SUMS_4(letter, 8), "%48", "%49",       \
+               "%50")                                                                              \
+  SINTER_WGMMA(A, B, Sum, types, scales, 128, SINTER_REGISTERS_64,                                 \
+               SINTER_SUMS_8(letter, 0) SINTER_COMMA SINTER_SUMS_8(letter, 8), "%64", "%65",       \
+               "%66")                                                                              \
+  SINTER_WGMMA(A, B, Sum, types, scales, 192, SINTER_REGISTERS_96,                                 \
+               SINTER_SUMS_8(letter, 0) SINTER_COMMA SINTER_SUMS_8(letter, 8)                      \
+                   SINTER_COMMA SINTER_SUMS_8(letter, 16),                                         \
+               "%96", "%97", "%98")
+#define SINTER_WGMMA_INTEGERS(A, B, types) SINTER_WGMMA_ALL(A, B, i32, "r", "s32." types, "")
+SINTER_WGMMA_INTEGERS(i8, i8, "s8.s8")
+SINTER_WGMMA_INTEGERS(i8, u8, "s8.u8")
+SINTER_WGMMA_INTEGERS(u8, i8, "u8.s8")
+SINTER_WGMMA_INTEGERS(u8, u8, "u8.u8")
+#undef SINTER_WGMMA_INTEGERS
+#define SINTER_WGMMA_FLOATS(A, B, types) SINTER_WGMMA_ALL(A, B, float, "f", "f32." types, ", 1, 1")
+SINTER_WGMMA_FLOATS(e4m3fn, e4m3fn, "e4m3.e4m3")
+SINTER_WGMMA_FLOATS(e4m3fn, e5m2, "e4m3.e5m2")
+SINTER_WGMMA_FLOATS(e5m2, e4m3fn, "e5m2.e4m3")
+SINTER_WGMMA_FLOATS(e5m2, e5m2, "e5m2.e5m2")
+#undef SINTER_WGMMA_FLOATS
+#undef SINTER_WGMMA_ALL
+#undef SINTER_WGMMA
+#undef SINTER_COMMA
+#undef SINTER_SUMS_8
+#undef SINTER_SUMS_4
+#undef SINTER_SUMS
+#endif
+
+/// d as in wgmma; a's element (row, k) is element (row, first + k) of a tile of one block of
+/// columns, b's element (k, n) is element (n, first + k) of a tile of kTileRows rows.
+template <class A, class B>
+struct EightBitProduct {
+  template <int kTileRows, bool kRowsAreK, int kTiles>
+  SINTER_DEVICE static void start(SumOf<A> (&d)[kTiles][4], const A* a, const B* b, int first,
+                                  bool add) {
+    static_assert(!kRowsAreK && kTileRows == kTiles * 8, "k is contiguous in both operands");
+#ifdef __CUDACC__
+    const u32 further = static_cast<u32>(first / 16);
+    wgmma_instruction(A{}, B{}, d, whole_descriptor(describe_tile(a, 0) + further),
+                      whole_descriptor(describe_tile(b, 0) + further), add);
+#else
+    const int lane = threadIdx.x % 32, warp = threadIdx.x / 32 % 4;
+    for (int j = 0; j < kTiles; ++j)
+      for (int i = 0; i < 4; ++i) {
+        const int row = warp * 16 + lane / 4 + i / 2 * 8, column = j * 8 + lane % 4 * 2 + i % 2;
+        SumOf<A> sum = add ? d[j][i] : 0;
+        for (int k = first; k < first + 32; ++k)
+          sum += static_cast<SumOf<A>>(widen(a[swizzled_byte<64>(row, k)])) *
+                 static_cast<SumOf<A>>(widen(b[swizzled_byte<kTiles * 8>(column, k)]));
+        d[j][i] = sum;
+      }
+#endif
+  }
+};
+template <>
+struct WarpgroupProduct<i8, i8> : EightBitProduct<i8, i8> {};
+template <>
+struct WarpgroupProduct<i8, u8> : EightBitProduct<i8, u8> {};
+template <>
+struct WarpgroupProduct<u8, i8> : EightBitProduct<u8, i8> {};
+template <>
+struct WarpgroupProduct<u8, u8> : EightBitProduct<u8, u8> {};
+template <>
+struct WarpgroupProduct<e4m3fn, e4m3fn> : EightBitProduct<e4m3fn, e4m3fn> {};
+template <>
+struct WarpgroupProduct<e4m3fn, e5m2> : EightBitProduct<e4m3fn, e5m2> {};
+template <>
+struct WarpgroupProduct<e5m2, e4m3fn> : EightBitProduct<e5m2, e4m3fn> {};
+template <>
+struct WarpgroupProduct<e5m2, e5m2> : EightBitProduct<e5m2, e5m2> {};
+
+#endif  // SINTER_WARPGROUPS

@@ -1,0 +1,74 @@
+// Graphs of products whose operands have 8 bits, for tests of their kernels: x [m, k] times w, which
+// is stored as [n, k] unless a graph says otherwise.
+#pragma once
+
+#include <string>
+
+#include <fmt/format.h>
+
+namespace sinter::test {
+
+/// What `result` is made of: %p, the sums of x and w, is followed by `more`.
+inline std::string eight_bit_graph(const std::string& x, const std::string& w, const std::string& m,
+                                   int n, int k, bool nk, const std::string& parameters,
+                                   const std::string& more, const std::string& result) {
+  return fmt::format(
+      "graph @g(%x: {0}[{2}, {4}], %w: {1}[{5}]{6}) {{\n{7}  %p = MatMul(%x, {8})\n{9}"
+      "  return y = %{10}\n}}\n",
+      x, w, m, n, k, nk ? fmt::format("{}, {}", n, k) : fmt::format("{}, {}", k, n), parameters,
+      nk ? "  %t = Transpose(%w) {perm = [1, 0]}\n" : "", nk ? "%t" : "%w", more, result);
+}
+
+/// The sums themselves; `nk` false: weights are stored as [k, n].
+inline std::string sums_graph(const std::string& x, const std::string& w, const std::string& m,
+                              int n, int k, bool nk = true) {
+  return eight_bit_graph(x, w, m, n, k, nk, "", "", "p");
+}
+
+/// Sums times scales of rows and of columns, in `type`.
+inline std::string scaled_graph(const std::string& x, const std::string& w, const std::string& m,
+                                int n, int k, const std::string& type) {
+  return eight_bit_graph(x, w, m, n, k, true,
+                         fmt::format(", %rows: f32[{}, 1], %columns: f32[{}]", m, n),
+                         fmt::format("  %f = Cast(%p) {{to = f32}}\n"
+                                     "  %s = Mul(%f, %rows)\n"
+                                     "  %c = Mul(%s, %columns)\n"
+                                     "  %r = Cast(%c) {{to = {}}}\n",
+                                     type),
+                         "r");
+}
+
+/// relu(sums / 2^9 + bias), quantized: all of it is exact, so that nothing depends on an order.
+inline std::string quantized_output_graph(const std::string& x, const std::string& w,
+                                          const std::string& m, int n, int k) {
+  return eight_bit_graph(x, w, m, n, k, true, fmt::format(", %bias: i32[{}]", n),
+                         "  %a = Add(%p, %bias)\n"
+                         "  %f = Cast(%a) {to = f32}\n"
+                         "  %scale = const f32[] {0.001953125}\n"
+                         "  %s = Mul(%f, %scale)\n"
+                         "  %h = Relu(%s)\n"
+                         "  %o = Round(%h)\n"
+                         "  %most = const f32[] {127}\n"
+                         "  %c = Min(%o, %most)\n"
+                         "  %q = Cast(%c) {to = i8}\n",
+                         "q");
+}
+
+/// One half of the columns times the other's sigmoid, n each.
+inline std::string gated_sums_graph(const std::string& x, const std::string& m, int n, int k) {
+  return eight_bit_graph(
+      x, "i8", m, 2 * n, k, true, "",
+      fmt::format(
+          "  %f = Cast(%p) {{to = f32}}\n"
+          "  %scale = const f32[] {{0.0009765625}}\n"
+          "  %s = Mul(%f, %scale)\n"
+          "  %l = Slice(%s) {{starts = [0, 0], steps = [1, 1], shape = [{0}, {1}]}}\n"
+          "  %h = Slice(%s) {{starts = [0, {1}], steps = [1, 1], shape = [{0}, {1}]}}\n"
+          "  %o = Sigmoid(%h)\n"
+          "  %g = Mul(%l, %o)\n"
+          "  %r = Cast(%g) {{to = f16}}\n",
+          m, n),
+      "r");
+}
+
+}  // namespace sinter::test

@@ -1,0 +1,70 @@
+// Products of 8 bits that bench_gemm times.
+#pragma once
+
+#include <cmath>
+#include <string>
+
+#include <fmt/format.h>
+
+namespace sinter::bench {
+
+struct EightBitShape {
+  const char* name;
+  int m, n, k;
+};
+constexpr EightBitShape kEightBitShapes[] = {
+    {"4096_4096_4096", 4096, 4096, 4096},  {"8192_8192_8192", 8192, 8192, 8192},
+    {"4096_3072_768", 4096, 3072, 768},    {"4096_768_3072", 4096, 768, 3072},
+    {"2048_14336_4096", 2048, 14336, 4096}, {"64_14336_4096", 64, 14336, 4096},
+};
+/// Of operands: of both, with the sums' type.
+struct EightBitTypes {
+  const char *name, *operand;
+};
+constexpr EightBitTypes kEightBitTypes[] = {{"i8", "i8"}, {"e4m3", "f8e4m3fn"}};
+/// What follows the product: one scale and a result in f16; a bias, GELU and a quantized result.
+constexpr const char* kEightBitEpilogues[] = {"bare", "gelu"};
+
+/// `copies` products side by side, each with weights of its own, stored as [n, k].
+inline std::string graph_text(const EightBitShape& shape, const EightBitTypes& types,
+                              const std::string& after, int copies) {
+  const bool is_integer = std::string(types.operand) == "i8";
+  // Operands deviate by 32 and by 1 from zero: what makes the sums deviate by one.
+  const double deviation = (is_integer ? 32.0 * 32.0 : 1.0) * std::sqrt(shape.k);
+  std::string inputs, body, outputs;
+  for (int c = 0; c < copies; ++c) {
+    inputs += fmt::format("{}%x{}: {}[{}, {}]", c == 0 ? "" : ", ", c, types.operand, shape.m,
+                          shape.k);
+    body += fmt::format(
+        "  %w{0} = const {1}[{2}, {3}] random({4})\n"
+        "  %t{0} = Transpose(%w{0}) {{perm = [1, 0]}}\n  %p{0} = MatMul(%x{0}, %t{0})\n",
+        c, types.operand, shape.n, shape.k, 100 + c);
+    std::string sums = fmt::format("p{}", c);
+    if (is_integer) {
+      body += fmt::format("  %f{0} = Cast(%p{0}) {{to = f32}}\n", c);
+      sums = fmt::format("f{}", c);
+    }
+    // All between the sums and the result is float16 in the graph, as in models of that.
+    body += fmt::format(
+        "  %a{0} = const f32[] {{{1}}}\n  %s{0} = Mul(%{2}, %a{0})\n"
+        "  %d{0} = Cast(%s{0}) {{to = f16}}\n",
+        c, 1 / deviation, sums);
+    if (after == "gelu")
+      body += fmt::format(
+          "  %b{0} = const f16[{1}] random({0})\n  %h{0} = Add(%d{0}, %b{0})\n"
+          "  %g{0} = Gelu(%h{0})\n  %z{0} = const f16[] {{{2}}}\n  %q{0} = Mul(%g{0}, %z{0})\n",
+          c, shape.n, is_integer ? 30.0 : 60.0);
+    if (after == "gelu" && is_integer)
+      body += fmt::format(
+          "  %r{0} = Round(%q{0})\n  %l{0} = const f16[] {{-128}}\n"
+          "  %u{0} = const f16[] {{127}}\n  %m{0} = Max(%r{0}, %l{0})\n"
+          "  %n{0} = Min(%m{0}, %u{0})\n  %y{0} = Cast(%n{0}) {{to = i8}}\n",
+          c);
+    else if (after == "gelu")
+      body += fmt::format("  %y{0} = Cast(%q{0}) {{to = f8e4m3fn}}\n", c);
+    outputs += fmt::format("{}y{} = %{}{}", c == 0 ? "" : ", ", c, after == "gelu" ? "y" : "d", c);
+  }
+  return fmt::format("graph @main({}) {{\n{}  return {}\n}}", inputs, body, outputs);
+}
+
+}  // namespace sinter::bench
