@@ -1,43 +1,20 @@
 #include "graphs/conditional.h"
 
 #include <utility>
-#include <vector>
+
+#include "graphs/capture.h"
 
 namespace sinter::graphs {
-namespace {
-
-/// The graph that a stream is capturing, and the nodes that what comes next starts behind.
-struct Capture {
-  CUgraph graph = nullptr;
-  std::vector<CUgraphNode> behind;
-  std::vector<CUgraphEdgeData> edges;  // none: plain ones
-
-  Capture(const Driver& driver, CUstream stream) {
-    CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
-    cuuint64_t id = 0;
-    const CUgraphNode* nodes = nullptr;
-    const CUgraphEdgeData* data = nullptr;
-    std::size_t count = 0;
-    driver.stream_get_capture_info(stream, &status, &id, &graph, &nodes, &data, &count);
-    if (status != CU_STREAM_CAPTURE_STATUS_ACTIVE)
-      throw Error(ErrorCode::kInternal, "a conditional node outside of a capture");
-    if (count == 0) return;
-    behind.assign(nodes, nodes + count);
-    if (data) edges.assign(data, data + count);
-  }
-};
-
-}  // namespace
-
 bool has_conditional_nodes(const Driver& driver) {
-  return driver.stream_get_capture_info && driver.stream_update_capture_dependencies &&
-         driver.stream_begin_capture_to_graph && driver.graph_conditional_handle_create &&
-         driver.graph_add_node;
+  return can_add_to_capture(driver) && driver.stream_begin_capture_to_graph &&
+         driver.graph_conditional_handle_create;
 }
 
 Conditional::Conditional(ContextPtr context, CUstream stream) : context_(std::move(context)) {
   const Driver& driver = context_->driver();
   const Capture capture(driver, stream);
+  if (capture.graph == nullptr)
+    throw Error(ErrorCode::kInternal, "a conditional node outside of a capture");
   // Without a kernel that sets it the body would not be run.
   driver.graph_conditional_handle_create(&handle_, capture.graph, context_->handle(), 0, 0);
 }
@@ -45,7 +22,9 @@ Conditional::Conditional(ContextPtr context, CUstream stream) : context_(std::mo
 void Conditional::add(CUgraphConditionalNodeType type, CUstream stream, CUstream body_stream,
                       const std::function<void(CUstream)>& record) const {
   const Driver& driver = context_->driver();
-  Capture capture(driver, stream);
+  const Capture capture(driver, stream);
+  if (capture.graph == nullptr)
+    throw Error(ErrorCode::kInternal, "a conditional node outside of a capture");
   CUgraphNodeParams parameters{};
   parameters.type = CU_GRAPH_NODE_TYPE_CONDITIONAL;
   parameters.conditional.handle = handle_;

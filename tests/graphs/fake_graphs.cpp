@@ -88,6 +88,12 @@ CUresult conditional_handle_create(CUgraphConditionalHandle* handle, CUgraph gra
 CUresult graph_add_node(CUgraphNode* node, CUgraph graph, const CUgraphNode*,
                         const CUgraphEdgeData*, std::size_t, CUgraphNodeParams* parameters) {
   ENTER_CONTEXT("cuGraphAddNode_v2");
+  auto& nodes = reinterpret_cast<FakeGraph*>(graph)->nodes;
+  if (parameters->type == CU_GRAPH_NODE_TYPE_EMPTY) {
+    nodes.push_back(std::make_unique<Node>(Node{parameters->type, [] {}}));
+    *node = reinterpret_cast<CUgraphNode>(nodes.back().get());
+    return CUDA_SUCCESS;
+  }
   CUDA_CONDITIONAL_NODE_PARAMS& conditional = parameters->conditional;
   if (parameters->type != CU_GRAPH_NODE_TYPE_CONDITIONAL || conditional.size != 1 ||
       !fake().conditions.contains(conditional.handle))
@@ -105,7 +111,6 @@ CUresult graph_add_node(CUgraphNode* node, CUgraph graph, const CUgraphNode*,
       if (type == CU_GRAPH_COND_TYPE_IF) return;
     }
   };
-  auto& nodes = reinterpret_cast<FakeGraph*>(graph)->nodes;
   nodes.push_back(std::make_unique<Node>(Node{parameters->type, work}));
   *node = reinterpret_cast<CUgraphNode>(nodes.back().get());
   return CUDA_SUCCESS;

@@ -5,6 +5,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "graphs/capture.h"
 #include "graphs/graph_cache.h"
 #include "graphs/graph_exec.h"
 #include "graphs/memory.h"
@@ -216,6 +217,32 @@ TEST_F(GraphsTest, CapturedGraphReplays) {
   stream.synchronize();
   EXPECT_EQ(reinterpret_cast<int*>(memory.address())[0], 4);
   EXPECT_EQ(reinterpret_cast<int*>(memory.address())[2], 3);
+}
+
+TEST_F(GraphsTest, NothingOverlapsWithWhatIsInFrontOfAnEmptyNode) {
+  const auto context = Context::retain(fake().driver(), 0);
+  const Context::Scope scope(*context);
+  const Module module = load_module(context);
+  const CUfunction function = module.function("add_one");
+  const Stream stream(context);
+  const DeviceMemory memory(context, 256);
+  std::memset(reinterpret_cast<void*>(memory.address()), 0, 256);
+  std::uint64_t address = memory.address();
+  void* arguments[] = {&address};
+  ASSERT_TRUE(can_add_to_capture(context->driver()));
+  const auto put = [&](CUstream s) {
+    end_overlap(context->driver(), s);  // with nothing in front there is nothing to end
+    launch(context->driver(), function, {}, s, arguments);
+    end_overlap(context->driver(), s);
+    launch(context->driver(), function, {}, s, arguments);
+  };
+  const GraphExec exec(Graph::capture(context, stream.handle(), put));
+  EXPECT_EQ(exec.nodes().kernels, 2u);
+  EXPECT_EQ(exec.nodes().total(), 3u);
+  exec.launch(stream.handle());
+  put(stream.handle());
+  stream.synchronize();
+  EXPECT_EQ(*reinterpret_cast<int*>(memory.address()), 4);
 }
 
 TEST_F(GraphsTest, FailedCaptureIsAnErrorAndFreesTheStream) {
