@@ -153,7 +153,7 @@ TEST(Float8, WhatOnnxDoesNotAllowIsAnError) {
   EXPECT_THAT(error({"DequantizeLinear", {x, single(1), of(kE4M3, {}, {-2})}, {}, 19, {2}}),
               HasSubstr("input 2 (x_zero_point) is -2; of floats of 8 bits it must be 0"));
   EXPECT_THAT(error({"DequantizeLinear", {x, x}, {}, 19}), HasSubstr("its scale is f8e4m3fn[2]"));
-  EXPECT_THAT(error({"QuantizeLinear", {x, single(1)}, {}, 19}),
+  EXPECT_THAT(error({"QuantizeLinear", {x, single(1)}, {}, 23}),
               HasSubstr("its input is f8e4m3fn[2]"));
   EXPECT_THAT(
       (OneOp{"QuantizeLinear", {wide, single(1), of(kE4M3, {}, {0})}, {}, 19}.model().import_error(
