@@ -116,3 +116,20 @@ SINTER_DEVICE float short_gelu(float a) {
 SINTER_DEVICE float short_one_plus_hyperbolic_tangent(float a) {
   return reciprocal_of_normal(fmaf(0.5f, power_of_two(a * -2.88539008f), 0.5f));
 }
+
+// ---- integers of 8 bits
+/// The integer nearest to x, ties to even, or to `low` or `high` if x lies beyond it: all are less
+/// than 2^22 from zero. Of 1.5 * 2^23 the last place is one.
+SINTER_DEVICE i32 rounded_within(float x, float low, float high) {
+  constexpr float kLastPlaceOne = 12582912.0f;
+  const float sum = fminf(fmaxf(x, low), high) + kLastPlaceOne;
+  i32 bits;
+  memcpy(&bits, &sum, sizeof(bits));
+  return bits - 0x4b400000;
+}
+SINTER_DEVICE i8 rounded_to_i8(float x) {
+  return static_cast<i8>(rounded_within(x, -128.0f, 127.0f));
+}
+SINTER_DEVICE u8 rounded_to_u8(float x) {
+  return static_cast<u8>(rounded_within(x, 0.0f, 255.0f));
+}

@@ -124,6 +124,7 @@ Approximations::Approximations(const ProgramAnalysis& analysis)
   }
   for (std::size_t i = 0; i < analysis.instr_count(); ++i) {
     choose_rounding(analysis, i);
+    choose_quantization(analysis, i);
     choose_store(analysis, i);
   }
   find_live(analysis);
@@ -157,6 +158,54 @@ void Approximations::choose_rounding(const ProgramAnalysis& analysis, std::size_
   if (!is_op(above, ScalarOp::kMax) || !is_bound(above.args[1], -largest)) return;
   functions_[i] = saturated_rounding(*type);
   operands_[i] = {above.args[0]};
+}
+
+/// An integer of 8 bits made of what was rounded, maybe moved by a zero point, and clamped to the
+/// type's numbers: a sum with a large number does both, where conversions take turns.
+void Approximations::choose_quantization(const ProgramAnalysis& analysis, std::size_t i) {
+  const DType type = analysis.type_of(i);
+  const auto& cast = analysis.instr(i);
+  if (!is_op(cast, ScalarOp::kCast) || (type != DType::kInt8 && type != DType::kUInt8) ||
+      analysis.type_of(cast.args[0]) != DType::kFloat32)
+    return;
+  const bool is_signed = type == DType::kInt8;
+  const auto inside = [&](std::uint32_t value, ScalarOp op, double bound) {
+    std::optional<std::uint32_t> other;
+    const auto& instr = analysis.instr(value);
+    if (!is_op(instr, op)) return other;
+    for (std::size_t k = 0; k < 2; ++k) {
+      const auto& constant = analysis.instr(instr.args[k]);
+      if (constant.kind == InstrKind::Constant && constant.constant_float == bound)
+        other = instr.args[1 - k];
+    }
+    return other;
+  };
+  const double low = is_signed ? -128 : 0, high = is_signed ? 127 : 255;
+  std::optional<std::uint32_t> value;
+  for (const bool low_first : {true, false}) {
+    const auto outer = inside(cast.args[0], low_first ? ScalarOp::kMin : ScalarOp::kMax,
+                              low_first ? high : low);
+    if (outer && !value)
+      value = inside(*outer, low_first ? ScalarOp::kMax : ScalarOp::kMin, low_first ? low : high);
+  }
+  if (!value) return;
+  const auto& rounded = analysis.instr(*value);
+  const auto is_round = [&](std::uint32_t v) {
+    return is_op(analysis.instr(v), ScalarOp::kRound);
+  };
+  const auto is_whole = [&](std::uint32_t v) {
+    const auto& constant = analysis.instr(v);
+    return constant.kind == InstrKind::Constant &&
+           constant.constant_float == std::round(constant.constant_float);
+  };
+  if (is_round(*value))
+    value = rounded.args[0];
+  else if (!is_op(rounded, ScalarOp::kAdd) ||
+           !((is_round(rounded.args[0]) && is_whole(rounded.args[1])) ||
+             (is_round(rounded.args[1]) && is_whole(rounded.args[0]))))
+    return;
+  functions_[i] = is_signed ? "rounded_to_i8" : "rounded_to_u8";
+  operands_[i] = {*value};
 }
 
 /// A store rounds to its type anyway.

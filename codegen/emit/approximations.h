@@ -50,6 +50,7 @@ class Approximations {
   void choose(const ProgramAnalysis& analysis, const std::vector<ValueRange>& ranges,
               std::size_t i);
   void choose_rounding(const ProgramAnalysis& analysis, std::size_t i);
+  void choose_quantization(const ProgramAnalysis& analysis, std::size_t i);
   void choose_store(const ProgramAnalysis& analysis, std::size_t i);
   void find_live(const ProgramAnalysis& analysis);
 

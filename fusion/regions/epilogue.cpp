@@ -64,7 +64,7 @@ class EpilogueMatcher {
       epilogue_.result = reader.outputs[0];
       return "the result is stored through it";
     }
-    if (!is_conv_ && bare) {
+    if (!is_conv_ && bare && !(is_narrow_ && epilogue_.cast)) {
       if (const auto factor = scalar_factor(graph_, reader, current)) {
         epilogue_.alpha *= *factor;
         return absorb(reader, "the product's scalar factor");

@@ -100,6 +100,11 @@ class GemmTile {
   virtual double estimate(const GemmProblem& problem, const GemmSchedule& s,
                           std::int64_t m) const = 0;
 
+  /// Elements of k that the steps of the mainloop walk: the product's, unless steps are padded.
+  virtual Dim depth(const GemmProblem& problem, const GemmSchedule&) const {
+    return problem.product.k;
+  }
+
   /// "warp_tile 64x32x64 warps=2x2x1 stages=4".
   virtual std::string to_string(const GemmSchedule& s) const = 0;
 

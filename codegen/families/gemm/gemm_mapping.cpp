@@ -110,11 +110,12 @@ std::vector<std::string> GemmText::place(std::string rest) {
 }
 
 void GemmText::write_mainloop() {
-  std::string begin = "0", end = size(product_.k);
+  const Dim k = s_.tile->depth(problem_, s_);
+  std::string begin = "0", end = size(k);
   if (s_.split_k > 1) {
     const auto& ranges = analysis_.exprs().ranges();
     const Dim depth =
-        ir::ceil_div(ir::ceil_div(product_.k, s_.k, ranges), s_.split_k, ranges) * Dim(s_.k);
+        ir::ceil_div(ir::ceil_div(k, s_.k, ranges), s_.split_k, ranges) * Dim(s_.k);
     line(fmt::format("const i32 begin = i32(rank % {}) * {};", s_.split_k, size(depth)));
     line(fmt::format("const i32 end = minimum(begin + {}, {});", size(depth), end));
     begin = "begin";

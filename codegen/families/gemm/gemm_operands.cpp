@@ -1,5 +1,6 @@
 // Where a tile's operands are: by addresses and strides, packed, or as tensor maps.
 #include "codegen/families/gemm/gemm_text.h"
+#include "codegen/families/gemm/tma/tma_schedule.h"
 #include "codegen/families/gemm/weights/weight_pack.h"
 
 namespace sinter::codegen {
@@ -87,7 +88,9 @@ std::vector<std::string> GemmText::mapped_operands() {
     lines.push_back(fmt::format("operands.part_b = {};", args_.dim(part_columns())));
   if (product_.windows) {
     const ConvWindows& windows = *product_.windows;
-    lines.push_back(fmt::format("operands.windows.channels = {};", size(windows.channels)));
+    const Dim padded = padded_channels(windows, s_.k, analysis_.exprs().ranges());
+    lines.push_back(fmt::format("operands.windows.channels = {}, operands.windows.padded = {};",
+                                size(windows.channels), size(padded)));
     for (std::size_t d = 0; d < windows.in.size(); ++d)
       lines.push_back(
           fmt::format("operands.windows.out[{0}] = {1}, operands.windows.kernel[{0}] = {2}, "

@@ -110,7 +110,7 @@ struct Pingpong final : GemmTile {
     const EpilogueCost& epilogue = problem.epilogue;
     const double tiles =
         problem.matrices * static_cast<double>(ceil_div(m, s.m) * ceil_div(problem.n, s.n));
-    const double depth = static_cast<double>(ceil_div(problem.k, s.k) * s.k);
+    const double depth = static_cast<double>(tma_steps(problem, s) * s.k);
     constexpr double kPromotion = 1.15;  // not measured: additions that no other warpgroup hides
     const double products = 2.0 * s.m * s.n * depth / flops_rate * (promotes ? kPromotion : 1);
     const double bytes = (s.m + s.n) * depth * problem.product.element_bytes() * tiles / blocks / bytes_rate;
@@ -147,7 +147,7 @@ struct Pingpong final : GemmTile {
 
   void write_operands(GemmText& text) const override {
     std::vector<std::string> lines = text.place("tile");
-    const std::string depth = text.size(text.product().k);
+    const std::string depth = text.size(tma_depth(text.problem(), text.schedule()));
     lines.push_back("Tile::Operands operands;");
     for (std::string& line : text.mapped_operands()) lines.push_back(std::move(line));
     lines.insert(lines.end(), {"operands.begin = 0;", fmt::format("operands.end = {};", depth)});

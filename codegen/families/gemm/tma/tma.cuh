@@ -10,10 +10,11 @@
 
 /// The windows of a convolution that are the rows of a, of images with kDims dimensions of pixels,
 /// the outermost first; k is (tap.., channel), of which 128 bytes of channels of one tap are copied
-/// at once.
+/// at once. Taps are padded to whole 128 bytes: of channels that are not there a is zero, so that it
+/// does not matter what b is.
 template <int kDims>
 struct MappedWindows {
-  i32 channels;  // of a tap: whole 128 bytes
+  i32 channels, padded;  // of a tap
   i32 out[kDims], kernel[kDims], step[kDims], dilation[kDims], pad[kDims];
   i32 at[kDims], image;  // where the tile's first window begins
 
@@ -27,11 +28,16 @@ struct MappedWindows {
     }
     image = static_cast<i32>(left);
   }
+  /// Of a row of b the element that place `k` begins with.
+  SINTER_DEVICE i32 weight(i32 k) const {
+    return k - static_cast<i32>(static_cast<u32>(k) / static_cast<u32>(padded)) *
+                   (padded - channels);
+  }
   template <class T>
   SINTER_DEVICE void copy(T* to, const TensorMap& map, i32 k, MBarrier& arrivals) const {
-    u32 tap = static_cast<u32>(k) / static_cast<u32>(channels);
+    u32 tap = static_cast<u32>(k) / static_cast<u32>(padded);
     i32 place[kDims + 2], behind[kDims];
-    place[0] = k - static_cast<i32>(tap) * channels;
+    place[0] = k - static_cast<i32>(tap) * padded;
     place[kDims + 1] = image;
 #pragma unroll
     for (int d = kDims - 1; d >= 0; --d) {
@@ -44,7 +50,9 @@ struct MappedWindows {
   }
 };
 template <>
-struct MappedWindows<0> {};
+struct MappedWindows<0> {
+  SINTER_DEVICE i32 weight(i32 k) const { return k; }
+};
 
 /// What a mainloop tells as it goes: that no stage is waited for any more, and, where sums are
 /// promoted, how many steps are done.
@@ -146,7 +154,8 @@ struct TmaMainloop {
     } else {
 #pragma unroll
       for (int column = 0; column < kN; column += kPart)
-        copy(to + column * kK, *x.b, k, column_of_b(x, column), x.batch_b, full_of(shared)[stage]);
+        copy(to + column * kK, *x.b, x.windows.weight(k), column_of_b(x, column), x.batch_b,
+             full_of(shared)[stage]);
     }
   }
   SINTER_DEVICE static void copy_stage(const Operands& x, unsigned char* shared, int stage, i32 k) {

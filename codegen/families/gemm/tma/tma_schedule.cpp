@@ -69,7 +69,10 @@ std::string refuse_windows(const GemmProgram& product) {
   const ConvWindows& windows = *product.windows;
   if (!product.batch.empty()) return "the copy engine would read channels of other groups";
   const int step = tma_step(product);
-  if (!ir::is_multiple_of(windows.channels, step))
+  // A pixel's channels are filled up with zeros, by half at most.
+  if (!ir::is_multiple_of(windows.channels, step) &&
+      !(windows.channels.is_constant() &&
+        ceil_div(windows.channels.value(), step) * step * 2 <= windows.channels.value() * 3))
     return fmt::format("the copy engine reads {} channels of a pixel at once", step);
   if (!ir::is_multiple_of(windows.pitch, tma_unit(product))) return "pixels do not begin at multiples of 16 bytes";
   const std::size_t dims = windows.in.size(), rank = dims + 2;
@@ -87,6 +90,24 @@ std::string refuse_windows(const GemmProgram& product) {
 }
 
 }  // namespace
+
+Dim padded_channels(const ConvWindows& windows, int step, const ir::Ranges& ranges) {
+  return ir::ceil_div(windows.channels, step, ranges) * Dim(step);
+}
+
+Dim tma_depth(const GemmProblem& problem, const GemmSchedule& s) {
+  const GemmProgram& product = problem.product;
+  if (!product.windows || ir::is_multiple_of(product.windows->channels, s.k)) return product.k;
+  const ConvWindows& windows = *product.windows;
+  Dim depth = padded_channels(windows, s.k, {});
+  for (const std::int64_t taps : windows.kernel) depth *= Dim(taps);
+  return depth;
+}
+
+std::int64_t tma_steps(const GemmProblem& problem, const GemmSchedule& s) {
+  const Dim depth = tma_depth(problem, s);
+  return ceil_div(depth.is_constant() ? depth.value() : problem.k, s.k);
+}
 
 int tma_stages(const GemmSchedule& s, const DeviceModel& device, int blocks, int reserved,
                std::optional<std::int64_t> depth) {
@@ -184,7 +205,7 @@ struct Tma final : GemmTile {
         problem.matrices * static_cast<double>(ceil_div(m, s.m) * ceil_div(problem.n, s.n));
     const double blocks = tiles * static_cast<double>(s.split_k);
     const double depth =
-        static_cast<double>(ceil_div(ceil_div(problem.k, s.k), s.split_k) * s.k);
+        static_cast<double>(ceil_div(tma_steps(problem, s), s.split_k) * s.k);
     const double resident = std::clamp(std::ceil(blocks / processors), 1.0,
                                        static_cast<double>(blocks_that_fit(problem, s)));
     const double waves = std::max(1.0, std::ceil(blocks / (processors * resident)));
@@ -214,6 +235,10 @@ struct Tma final : GemmTile {
     return fmt::format("WithAccumulators<TmaTile<{}, {}, {}, {}, {}, {}, {}, {}, {}{}>>",
                        storage_name(product.type), storage_name(product.b_type), s.m, s.n, warpgroups, s.stages, s.split_k,
                        product.rows_are_k, product.batch.size() + 2, further_arguments(product, promotes));
+  }
+
+  Dim depth(const GemmProblem& problem, const GemmSchedule& s) const override {
+    return tma_depth(problem, s);
   }
 
   void write_operands(GemmText& text) const override {

@@ -22,6 +22,12 @@ inline int tma_stage_bytes(const GemmSchedule& s) { return (s.m + s.n) * 128; }
 int tma_stages(const GemmSchedule& s, const DeviceModel& device, int blocks, int reserved,
                std::optional<std::int64_t> depth);
 
+/// Channels of a tap with those that are zeros behind them, up to whole steps.
+Dim padded_channels(const ConvWindows& windows, int step, const ir::Ranges& ranges);
+/// GemmTile::depth of these kernels, and typically how many steps that is.
+Dim tma_depth(const GemmProblem& problem, const GemmSchedule& s);
+std::int64_t tma_steps(const GemmProblem& problem, const GemmSchedule& s);
+
 /// Accumulators of a thread: a warpgroup's rows by the tile's columns.
 inline int tma_accumulators(const GemmSchedule& s, int warpgroups) {
   return s.m / warpgroups / 64 * s.n / 2;

@@ -5,8 +5,7 @@
 #include <gtest/gtest.h>
 #include <sinter/error.h>
 
-#include "codegen/compile.h"
-#include "codegen/targets/cuda/cuda_target.h"
+#include "compiled_ways.h"
 #include "conv_regions.h"
 #include "ir/graph.h"
 
@@ -29,48 +28,19 @@ ir::Graph graph_of(const ConvCase& conv, const std::string& kind, const ir::Rang
   return builder.finish();
 }
 
-struct Way {
-  std::string name;
-  std::vector<plan::fb::Work> parts;
-  bool limited = false;
-};
-
-std::vector<Way> ways_of(const ir::Graph& graph, const std::string& requested = {}) {
-  codegen::CompileOptions options;
-  options.target = &codegen::cuda_target();
-  options.architectures = {"sm_80"};
-  options.gemm = requested;
-  const auto compiled = codegen::compile(graph, options);
-  const auto parsed = plan::parse_plan(plan::serialize_plan(compiled.parts));  // verifies
-  EXPECT_EQ(parsed->meta.steps.size(), 1u);
-  std::vector<Way> ways;
-  for (const auto& tactic : parsed->meta.steps[0]->work.AsTacticStep()->tactics) {
-    Way way{tactic->name, {}, !tactic->conditions.empty()};
-    for (const auto& part : tactic->parts) way.parts.push_back(part->work.type);
-    ways.push_back(std::move(way));
-  }
-  return ways;
-}
-
-std::vector<std::string> names_of(const std::vector<Way>& ways) {
-  std::vector<std::string> names;
-  for (const Way& way : ways) names.push_back(way.name);
-  return names;
-}
-
 using plan::fb::Work;
 
 TEST(CompileConv, OurProductIsLastWhereTensorCoresTakeIt) {
   ConvCase conv{"conv", 1, {8, 8}, 16, 24, {3, 3}, {}, {}, {1, 1}, {1, 1}};
   conv.residual = true;
   conv.activation = "Relu";
-  const auto ways = ways_of(graph_of(conv, "gemm"));
+  const auto ways = ways_of(graph_of(conv, "gemm"), "sm_80");
   EXPECT_THAT(names_of(ways), ElementsAre("cudnn", "gemm"));
   EXPECT_THAT(ways[0].parts, ElementsAre(Work::ConvStep));
   EXPECT_THAT(ways[1].parts, ElementsAre(Work::KernelStep));
   EXPECT_FALSE(ways[1].limited);
   conv.rest = "silu";
-  const auto with_epilogue = ways_of(graph_of(conv, "gemm"));
+  const auto with_epilogue = ways_of(graph_of(conv, "gemm"), "sm_80");
   EXPECT_THAT(names_of(with_epilogue), ElementsAre("cudnn", "gemm"));
   EXPECT_THAT(with_epilogue[0].parts, ElementsAre(Work::ConvStep, Work::KernelStep));
 }
@@ -78,11 +48,11 @@ TEST(CompileConv, OurProductIsLastWhereTensorCoresTakeIt) {
 TEST(CompileConv, NormsAreOneKernelForFewRowsOnly) {
   ConvCase conv{"conv", 1, {8, 8}, 16, 24, {3, 3}, {}, {}, {1, 1}, {1, 1}};
   conv.rest = "norm";
-  EXPECT_THAT(names_of(ways_of(graph_of(conv, "gemm"))),
+  EXPECT_THAT(names_of(ways_of(graph_of(conv, "gemm"), "sm_80")),
               ElementsAre("gemm", "cudnn", "gemm, then its epilogue"));
   conv.in = {64, 64};
   EXPECT_THAT(
-      names_of(ways_of(graph_of(conv, "gemm"))),
+      names_of(ways_of(graph_of(conv, "gemm"), "sm_80")),
       ElementsAre("cudnn", StartsWith("gemm, then its epilogue; no kernel on tensor cores")));
 }
 
@@ -90,7 +60,7 @@ TEST(CompileConv, LargeOnesTryTheLibraryFirst) {
   const ir::Ranges ranges = {{"n", {1, 1024, nullptr}}};
   const ConvCase conv{"conv", ir::Dim::symbol("n"), {56, 56}, 64, 64, {3, 3}, {}, {}, {1, 1},
                       {1, 1}};
-  const auto ways = ways_of(graph_of(conv, "gemm", ranges));
+  const auto ways = ways_of(graph_of(conv, "gemm", ranges), "sm_80");
   EXPECT_THAT(names_of(ways), ElementsAre("gemm", "cudnn", "gemm"));
   EXPECT_TRUE(ways[0].limited);
   EXPECT_FALSE(ways[2].limited);
@@ -99,26 +69,26 @@ TEST(CompileConv, LargeOnesTryTheLibraryFirst) {
 TEST(CompileConv, LoopsTakeTheRest) {
   ConvCase conv{"conv", 1, {6, 6}, 8, 12, {3, 3}, {}, {}, {1, 1}, {1, 1}};
   conv.type = DType::kFloat32;
-  auto ways = ways_of(graph_of(conv, "conv"));
+  auto ways = ways_of(graph_of(conv, "conv"), "sm_80");
   EXPECT_THAT(names_of(ways),
               ElementsAre("cudnn",
                           "loops; no kernel on tensor cores: tensor cores do not multiply "
                           "f32 as it is"));
   conv.rest = "norm";
-  ways = ways_of(graph_of(conv, "gemm"));
+  ways = ways_of(graph_of(conv, "gemm"), "sm_80");
   EXPECT_THAT(names_of(ways), ElementsAre("cudnn", StartsWith("loops, then the epilogue;")));
   EXPECT_THAT(ways[1].parts, ElementsAre(Work::KernelStep, Work::KernelStep));
   conv.rest = "";
   conv.type = DType::kInt32;
-  EXPECT_THAT(names_of(ways_of(graph_of(conv, "conv"))),
+  EXPECT_THAT(names_of(ways_of(graph_of(conv, "conv"), "sm_80")),
               ElementsAre(StartsWith("loops; no library: cuDNN does not multiply i32")));
 }
 
 TEST(CompileConv, SchedulesCanBeForced) {
   const ConvCase conv{"conv", 1, {8, 8}, 16, 24, {3, 3}, {}, {}, {1, 1}, {1, 1}};
   const std::string schedule = "warp_tile 16x32x64 warps=1x1x4 stages=3 split_k=1 cluster_n=1";
-  EXPECT_THAT(names_of(ways_of(graph_of(conv, "gemm"), schedule)), ElementsAre("gemm"));
-  EXPECT_THAT(names_of(ways_of(graph_of(conv, "gemm"), "library")),
+  EXPECT_THAT(names_of(ways_of(graph_of(conv, "gemm"), "sm_80", schedule)), ElementsAre("gemm"));
+  EXPECT_THAT(names_of(ways_of(graph_of(conv, "gemm"), "sm_80", "library")),
               ElementsAre("cudnn", StartsWith("loops")));
 }
 

@@ -5,8 +5,7 @@
 #include <gtest/gtest.h>
 #include <sinter/error.h>
 
-#include "codegen/compile.h"
-#include "codegen/targets/cuda/cuda_target.h"
+#include "compiled_ways.h"
 #include "eight_bit_graphs.h"
 #include "fusion/pipeline.h"
 #include "ir/text/text.h"
@@ -19,42 +18,18 @@ using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::StartsWith;
 
-struct Way {
-  std::string name;
-  std::vector<Work> parts;
-  bool limited = false;
-};
-
-std::vector<Way> ways_of(const std::string& text, const std::string& architecture = "sm_90",
-                         bool fuse = true) {
+/// Of what the passes make of a graph.
+std::vector<Way> ways_of_text(const std::string& text, const std::string& architecture = "sm_90",
+                              bool fuse = true) {
   fusion::Context context;
   context.target = codegen::cuda_target().traits();
   context.fuse = fuse;
-  codegen::CompileOptions options;
-  options.target = &codegen::cuda_target();
-  options.architectures = {architecture};
-  const auto compiled =
-      codegen::compile(fusion::run_pipeline(ir::parse_graph(text), context).graph, options);
-  const auto parsed = plan::parse_plan(plan::serialize_plan(compiled.parts));  // verifies
-  EXPECT_EQ(parsed->meta.steps.size(), 1u);
-  std::vector<Way> ways;
-  for (const auto& tactic : parsed->meta.steps[0]->work.AsTacticStep()->tactics) {
-    Way way{tactic->name, {}, !tactic->conditions.empty()};
-    for (const auto& part : tactic->parts) way.parts.push_back(part->work.type);
-    ways.push_back(std::move(way));
-  }
-  return ways;
-}
-
-std::vector<std::string> names_of(const std::vector<Way>& ways) {
-  std::vector<std::string> names;
-  for (const Way& way : ways) names.push_back(way.name);
-  return names;
+  return ways_of(fusion::run_pipeline(ir::parse_graph(text), context).graph, architecture);
 }
 
 // MatMulInteger with constant weights [k, n], cast and scaled: one kernel does all.
 TEST(CompileEightBit, ProductsOfIntegersAreOneKernel) {
-  const auto ways = ways_of(
+  const auto ways = ways_of_text(
       "graph @main(%x: i8[seq, 768]) {\n  %w = const i8[768, 384] random(1)\n"
       "  %p = MatMul(%x, %w)\n  %f = Cast(%p) {to = f32}\n  %k = const f32[] {0.0001}\n"
       "  %y = Mul(%f, %k)\n  return y = %y\n}");
@@ -68,19 +43,19 @@ TEST(CompileEightBit, ProductsOfIntegersAreOneKernel) {
 }
 
 TEST(CompileEightBit, TheLibraryTakesSomeTypesOnly) {
-  EXPECT_THAT(names_of(ways_of(scaled_graph("u8", "i8", "64", 128, 256, "f16"))),
+  EXPECT_THAT(names_of(ways_of_text(scaled_graph("u8", "i8", "64", 128, 256, "f16"))),
               ElementsAre("warp-specialized gemm",
                           HasSubstr("no library: cuBLASLt does not multiply u8 by i8")));
-  EXPECT_THAT(names_of(ways_of(scaled_graph("f8e5m2", "f8e5m2", "64", 128, 256, "f16"))),
+  EXPECT_THAT(names_of(ways_of_text(scaled_graph("f8e5m2", "f8e5m2", "64", 128, 256, "f16"))),
               ElementsAre("warp-specialized gemm",
                           HasSubstr("cuBLASLt does not multiply f8e5m2 by f8e5m2")));
-  const auto mixed = ways_of(scaled_graph("f8e5m2", "f8e4m3fn", "64", 128, 256, "f16"));
+  const auto mixed = ways_of_text(scaled_graph("f8e5m2", "f8e4m3fn", "64", 128, 256, "f16"));
   EXPECT_THAT(names_of(mixed), ElementsAre("warp-specialized gemm", "library", "gemm"));
 }
 
 // What the library stores as it is wanted it does alone.
 TEST(CompileEightBit, AFactorAndHalvesAreTheLibrarysOwn) {
-  const auto ways = ways_of(
+  const auto ways = ways_of_text(
       "graph @main(%x: f8e4m3fn[64, 256]) {\n  %w = const f8e4m3fn[256, 128] random(1)\n"
       "  %p = MatMul(%x, %w)\n  %k = const f32[] {0.5}\n  %s = Mul(%p, %k)\n"
       "  %y = Cast(%s) {to = f16}\n  return y = %y\n}");
@@ -89,7 +64,7 @@ TEST(CompileEightBit, AFactorAndHalvesAreTheLibrarysOwn) {
 }
 
 TEST(CompileEightBit, LoopsTakeSizesThatAreNotKnown) {
-  const auto ways = ways_of(
+  const auto ways = ways_of_text(
       "graph @main(%x: i8[m, k], %w: i8[n, k]) {\n  %t = Transpose(%w) {perm = [1, 0]}\n"
       "  %p = MatMul(%x, %t)\n  return p = %p\n}");
   EXPECT_THAT(ways.back().name, StartsWith("loops"));
@@ -97,13 +72,13 @@ TEST(CompileEightBit, LoopsTakeSizesThatAreNotKnown) {
 }
 
 TEST(CompileEightBit, UnfusedItIsAKernelOfItsOwn) {
-  const auto ways = ways_of(sums_graph("i8", "u8", "64", 128, 256, false), "sm_80", false);
+  const auto ways = ways_of_text(sums_graph("i8", "u8", "64", 128, 256, false), "sm_80", false);
   EXPECT_THAT(names_of(ways), ElementsAre(HasSubstr("gemm")));
 }
 
 TEST(CompileEightBit, FloatsAreRefusedWhereTensorCoresHaveNone) {
   try {
-    ways_of(scaled_graph("f8e4m3fn", "f8e4m3fn", "64", 128, 256, "f16"), "sm_80");
+    ways_of_text(scaled_graph("f8e4m3fn", "f8e4m3fn", "64", 128, 256, "f16"), "sm_80");
     FAIL() << "accepted";
   } catch (const Error& error) {
     EXPECT_EQ(error.code(), ErrorCode::kUnsupported);

@@ -71,4 +71,21 @@ inline std::string gated_sums_graph(const std::string& x, const std::string& m, 
       "r");
 }
 
+/// A region of kind "gemm": a convolution with channels last, its bias, scaled and quantized again.
+inline std::string eight_bit_conv(const std::string& x, const std::string& w, int images, int side,
+                                  int channels, int outputs, int kernel, int stride, int pad) {
+  const bool is_float = x.starts_with("f8");
+  const int out = (side + 2 * pad - kernel) / stride + 1;
+  return fmt::format(
+      "graph @region(%x: {0}[{2}, {3}, {3}, {4}], %w: {1}[{5}, {6}, {6}, {4}], %b: {7}[{5}]) {{\n"
+      "  %f = Fused(%x, %w, %b) {{kind = \"conv\"}} body (%x, %w, %b) {{\n"
+      "    %c = Conv(%x, %w, %b) {{strides = [{8}, {8}], dilations = [1, 1], pads_begin = [{9}, "
+      "{9}], pads_end = [{9}, {9}], group = 1, channels_last = 1}}\n    return y = %c\n  }}\n"
+      "  %q = Fused(%f) {{kind = \"pointwise\"}} body (%f) {{\n"
+      "    %v = Cast(%f) {{to = f32}}\n    %k = const f32[] {{0.0009765625}}\n"
+      "    %s = Mul(%v, %k)\n    %r = Relu(%s)\n    %h = Cast(%r) {{to = f16}}\n"
+      "    return y = %h\n  }}\n  return y = %q\n}}\n",
+      x, w, images, side, channels, outputs, kernel, is_float ? "f32" : "i32", stride, pad, out);
+}
+
 }  // namespace sinter::test

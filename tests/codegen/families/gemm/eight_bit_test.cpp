@@ -7,6 +7,7 @@
 
 #include "eight_bit_graphs.h"
 #include "gemm_check.h"
+#include "ir/text/text.h"
 
 namespace sinter::test {
 namespace {
@@ -177,6 +178,25 @@ TEST(CudaEightBit, LargeProductsAreWalkedInGroups) {
   EXPECT_EQ(check.run(), "");
   for (const auto& kernel : check.kernels)
     EXPECT_THAT(kernel.source, HasSubstr("in_group % group_rows"));
+}
+
+TEST(CudaEightBit, ConvolutionsReadWindows) {
+  GemmCheck check;
+  const auto add = [&](const char* name, const std::string& region, const std::string& schedule) {
+    check.add(name, ir::parse_graph(region), schedule);
+  };
+  const char* tile = "32x32x64 warps=2x2x1 stages=3";
+  add("warps", eight_bit_conv("i8", "i8", 2, 9, 16, 40, 3, 1, 1), warps(tile));
+  add("narrow", eight_bit_conv("u8", "i8", 2, 9, 4, 40, 3, 2, 1), warps(tile, 2));
+  add("single", eight_bit_conv("i8", "i8", 2, 9, 3, 40, 3, 1, 1), warps(tile));
+  add("tma", eight_bit_conv("i8", "i8", 2, 9, 128, 64, 3, 1, 1),
+      tma("64x64x128 warpgroups=1 stages=3"));
+  // Channels that are filled up to 256, with blocks that share k.
+  add("filled_up", eight_bit_conv("u8", "i8", 2, 9, 176, 64, 3, 2, 1),
+      tma("64x64x128 warpgroups=1 stages=3", 2));
+  add("turns", eight_bit_conv("f8e4m3fn", "f8e4m3fn", 2, 9, 112, 64, 3, 1, 1),
+      turns("64x64x128 consumers=2 warpgroups=1 stages=3", "spread"));
+  EXPECT_EQ(check.run(), "");
 }
 
 TEST(CudaEightBit, CompilesWhereTheInstructionsAre) {
