@@ -302,9 +302,9 @@ Graph split_reductions(const Graph& graph, Context& context) {
           std::erase(axes, *last);
           Attrs attrs = node.attrs;
           const bool keeps = attrs.get_int("keepdims") == 1;
-          const ValueId rows = builder.add(
-              node.op->name, {inputs[0]},
-              {{"axes", Ints{*last}}, {"keepdims", std::int64_t{keeps ? 1 : 0}}});
+          const ValueId rows =
+              builder.add(node.op->name, {inputs[0]},
+                          {{"axes", Ints{*last}}, {"keepdims", std::int64_t{keeps ? 1 : 0}}});
           attrs.set("axes", axes);
           ValueId value = builder.add(node.op->name, {rows}, std::move(attrs));
           return std::vector{value};

@@ -47,11 +47,10 @@ struct Maximum {
 
 std::optional<Maximum> maximum_of(const Graph& graph, const Node& node) {
   const bool is_max = node.op->name == "ReduceMax";
-  if ((!is_max && node.op->name != "ReduceMin") ||
-      !is_float(graph.type(node.outputs[0]).dtype))
+  if ((!is_max && node.op->name != "ReduceMin") || !is_float(graph.type(node.outputs[0]).dtype))
     return std::nullopt;
-  const double loses = is_max ? -std::numeric_limits<double>::infinity()
-                              : std::numeric_limits<double>::infinity();
+  const double loses =
+      is_max ? -std::numeric_limits<double>::infinity() : std::numeric_limits<double>::infinity();
   Maximum result;
   ValueId value = node.inputs[0];
   for (const Node* view = graph.producer(value); view != nullptr; view = graph.producer(value)) {
@@ -65,10 +64,9 @@ std::optional<Maximum> maximum_of(const Graph& graph, const Node& node) {
     const auto pads_nothing = [&](const char* name) {
       return std::ranges::all_of(view->attrs.get_ints(name), [](auto pad) { return pad == 0; });
     };
-    const bool passes =
-        op == "Reshape" || op == "Transpose" || op == "Slice" || op == "Expand" ||
-        (op == "Pad" && view->attrs.get_float("fill") == loses) ||
-        (op == "Unfold" && pads_nothing("pads_begin") && pads_nothing("pads_end"));
+    const bool passes = op == "Reshape" || op == "Transpose" || op == "Slice" || op == "Expand" ||
+                        (op == "Pad" && view->attrs.get_float("fill") == loses) ||
+                        (op == "Unfold" && pads_nothing("pads_begin") && pads_nothing("pads_end"));
     if (!passes) return std::nullopt;
     result.windows.push_back(graph.value(value).producer);
     value = view->inputs[0];
@@ -79,7 +77,8 @@ std::optional<Maximum> maximum_of(const Graph& graph, const Node& node) {
 /// The maxima of the integers, and what they stand for.
 std::vector<ValueId> write_maximum(GraphBuilder& b, const Graph& graph, const Node& node,
                                    const Maximum& maximum, const Affine& affine, ValueId values) {
-  const bool is_signed = b.type(values).dtype == DType::kInt8, is_max = node.op->name == "ReduceMax";
+  const bool is_signed = b.type(values).dtype == DType::kInt8,
+             is_max = node.op->name == "ReduceMax";
   for (const NodeId id : maximum.windows) {
     const Node& view = graph.node(id);
     Attrs attrs = view.attrs;
@@ -93,8 +92,7 @@ std::vector<ValueId> write_maximum(GraphBuilder& b, const Graph& graph, const No
     result = b.add("Sub", {result, b.scalar(DType::kInt32, affine.zero)});
   }
   result = b.add("Cast", {result}, {{"to", DType::kFloat32}});
-  if (maximum.found.scale)
-    result = b.add("Mul", {result, b.scalar(DType::kFloat32, affine.scale)});
+  if (maximum.found.scale) result = b.add("Mul", {result, b.scalar(DType::kFloat32, affine.scale)});
   const DType type = graph.type(node.outputs[0]).dtype;
   return {type == DType::kFloat32 ? result : b.add("Cast", {result}, {{"to", type}})};
 }
@@ -162,7 +160,8 @@ Graph drop_requantization(const Graph& graph) {
     if (!found || !found->scale ||
         graph.type(found->values).dtype != graph.type(node.outputs[0]).dtype)
       continue;
-    // Of float32 alone (value - zero) * scale, divided by the scale again, rounds to the difference.
+    // Of float32 alone (value - zero) * scale, divided by the scale again, rounds to the
+    // difference.
     const auto affine = affine_of(graph, *found);
     if (!affine || graph.type(quantization->x).dtype != DType::kFloat32 ||
         affine->scale != quantization->scale || affine->zero != quantization->zero)

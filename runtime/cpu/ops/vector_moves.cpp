@@ -96,14 +96,12 @@ void take_each(const std::uint32_t* source, std::int64_t step, std::uint32_t* ta
 
 void interleave(std::size_t size, const std::byte* source, std::int64_t rows, std::int64_t row_step,
                 std::byte* target, std::int64_t count) {
-  if (size == 1)
-    HWY_DYNAMIC_DISPATCH(interleave_bytes)
-    (reinterpret_cast<const std::uint8_t*>(source), rows, row_step,
-     reinterpret_cast<std::uint8_t*>(target), count);
-  else
-    HWY_DYNAMIC_DISPATCH(interleave_words)
-    (reinterpret_cast<const std::uint32_t*>(source), rows, row_step,
-     reinterpret_cast<std::uint32_t*>(target), count);
+  if (size == 1) HWY_DYNAMIC_DISPATCH(interleave_bytes)
+  (reinterpret_cast<const std::uint8_t*>(source), rows, row_step,
+   reinterpret_cast<std::uint8_t*>(target), count);
+  else HWY_DYNAMIC_DISPATCH(interleave_words)(reinterpret_cast<const std::uint32_t*>(source), rows,
+                                              row_step, reinterpret_cast<std::uint32_t*>(target),
+                                              count);
 }
 
 }  // namespace sinter::runtime::cpu

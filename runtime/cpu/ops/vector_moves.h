@@ -1,4 +1,5 @@
-// Moves of elements of 4 bytes, or of one, for the CPU's own vector instructions, chosen at run time.
+// Moves of elements of 4 bytes, or of one, for the CPU's own vector instructions, chosen at run
+// time.
 #pragma once
 
 #include <cstddef>

@@ -229,8 +229,8 @@ void TileAccess::load_interleaved(const std::byte* buffer, const Tile& tile, Dom
     Odometer x = first;
     for (std::int64_t c = 0; c < tile.cols;) {
       const std::int64_t n = std::min(tile.cols - c, x.run() * interleaved) / interleaved;
-      interleave(storage_size_, buffer + (start + x.form(x_.steps.data())) * size, interleaved, step,
-                 target, n);
+      interleave(storage_size_, buffer + (start + x.form(x_.steps.data())) * size, interleaved,
+                 step, target, n);
       target += n * interleaved * size;
       c += n * interleaved;
       x.skip(n);
@@ -533,17 +533,23 @@ void TileAccess::find_places(const Tile& tile, GatherValues gathered,
                    });
 }
 
-bool TileAccess::is_same_in_rows() const {
+std::int64_t TileAccess::period() const {
   const auto is_zero = [](std::int64_t step) { return step == 0; };
-  return access_.is_plain() && access_.gathers.empty() && !x_.linear &&
-         std::ranges::all_of(y_.steps, is_zero) && std::ranges::all_of(z_steps_, is_zero);
+  if (!access_.is_plain() || !access_.gathers.empty() || x_.linear ||
+      !std::ranges::all_of(y_.steps, is_zero) || !std::ranges::all_of(z_steps_, is_zero))
+    return 0;
+  std::size_t first = 0;
+  while (x_.steps[first] == 0) ++first;
+  std::int64_t columns = 1;
+  for (std::size_t d = first; d < x_.extents.size(); ++d) columns *= x_.extents[d];
+  return columns;
 }
 
 bool TileAccess::can_reduce() const {
   const bool plain = access_.is_plain();
-  if (access_.storage != compute_ || compute_ == DType::kBool || !access_.gathers.empty() || x_.extents.empty() ||
-      x_.steps.back() != 1 || y_.extents.empty() || !(plain || linear_guards_) ||
-      (plain && x_.linear && y_.linear))
+  if (access_.storage != compute_ || compute_ == DType::kBool || !access_.gathers.empty() ||
+      x_.extents.empty() || x_.steps.back() != 1 || y_.extents.empty() ||
+      !(plain || linear_guards_) || (plain && x_.linear && y_.linear))
     return false;
   return std::ranges::all_of(guard_steps_,
                              [](const GuardSteps& guard) { return guard.x.back() == 0; });

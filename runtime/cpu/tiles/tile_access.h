@@ -52,8 +52,9 @@ class TileAccess {
   View load(const std::byte* buffer, const Tile& tile, Domain domain, GatherValues gathered,
             void* target) const;
 
-  /// True if the elements of all rows are the same, and load() has to copy them.
-  bool is_same_in_rows() const;
+  /// Columns after which elements that are the same in all rows, and that load() has to copy, come
+  /// again; 0: no such access.
+  std::int64_t period() const;
 
   /// Writes `value`, which is in the compute type. Throws like load.
   void store(std::byte* buffer, const Tile& tile, Domain domain, GatherValues gathered,

@@ -150,10 +150,14 @@ class TileProgram::Worker {
       case TileInstr::Kind::kLoad: {
         const TileAccess& access = p_.accesses_[instr.access];
         const Domain domain = domain_of(instr.value_class);
-        if (instr.same_in_rows) {
+        if (instr.period > 0) {
           LoadedColumns& loaded = loaded_[instr.value];
-          if (loaded.x0 == tile_.x0 && loaded.cols == tile_.cols && loaded.rows >= tile_.rows) break;
-          loaded = {tile_.x0, tile_.cols, tile_.rows};
+          const std::int64_t phase = tile_.x0 % instr.period;
+          const bool is_there = tile_.rows == 1
+                                    ? loaded.cols >= tile_.cols
+                                    : loaded.cols == tile_.cols && loaded.rows >= tile_.rows;
+          if (loaded.phase == phase && is_there) break;
+          loaded = {phase, tile_.cols, tile_.rows};
         }
         views_[instr.value] =
             access.load(buffer_of(access), tile_, domain, gathered(), place_of(instr));
@@ -340,8 +344,8 @@ class TileProgram::Worker {
   const TileSchedule& s_;
   std::span<std::byte* const> buffers_;
   std::byte* workspace_;
-  View* views_;      // by instruction
-  char* forwarded_;  // by instruction: computed where it is stored
+  View* views_;            // by instruction
+  char* forwarded_;        // by instruction: computed where it is stored
   LoadedColumns* loaded_;  // by instruction
   std::array<std::int64_t, kMaxAxes> z_{};
   Tile tile_;

@@ -57,9 +57,9 @@ void TileCompiler::lay_out() {
 
   for (Stage& stage : out_.stages_)
     for (TileInstr& instr : stage.body)
-      instr.same_in_rows = instr.kind == TileInstr::Kind::kLoad && !instr.kept && !s.across &&
-                           instr.value_class == ValueClass::kElement &&
-                           out_.accesses_[instr.access].is_same_in_rows();
+      if (instr.kind == TileInstr::Kind::kLoad && !instr.kept && !s.across &&
+          instr.value_class == ValueClass::kElement)
+        instr.period = out_.accesses_[instr.access].period();
   std::vector<TileInstr*> order;
   for (Stage& stage : out_.stages_)
     for (TileInstr& instr : stage.body) order.push_back(&instr);
@@ -84,13 +84,13 @@ void TileCompiler::lay_out() {
     // in place. A load may not: it can leave its operands (indices) behind half read.
     const auto release = [&] {
       for (const std::size_t d : dying[p])
-        if (!order[d]->kept && !order[d]->same_in_rows && order[d]->kind != TileInstr::Kind::kReduce)
+        if (!order[d]->kept && order[d]->period == 0 && order[d]->kind != TileInstr::Kind::kReduce)
           free[size_of(order[d]->type)].push_back(order[d]->offset);
     };
     const bool in_place =
         instr.kind == TileInstr::Kind::kOp || instr.kind == TileInstr::Kind::kChain;
     if (in_place) release();
-    if (instr.same_in_rows) {
+    if (instr.period > 0) {
       instr.offset = take(elements, size);  // no other value's: it stays from tile to tile
     } else if (instr.kept) {
       const auto [it, added] = kept.try_emplace(instr.value, 0);

@@ -42,8 +42,9 @@ struct TileInstr {
   Kind kind = Kind::kOp;
   ValueClass value_class = ValueClass::kElement;  // of the result; Store: of what is written
   DType type = DType::kFloat32;
-  bool kept = false;        // the result stays for later stages, for the whole row
-  bool same_in_rows = false;  // Load: copied elements that are the same in every row
+  bool kept = false;  // the result stays for later stages, for the whole row
+  // Load: of copied elements that are the same in every row, columns after which they come again.
+  std::int64_t period = 0;
   std::uint32_t value = 0;  // instruction of the program
   std::uint32_t args[3] = {};
   std::uint32_t arg_count = 0;
@@ -82,9 +83,9 @@ struct RunningScan {
   std::size_t carries = 0;  // in the workspace
 };
 
-/// Which elements of every row a Load of the same for all has copied.
+/// Which elements of every row a Load with a period has copied: from column `phase` of one on.
 struct LoadedColumns {
-  std::int64_t x0 = 0, cols = 0, rows = 0;
+  std::int64_t phase = 0, cols = 0, rows = 0;
 };
 
 struct Stage {
