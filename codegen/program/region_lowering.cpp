@@ -324,7 +324,8 @@ class RegionLowering {
       Guards all = guards;
       all.insert(all.end(), source.guards.begin(), source.guards.end());
       // The last source's load can supply the fill itself.
-      const auto [stored, place] = behind_views(from, source.index);
+      const auto [stored, place] = node.inputs.size() == 1 ? behind_views(from, source.index)
+                                                           : std::pair(from, source.index);
       if (!result && !body_.producer(stored) && !body_.is_constant(stored)) {
         std::vector<Dim> at = place;
         const Shape& shape = body_.type(stored).shape;
