@@ -274,6 +274,21 @@ class RegionLowering {
     return delinearize(linearize(index, extents), shape, build_.ranges());
   }
 
+  /// The element that `value` at `index` is, seen through views of one source that is read
+  /// anywhere.
+  std::pair<ValueId, std::vector<Dim>> behind_views(ValueId value, std::vector<Dim> index) {
+    for (const Node* view = body_.producer(value);
+         view != nullptr && view->op->kind == OpKind::kView && view->inputs.size() == 1;
+         view = body_.producer(value)) {
+      std::vector<ir::ViewSource> sources = view->op->view().map(
+          view->attrs, body_.types(view->inputs), body_.type(value), index, build_.ranges());
+      if (sources.size() != 1 || !sources[0].guards.empty()) break;
+      index = std::move(sources[0].index);
+      value = view->inputs[0];
+    }
+    return {value, std::move(index)};
+  }
+
   std::uint32_t view(const Node& node, ValueId value, const std::vector<Dim>& index,
                      const Guards& guards) {
     const ir::ViewDef& def = node.op->view();
@@ -310,12 +325,14 @@ class RegionLowering {
       Guards all = guards;
       all.insert(all.end(), source.guards.begin(), source.guards.end());
       // The last source's load can supply the fill itself.
-      if (!result && !body_.producer(from) && !body_.is_constant(from)) {
-        std::vector<Dim> at = source.index;
-        const Shape& shape = body_.type(from).shape;
+      const auto [stored, place] = node.inputs.size() == 1 ? behind_views(from, source.index)
+                                                           : std::pair(from, source.index);
+      if (!result && !body_.producer(stored) && !body_.is_constant(stored)) {
+        std::vector<Dim> at = place;
+        const Shape& shape = body_.type(stored).shape;
         for (std::size_t d = 0; d < shape.size(); ++d)
           if (shape[d] == Dim(1) && !build_.is_check(at[d])) at[d] = Dim(0);
-        result = load(from, at, all, fill);
+        result = load(stored, at, all, fill);
         continue;
       }
       const std::uint32_t otherwise = result ? *result : build_.constant(type, fill);

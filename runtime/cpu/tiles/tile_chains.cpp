@@ -7,8 +7,8 @@ namespace sinter::runtime::cpu {
 namespace {
 
 /// Columns from which on a row's last block, computed as a whole, costs less than a chain saves;
-/// and how many make whole blocks.
-constexpr std::int64_t kLeastColumns = 128, kBlockColumns = 64;
+/// how many make whole blocks, and with fewer than the first how long a chain must be.
+constexpr std::int64_t kLeastColumns = 128, kBlockColumns = 64, kLongChain = 4;
 
 /// From here on a result, and what it is made from, do not stay in a last-level cache until they
 /// are read: written past it, memory moves two thirds as much.
@@ -50,8 +50,7 @@ void TileCompiler::join_chains() {
         ++operations_;
         work_ += work_of(static_cast<ScalarOp>(program_.instrs[instr.value]->op)) - 1;
       }
-  const std::int64_t columns = out_.schedule_.tile_cols;
-  if (columns < kLeastColumns && columns % kBlockColumns != 0) return;
+  if (out_.schedule_.tile_cols < kBlockColumns) return;
   // Instructions that read a value. Where values last, a later stage may read what an earlier one
   // computed; else each computes its own or keeps it.
   std::vector<int> readers(count_, 0);
@@ -133,7 +132,10 @@ void TileCompiler::join_chains(Stage& stage, const std::vector<int>& readers) {
     const bool past_cache = size_of(tail.type) == sizeof(float) &&
                             tail.target != TileInstr::kNone && readers[tail.value] == 1 &&
                             is_past_cache(tail.target);
-    if (members.size() == 1 && !past_cache) continue;
+    const std::int64_t columns = out_.schedule_.tile_cols;
+    const bool is_short =
+        std::ssize(members) < kLongChain && columns < kLeastColumns && columns % kBlockColumns != 0;
+    if ((members.size() == 1 || is_short) && !past_cache) continue;
     for (const std::size_t i : members) joined[i] = i != members.back();
     TileInstr& result = stage.body[members.back()];
     result.kind = TileInstr::Kind::kChain;

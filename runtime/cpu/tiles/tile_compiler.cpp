@@ -239,8 +239,14 @@ void TileCompiler::choose_sizes() {
     s.tile_rows =
         std::min(s.tile_rows, std::max<std::int64_t>(1, ceil_div(s.y_count, thread_count)));
   } else {
-    s.tile_cols =
-        ceil_div(ceil_div(s.x_count, ceil_div(s.x_count, kTileElements)), kAligned) * kAligned;
+    // Whole periods, so that what comes again is copied once.
+    std::int64_t step = kAligned;
+    for (const TileAccess& access : out_.accesses_)
+      if (const std::int64_t period = access.period(); period > 0 && period <= kTileElements / 4)
+        step = period;
+    s.tile_cols = std::max(kTileElements / step, std::int64_t{1}) * step;
+    if (step == kAligned)
+      s.tile_cols = ceil_div(ceil_div(s.x_count, ceil_div(s.x_count, kTileElements)), step) * step;
     s.tile_rows = 1;
   }
 }
