@@ -117,7 +117,14 @@ class ScalarParser {
     }
   }
 
-  int unary() { return take("-") ? add_op(ScalarOp::kNeg, unary()) : primary(); }
+  int unary() {
+    if (!take("-")) return primary();
+    const int operand = unary();
+    ScalarNode& node = expr_.nodes[static_cast<std::size_t>(operand)];
+    if (node.kind != ScalarNode::Kind::kConstant) return add_op(ScalarOp::kNeg, operand);
+    node.constant = -node.constant;
+    return operand;
+  }
 
   int primary() {
     if (take("(")) {

@@ -164,7 +164,10 @@ SINTER_DEVICE T narrow_saturated(float x) {
 template <class T, int N>
 SINTER_DEVICE float widen_element(const Vec<T, N>& x, int j) {
   u32 pair = x.v[j / 2 * 2].bits;
-  if constexpr (N > 1) pair |= static_cast<u32>(x.v[j / 2 * 2 + 1].bits) << 8;
+  if constexpr (N % 4 == 0)
+    pair = x.words[j / 4] >> (j % 4 / 2 * 16);
+  else if constexpr (N > 1)
+    pair |= static_cast<u32>(x.v[j / 2 * 2 + 1].bits) << 8;
   float low, high;
   widen_pair<T>(pair, low, high);
   return j % 2 == 0 ? low : high;
@@ -177,10 +180,12 @@ SINTER_DEVICE Vec<T, N> pack_float8(const float (&x)[N], NarrowPair narrow_both)
   if constexpr (N == 1) {
     result.v[0] = T{static_cast<u8>(narrow_both(x[0], 0.0f))};
   } else {
+    constexpr int kWord = N % 4 == 0 ? 4 : 2;
 #pragma unroll
-    for (int j = 0; j < N; j += 2) {
-      const u16 pair = static_cast<u16>(narrow_both(x[j], x[j + 1]));
-      memcpy(&result.v[j], &pair, sizeof(pair));
+    for (int j = 0; j < N; j += kWord) {
+      u32 word = narrow_both(x[j], x[j + 1]);
+      if constexpr (kWord == 4) word |= narrow_both(x[j + 2], x[j + 3]) << 16;
+      memcpy(&result.v[j], &word, kWord);
     }
   }
   return result;

@@ -132,8 +132,7 @@ void cast(NodeContext& node) {
 
 void cast_like(NodeContext& node) {
   // 'round_mode' is not read: only of float8e8m0 results
-  node.output(
-      node.cast(node.x(), node.dtype(node.input(1, "target_type")), node.saturates()));
+  node.output(node.cast(node.x(), node.dtype(node.input(1, "target_type")), node.saturates()));
 }
 
 void tan(NodeContext& node) {

@@ -50,7 +50,7 @@ TEST_P(EveryType, RawAndTypedFieldsAgree) {
         typed.add_int32_data(expected.as<std::uint16_t>()[i]);
         break;
       }
-      default: typed.add_int32_data(integer);
+      default: typed.add_int32_data(is_float8(dtype) ? expected.as<std::uint8_t>()[i] : integer);
     }
   }
   EXPECT_EQ(read_back(typed), expected);

@@ -24,7 +24,7 @@ TEST(ScalarExpr, ParsesPrecedence) {
   EXPECT_EQ(reparsed("x - y - z"), "sub(sub(x, y), z)");
   EXPECT_EQ(reparsed("x / y / z"), "div(div(x, y), z)");
   EXPECT_EQ(reparsed("-x * y"), "mul(neg(x), y)");
-  EXPECT_EQ(reparsed("x - -1.5e-3"), "sub(x, neg(0.0015))");
+  EXPECT_EQ(reparsed("x - -1.5e-3"), "sub(x, -0.0015)");
   EXPECT_EQ(reparsed("x + 1 <= y"), "le(add(x, 1), y)");
   EXPECT_EQ(reparsed("select(x < 0, @alpha * x, x)"), "select(lt(x, 0), mul(@alpha, x), x)");
   EXPECT_EQ(reparsed("cast(not(x))"), "cast(not(x))");

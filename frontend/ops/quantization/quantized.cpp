@@ -25,10 +25,14 @@ void require_integer(NodeContext& node, DType dtype, const char* what) {
 void require_zeros(NodeContext& node, std::size_t i, const char* what) {
   if (!node.has_input(i)) return;
   const ValueId zero = node.input(i, what);
-  const ir::Tensor* constant = node.builder().constant_of(zero);
-  if (constant == nullptr)
+  const ir::Tensor* given = node.builder().constant_of(zero);
+  const std::optional<ir::Tensor> constant =
+      given != nullptr ? *given : node.folder().constant(zero);
+  if (!constant) {
+    node.folder().need(zero);
     node.unsupported("input {} ({}) is computed; of floats of 8 bits it must be the constant 0", i,
                      what);
+  }
   for (std::int64_t k = 0; k < constant->element_count(); ++k)
     if (constant->at(k) != 0)
       node.invalid("input {} ({}) is {}; of floats of 8 bits it must be 0", i, what,

@@ -99,11 +99,10 @@ SINTER_UNARY(SmallCosOp, cos_small_f32(d, a))
 #undef SINTER_BINARY
 
 // X(name) for each primitive ScalarOp::kname that is nameOp and no more.
-#define SINTER_EXACT_OPS(X)                                                                     \
-  X(Neg)                                                                                        \
-  X(Abs) X(Sign) X(Floor) X(Ceil) X(Round) X(Sqrt) X(Rsqrt) X(ToE4M3FN) X(ToE5M2) X(ToE4M3FNUZ) \
-      X(ToE5M2FNUZ)
-#define SINTER_UNARY_OPS(X) SINTER_EXACT_OPS(X) X(Reciprocal) X(Exp) X(Log) X(Log1p) X(Erf) X(Tanh)
+#define SINTER_FLOAT8_OPS(X) X(ToE4M3FN) X(ToE5M2) X(ToE4M3FNUZ) X(ToE5M2FNUZ)
+#define SINTER_EXACT_OPS(X) X(Neg) X(Abs) X(Sign) X(Floor) X(Ceil) X(Round) X(Sqrt) X(Rsqrt)
+#define SINTER_SMOOTH_OPS(X) X(Reciprocal) X(Exp) X(Log) X(Log1p) X(Erf) X(Tanh)
+#define SINTER_UNARY_OPS(X) SINTER_EXACT_OPS(X) SINTER_SMOOTH_OPS(X) SINTER_FLOAT8_OPS(X)
 #define SINTER_BINARY_OPS(X) X(Add) X(Sub) X(Mul) X(Min) X(Max)
 
 /// The last elements of a row, fewer than a vector: through a buffer, since neither side of a row

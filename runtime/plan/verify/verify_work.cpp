@@ -280,7 +280,7 @@ void verify_conv(const Checker& check, const fb::ConvStepT& work, Uses& uses) {
   const fb::BufferT& input = check.buffer(work.input, "its input");
   const fb::BufferT& weight = check.buffer(work.weight, "its weight");
   const fb::BufferT& output = check.buffer(work.output, "its output");
-  if (!is_float(static_cast<DType>(input.dtype)) || input.dtype != weight.dtype ||
+  if (!is_arithmetic_float(static_cast<DType>(input.dtype)) || input.dtype != weight.dtype ||
       input.dtype != output.dtype)
     check.fail(
         "its input, weight and output are of types {}, {} and {}; all must be one float type",
@@ -307,7 +307,8 @@ bool lives_in_step_alone(const Checker& check, std::uint32_t index) {
 void verify_sort(const Checker& check, const fb::SortStepT& work, Uses& uses) {
   const fb::BufferT& input = check.buffer(work.input, "its input");
   const fb::BufferT& output = check.buffer(work.output, "its output");
-  if (check.dtype(input.dtype, "its input") == DType::kBool) check.fail("it sorts bool elements");
+  const DType type = check.dtype(input.dtype, "its input");
+  if (type == DType::kBool || is_float8(type)) check.fail("it sorts {} elements", to_string(type));
   if (static_cast<DType>(output.dtype) != DType::kInt64)
     check.fail("its output is not of type i64");
   for (const std::uint32_t size : {work.outer, work.length, work.inner, work.count})

@@ -106,7 +106,7 @@ TEST(Nvrtc, FloatsOfEightBitsCompileForEveryArchitecture) {
     }
   codegen::KernelCompileStats stats;
   for (const auto& kernels : codegen::compile_cuda(sources, kArchitectures, {}, stats))
-    for (const codegen::CompiledKernel& kernel : kernels) EXPECT_GT(kernel.code.size(), 100u);
+    for (const auto& kernel : kernels) EXPECT_GT(kernel.code.size(), 100u);
 }
 
 std::string source_of(const char* text, const std::string& type) {

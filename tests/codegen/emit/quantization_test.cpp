@@ -18,7 +18,7 @@ struct Case {
 };
 /// Inputs of a few halves: ties, and what lies beyond both ends.
 constexpr Case kCases[] = {
-    {"signed", R"(graph @signed(%x: f32[300]) {
+    {"bytes", R"(graph @bytes(%x: f32[300]) {
   %k = const f32[] {200}
   %v = Mul(%x, %k)
   %h = const f32[] {2}

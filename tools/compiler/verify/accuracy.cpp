@@ -1,10 +1,12 @@
 #include "tools/compiler/verify/accuracy.h"
 
 #include <algorithm>
+#include <cmath>
 #include <optional>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
+#include <sinter/float8.h>
 
 #include "ir/reference/evaluate.h"
 #include "ir/reference/kernels.h"
@@ -81,6 +83,8 @@ Accuracy measure(const BuildResult& built, const BuildOptions& build, const Veri
 double default_bound(DType type, const CompileOptions& options, const ir::TargetTraits& target) {
   const double base =
       std::max(bound_of_precision(options.precision), bound_of_weights(options.weights.bits));
+  // A sum in another order may round to the next number, which is far.
+  if (is_float8(type)) return std::max(base, std::ldexp(1.0, -float8_format(type).mantissa_bits));
   // Kernels compute 16-bit results to a sixteenth of their rounding (--math): some round the other
   // way.
   if (!target.approximates_functions || options.precise_math) return base;

@@ -18,7 +18,7 @@ constexpr int kOnnxE4M3 = 17, kOnnxE5M2 = 19;
 Tensor of(DType type, std::vector<std::int64_t> shape, const std::vector<double>& values) {
   return Tensor::from_doubles(type, std::move(shape), values);
 }
-Tensor scalar(double value) { return floats({}, {value}); }
+Tensor single(double value) { return floats({}, {value}); }
 
 /// NaN is equal to itself here.
 void expect_numbers(const Tensor& actual, DType type, const std::vector<double>& values) {
@@ -63,7 +63,7 @@ TEST(Float8, InitializersLieInBothFields) {
 TEST(Float8, QuantizesPerTensorAxisAndBlock) {
   const Tensor x = floats({2, 4}, {1, 2, 3, 4000, -5, 6, -0.01, 8});
   const Tensor zero = of(kE4M3, {}, {0});
-  expect_numbers(OneOp{"QuantizeLinear", {x, scalar(2), zero}, {}, 19, {1, 2}}.run(), kE4M3,
+  expect_numbers(OneOp{"QuantizeLinear", {x, single(2), zero}, {}, 19, {1, 2}}.run(), kE4M3,
                  {0.5, 1, 1.5, 448, -2.5, 3, -0.005859375, 4});
   expect_numbers(OneOp{"QuantizeLinear",
                        {x, floats({2}, {1, 4})},
@@ -80,7 +80,7 @@ TEST(Float8, QuantizesPerTensorAxisAndBlock) {
   expect_numbers(OneOp{"DequantizeLinear", {q, scales}, blocks, 21}.run(), DType::kFloat32,
                  {1, 2, 3.125, 3840, -5, 6, -0.01171875, 8});
   expect_numbers(
-      OneOp{"QuantizeLinear", {x, scalar(1), zero}, {attr("saturate", 0)}, 19, {1, 2}}.run(), kE4M3,
+      OneOp{"QuantizeLinear", {x, single(1), zero}, {attr("saturate", 0)}, 19, {1, 2}}.run(), kE4M3,
       {1, 2, 3, kNan, -5, 6, -0.009765625, 8});
 }
 
@@ -108,7 +108,7 @@ TEST(Float8, QuantizedProducts) {
   const Tensor a = of(kE4M3, {1, 2}, {2, -3}), b = of(kE4M3, {2, 2}, {1, 2, 3, 4});
   const Tensor zero = of(kE4M3, {}, {0});
   expect_numbers(OneOp{"QLinearMatMul",
-                       {a, scalar(0.5), zero, b, scalar(2), zero, scalar(0.25), zero},
+                       {a, single(0.5), zero, b, single(2), zero, single(0.25), zero},
                        {},
                        21,
                        {1, 2, 4, 5, 6, 7}}
@@ -148,15 +148,15 @@ TEST(Float8, WhatOnnxDoesNotAllowIsAnError) {
             HasSubstr("cast it, or dequantize it, to float16 or float32")));
   EXPECT_THAT(error({"MatMul", {of(kE5M2, {1, 1}, {1}), of(kE5M2, {1, 1}, {1})}, {}, 19}),
               HasSubstr("MatMul takes no floats of 8 bits"));
-  EXPECT_THAT(error({"QuantizeLinear", {wide, scalar(1), of(kE4M3, {}, {1})}, {}, 19, {2}}),
+  EXPECT_THAT(error({"QuantizeLinear", {wide, single(1), of(kE4M3, {}, {1})}, {}, 19, {2}}),
               HasSubstr("input 2 (y_zero_point) is 1; of floats of 8 bits it must be 0"));
-  EXPECT_THAT(error({"DequantizeLinear", {x, scalar(1), of(kE4M3, {}, {-2})}, {}, 19, {2}}),
+  EXPECT_THAT(error({"DequantizeLinear", {x, single(1), of(kE4M3, {}, {-2})}, {}, 19, {2}}),
               HasSubstr("input 2 (x_zero_point) is -2; of floats of 8 bits it must be 0"));
   EXPECT_THAT(error({"DequantizeLinear", {x, x}, {}, 19}), HasSubstr("its scale is f8e4m3fn[2]"));
-  EXPECT_THAT(error({"QuantizeLinear", {x, scalar(1)}, {}, 19}),
+  EXPECT_THAT(error({"QuantizeLinear", {x, single(1)}, {}, 23}),
               HasSubstr("its input is f8e4m3fn[2]"));
   EXPECT_THAT(
-      (OneOp{"QuantizeLinear", {wide, scalar(1), of(kE4M3, {}, {0})}, {}, 19}.model().import_error(
+      (OneOp{"QuantizeLinear", {wide, single(1), of(kE4M3, {}, {0})}, {}, 19}.model().import_error(
           ErrorCode::kUnsupported)),
       HasSubstr("input 2 (y_zero_point) is computed; of floats of 8 bits it must be the constant"));
   ModelBuilder raw(19);
