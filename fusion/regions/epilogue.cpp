@@ -17,8 +17,11 @@ constexpr std::array<std::string_view, 10> kActivations = {
 class EpilogueMatcher {
  public:
   EpilogueMatcher(const Graph& graph, const Node& node, const EpilogueOptions& options)
-      : graph_(graph), options_(options), is_conv_(node.op->name == "Conv"),
-        is_narrow_(has_eight_bit_operands(graph, node)), last_(&node) {
+      : graph_(graph),
+        options_(options),
+        is_conv_(node.op->name == "Conv"),
+        is_narrow_(has_eight_bit_operands(graph, node)),
+        last_(&node) {
     epilogue_.result = node.outputs[0];
   }
 
@@ -77,7 +80,8 @@ class EpilogueMatcher {
     if (is_narrow_ && options_.target.gemm_kernels) {
       epilogue_.chain = plain ? dequantization(reader) : std::vector<NodeId>();
       if (epilogue_.chain.empty())
-        return refuse("what follows the sums of 8-bit products is the work of a kernel behind them");
+        return refuse(
+            "what follows the sums of 8-bit products is the work of a kernel behind them");
       return absorb_chain();
     }
     if (op == "Add" && open && plain && reader.inputs[0] != reader.inputs[1]) {
@@ -309,8 +313,8 @@ ValueId build_epilogue(BodyBuilder& body, const Graph& graph, ValueId product,
     const auto cast = [&] { value = builder.add("Cast", {value}, {{"to", *epilogue.cast}}); };
     if (widens) cast();
     if (epilogue.alpha != 1)
-      value = builder.add("Mul",
-                          {value, builder.scalar(builder.type(value).dtype, epilogue.alpha)});
+      value =
+          builder.add("Mul", {value, builder.scalar(builder.type(value).dtype, epilogue.alpha)});
     if (!epilogue.chain.empty())
       value = build_chain(body, graph, value, epilogue);
     else if (epilogue.cast && !widens)
