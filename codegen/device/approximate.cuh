@@ -130,6 +130,4 @@ SINTER_DEVICE i32 rounded_within(float x, float low, float high) {
 SINTER_DEVICE i8 rounded_to_i8(float x) {
   return static_cast<i8>(rounded_within(x, -128.0f, 127.0f));
 }
-SINTER_DEVICE u8 rounded_to_u8(float x) {
-  return static_cast<u8>(rounded_within(x, 0.0f, 255.0f));
-}
+SINTER_DEVICE u8 rounded_to_u8(float x) { return static_cast<u8>(rounded_within(x, 0.0f, 255.0f)); }

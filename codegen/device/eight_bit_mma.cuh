@@ -6,13 +6,13 @@
 #include "mma.cuh"
 
 #ifdef __CUDACC__
-#define SINTER_MMA_BYTES(A, B, Sum, letter, types)                                         \
-  template <>                                                                              \
-  SINTER_DEVICE void mma_fragments<A, B>(Sum(&d)[4], const u32(&a)[4], u32 b0, u32 b1) {   \
-    asm("mma.sync.aligned.m16n8k32.row.col." types                                         \
-        " {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"                 \
-        : "+" letter(d[0]), "+" letter(d[1]), "+" letter(d[2]), "+" letter(d[3])           \
-        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));                   \
+#define SINTER_MMA_BYTES(A, B, Sum, letter, types)                                       \
+  template <>                                                                            \
+  SINTER_DEVICE void mma_fragments<A, B>(Sum(&d)[4], const u32(&a)[4], u32 b0, u32 b1) { \
+    asm("mma.sync.aligned.m16n8k32.row.col." types                                       \
+        " {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"               \
+        : "+" letter(d[0]), "+" letter(d[1]), "+" letter(d[2]), "+" letter(d[3])         \
+        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));                 \
   }
 SINTER_MMA_BYTES(i8, i8, i32, "r", "s32.s8.s8.s32")
 SINTER_MMA_BYTES(i8, u8, i32, "r", "s32.s8.u8.s32")
@@ -45,7 +45,7 @@ SINTER_DEVICE void mma_fragments(SumOf<A> (&d)[4], const u32 (&a)[4], u32 b0, u3
     for (int k = 0; k < 32; ++k) {
       const A x = byte_of<A>(lanes[g * 4 + k % 16 / 4].a[i / 2 + k / 16 * 2], k % 4);
       const B y = byte_of<B>(lanes[(t + i % 2) * 4 + k % 16 / 4].b[k / 16], k % 4);
-      d[i] += static_cast<SumOf<A>>(widen(x)) * static_cast<SumOf<A>>(widen(y));
+      d[i] += static_cast<SumOf<A> >(widen(x)) * static_cast<SumOf<A> >(widen(y));
     }
 }
 #endif

@@ -17,7 +17,7 @@ SINTER_DEVICE int swizzled_byte(int row, int column) {
 #ifdef __CUDACC__
 #define SINTER_SUMS(letter, j) \
   "+" letter(d[j][0]), "+" letter(d[j][1]), "+" letter(d[j][2]), "+" letter(d[j][3])
-#define SINTER_SUMS_4(letter, j)                                                     \
+#define SINTER_SUMS_4(letter, j)                                                  \
   SINTER_SUMS(letter, j), SINTER_SUMS(letter, j + 1), SINTER_SUMS(letter, j + 2), \
       SINTER_SUMS(letter, j + 3)
 #define SINTER_SUMS_8(letter, j) SINTER_SUMS_4(letter, j), SINTER_SUMS_4(letter, j + 4)
@@ -85,8 +85,8 @@ struct EightBitProduct {
         const int row = warp * 16 + lane / 4 + i / 2 * 8, column = j * 8 + lane % 4 * 2 + i % 2;
         SumOf<A> sum = add ? d[j][i] : 0;
         for (int k = first; k < first + 32; ++k)
-          sum += static_cast<SumOf<A>>(widen(a[swizzled_byte<64>(row, k)])) *
-                 static_cast<SumOf<A>>(widen(b[swizzled_byte<kTiles * 8>(column, k)]));
+          sum += static_cast<SumOf<A> >(widen(a[swizzled_byte<64>(row, k)])) *
+                 static_cast<SumOf<A> >(widen(b[swizzled_byte<kTiles * 8>(column, k)]));
         d[j][i] = sum;
       }
 #endif

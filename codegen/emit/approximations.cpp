@@ -183,16 +183,14 @@ void Approximations::choose_quantization(const ProgramAnalysis& analysis, std::s
   const double low = is_signed ? -128 : 0, high = is_signed ? 127 : 255;
   std::optional<std::uint32_t> value;
   for (const bool low_first : {true, false}) {
-    const auto outer = inside(cast.args[0], low_first ? ScalarOp::kMin : ScalarOp::kMax,
-                              low_first ? high : low);
+    const auto outer =
+        inside(cast.args[0], low_first ? ScalarOp::kMin : ScalarOp::kMax, low_first ? high : low);
     if (outer && !value)
       value = inside(*outer, low_first ? ScalarOp::kMax : ScalarOp::kMin, low_first ? low : high);
   }
   if (!value) return;
   const auto& rounded = analysis.instr(*value);
-  const auto is_round = [&](std::uint32_t v) {
-    return is_op(analysis.instr(v), ScalarOp::kRound);
-  };
+  const auto is_round = [&](std::uint32_t v) { return is_op(analysis.instr(v), ScalarOp::kRound); };
   const auto is_whole = [&](std::uint32_t v) {
     const auto& constant = analysis.instr(v);
     return constant.kind == InstrKind::Constant &&

@@ -32,8 +32,8 @@ bool all_equal(const Ints& values, std::int64_t expected) {
 }
 
 /// a [.., m, k] x b [.., k, n]: MatMul, or where the target has none for the elements' type the sum
-/// over k of [.., m, 1, k] * [.., 1, n, k]. Operands of 8 bits that it does not multiply are widened
-/// first, to what their products are summed up in.
+/// over k of [.., m, 1, k] * [.., 1, n, k]. Operands of 8 bits that it does not multiply are
+/// widened first, to what their products are summed up in.
 ValueId matrix_product(GraphBuilder& builder, const TargetTraits& target, ValueId a, ValueId b) {
   const DType left = builder.type(a).dtype, right = builder.type(b).dtype;
   if (target.narrow_products.contains({left, right})) return builder.add("MatMul", {a, b});

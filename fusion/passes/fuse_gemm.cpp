@@ -138,8 +138,8 @@ class GemmFuser {
   }
 
  private:
-  /// Tensor cores multiply 16-bit floats, and what the target says of 8 bits; everything else is the
-  /// library's.
+  /// Tensor cores multiply 16-bit floats, and what the target says of 8 bits; everything else is
+  /// the library's.
   bool is_ours(const Node& node) const {
     return std::ranges::all_of(node.body->nodes(), [&](const Node& part) {
       if (part.op->name != "MatMul" && part.op->name != "Conv") return true;

@@ -14,8 +14,8 @@ constexpr std::int64_t kMostRowsOfInput = 16;
 // Elements of one copy: rows of other lengths would be copied in smaller pieces.
 constexpr std::int64_t kCopied = 8;
 
-/// A MatMul with constant weights [k, n]: of 16 bits, of few rows, or of few in another graph; or of
-/// 8 bits, which tensor cores multiply along k alone.
+/// A MatMul with constant weights [k, n]: of 16 bits, of few rows, or of few in another graph; or
+/// of 8 bits, which tensor cores multiply along k alone.
 bool wants_rows_of_k(const Graph& graph, const Node& node, const Context& context) {
   if (node.op->name != "MatMul") return false;
   const Value& weight = graph.value(node.inputs[1]);

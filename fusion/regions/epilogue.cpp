@@ -18,8 +18,11 @@ constexpr std::array<std::string_view, 10> kActivations = {
 class EpilogueMatcher {
  public:
   EpilogueMatcher(const Graph& graph, const Node& node, const EpilogueOptions& options)
-      : graph_(graph), options_(options), is_conv_(node.op->name == "Conv"),
-        is_narrow_(has_eight_bit_operands(graph, node)), last_(&node) {
+      : graph_(graph),
+        options_(options),
+        is_conv_(node.op->name == "Conv"),
+        is_narrow_(has_eight_bit_operands(graph, node)),
+        last_(&node) {
     epilogue_.result = node.outputs[0];
   }
 
@@ -77,8 +80,13 @@ class EpilogueMatcher {
     }
     // Libraries differ in what they add to such a product.
     if (epilogue_.cast) return refuse("a product that is stored in another type ends there");
-    if (is_narrow_ && options_.target.gemm_kernels)
-      return refuse("what follows the sums of 8-bit products is the work of a kernel behind them");
+    if (is_narrow_ && options_.target.gemm_kernels) {
+      epilogue_.chain = plain ? dequantization(reader) : std::vector<NodeId>();
+      if (epilogue_.chain.empty())
+        return refuse(
+            "what follows the sums of 8-bit products is the work of a kernel behind them");
+      return absorb_chain();
+    }
     if (op == "Add" && open && plain && reader.inputs[0] != reader.inputs[1]) {
       const ValueId other = reader.inputs[reader.inputs[0] == current ? 1 : 0];
       if (!is_conv_ && !epilogue_.bias.valid() && is_bias(graph_, other, type.shape)) {
@@ -161,6 +169,40 @@ class EpilogueMatcher {
     return reason;
   }
 
+  /// The nodes from `reader` on that make 16-bit floats of sums, element by element, with what is a
+  /// constant or each row's own; none if they do not.
+  std::vector<NodeId> dequantization(const Node& reader) const {
+    constexpr std::size_t kMost = 8;
+    std::vector<NodeId> nodes;
+    ValueId current = epilogue_.result;
+    for (const Node* node = &reader; nodes.size() < kMost;) {
+      const TensorType& type = graph_.type(node->outputs[0]);
+      if (node->op->kind != OpKind::kPointwise || type.shape != graph_.type(current).shape) break;
+      const bool is_simple = std::ranges::all_of(node->inputs, [&](ValueId input) {
+        const Shape& shape = graph_.type(input).shape;
+        return input == current || graph_.is_constant(input) || shape.empty() ||
+               shape.back() == Dim(1);
+      });
+      if (!is_simple) break;
+      nodes.push_back(id_of(*node));
+      current = node->outputs[0];
+      if (type.dtype == DType::kFloat16 || type.dtype == DType::kBFloat16) return nodes;
+      const auto& users = graph_.users(current);
+      if (users.size() != 1 || graph_.is_output(current) || options_.is_stored(current)) break;
+      node = &graph_.node(users[0]);
+    }
+    return {};
+  }
+
+  std::string absorb_chain() {
+    epilogue_.chain_from = epilogue_.result;
+    std::string reason;
+    for (const NodeId id : epilogue_.chain)
+      reason = absorb(graph_.node(id), "the product is stored dequantized");
+    epilogue_.cast = graph_.type(epilogue_.result).dtype;
+    return reason;
+  }
+
   std::string refuse(std::string reason) {
     refusal_ = std::move(reason);
     return "";
@@ -234,6 +276,30 @@ Epilogue match_epilogue(const Graph& graph, const Node& node, double alpha,
   return EpilogueMatcher(graph, node, options).run(alpha);
 }
 
+namespace {
+
+/// The chain's nodes behind `value`; what is one number becomes a literal.
+ValueId build_chain(BodyBuilder& body, const Graph& graph, ValueId value,
+                    const Epilogue& epilogue) {
+  GraphBuilder& builder = body.builder();
+  ValueId old = epilogue.chain_from;
+  for (const NodeId id : epilogue.chain) {
+    const Node& node = graph.node(id);
+    std::vector<ValueId> inputs;
+    for (const ValueId input : node.inputs) {
+      const auto number = splat_value(graph, input);
+      inputs.push_back(input == old ? value
+                       : number     ? builder.scalar(graph.type(input).dtype, *number)
+                                    : body.import(input));
+    }
+    value = builder.add(node.op->name, inputs, node.attrs);
+    old = node.outputs[0];
+  }
+  return value;
+}
+
+}  // namespace
+
 ValueId build_epilogue(BodyBuilder& body, const Graph& graph, ValueId product,
                        const Epilogue& epilogue) {
   std::vector<std::string> origins;
@@ -250,9 +316,12 @@ ValueId build_epilogue(BodyBuilder& body, const Graph& graph, ValueId product,
     const auto cast = [&] { value = builder.add("Cast", {value}, {{"to", *epilogue.cast}}); };
     if (widens) cast();
     if (epilogue.alpha != 1)
-      value = builder.add("Mul",
-                          {value, builder.scalar(builder.type(value).dtype, epilogue.alpha)});
-    if (epilogue.cast && !widens) cast();
+      value =
+          builder.add("Mul", {value, builder.scalar(builder.type(value).dtype, epilogue.alpha)});
+    if (!epilogue.chain.empty())
+      value = build_chain(body, graph, value, epilogue);
+    else if (epilogue.cast && !widens)
+      cast();
     const DType dtype = builder.type(value).dtype;
     if (epilogue.bias.valid()) value = builder.add("Add", {value, body.import(epilogue.bias)});
     if (epilogue.residual.valid())

@@ -14,13 +14,17 @@ namespace sinter::fusion {
 
 /// result = views(activation(alpha * product + bias + residual)). Bias and residual add in either
 /// order; both come before the activation. A convolution has its bias as an operand, and no factor.
-/// A product that is wanted in another type, one of 16-bit floats in float32 or one of 8-bit floats,
-/// whose sums are float32, in 16 bits, is stored so, with no more than a factor.
+/// A product that is wanted in another type, one of 16-bit floats in float32 or one of 8-bit
+/// floats, whose sums are float32, in 16 bits, is stored so, with no more than a factor. Sums of
+/// operands of 8 bits are stored as what a chain of pointwise nodes makes of them, if that is
+/// 16-bit floats: half the bytes.
 struct Epilogue {
   double alpha = 1;
-  std::optional<DType> cast;        // the type, where that is so
-  ValueId bias;                     // a constant along the last dimension, or invalid
-  ValueId residual;                 // of the product's shape, or invalid
+  std::optional<DType> cast;  // the type, where that is so
+  ValueId bias;               // a constant along the last dimension, or invalid
+  ValueId residual;           // of the product's shape, or invalid
+  std::vector<NodeId> chain;  // those nodes, of `chain_from`
+  ValueId chain_from;
   std::string activation;           // operator name, or empty
   std::vector<double> parameters;   // the activation's operands behind the first
   std::vector<NodeId> absorbed;     // nodes that are now part of the product

@@ -48,8 +48,8 @@ ConstantPool constant_pool(const Graph& graph);
 
 /// Parses what print prints. Types of nodes may be left out; where they are given they must be
 /// those that are inferred. A constant may also be written `const f32[4, 8] random(seed)` (normal
-/// deviates from a fixed generator; of integers of 8 bits 32 times as large, rounded) or `const f32[4] splat(0.5)`. Throws Error(kInvalidModel) with
-/// line and column.
+/// deviates from a fixed generator; of integers of 8 bits 32 times as large, rounded) or `const
+/// f32[4] splat(0.5)`. Throws Error(kInvalidModel) with line and column.
 Graph parse_graph(std::string_view text, const ConstantPool& pool = {});
 
 }  // namespace sinter::ir

@@ -1,5 +1,6 @@
 // Products of operands of 8 bits with schedules of every kind, each forced, and by the library,
-// against the reference. The products of one size are one graph: their kernels compile side by side.
+// against the reference. The products of one size are one graph: their kernels compile side by
+// side.
 #include <algorithm>
 #include <cmath>
 #include <random>
@@ -15,8 +16,8 @@
 namespace sinter::gpu_test {
 namespace {
 
-/// A product of [m, k] and weights stored as [n, k]: the sums themselves, or with scales of rows and
-/// columns, a bias and GELU in another type.
+/// A product of [m, k] and weights stored as [n, k]: the sums themselves, or with scales of rows
+/// and columns, a bias and GELU in another type.
 struct Product {
   const char *x, *w, *result;
 };
@@ -95,12 +96,14 @@ std::vector<ir::Tensor> full_inputs(const ir::Graph& graph) {
 }
 
 /// Integers of 32 bits are exact. Sums in another order may round another way: of what is quantized
-/// few elements differ, by a step. Tensor cores add up 8-bit floats with fewer bits than float32 has.
+/// few elements differ, by a step. Tensor cores add up 8-bit floats with fewer bits than float32
+/// has.
 void expect_close(const ir::Tensor& output, const ir::Tensor& expected) {
   constexpr double kSums = 2e-3;
   ASSERT_EQ(output.dtype(), expected.dtype());
   if (size_of(output.dtype()) > 1) {
-    const double tolerance = output.dtype() == DType::kFloat16 ? tolerance_of(DType::kFloat16) : kSums;
+    const double tolerance =
+        output.dtype() == DType::kFloat16 ? tolerance_of(DType::kFloat16) : kSums;
     EXPECT_LE(relative_error(output, expected), tolerance);
     return;
   }
@@ -165,8 +168,7 @@ TEST_F(EightBitGroups, ByTma) {
                            "128x128x128 warpgroups=2 stages=4", "128x192x128 warpgroups=2 stages=4",
                            "128x256x128 warpgroups=2 stages=3"})
     for (const Size& size : {kSmall, kLarge}) {
-      check(products_graph(kAll, size),
-            fmt::format("tma {} split_k={} cluster_n=1", tile, splits));
+      check(products_graph(kAll, size), fmt::format("tma {} split_k={} cluster_n=1", tile, splits));
       splits = 4 - splits;
     }
 }

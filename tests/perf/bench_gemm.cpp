@@ -42,8 +42,8 @@
 #include "codegen/families/gemm/gemm_schedule.h"
 #include "codegen/targets/cuda/cuda_target.h"
 #include "fusion/pipeline.h"
-#include "ir/text/text.h"
 #include "ir/tensor.h"
+#include "ir/text/text.h"
 #include "runtime/cuda/device_info.h"
 #include "tests/perf/eight_bit_products.h"
 

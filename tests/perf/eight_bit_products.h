@@ -13,8 +13,8 @@ struct EightBitShape {
   int m, n, k;
 };
 constexpr EightBitShape kEightBitShapes[] = {
-    {"4096_4096_4096", 4096, 4096, 4096},  {"8192_8192_8192", 8192, 8192, 8192},
-    {"4096_3072_768", 4096, 3072, 768},    {"4096_768_3072", 4096, 768, 3072},
+    {"4096_4096_4096", 4096, 4096, 4096},   {"8192_8192_8192", 8192, 8192, 8192},
+    {"4096_3072_768", 4096, 3072, 768},     {"4096_768_3072", 4096, 768, 3072},
     {"2048_14336_4096", 2048, 14336, 4096}, {"64_14336_4096", 64, 14336, 4096},
 };
 /// Of operands: of both, with the sums' type.
@@ -33,8 +33,8 @@ inline std::string graph_text(const EightBitShape& shape, const EightBitTypes& t
   const double deviation = (is_integer ? 32.0 * 32.0 : 1.0) * std::sqrt(shape.k);
   std::string inputs, body, outputs;
   for (int c = 0; c < copies; ++c) {
-    inputs += fmt::format("{}%x{}: {}[{}, {}]", c == 0 ? "" : ", ", c, types.operand, shape.m,
-                          shape.k);
+    inputs +=
+        fmt::format("{}%x{}: {}[{}, {}]", c == 0 ? "" : ", ", c, types.operand, shape.m, shape.k);
     body += fmt::format(
         "  %w{0} = const {1}[{2}, {3}] random({4})\n"
         "  %t{0} = Transpose(%w{0}) {{perm = [1, 0]}}\n  %p{0} = MatMul(%x{0}, %t{0})\n",

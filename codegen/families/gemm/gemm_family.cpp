@@ -124,7 +124,8 @@ class RegionTactics {
         }};
   }
 
-  /// Loops would do on any device what its tensor cores cannot, and nobody would see why it is slow.
+  /// Loops would do on any device what its tensor cores cannot, and nobody would see why it is
+  /// slow.
   void require_float8() const {
     if (!product_.is_eight_bit() || !is_float(product_.left_type())) return;
     for (const DeviceModel* device : plan_.devices)

@@ -116,8 +116,9 @@ class GemmTile {
   /// in the L2. By default rows, unless b is read again for each of them from memory and a is not
   /// where neighbours have the same columns.
   virtual bool rasters_along_m(const GemmProblem& problem) const;
-  /// Neighbouring blocks have tiles of so many rows of tiles, column after column; 1: of one row. More
-  /// where neither operand stays in the L2: blocks that run at once then read about as much of both.
+  /// Neighbouring blocks have tiles of so many rows of tiles, column after column; 1: of one row.
+  /// More where neither operand stays in the L2: blocks that run at once then read about as much of
+  /// both.
   int raster_group(const GemmProblem& problem) const;
   /// Sets the fields of `operands` but begin and end.
   virtual void write_operands(GemmText& text) const = 0;

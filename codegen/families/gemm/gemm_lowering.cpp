@@ -288,8 +288,7 @@ std::optional<GemmProgram> lower_gemm(const Graph& body, bool with_epilogue,
   GemmProgram result;
   result.type = part.type(node.inputs[0]).dtype;
   // Packed weights become x's type.
-  result.b_type =
-      node.op->name == "QuantMatMul" ? result.type : part.type(node.inputs[1]).dtype;
+  result.b_type = node.op->name == "QuantMatMul" ? result.type : part.type(node.inputs[1]).dtype;
   result.result = type.dtype;
   if (!tensor_cores_multiply(result.type, result.b_type)) {
     refusal = fmt::format("tensor cores do not multiply {} as it is", print_types(result));

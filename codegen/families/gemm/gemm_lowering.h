@@ -71,7 +71,7 @@ struct GemmProgram {
   /// Its last buffers are a and b, weights' scales in front, in front of these what rows are made
   /// of.
   LoopProgramT program;
-  std::uint32_t product = 0;     // position in program.buffers
+  std::uint32_t product = 0;                    // position in program.buffers
   DType type = DType::kFloat16, b_type = type;  // of a and of b
   DType result = DType::kFloat16;  // of the product's value in the graph: of 8 bits the sums' type
   Dim m, n, k;

@@ -114,8 +114,7 @@ void GemmText::write_mainloop() {
   std::string begin = "0", end = size(k);
   if (s_.split_k > 1) {
     const auto& ranges = analysis_.exprs().ranges();
-    const Dim depth =
-        ir::ceil_div(ir::ceil_div(k, s_.k, ranges), s_.split_k, ranges) * Dim(s_.k);
+    const Dim depth = ir::ceil_div(ir::ceil_div(k, s_.k, ranges), s_.split_k, ranges) * Dim(s_.k);
     line(fmt::format("const i32 begin = i32(rank % {}) * {};", s_.split_k, size(depth)));
     line(fmt::format("const i32 end = minimum(begin + {}, {});", size(depth), end));
     begin = "begin";

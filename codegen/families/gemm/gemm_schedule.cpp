@@ -85,9 +85,9 @@ bool plan_epilogue(const ProgramAnalysis& analysis, int columns, GemmSchedule& s
 bool complete(const ProgramAnalysis& analysis, const GemmProblem& problem, GemmSchedule& s) {
   const GemmProgram& product = problem.product;
   s.conditions.clear();
-  s.vector_a = copy_vector(analysis, product.a,
-                           product.windows ? product.windows->channels : product.k,
-                           product.element_bytes(), s.conditions);
+  s.vector_a =
+      copy_vector(analysis, product.a, product.windows ? product.windows->channels : product.k,
+                  product.element_bytes(), s.conditions);
   s.vector_b = product.weights
                    ? 8
                    : copy_vector(analysis, product.b, product.rows_are_k ? product.n : product.k,

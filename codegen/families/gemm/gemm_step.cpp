@@ -95,8 +95,8 @@ void GemmStep::lower_eight_bit_library(Buffers reads) {
                          ? left_type_ == DType::kInt8 && right == DType::kInt8
                          : left_type_ != DType::kFloat8E5M2 || right != DType::kFloat8E5M2;
   if (!takes) {
-    library_refusal_ = fmt::format("cuBLASLt does not multiply {} by {}", to_string(left_type_),
-                                   to_string(right));
+    library_refusal_ =
+        fmt::format("cuBLASLt does not multiply {} by {}", to_string(left_type_), to_string(right));
     return;
   }
   try {

@@ -16,8 +16,8 @@
 
 namespace sinter::codegen {
 
-/// True if the product of a region of kind "matmul" has quantized weights; operands of 8 bits, whose
-/// sums are its result.
+/// True if the product of a region of kind "matmul" has quantized weights; operands of 8 bits,
+/// whose sums are its result.
 bool multiplies_quantized(const Node& node);
 bool multiplies_eight_bits(const Node& node);
 

@@ -40,9 +40,9 @@ struct GemmKernelQueries {
 
 /// Best guess first; the last has no conditions. The library of matrix products is always there and
 /// is the last way of theirs. The library of convolutions may be missing where the plan runs, and
-/// that of products takes few of those of 8 bits: their last way is a kernel of our own, as loops if
-/// nothing else takes all sizes. What stands against a
-/// kernel or a library is in the name of the last. `requested`: CompileOptions::gemm.
+/// that of products takes few of those of 8 bits: their last way is a kernel of our own, as loops
+/// if nothing else takes all sizes. What stands against a kernel or a library is in the name of the
+/// last. `requested`: CompileOptions::gemm.
 std::vector<GemmTactic> gemm_tactics(const GemmStep& product, const std::string& requested,
                                      const GemmKernelQueries& kernels);
 

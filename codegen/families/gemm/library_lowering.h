@@ -19,9 +19,9 @@ plan::fb::MatmulStepT lower_matmul(const Graph& body, Buffers inputs, Buffers ou
 plan::fb::ConvStepT lower_conv(const Graph& body, Buffers inputs, Buffers outputs, ExprTable& exprs,
                                bool tf32);
 
-/// Lowers a region of kind "gemm": for each element of the result the sum over k, or over window and
-/// channels of a convolution, then what follows it in `body` (`with_epilogue`), or in the product's
-/// own region alone. Throws Error(kUnsupported) if what follows needs a kernel of its
+/// Lowers a region of kind "gemm": for each element of the result the sum over k, or over window
+/// and channels of a convolution, then what follows it in `body` (`with_epilogue`), or in the
+/// product's own region alone. Throws Error(kUnsupported) if what follows needs a kernel of its
 /// own.
 LoopProgramT lower_product_loops(const Graph& body, bool with_epilogue, Buffers inputs,
                                  Buffers outputs, ExprTable& exprs);

@@ -154,10 +154,11 @@ class MatmulLowering {
                        epilogue.activation == Activation::None;
     const bool mixes = type != b_type && sums != body_.type(product_.outputs[0]).dtype;
     if (mixes || !(exact || (is_float(type) && is_float(out_type.dtype))))
-      refuse(fmt::format(
-          "a product of {} and {} into {}: both operands must have one type or 8 bits, and all types "
-          "must be floating-point, or integers with nothing but sums behind",
-          to_string(type), to_string(b_type), to_string(out_type.dtype)));
+      refuse(
+          fmt::format("a product of {} and {} into {}: both operands must have one type or 8 bits, "
+                      "and all types "
+                      "must be floating-point, or integers with nothing but sums behind",
+                      to_string(type), to_string(b_type), to_string(out_type.dtype)));
     if (tf32 && type == DType::kFloat32) step.math = plan::fb::MathMode::Tf32;
     return step;
   }

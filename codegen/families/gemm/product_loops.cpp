@@ -32,8 +32,7 @@ ValueId transpose(GraphBuilder& builder, ValueId value, Axes perm) {
 /// Products in the type of their sums, which is wider than operands of 8 bits.
 ValueId multiplied(GraphBuilder& builder, ValueId a, ValueId b, DType type) {
   const auto widened = [&](ValueId value) {
-    return builder.type(value).dtype == type ? value
-                                             : builder.add("Cast", {value}, {{"to", type}});
+    return builder.type(value).dtype == type ? value : builder.add("Cast", {value}, {{"to", type}});
   };
   return builder.add("Mul", {widened(a), widened(b)});
 }
@@ -121,8 +120,8 @@ ValueId sum_windows(GraphBuilder& builder, const Node& conv, const TensorType& t
     append(sums, out);
   }
   x = reshape(builder, transpose(builder, x, std::move(perm)), std::move(windows));
-  const ValueId products = multiplied(builder, x,
-                                      reshape(builder, operands[1], std::move(weights)), sum_type);
+  const ValueId products =
+      multiplied(builder, x, reshape(builder, operands[1], std::move(weights)), sum_type);
   const ValueId sum =
       builder.add("ReduceSum", {products},
                   {{"axes", axes_from(sums.size(), spatial + 1)}, {"keepdims", std::int64_t{0}}});

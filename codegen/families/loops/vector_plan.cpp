@@ -156,15 +156,14 @@ VectorPlan plan_vectors(const ProgramAnalysis& analysis, int dim, int most, bool
                         const std::vector<bool>* among) {
   if (dim < 0) return no_vectors(analysis);
   const auto moved = accesses_along(analysis, dim_bit(dim), among);
-  return fit_vectors(analysis, dim,
-                     std::min(longest_vector(analysis, dim_bit(dim), moved), most), tails, moved);
+  return fit_vectors(analysis, dim, std::min(longest_vector(analysis, dim_bit(dim), moved), most),
+                     tails, moved);
 }
 
 VectorPlan plan_vectors_of(const ProgramAnalysis& analysis, int dim, int longest,
                            const std::vector<bool>& among) {
   if (dim < 0) return no_vectors(analysis);
-  return fit_vectors(analysis, dim, longest, false,
-                     accesses_along(analysis, dim_bit(dim), &among));
+  return fit_vectors(analysis, dim, longest, false, accesses_along(analysis, dim_bit(dim), &among));
 }
 
 namespace {

@@ -39,8 +39,8 @@ ir::TargetTraits make_traits() {
   traits.matmul_epilogue_gelu_tanh = true;
   traits.matmul_stores_columns = true;
   traits.matmul_epilogue_by_rows = true;
-  for (const auto& [one, other] : {std::pair(DType::kInt8, DType::kUInt8),
-                                   {DType::kFloat8E4M3FN, DType::kFloat8E5M2}})
+  for (const auto& [one, other] :
+       {std::pair(DType::kInt8, DType::kUInt8), {DType::kFloat8E4M3FN, DType::kFloat8E5M2}})
     traits.narrow_products.insert({{one, one}, {one, other}, {other, one}, {other, other}});
   traits.narrow_convs = traits.narrow_products;
   traits.quantized_matmul = {DType::kFloat16, DType::kBFloat16};

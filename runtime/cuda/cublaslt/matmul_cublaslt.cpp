@@ -81,7 +81,10 @@ Descriptor make_descriptor(const SharedHandle& library, const plan::MatmulProble
   cublasLtMatmulDesc_t made = nullptr;
   // Products of 8-bit floats are scaled by one and added up as exactly as the hardware does: both
   // are the library's defaults.
-  library->library().desc_create(&made, compute, wide ? CUDA_R_64F : exact ? CUDA_R_32I : CUDA_R_32F);
+  library->library().desc_create(&made, compute,
+                                 wide    ? CUDA_R_64F
+                                 : exact ? CUDA_R_32I
+                                         : CUDA_R_32F);
   Descriptor descriptor(made, [library](auto it) { library->library().desc_destroy.raw(it); });
   const auto set = [&](cublasLtMatmulDescAttributes_t attribute, const auto& value) {
     library->library().desc_set(made, attribute, &value, sizeof(value));
@@ -190,10 +193,10 @@ struct MatmulLaunch::Impl {
     void* result = at(d_base, offsets.d, problem.d);
     const void* residual = problem.has_residual ? at(addresses.c, offsets.c, problem.c) : result;
     return lt().matmul.raw(
-        context.cublaslt->handle(), descriptor.get(),
-        alpha.address(), at(addresses.a, offsets.a, problem.a), a.get(), at(addresses.b, offsets.b, problem.b),
-        b.get(), beta.address(), residual, c.get(), result,
-        d.get(), &which, reinterpret_cast<void*>(context.workspace),
+        context.cublaslt->handle(), descriptor.get(), alpha.address(),
+        at(addresses.a, offsets.a, problem.a), a.get(), at(addresses.b, offsets.b, problem.b),
+        b.get(), beta.address(), residual, c.get(), result, d.get(), &which,
+        reinterpret_cast<void*>(context.workspace),
         static_cast<std::size_t>(context.workspace_bytes), reinterpret_cast<cudaStream_t>(stream));
   }
 

@@ -17,8 +17,7 @@ struct Case {
   const char *name, *text, *function;  // that does it; null: as it is written
 };
 /// Inputs of a few halves: ties, and what lies beyond both ends.
-constexpr Case kCases[] = {
-    {"signed", R"(graph @signed(%x: f32[300]) {
+constexpr Case kCases[] = {{"bytes", R"(graph @bytes(%x: f32[300]) {
   %k = const f32[] {200}
   %v = Mul(%x, %k)
   %h = const f32[] {2}
@@ -34,8 +33,8 @@ constexpr Case kCases[] = {
   %q = Cast(%n) {to = i8}
   return q = %q
 })",
-     "rounded_to_i8("},
-    {"zero_point", R"(graph @zero_point(%x: f16[8, 64], %s: f32[64]) {
+                            "rounded_to_i8("},
+                           {"zero_point", R"(graph @zero_point(%x: f16[8, 64], %s: f32[64]) {
   %f = Cast(%x) {to = f32}
   %v = Mul(%f, %s)
   %k = const f32[] {400}
@@ -50,9 +49,9 @@ constexpr Case kCases[] = {
   %q = Cast(%n) {to = u8}
   return q = %q
 })",
-     "rounded_to_u8("},
-    // Truncated, or clamped to other numbers.
-    {"truncated", R"(graph @truncated(%x: f32[300]) {
+                            "rounded_to_u8("},
+                           // Truncated, or clamped to other numbers.
+                           {"truncated", R"(graph @truncated(%x: f32[300]) {
   %k = const f32[] {100}
   %v = Mul(%x, %k)
   %l = const f32[] {-128}
@@ -62,8 +61,8 @@ constexpr Case kCases[] = {
   %q = Cast(%n) {to = i8}
   return q = %q
 })",
-     nullptr},
-    {"fraction", R"(graph @fraction(%x: f32[300]) {
+                            nullptr},
+                           {"fraction", R"(graph @fraction(%x: f32[300]) {
   %k = const f32[] {100}
   %v = Mul(%x, %k)
   %r = Round(%v)
@@ -76,7 +75,7 @@ constexpr Case kCases[] = {
   %q = Cast(%n) {to = i8}
   return q = %q
 })",
-     nullptr}};
+                            nullptr}};
 
 TEST(CudaEmulation, QuantizedToIntegersOfEightBits) {
   CudaCheck check;

@@ -126,8 +126,8 @@ std::string check_conv_loops(const ir::Graph& body, const ir::Bindings& symbols,
   return check(body, symbols, seed,
                [&](const Buffers& buffers, codegen::ExprTable& exprs, std::function<void()>& run,
                    std::vector<std::int64_t>& expressions, Memory& memory) {
-                 program =
-                     codegen::lower_product_loops(body, true, buffers.inputs, buffers.outputs, exprs);
+                 program = codegen::lower_product_loops(body, true, buffers.inputs, buffers.outputs,
+                                                        exprs);
                  run = [&] { interpret(program, buffers.types, expressions, memory); };
                });
 }

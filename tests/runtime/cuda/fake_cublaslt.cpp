@@ -4,6 +4,7 @@
 #include <atomic>
 #include <cmath>
 #include <cstring>
+#include <initializer_list>
 #include <map>
 #include <mutex>
 #include <string_view>
@@ -24,6 +25,8 @@ struct Desc {
   cublasOperation_t transa = CUBLAS_OP_N, transb = CUBLAS_OP_N;
   cublasLtEpilogue_t epilogue = CUBLASLT_EPILOGUE_DEFAULT;
   const void* bias = nullptr;
+  cublasComputeType_t compute = CUBLAS_COMPUTE_32F;
+  cudaDataType_t scale = CUDA_R_32F;
 };
 struct Preference {
   std::uint64_t workspace = 0;
@@ -81,9 +84,13 @@ cublasStatus_t layout_set(cublasLtMatrixLayout_t layout, cublasLtMatrixLayoutAtt
     good = assign(layout_of(layout).stride, value, bytes);
   return good ? CUBLAS_STATUS_SUCCESS : CUBLAS_STATUS_INVALID_VALUE;
 }
-cublasStatus_t desc_create(cublasLtMatmulDesc_t* desc, cublasComputeType_t, cudaDataType_t) {
+cublasStatus_t desc_create(cublasLtMatmulDesc_t* desc, cublasComputeType_t compute,
+                           cudaDataType_t scale) {
   count(fake_cublaslt().descriptors, 1);
-  *desc = reinterpret_cast<cublasLtMatmulDesc_t>(new Desc);
+  auto* made = new Desc;
+  made->compute = compute;
+  made->scale = scale;
+  *desc = reinterpret_cast<cublasLtMatmulDesc_t>(made);
   return CUBLAS_STATUS_SUCCESS;
 }
 cublasStatus_t desc_destroy(cublasLtMatmulDesc_t desc) {
@@ -171,10 +178,31 @@ struct Call {
   Desc desc;
   Layout a, b, c, d;
   float alpha, beta;
-  const float *pa, *pb, *pc;
-  float* pd;
+  const void *pa, *pb, *pc;
+  void* pd;
   FakeAlgorithm algorithm;
+
+  bool is_integer() const { return a.type == CUDA_R_8I; }
 };
+
+/// Element `at` of what a layout of `type` describes: float32, or integers of 8 or 32 bits.
+double element(const void* base, cudaDataType_t type, std::int64_t at) {
+  if (type == CUDA_R_8I) return static_cast<const std::int8_t*>(base)[at];
+  if (type == CUDA_R_32I) return static_cast<const std::int32_t*>(base)[at];
+  return static_cast<const float*>(base)[at];
+}
+
+/// What the library takes: of integers those of 8 bits into their sums, k contiguous in both.
+bool takes(const Call& call) {
+  const auto all = [](std::initializer_list<const Layout*> layouts, cudaDataType_t type) {
+    return std::ranges::all_of(layouts, [&](const Layout* l) { return l->type == type; });
+  };
+  if (call.is_integer())
+    return all({&call.a, &call.b}, CUDA_R_8I) && all({&call.c, &call.d}, CUDA_R_32I) &&
+           call.desc.compute == CUBLAS_COMPUTE_32I && call.desc.scale == CUDA_R_32I &&
+           call.desc.transa == CUBLAS_OP_T && call.desc.transb == CUBLAS_OP_N;
+  return call.desc.compute != CUBLAS_COMPUTE_32I && call.desc.scale != CUDA_R_32I;
+}
 
 float finish(const Desc& desc, float value, std::uint64_t row) {
   const int bits = desc.epilogue;
@@ -188,26 +216,34 @@ float finish(const Desc& desc, float value, std::uint64_t row) {
 
 void compute(const Call& call) {
   const std::uint64_t k = call.desc.transa == CUBLAS_OP_N ? call.a.cols : call.a.rows;
-  const auto at = [](const float* base, const Layout& l, std::int32_t batch, std::uint64_t row,
-                     std::uint64_t col) {
-    return base[batch * l.stride + static_cast<std::int64_t>(col) * l.ld +
-                static_cast<std::int64_t>(row)];
+  const auto place = [](const Layout& l, std::int32_t batch, std::uint64_t row,
+                        std::uint64_t col) {
+    return batch * l.stride + static_cast<std::int64_t>(col) * l.ld +
+           static_cast<std::int64_t>(row);
+  };
+  const auto at = [&](const void* base, const Layout& l, std::int32_t batch, std::uint64_t row,
+                      std::uint64_t col) {
+    return element(base, l.type, place(l, batch, row, col));
   };
   for (std::int32_t batch = 0; batch < call.d.batch; ++batch)
     for (std::uint64_t col = 0; col < call.d.cols; ++col)
       for (std::uint64_t row = 0; row < call.d.rows; ++row) {
         double sum = 0;
         for (std::uint64_t i = 0; i < k; ++i) {
-          const float x = call.desc.transa == CUBLAS_OP_N ? at(call.pa, call.a, batch, row, i)
+          const double x = call.desc.transa == CUBLAS_OP_N ? at(call.pa, call.a, batch, row, i)
                                                           : at(call.pa, call.a, batch, i, row);
-          const float y = call.desc.transb == CUBLAS_OP_N ? at(call.pb, call.b, batch, i, col)
+          const double y = call.desc.transb == CUBLAS_OP_N ? at(call.pb, call.b, batch, i, col)
                                                           : at(call.pb, call.b, batch, col, i);
-          sum += static_cast<double>(x) * y;
+          sum += x * y;
         }
         float value = call.alpha * static_cast<float>(sum);
-        if (call.beta != 0) value += call.beta * at(call.pc, call.c, batch, row, col);
-        call.pd[batch * call.d.stride + static_cast<std::int64_t>(col) * call.d.ld +
-                static_cast<std::int64_t>(row)] = finish(call.desc, value, row);
+        if (call.beta != 0)
+          value += call.beta * static_cast<float>(at(call.pc, call.c, batch, row, col));
+        const std::int64_t to = place(call.d, batch, row, col);
+        if (call.is_integer())
+          static_cast<std::int32_t*>(call.pd)[to] = static_cast<std::int32_t>(value);
+        else
+          static_cast<float*>(call.pd)[to] = finish(call.desc, value, row);
       }
 }
 
@@ -220,18 +256,25 @@ cublasStatus_t matmul(cublasLtHandle_t, cublasLtMatmulDesc_t desc, const void* a
   if (!known || !known->runs || known->workspace > workspace_bytes ||
       (known->workspace > 0 && !workspace))
     return CUBLAS_STATUS_NOT_SUPPORTED;
+  // alpha and beta are of the scale type.
+  const auto factor = [&](const void* value) {
+    return desc_of(desc).scale == CUDA_R_32I
+               ? static_cast<float>(*static_cast<const std::int32_t*>(value))
+               : *static_cast<const float*>(value);
+  };
   const Call call{desc_of(desc),
                   layout_of(la),
                   layout_of(lb),
                   layout_of(lc),
                   layout_of(ld),
-                  *static_cast<const float*>(alpha),
-                  *static_cast<const float*>(beta),
-                  static_cast<const float*>(a),
-                  static_cast<const float*>(b),
-                  static_cast<const float*>(c),
-                  static_cast<float*>(d),
+                  factor(alpha),
+                  factor(beta),
+                  a,
+                  b,
+                  c,
+                  d,
                   *known};
+  if (!takes(call)) return CUBLAS_STATUS_NOT_SUPPORTED;
   // The shapes of op(a), op(b) and d must agree, as the library demands.
   const auto rows = [](const Layout& l, cublasOperation_t op) {
     return op == CUBLAS_OP_N ? l.rows : l.cols;

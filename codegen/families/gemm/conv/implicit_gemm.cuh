@@ -116,7 +116,7 @@ struct WindowRows {
         if constexpr (kVector == 1)
           *to = valid ? *after_grid_wait(from) : T{0};
         else
-          cp_async<kVector * static_cast<int>(sizeof(T))>(to, from, valid);
+          cp_async<kVector* static_cast<int>(sizeof(T))>(to, from, valid);
       }
     }
 

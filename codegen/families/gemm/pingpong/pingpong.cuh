@@ -225,7 +225,7 @@ struct PingpongTile
   /// stores nor what loads meets others in a bank.
   SINTER_DEVICE static Sum* place(unsigned char* shared, int k, int u, int row, int half) {
     Sum* const mine = reinterpret_cast<Sum*>(Stages::body_of(shared) + Stages::kStageBytes) +
-                        threadIdx.x / 32 * Passes::kSums;
+                      threadIdx.x / 32 * Passes::kSums;
     return mine + (k * 8 + row) * 32 + (u ^ row % 4) * 8 + (half ^ row % 2) * 4;
   }
 

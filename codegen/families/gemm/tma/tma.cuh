@@ -10,8 +10,8 @@
 
 /// The windows of a convolution that are the rows of a, of images with kDims dimensions of pixels,
 /// the outermost first; k is (tap.., channel), of which 128 bytes of channels of one tap are copied
-/// at once. Taps are padded to whole 128 bytes: of channels that are not there a is zero, so that it
-/// does not matter what b is.
+/// at once. Taps are padded to whole 128 bytes: of channels that are not there a is zero, so that
+/// it does not matter what b is.
 template <int kDims>
 struct MappedWindows {
   i32 channels, padded;  // of a tap
@@ -30,8 +30,8 @@ struct MappedWindows {
   }
   /// Of a row of b the element that place `k` begins with.
   SINTER_DEVICE i32 weight(i32 k) const {
-    return k - static_cast<i32>(static_cast<u32>(k) / static_cast<u32>(padded)) *
-                   (padded - channels);
+    return k -
+           static_cast<i32>(static_cast<u32>(k) / static_cast<u32>(padded)) * (padded - channels);
   }
   template <class T>
   SINTER_DEVICE void copy(T* to, const TensorMap& map, i32 k, MBarrier& arrivals) const {
@@ -246,8 +246,8 @@ struct TmaMainloop {
       for (int e = 0; e < 4; ++e) sums[0][0][n][e] += parts[0][0][n][e];
   }
   /// The products of `steps` stages from `at` on, each stage's promoted to float32; the last stage
-  /// is returned. Meanwhile another warpgroup multiplies. Of one that has several products under way
-  /// the compiler makes one that waits for each.
+  /// is returned. Meanwhile another warpgroup multiplies. Of one that has several products under
+  /// way the compiler makes one that waits for each.
   template <class Progress>
   SINTER_DEVICE static int promote_products(Accumulators& sums, unsigned char* shared, int steps,
                                             int group, PipelineState<kStages> at,

@@ -74,7 +74,8 @@ std::string refuse_windows(const GemmProgram& product) {
       !(windows.channels.is_constant() &&
         ceil_div(windows.channels.value(), step) * step * 2 <= windows.channels.value() * 3))
     return fmt::format("the copy engine reads {} channels of a pixel at once", step);
-  if (!ir::is_multiple_of(windows.pitch, tma_unit(product))) return "pixels do not begin at multiples of 16 bytes";
+  if (!ir::is_multiple_of(windows.pitch, tma_unit(product)))
+    return "pixels do not begin at multiples of 16 bytes";
   const std::size_t dims = windows.in.size(), rank = dims + 2;
   if (dims < 1 || dims > 3) return "the copy engine knows windows of one to three dimensions";
   const std::int64_t most = plan::window_bound(rank);
@@ -194,7 +195,8 @@ struct Tma final : GemmTile {
     const double step = 27 / rates.clock;
     const double barrier = 430 / rates.clock, block = 440 / rates.clock;
     // Each nanosecond.
-    const double flops_rate = 4310 * rates.tensor * problem.tensor_speed(), bytes_rate = 88 * rates.clock;
+    const double flops_rate = 4310 * rates.tensor * problem.tensor_speed(),
+                 bytes_rate = 88 * rates.clock;
     const double all_bytes_rate = 7300 * rates.clock;
     // Of an element, in thousandths of a nanosecond: storing its sum, which every block of a
     // cluster does, and the rest, which they share.
@@ -204,12 +206,12 @@ struct Tma final : GemmTile {
     const double tiles =
         problem.matrices * static_cast<double>(ceil_div(m, s.m) * ceil_div(problem.n, s.n));
     const double blocks = tiles * static_cast<double>(s.split_k);
-    const double depth =
-        static_cast<double>(ceil_div(tma_steps(problem, s), s.split_k) * s.k);
+    const double depth = static_cast<double>(ceil_div(tma_steps(problem, s), s.split_k) * s.k);
     const double resident = std::clamp(std::ceil(blocks / processors), 1.0,
                                        static_cast<double>(blocks_that_fit(problem, s)));
     const double waves = std::max(1.0, std::ceil(blocks / (processors * resident)));
-    const double bytes = (s.m + s.n) * depth * problem.product.element_bytes(), flops = 2.0 * s.m * s.n * depth;
+    const double bytes = (s.m + s.n) * depth * problem.product.element_bytes(),
+                 flops = 2.0 * s.m * s.n * depth;
     const double work = std::max({flops / flops_rate * resident, bytes / bytes_rate * resident,
                                   bytes * std::min(blocks, processors * resident) / all_bytes_rate,
                                   depth / s.k * step});
@@ -223,8 +225,8 @@ struct Tma final : GemmTile {
   }
 
   std::string to_string(const GemmSchedule& s) const override {
-    return fmt::format("tma {}x{}x{} warpgroups={} stages={}{}", s.m, s.n, s.k, warpgroups, s.stages,
-                       promotion_text(promotes));
+    return fmt::format("tma {}x{}x{} warpgroups={} stages={}{}", s.m, s.n, s.k, warpgroups,
+                       s.stages, promotion_text(promotes));
   }
 
   std::string header(const GemmProgram&) const override { return "tma.cuh"; }
@@ -233,8 +235,9 @@ struct Tma final : GemmTile {
     const GemmSchedule& s = text.schedule();
     const GemmProgram& product = text.product();
     return fmt::format("WithAccumulators<TmaTile<{}, {}, {}, {}, {}, {}, {}, {}, {}{}>>",
-                       storage_name(product.type), storage_name(product.b_type), s.m, s.n, warpgroups, s.stages, s.split_k,
-                       product.rows_are_k, product.batch.size() + 2, further_arguments(product, promotes));
+                       storage_name(product.type), storage_name(product.b_type), s.m, s.n,
+                       warpgroups, s.stages, s.split_k, product.rows_are_k,
+                       product.batch.size() + 2, further_arguments(product, promotes));
   }
 
   Dim depth(const GemmProblem& problem, const GemmSchedule& s) const override {

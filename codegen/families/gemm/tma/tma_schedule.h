@@ -41,8 +41,8 @@ bool fits_tma(const GemmProblem& problem, const GemmSchedule& s, int warpgroups,
 /// The last arguments of a tile's template, where a product has parts or windows, or is promoted.
 std::string further_arguments(const GemmProgram& product, bool promotes);
 
-/// Tensor cores add up products of 8-bit floats with about 14 bits. A schedule that promotes has the
-/// products of so many neighbours along k added to float32.
+/// Tensor cores add up products of 8-bit floats with about 14 bits. A schedule that promotes has
+/// the products of so many neighbours along k added to float32.
 inline constexpr int kPromotedDepth = 128;
 /// Whether the product is deep enough for that to matter beside what 8 bits themselves round.
 bool needs_promotion(const GemmProblem& problem);

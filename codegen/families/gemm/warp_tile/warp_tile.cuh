@@ -23,7 +23,7 @@ SINTER_DEVICE void copy_tile(T* shared, const T* from, i64 stride, i32 rows, i32
     if constexpr (kVector == 1)
       *to = valid ? *after_grid_wait(source) : T{0};
     else
-      cp_async<kVector * static_cast<int>(sizeof(T))>(to, source, valid);
+      cp_async<kVector* static_cast<int>(sizeof(T))>(to, source, valid);
   }
 }
 
@@ -112,8 +112,9 @@ struct WithAccumulators : Tile {
 /// with k contiguous, as b of 8 bits is in shared memory in any case. a[m][k] is read through Left.
 /// kVectorA, kVectorB: elements of one copy (4 to 16 bytes, or one); rows begin at multiples of it
 /// and have a multiple of it.
-template <class A, class B, int kM, int kN, int kK, int kWarpsM, int kWarpsN, int kWarpsK, int kStages,
-          int kSplitK, bool kRowsAreK, int kVectorA, int kVectorB, class Left = DenseRows>
+template <class A, class B, int kM, int kN, int kK, int kWarpsM, int kWarpsN, int kWarpsK,
+          int kStages, int kSplitK, bool kRowsAreK, int kVectorA, int kVectorB,
+          class Left = DenseRows>
 struct WarpTile {
   typedef SumOf<A> Sum;
   static constexpr int kUnit = 16 / static_cast<int>(sizeof(A));  // elements of 16 bytes

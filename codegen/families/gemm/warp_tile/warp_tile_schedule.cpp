@@ -105,7 +105,8 @@ struct WarpTile final : GemmTile {
   int epilogue_threads() const override { return 32 * warps_m * warps_n * warps_k; }
   bool fits(const GemmProblem& problem, const GemmSchedule& s) const override {
     return is_for(problem.product) && s.m % (16 * warps_m) == 0 && s.n % (8 * warps_n) == 0 &&
-           s.k % (32 / problem.product.element_bytes() * warps_k) == 0 && s.stages >= 2 && threads() <= 1024;
+           s.k % (32 / problem.product.element_bytes() * warps_k) == 0 && s.stages >= 2 &&
+           threads() <= 1024;
   }
 
   int shared_bytes(const GemmProblem& problem, const GemmSchedule& s) const override {
@@ -138,9 +139,11 @@ struct WarpTile final : GemmTile {
         1.0, static_cast<double>(ceil_div(static_cast<std::int64_t>(blocks),
                                           static_cast<std::int64_t>(processors * resident))));
     const double depth = static_cast<double>(ceil_div(ceil_div(problem.k, s.k), s.split_k)) * s.k;
-    const double bytes = (s.m + s.n) * depth * problem.product.element_bytes(), flops = 2.0 * s.m * s.n * depth;
-    const double work = std::max(std::max(bytes / costs.bytes, flops / costs.flops / problem.tensor_speed()) * resident,
-                                 bytes * blocks / costs.all_bytes / waves);
+    const double bytes = (s.m + s.n) * depth * problem.product.element_bytes(),
+                 flops = 2.0 * s.m * s.n * depth;
+    const double work = std::max(
+        std::max(bytes / costs.bytes, flops / costs.flops / problem.tensor_speed()) * resident,
+        bytes * blocks / costs.all_bytes / waves);
     const double sums =
         s.m * s.n * 4.0 * (warps_k + s.split_k) / s.split_k / costs.bytes / costs.sums;
     double time = waves * (costs.latency + work + depth / s.k * costs.step + sums * resident);
@@ -165,8 +168,9 @@ struct WarpTile final : GemmTile {
     const GemmProgram& product = text.product();
     return fmt::format(
         "WithAccumulators<WarpTile<{}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}{}>>",
-        storage_name(product.type), storage_name(product.b_type), s.m, s.n, s.k, warps_m, warps_n, warps_k, s.stages, s.split_k,
-        product.rows_are_k, s.vector_a, s.vector_b, left_operand(text));
+        storage_name(product.type), storage_name(product.b_type), s.m, s.n, s.k, warps_m, warps_n,
+        warps_k, s.stages, s.split_k, product.rows_are_k, s.vector_a, s.vector_b,
+        left_operand(text));
   }
 
   void write_operands(GemmText& text) const override {

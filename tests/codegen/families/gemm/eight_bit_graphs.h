@@ -1,5 +1,5 @@
-// Graphs of products whose operands have 8 bits, for tests of their kernels: x [m, k] times w, which
-// is stored as [n, k] unless a graph says otherwise.
+// Graphs of products whose operands have 8 bits, for tests of their kernels: x [m, k] times w,
+// which is stored as [n, k] unless a graph says otherwise.
 #pragma once
 
 #include <string>
@@ -58,16 +58,15 @@ inline std::string quantized_output_graph(const std::string& x, const std::strin
 inline std::string gated_sums_graph(const std::string& x, const std::string& m, int n, int k) {
   return eight_bit_graph(
       x, "i8", m, 2 * n, k, true, "",
-      fmt::format(
-          "  %f = Cast(%p) {{to = f32}}\n"
-          "  %scale = const f32[] {{0.0009765625}}\n"
-          "  %s = Mul(%f, %scale)\n"
-          "  %l = Slice(%s) {{starts = [0, 0], steps = [1, 1], shape = [{0}, {1}]}}\n"
-          "  %h = Slice(%s) {{starts = [0, {1}], steps = [1, 1], shape = [{0}, {1}]}}\n"
-          "  %o = Sigmoid(%h)\n"
-          "  %g = Mul(%l, %o)\n"
-          "  %r = Cast(%g) {{to = f16}}\n",
-          m, n),
+      fmt::format("  %f = Cast(%p) {{to = f32}}\n"
+                  "  %scale = const f32[] {{0.0009765625}}\n"
+                  "  %s = Mul(%f, %scale)\n"
+                  "  %l = Slice(%s) {{starts = [0, 0], steps = [1, 1], shape = [{0}, {1}]}}\n"
+                  "  %h = Slice(%s) {{starts = [0, {1}], steps = [1, 1], shape = [{0}, {1}]}}\n"
+                  "  %o = Sigmoid(%h)\n"
+                  "  %g = Mul(%l, %o)\n"
+                  "  %r = Cast(%g) {{to = f16}}\n",
+                  m, n),
       "r");
 }
 

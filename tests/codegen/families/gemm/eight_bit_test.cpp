@@ -21,8 +21,8 @@ std::string tma(const char* tile, int splits = 1) {
   return fmt::format("tma {} split_k={} cluster_n=1", tile, splits);
 }
 std::string turns(const char* tile, const char* passes, int blocks = 2, bool promotes = false) {
-  return fmt::format("pingpong {} blocks={} passes={}{} split_k=1 cluster_n=1", tile, blocks, passes,
-                     promotes ? " promote=128" : "");
+  return fmt::format("pingpong {} blocks={} passes={}{} split_k=1 cluster_n=1", tile, blocks,
+                     passes, promotes ? " promote=128" : "");
 }
 
 TEST(CudaEightBit, WarpsMultiplyIntegersOfEitherSign) {
@@ -238,9 +238,9 @@ TEST(CudaEightBit, FormsThatDoNotFitAreRefused) {
   EXPECT_THAT(message_for(sums_graph("i8", "i8", "70", 64, 256, false),
                           tma("64x64x128 warpgroups=1 stages=2")),
               refused);
-  EXPECT_THAT(message_for(sums_graph("i8", "i8", "70", 64, 264),
-                          tma("64x64x128 warpgroups=1 stages=2")),
-              refused);
+  EXPECT_THAT(
+      message_for(sums_graph("i8", "i8", "70", 64, 264), tma("64x64x128 warpgroups=1 stages=2")),
+      refused);
 }
 
 }  // namespace
