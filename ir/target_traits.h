@@ -65,7 +65,7 @@ struct TargetTraits {
   // Types of x for which products with quantized weights exist; others multiply float weights.
   std::set<DType> quantized_matmul;
   /// Pairs of operands of 8 bits that MatMul, and that Conv, multiply as they are, x's type and the
-  /// weights' (ir/product_types.h).
+  /// weights' (ir/ops/product_types.h).
   std::set<std::pair<DType, DType>> narrow_products, narrow_convs;
   int quantized_group = 1;  // what groups, if they are not all of k, are multiples of
   std::int64_t quantized_least_columns = 1;  // of such a product

@@ -4,7 +4,7 @@
 #include <numeric>
 
 #include "fusion/layouts/views.h"
-#include "ir/product_types.h"
+#include "ir/ops/product_types.h"
 
 namespace sinter::fusion {
 namespace {

@@ -9,7 +9,7 @@
 #include "fusion/regions/operand.h"
 #include "fusion/regions/rebuild.h"
 #include "ir/constants/recipe.h"
-#include "ir/product_types.h"
+#include "ir/ops/product_types.h"
 
 namespace sinter::fusion {
 namespace {

@@ -2,7 +2,7 @@
 #include <algorithm>
 
 #include "fusion/transforms.h"
-#include "ir/product_types.h"
+#include "ir/ops/product_types.h"
 
 namespace sinter::fusion {
 namespace {

@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "fusion/regions/broadcast.h"
-#include "ir/product_types.h"
+#include "ir/ops/product_types.h"
 #include "ir/reference/evaluate.h"
 
 namespace sinter::fusion {

@@ -2,7 +2,7 @@
 #include <sinter/error.h>
 
 #include "ir/ops/ops.h"
-#include "ir/product_types.h"
+#include "ir/ops/product_types.h"
 
 namespace sinter::ir::ops {
 

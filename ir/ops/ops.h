@@ -34,7 +34,7 @@ std::string list_types(Types types);
 
 /// Throws unless all inputs have one element type.
 void require_same_dtype(Types inputs);
-/// The element type of the product of the first two inputs (ir/product_types.h).
+/// The element type of the product of the first two inputs (ir/ops/product_types.h).
 DType require_product_type(Types inputs);
 /// Throws unless the first input's elements are numbers that are computed in: neither bool nor
 /// floats of 8 bits.

@@ -8,12 +8,12 @@
 #include "codegen/families/gemm/library_lowering.h"
 #include "codegen/program/loop_lowering.h"
 #include "codegen/program/region_space.h"
-#include "ir/product_types.h"
+#include "ir/ops/product_types.h"
 
 namespace sinter::codegen {
 namespace {
 
-/// Floats of 16 bits, and what is multiplied in 8: see ir/product_types.h.
+/// Floats of 16 bits, and what is multiplied in 8: see ir/ops/product_types.h.
 bool tensor_cores_multiply(DType a, DType b) {
   if (a == DType::kFloat16 || a == DType::kBFloat16) return a == b;
   const auto sums = ir::product_type(a, b);

@@ -8,7 +8,7 @@
 #include "codegen/program/describe.h"
 #include "codegen/program/index_space.h"
 #include "ir/affine.h"
-#include "ir/product_types.h"
+#include "ir/ops/product_types.h"
 
 namespace sinter::codegen {
 namespace {
