@@ -5,7 +5,6 @@
 
 #include <fmt/format.h>
 
-#include "fusion/quantize/narrow_product_writer.h"
 #include "fusion/transforms.h"
 
 namespace sinter::fusion {

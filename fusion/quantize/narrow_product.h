@@ -8,26 +8,11 @@
 #include <vector>
 
 #include "fusion/context.h"
-#include "fusion/quantize/quantized_operand.h"
+#include "fusion/quantize/narrow_product_writer.h"
 #include "fusion/regions/constant_values.h"
 #include "fusion/regions/rebuild.h"
 
 namespace sinter::fusion {
-
-/// One operand as the product multiplies it.
-struct NarrowOperand {
-  QuantizedOperand found;
-  bool shifted = false;              // u8 that is multiplied as i8: less 128, as is its zero point
-  bool has_zero = false;             // one that is not known to be zero
-  std::optional<Tensor> difference;  // values - zero, where that is known and fits 8 bits
-};
-
-/// A MatMul or Conv of such operands.
-struct NarrowProduct {
-  const Node* node = nullptr;
-  NarrowOperand x, w;
-  bool is_conv() const { return node->op->name == "Conv"; }
-};
 
 class NarrowProducts {
  public:

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "fusion/regions/rebuild.h"
 #include "fusion/transforms.h"
 
 namespace sinter::fusion {

@@ -1,9 +1,27 @@
 // The nodes of a product of integers of 8 bits.
 #pragma once
 
-#include "fusion/quantize/narrow_product.h"
+#include <optional>
+
+#include "fusion/context.h"
+#include "fusion/quantize/quantized_operand.h"
 
 namespace sinter::fusion {
+
+/// One operand as the product multiplies it.
+struct NarrowOperand {
+  QuantizedOperand found;
+  bool shifted = false;              // u8 that is multiplied as i8: less 128, as is its zero point
+  bool has_zero = false;             // one that is not known to be zero
+  std::optional<Tensor> difference;  // values - zero, where that is known and fits 8 bits
+};
+
+/// A MatMul or Conv of such operands.
+struct NarrowProduct {
+  const Node* node = nullptr;
+  NarrowOperand x, w;
+  bool is_conv() const { return node->op->name == "Conv"; }
+};
 
 /// What an unsigned value is more than the signed one that has its place.
 inline constexpr int kUnsignedShift = 128;

@@ -60,7 +60,7 @@ class Generator {
   }
 
   void step() {
-    switch (below(19)) {
+    switch (below(20)) {
       case 0:
       case 1:
       case 2: return unary();
@@ -79,6 +79,7 @@ class Generator {
       case 15: return pooling();
       case 16: return scan();
       case 17: return rank();
+      case 18: return quantized_product();
       default: return composite();
     }
   }
@@ -286,6 +287,39 @@ class Generator {
       if (below(3) == 0) add("Add", {pool_.back(), partner(pool_.back())});
     }
     add(below(2) == 0 ? "Tanh" : "Relu", {pool_.back()});
+  }
+
+  /// A product of an input, quantized to 8 bits, and of such constants, as exact sums of
+  /// differences from zero points.
+  void quantized_product() {
+    const bool is_signed = below(2) == 0;
+    const auto cast = [&](ValueId value, DType to) {
+      return builder_.add("Cast", {value}, {{"to", to}});
+    };
+    const auto less = [&](ValueId integers, std::int64_t zero) {
+      const ValueId wide = cast(integers, DType::kInt32);
+      return zero == 0
+                 ? wide
+                 : builder_.add("Sub",
+                                {wide, builder_.scalar(DType::kInt32, static_cast<double>(zero))});
+    };
+    const std::int64_t zero = below(2) == 0 ? 0 : is_signed ? -3 : 128;
+    const ValueId steps =
+        builder_.add("Round", {builder_.add("Mul", {pool_[below(2)], builder_.scalar(kType, 32)})});
+    const ValueId x =
+        cast(builder_.add("Add", {steps, builder_.scalar(kType, static_cast<double>(zero))}),
+             is_signed ? DType::kInt8 : DType::kUInt8);
+    const std::int64_t rows = 6, columns = below(2) == 0 ? 6 : 4;
+    const bool signed_weights = below(2) == 0;
+    std::vector<std::int64_t> integers(static_cast<std::size_t>(rows * columns));
+    for (std::int64_t& integer : integers)
+      integer = static_cast<std::int64_t>(below(256)) - (signed_weights ? 128 : 0);
+    const ValueId weights = builder_.constant(ir::Tensor::from_ints(
+        signed_weights ? DType::kInt8 : DType::kUInt8, {rows, columns}, integers));
+    const ValueId sums =
+        builder_.add("MatMul", {less(x, zero), less(weights, signed_weights ? 0 : 17)});
+    add("Mul", {cast(sums, kType), builder_.scalar(kType, 1e-4)});
+    add("Tanh", {pool_.back()});
   }
 
   void gather() {
