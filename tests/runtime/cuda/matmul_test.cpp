@@ -138,8 +138,10 @@ std::shared_ptr<const plan::PlanData> plan_of_bytes(DType operands) {
   const auto constant = [&](std::int64_t value) { return builder.constant(value); };
   fb::MatmulStepT step;
   step.m = constant(3), step.n = constant(5), step.k = constant(4);
-  step.a = builder.matrix(builder.input("a", operands, {constant(12)}), constant(4), constant(1), {});
-  step.b = builder.matrix(builder.input("b", operands, {constant(20)}), constant(1), constant(4), {});
+  step.a =
+      builder.matrix(builder.input("a", operands, {constant(12)}), constant(4), constant(1), {});
+  step.b =
+      builder.matrix(builder.input("b", operands, {constant(20)}), constant(1), constant(4), {});
   step.d = builder.matrix(builder.output("d", DType::kInt32, {constant(15)}), constant(5),
                           constant(1), {});
   builder.matmul("product", std::move(step));

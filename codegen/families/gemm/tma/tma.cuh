@@ -247,8 +247,8 @@ struct TmaMainloop {
       for (int e = 0; e < 4; ++e) sums[0][0][n][e] += parts[0][0][n][e];
   }
   /// The products of `steps` stages from `at` on, those of each kPromoted promoted to float32; the
-  /// last stage is returned. Meanwhile another warpgroup multiplies. Of one that has several products
-  /// under way the compiler makes one that waits for each.
+  /// last stage is returned. Meanwhile another warpgroup multiplies. Of one that has several
+  /// products under way the compiler makes one that waits for each.
   template <class Progress>
   SINTER_DEVICE static int promote_products(Accumulators& sums, unsigned char* shared, int steps,
                                             int group, PipelineState<kStages> at,

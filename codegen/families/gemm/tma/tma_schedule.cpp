@@ -63,10 +63,11 @@ int take_promotion(std::string& schedule) {
   const std::size_t end = std::min(schedule.find(' ', at + 1), schedule.size());
   const int promoted = std::atoi(schedule.substr(at + kName.size(), end).c_str());
   if (promoted < kPromotionStep || promoted % kPromotionStep != 0 || promoted > 4096)
-    throw Error(ErrorCode::kUsage,
-                fmt::format("sums are promoted every {} of k, or some times that, or not at all, in "
-                            "the schedule '{}'",
-                            kPromotionStep, schedule));
+    throw Error(
+        ErrorCode::kUsage,
+        fmt::format("sums are promoted every {} of k, or some times that, or not at all, in "
+                    "the schedule '{}'",
+                    kPromotionStep, schedule));
   schedule.erase(at, end - at);
   return promoted;
 }
@@ -261,9 +262,9 @@ struct Tma final : GemmTile {
   /// Blocks of a multiprocessor that its shared memory and registers are enough for.
   int blocks_that_fit(const GemmProblem& problem, const GemmSchedule& s) const {
     constexpr int kOtherRegisters = 40, kAllocated = 8;
-    const int registers =
-        (tma_accumulators(s, warpgroups) * (promoted > 0 ? 2 : 1) + kOtherRegisters + kAllocated - 1) /
-        kAllocated;
+    const int registers = (tma_accumulators(s, warpgroups) * (promoted > 0 ? 2 : 1) +
+                           kOtherRegisters + kAllocated - 1) /
+                          kAllocated;
     const int by_memory =
         problem.device.block_shared_bytes / (shared_bytes(problem, s) + kReservedShared);
     const int by_registers =

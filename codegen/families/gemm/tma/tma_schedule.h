@@ -41,14 +41,15 @@ bool fits_tma(const GemmProblem& problem, const GemmSchedule& s, int warpgroups,
 /// The last arguments of a tile's template, where a product has parts or windows, or is promoted.
 std::string further_arguments(const GemmProgram& product, int promoted);
 
-/// Tensor cores add up products of 8-bit floats with about 14 bits. A schedule that promotes has the
-/// products of so many neighbours along k, kPromotionStep or some times it, added to float32. What
-/// the product needs beside what 8 bits themselves round; 0: nothing.
+/// Tensor cores add up products of 8-bit floats with about 14 bits. A schedule that promotes has
+/// the products of so many neighbours along k, kPromotionStep or some times it, added to float32.
+/// What the product needs beside what 8 bits themselves round; 0: nothing.
 inline constexpr int kPromotionStep = 128;
 int needed_promotion(const GemmProblem& problem);
 /// " promote=512", or nothing.
 std::string promotion_text(int promoted);
-/// Takes that out of a schedule's text; 0 if it is not there. Throws Error(kUsage) for another depth.
+/// Takes that out of a schedule's text; 0 if it is not there. Throws Error(kUsage) for another
+/// depth.
 int take_promotion(std::string& schedule);
 
 bool is_for_tma(const GemmProgram& product);
