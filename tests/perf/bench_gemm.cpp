@@ -403,6 +403,14 @@ double relative_error(const std::vector<double>& found, const std::vector<double
   return difference / largest;
 }
 
+/// The share of elements that are others than the library's: of results of 8 bits such as are
+/// rounded another way.
+double share_of_others(const std::vector<double>& found, const std::vector<double>& expected) {
+  std::size_t others = 0;
+  for (std::size_t i = 0; i < expected.size(); ++i) others += found[i] != expected[i];
+  return static_cast<double>(others) / static_cast<double>(std::max<std::size_t>(1, found.size()));
+}
+
 Options parse(int argc, char** argv) {
   Options options;
   for (int i = 1; i + 1 < argc; i += 2) {
@@ -484,6 +492,7 @@ int run(const Options& options) {
       row["launches"] = result.launches / static_cast<std::size_t>(options.copies);
       if (!result.how.empty()) row["how"] = result.how;
       row["error"] = relative_error(result.output, expected);
+      row["others"] = share_of_others(result.output, expected);
       fmt::print(stderr, "{:20} {:7.2f} {:7.2f} us  error {:.1e}  {}\n", job.shape->name,
                  result.warm, result.cold, row["error"].get<double>(),
                  job.way == "library" ? result.how : job.way);

@@ -66,7 +66,8 @@ def main() -> None:
                 more = f"  x{ours['cold_us'] / bare:.3f} of bare" if after != "bare" and bare else ""
                 rate = 2e-6 * m * n * k / ours["cold_us"]
                 lines.append(f"{name:28} {ours['cold_us']:8.2f} us cold {ours['warm_us']:8.2f} warm "
-                             f"{rate:6.0f} Top/s  {beside}  error {ours['error']:.1e}{more}  "
+                             f"{rate:6.0f} Top/s  {beside}  error {ours['error']:.1e} in "
+                             f"{ours['others']:.1%} of elements{more}  "
                              f"{ours['way']}")
     print("\n".join(lines))
     if args.out:

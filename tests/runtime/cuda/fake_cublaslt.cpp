@@ -216,8 +216,7 @@ float finish(const Desc& desc, float value, std::uint64_t row) {
 
 void compute(const Call& call) {
   const std::uint64_t k = call.desc.transa == CUBLAS_OP_N ? call.a.cols : call.a.rows;
-  const auto place = [](const Layout& l, std::int32_t batch, std::uint64_t row,
-                        std::uint64_t col) {
+  const auto place = [](const Layout& l, std::int32_t batch, std::uint64_t row, std::uint64_t col) {
     return batch * l.stride + static_cast<std::int64_t>(col) * l.ld +
            static_cast<std::int64_t>(row);
   };
@@ -231,9 +230,9 @@ void compute(const Call& call) {
         double sum = 0;
         for (std::uint64_t i = 0; i < k; ++i) {
           const double x = call.desc.transa == CUBLAS_OP_N ? at(call.pa, call.a, batch, row, i)
-                                                          : at(call.pa, call.a, batch, i, row);
+                                                           : at(call.pa, call.a, batch, i, row);
           const double y = call.desc.transb == CUBLAS_OP_N ? at(call.pb, call.b, batch, i, col)
-                                                          : at(call.pb, call.b, batch, col, i);
+                                                           : at(call.pb, call.b, batch, col, i);
           sum += x * y;
         }
         float value = call.alpha * static_cast<float>(sum);

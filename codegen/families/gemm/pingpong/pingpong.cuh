@@ -52,16 +52,16 @@ struct PairOf<true> {
 /// gridDim.x has the tiles b, b + gridDim.x, ..
 template <class A, class B, int kM, int kN, int kConsumers, int kGroups, int kStages,
           bool kRowsAreK, int kRank, bool kSpread, int kParts = 1, int kWindows = 0,
-          bool kPromotes = false>
+          int kPromoted = 0>
 struct PingpongTile
     : TmaMainloop<A, B, kM, kN, kGroups, kStages, kRowsAreK, kRank,
                   kStages*(kM + kN) * 128 +
                       kConsumers * kGroups * 16 * PingpongPasses<kN / kParts, kSpread>::kSums,
-                  kParts, kWindows, kPromotes> {
+                  kParts, kWindows, kPromoted> {
   typedef TmaMainloop<A, B, kM, kN, kGroups, kStages, kRowsAreK, kRank,
                       kStages*(kM + kN) * 128 +
                           kConsumers * kGroups * 16 * PingpongPasses<kN / kParts, kSpread>::kSums,
-                      kParts, kWindows, kPromotes>
+                      kParts, kWindows, kPromoted>
       Stages;
   typedef typename Stages::Sum Sum;
   typedef PingpongPasses<kN / kParts, kSpread> Passes;
@@ -111,14 +111,16 @@ struct PingpongTile
 
   /// Of two warpgroups that share tiles and promote, the second is some steps behind: while one has
   /// the epilogue the other multiplies.
-  static constexpr int kLag = kPromotes && kConsumers == 1 && kGroups == 2 ? kStages / 2 : 0;
+  static constexpr bool kLags = kPromoted > 0 && kConsumers == 1 && kGroups == 2;
+  static constexpr int kLag = kStages / 2;
   struct Turns {
-    int lag;  // of the second warpgroup's first tile, which this one's step lets begin; or -1
+    bool leads;  // this warpgroup's steps let the second begin its first tile
+    int steps;   // of the tile
     SINTER_DEVICE void all_started() const {
       if (kConsumers > 1) named_barrier_arrive<kWorkers>((team() + 1) % kConsumers);
     }
-    SINTER_DEVICE void finished(int steps) const {
-      if (kLag > 0 && steps == lag && group() == 0) named_barrier_arrive<kWorkers>(0);
+    SINTER_DEVICE void started(int count) const {
+      if (kLags && leads && count == minimum(kLag, steps)) named_barrier_arrive<kWorkers>(0);
     }
   };
 
@@ -129,9 +131,9 @@ struct PingpongTile
     const u32 before = turn.number * static_cast<u32>(steps);
     PipelineState<kStages> at{static_cast<int>(before % kStages), before / kStages % 2};
     if (kConsumers > 1) named_barrier_sync<kWorkers>(team());
-    if (kLag > 0 && turn.number == 0 && group() == 1) named_barrier_sync<kWorkers>(0);
+    if (kLags && turn.number == 0 && group() == 1) named_barrier_sync<kWorkers>(0);
     const int last = Stages::multiply_stages(accumulators, shared, steps, group(), at,
-                                             Turns{turn.number == 0 ? minimum(kLag, steps) : -1});
+                                             Turns{turn.number == 0 && group() == 0, steps});
     if (steps > 0) Stages::release(shared, last);
   }
 

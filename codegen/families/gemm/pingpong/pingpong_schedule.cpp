@@ -59,14 +59,14 @@ struct Pingpong final : GemmTile {
   /// Whether the epilogue is unrolled and a thread computes with other columns than it loads and
   /// stores; else its passes are a loop over accumulators that pass through shared memory.
   bool spread;
-  bool promotes;
+  int promoted;  // of k, at once; 0: sums are not promoted
 
-  Pingpong(int of_block, int of_consumer, int of_grid, bool is_spread, bool is_promoted)
+  Pingpong(int of_block, int of_consumer, int of_grid, bool is_spread, int promoted_depth)
       : consumers(of_block),
         warpgroups(of_consumer),
         blocks(of_grid),
         spread(is_spread),
-        promotes(is_promoted) {}
+        promoted(promoted_depth) {}
 
   int epilogue_threads() const override { return 128 * warpgroups; }  // of a tile
   int threads() const override { return epilogue_threads() * consumers + 128; }
@@ -75,7 +75,7 @@ struct Pingpong final : GemmTile {
     constexpr int kMostAccumulators = 192;
     return consumers <= 2 && consumers * warpgroups == 2 && s.split_k == 1 && blocks >= 1 &&
            (spread || problem.product.parts == 1) &&
-           fits_tma(problem, s, warpgroups, kMostAccumulators, promotes);
+           fits_tma(problem, s, warpgroups, kMostAccumulators, promoted > 0);
   }
 
   int shared_bytes(const GemmProblem&, const GemmSchedule& s) const override {
@@ -115,8 +115,8 @@ struct Pingpong final : GemmTile {
     const double tiles =
         problem.matrices * static_cast<double>(ceil_div(m, s.m) * ceil_div(problem.n, s.n));
     const double depth = static_cast<double>(tma_steps(problem, s) * s.k);
-    constexpr double kPromotion = 1.15;  // not measured: additions that no other warpgroup hides
-    const double products = 2.0 * s.m * s.n * depth / flops_rate * (promotes ? kPromotion : 1);
+    constexpr double kPromotion = 1.05;  // not measured: additions that no other warpgroup hides
+    const double products = 2.0 * s.m * s.n * depth / flops_rate * (promoted > 0 ? kPromotion : 1);
     const double bytes =
         (s.m + s.n) * depth * problem.product.element_bytes() * tiles / blocks / bytes_rate;
     const double element = (spread ? kSpread : kRolled) + kInstruction * epilogue.instructions +
@@ -136,7 +136,7 @@ struct Pingpong final : GemmTile {
     return fmt::format(
         "pingpong {}x{}x{} consumers={} warpgroups={} stages={} blocks={} passes={}{}", s.m, s.n,
         s.k, consumers, warpgroups, s.stages, blocks, spread ? "spread" : "rolled",
-        promotion_text(promotes));
+        promotion_text(promoted));
   }
 
   std::string header(const GemmProgram&) const override { return "pingpong.cuh"; }
@@ -147,7 +147,7 @@ struct Pingpong final : GemmTile {
     return fmt::format("PingpongTile<{}, {}, {}, {}, {}, {}, {}, {}, {}, {}{}>",
                        storage_name(product.type), storage_name(product.b_type), s.m, s.n,
                        consumers, warpgroups, s.stages, product.rows_are_k,
-                       product.batch.size() + 2, spread, further_arguments(product, promotes));
+                       product.batch.size() + 2, spread, further_arguments(product, promoted));
   }
 
   void write_operands(GemmText& text) const override {
@@ -244,8 +244,8 @@ struct Pingpong final : GemmTile {
 
 std::vector<GemmSchedule> schedules(const GemmProblem& problem) {
   std::vector<GemmSchedule> all;
-  const bool promotes = needs_promotion(problem);
-  const std::span<const Tile> tiles = promotes ? std::span<const Tile>(kPromotedTiles)
+  const int promoted = needed_promotion(problem);
+  const std::span<const Tile> tiles = promoted > 0 ? std::span<const Tile>(kPromotedTiles)
                                       : problem.product.is_eight_bit()
                                           ? std::span<const Tile>(kEightBitTiles)
                                           : std::span<const Tile>(kTiles);
@@ -253,7 +253,7 @@ std::vector<GemmSchedule> schedules(const GemmProblem& problem) {
     for (const bool spread : {true, false}) {
       if (spread && problem.epilogue.instructions > kMostSpread * problem.product.parts) continue;
       const auto own = std::make_shared<Pingpong>(tile.consumers, 2 / tile.consumers,
-                                                  problem.device.multiprocessors, spread, promotes);
+                                                  problem.device.multiprocessors, spread, promoted);
       GemmSchedule s;
       s.m = tile.m, s.n = tile.n, s.k = tma_step(problem.product);
       s.vector_a = s.vector_b = tma_unit(problem.product);
@@ -269,7 +269,7 @@ std::optional<GemmSchedule> parse(const std::string& asked) {
   GemmSchedule s;
   std::string text = asked;
   if (!text.starts_with("pingpong ")) return std::nullopt;
-  const bool promotes = take_promotion(text);
+  const int promoted = take_promotion(text);
   int consumers = 0, warpgroups = 0, blocks = 0;
   char passes[8] = {};
   if (std::sscanf(text.c_str(),
@@ -285,7 +285,7 @@ std::optional<GemmSchedule> parse(const std::string& asked) {
         fmt::format("passes are spread or rolled, not '{}', in the schedule '{}'", passes, text));
   require_sizes({s.m, s.n, s.k, consumers, warpgroups, s.stages, blocks, s.split_k, s.cluster_n},
                 text);
-  s.tile = std::make_shared<Pingpong>(consumers, warpgroups, blocks, spread, promotes);
+  s.tile = std::make_shared<Pingpong>(consumers, warpgroups, blocks, spread, promoted);
   return s;
 }
 

@@ -55,10 +55,10 @@ struct MappedWindows<0> {
 };
 
 /// What a mainloop tells as it goes: that no stage is waited for any more, and, where sums are
-/// promoted, how many steps are done.
+/// promoted, how many steps have begun.
 struct NoProgress {
   SINTER_DEVICE void all_started() const {}
-  SINTER_DEVICE void finished(int) const {}
+  SINTER_DEVICE void started(int) const {}
 };
 
 /// Stages of tiles on their way to kGroups warpgroups, which share the rows of kM x kN accumulators
@@ -66,10 +66,11 @@ struct NoProgress {
 /// operands are tensors of kRank dimensions: two, and the batch's. What the stages are in may be
 /// used otherwise once all are done: it has kLeastBytes at least. The columns are those of kParts
 /// equal parts of all, side by side (a gate and what it opens, say). kWindows: dimensions of the
-/// windows that rows of a are, if they are. kPromotes: the products of a stage are added to sums of
-/// float32 in registers, as tensor cores add up 8-bit floats with fewer bits than float32 has.
+/// windows that rows of a are, if they are. kPromoted: the products of so
+/// many stages are added to sums of float32 in registers, as tensor cores add up 8-bit floats with
+/// fewer bits than float32 has; 0: never.
 template <class A, class B, int kM, int kN, int kGroups, int kStages, bool kRowsAreK, int kRank,
-          int kLeastBytes = 0, int kParts = 1, int kWindows = 0, bool kPromotes = false>
+          int kLeastBytes = 0, int kParts = 1, int kWindows = 0, int kPromoted = 0>
 struct TmaMainloop {
   typedef SumOf<A> Sum;
   static constexpr int kRowBytes = 128;
@@ -245,9 +246,9 @@ struct TmaMainloop {
 #pragma unroll
       for (int e = 0; e < 4; ++e) sums[0][0][n][e] += parts[0][0][n][e];
   }
-  /// The products of `steps` stages from `at` on, each stage's promoted to float32; the last stage
-  /// is returned. Meanwhile another warpgroup multiplies. Of one that has several products under
-  /// way the compiler makes one that waits for each.
+  /// The products of `steps` stages from `at` on, those of each kPromoted promoted to float32; the
+  /// last stage is returned. Meanwhile another warpgroup multiplies. Of one that has several
+  /// products under way the compiler makes one that waits for each.
   template <class Progress>
   SINTER_DEVICE static int promote_products(Accumulators& sums, unsigned char* shared, int steps,
                                             int group, PipelineState<kStages> at,
@@ -255,23 +256,32 @@ struct TmaMainloop {
     static_assert(kRowTiles * kProducts == 1, "a warpgroup has one product of a stage");
     Accumulators parts;
     int before = at.stage;
-    progress.finished(0);
+    progress.started(0);
 #pragma unroll 1
-    for (int s = 0; s < steps; ++s, at = at.next()) {
-      full_of(shared)[at.stage].wait(at.phase);
-      warpgroup_arrive();
+    for (int done = 0; done < steps;) {
+      const int count = minimum(kPromoted, steps - done);
+#pragma unroll 1
+      for (int s = 0; s < count; ++s, at = at.next()) {
+        full_of(shared)[at.stage].wait(at.phase);
+        warpgroup_arrive();
 #pragma unroll
-      for (int k = 0; k < kK; k += kFragmentDepth<A>)
-        WarpgroupProduct<A, B>::template start<kColumns, kRowsAreK>(
-            parts[0][0], a_of(shared, at.stage) + group * 64 * kK, b_of(shared, at.stage), k,
-            k > 0);
-      warpgroup_commit();
-      if (s + 1 == steps) progress.all_started();
+        for (int k = 0; k < kK; k += kFragmentDepth<A>)
+          WarpgroupProduct<A, B>::template start<kColumns, kRowsAreK>(
+              parts[0][0], a_of(shared, at.stage) + group * 64 * kK, b_of(shared, at.stage), k,
+              s > 0 || k > 0);
+        warpgroup_commit();
+        if (s > 0) {
+          warpgroup_wait<1>();
+          release(shared, before);
+        }
+        before = at.stage;
+        progress.started(done + s + 1);
+      }
+      done += count;
+      if (done == steps) progress.all_started();
       warpgroup_wait<0>();
-      if (s + 1 < steps) release(shared, at.stage);
-      progress.finished(s + 1);
+      if (done < steps) release(shared, before);
       promote(sums, parts);
-      before = at.stage;
     }
     if (steps == 0) progress.all_started();
     return before;
@@ -284,7 +294,7 @@ struct TmaMainloop {
   SINTER_DEVICE static int multiply_stages(Accumulators& accumulators, unsigned char* shared,
                                            int steps, int group, PipelineState<kStages> at,
                                            Progress progress) {
-    if constexpr (kPromotes) {
+    if constexpr (kPromoted > 0) {
       return promote_products(accumulators, shared, steps, group, at, progress);
     } else {
       const int last = start_products(accumulators, shared, steps, group, at);
@@ -298,11 +308,11 @@ struct TmaMainloop {
 /// kM x kN accumulators of a block, or of kSplitK neighbouring blocks of a cluster that share k;
 /// see TmaMainloop. All partial accumulators are added in one fixed order.
 template <class A, class B, int kM, int kN, int kGroups, int kStages, int kSplitK, bool kRowsAreK,
-          int kRank, int kParts = 1, int kWindows = 0, bool kPromotes = false>
+          int kRank, int kParts = 1, int kWindows = 0, int kPromoted = 0>
 struct TmaTile : TmaMainloop<A, B, kM, kN, kGroups, kStages, kRowsAreK, kRank, kM*(kN + 8) * 4,
-                             kParts, kWindows, kPromotes> {
+                             kParts, kWindows, kPromoted> {
   typedef TmaMainloop<A, B, kM, kN, kGroups, kStages, kRowsAreK, kRank, kM*(kN + 8) * 4, kParts,
-                      kWindows, kPromotes>
+                      kWindows, kPromoted>
       Stages;
   typedef typename Stages::Operands Operands;
   typedef typename Stages::Accumulators Accumulators;

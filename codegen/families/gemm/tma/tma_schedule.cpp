@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdlib>
+#include <string_view>
 
 #include <fmt/format.h>
 #include <sinter/error.h>
@@ -31,36 +33,43 @@ constexpr int kSplitK[] = {1, 2, 3, 4, 6, 8};
 /// Boxes of b are 64 columns wide; rows of b may be any number that warpgroups take.
 int column_unit(const GemmProgram& product) { return product.rows_are_k ? kBoxColumns : 32; }
 
-const std::string kPromotion = fmt::format(" promote={}", kPromotedDepth);
-
 }  // namespace
 
-std::string further_arguments(const GemmProgram& product, bool promotes) {
+std::string further_arguments(const GemmProgram& product, int promoted) {
   const std::size_t windows = product.windows ? product.windows->in.size() : 0;
-  if (promotes) return fmt::format(", {}, {}, true", product.parts, windows);
+  if (promoted > 0)
+    return fmt::format(", {}, {}, {}", product.parts, windows, promoted / kPromotionStep);
   if (product.windows) return fmt::format(", {}, {}", product.parts, windows);
   return product.parts == 1 ? "" : fmt::format(", {}", product.parts);
 }
 
-bool needs_promotion(const GemmProblem& problem) {
-  // Each 32 products are added with an error of up to 2^-13 of the sum: over so many, a thousandth
-  // of it, where rounding both operands to four bits does 3 %.
+int needed_promotion(const GemmProblem& problem) {
+  // Each 32 products are added with an error of up to 2^-13 of the sum: over 1,024, a thousandth of
+  // it, where rounding both operands to four bits does 3 %. Deeper products have half of that.
   constexpr std::int64_t kMostUnpromoted = 1024;
-  return problem.product.is_float8() && !(problem.most_k && *problem.most_k <= kMostUnpromoted);
+  constexpr int kPromoted = 512;
+  const bool is_deep = !(problem.most_k && *problem.most_k <= kMostUnpromoted);
+  return problem.product.is_float8() && is_deep ? kPromoted : 0;
 }
 
-std::string promotion_text(bool promotes) { return promotes ? kPromotion : ""; }
+std::string promotion_text(int promoted) {
+  return promoted > 0 ? fmt::format(" promote={}", promoted) : "";
+}
 
-bool take_promotion(std::string& schedule) {
-  const std::size_t at = schedule.find(" promote=");
-  if (at == schedule.npos) return false;
+int take_promotion(std::string& schedule) {
+  constexpr std::string_view kName = " promote=";
+  const std::size_t at = schedule.find(kName);
+  if (at == schedule.npos) return 0;
   const std::size_t end = std::min(schedule.find(' ', at + 1), schedule.size());
-  if (schedule.substr(at, end - at) != kPromotion)
-    throw Error(ErrorCode::kUsage,
-                fmt::format("sums are promoted every {} of k or not at all, in the schedule '{}'",
-                            kPromotedDepth, schedule));
+  const int promoted = std::atoi(schedule.substr(at + kName.size(), end).c_str());
+  if (promoted < kPromotionStep || promoted % kPromotionStep != 0 || promoted > 4096)
+    throw Error(
+        ErrorCode::kUsage,
+        fmt::format("sums are promoted every {} of k, or some times that, or not at all, in "
+                    "the schedule '{}'",
+                    kPromotionStep, schedule));
   schedule.erase(at, end - at);
-  return true;
+  return promoted;
 }
 
 namespace {
@@ -164,15 +173,16 @@ namespace {
 /// Warpgroups share the rows of the tile.
 struct Tma final : GemmTile {
   int warpgroups;
-  bool promotes;
+  int promoted;  // of k, at once; 0: sums are not promoted
 
-  Tma(int count, bool is_promoted) : warpgroups(count), promotes(is_promoted) {}
+  Tma(int count, int promoted_depth) : warpgroups(count), promoted(promoted_depth) {}
 
   int epilogue_threads() const override { return 128 * warpgroups; }
   int threads() const override { return epilogue_threads() + 32; }
   bool fits(const GemmProblem& problem, const GemmSchedule& s) const override {
     constexpr int kMostAccumulators = 128, kMostPromoted = 192;
-    return fits_tma(problem, s, warpgroups, promotes ? kMostPromoted : kMostAccumulators, promotes);
+    return fits_tma(problem, s, warpgroups, promoted > 0 ? kMostPromoted : kMostAccumulators,
+                    promoted > 0);
   }
 
   int shared_bytes(const GemmProblem&, const GemmSchedule& s) const override {
@@ -226,7 +236,7 @@ struct Tma final : GemmTile {
 
   std::string to_string(const GemmSchedule& s) const override {
     return fmt::format("tma {}x{}x{} warpgroups={} stages={}{}", s.m, s.n, s.k, warpgroups,
-                       s.stages, promotion_text(promotes));
+                       s.stages, promotion_text(promoted));
   }
 
   std::string header(const GemmProgram&) const override { return "tma.cuh"; }
@@ -237,7 +247,7 @@ struct Tma final : GemmTile {
     return fmt::format("WithAccumulators<TmaTile<{}, {}, {}, {}, {}, {}, {}, {}, {}{}>>",
                        storage_name(product.type), storage_name(product.b_type), s.m, s.n,
                        warpgroups, s.stages, s.split_k, product.rows_are_k,
-                       product.batch.size() + 2, further_arguments(product, promotes));
+                       product.batch.size() + 2, further_arguments(product, promoted));
   }
 
   Dim depth(const GemmProblem& problem, const GemmSchedule& s) const override {
@@ -252,9 +262,9 @@ struct Tma final : GemmTile {
   /// Blocks of a multiprocessor that its shared memory and registers are enough for.
   int blocks_that_fit(const GemmProblem& problem, const GemmSchedule& s) const {
     constexpr int kOtherRegisters = 40, kAllocated = 8;
-    const int registers =
-        (tma_accumulators(s, warpgroups) * (promotes ? 2 : 1) + kOtherRegisters + kAllocated - 1) /
-        kAllocated;
+    const int registers = (tma_accumulators(s, warpgroups) * (promoted > 0 ? 2 : 1) +
+                           kOtherRegisters + kAllocated - 1) /
+                          kAllocated;
     const int by_memory =
         problem.device.block_shared_bytes / (shared_bytes(problem, s) + kReservedShared);
     const int by_registers =
@@ -273,7 +283,7 @@ std::vector<GemmSchedule> schedules(const GemmProblem& problem) {
       if (split_k > 1 && problem.most_k && ceil_div(*problem.most_k, s.k) < split_k) continue;
       s.split_k = split_k;
       s.stages = tma_stages(s, problem.device, tile.blocks, kReservedShared, problem.most_k);
-      s.tile = std::make_shared<Tma>(tile.warpgroups, needs_promotion(problem));
+      s.tile = std::make_shared<Tma>(tile.warpgroups, needed_promotion(problem));
       const auto same = [&](const GemmSchedule& other) {
         return other.m == s.m && other.n == s.n && other.stages == s.stages &&
                other.split_k == s.split_k;
@@ -288,11 +298,11 @@ std::optional<GemmSchedule> parse(const std::string& asked) {
   int warpgroups = 0;
   std::string text = asked;
   if (!text.starts_with("tma ")) return std::nullopt;
-  const bool promotes = take_promotion(text);
+  const int promoted = take_promotion(text);
   if (!read_sizes(text, "tma %dx%dx%d warpgroups=%d stages=%d split_k=%d cluster_n=%d", &s.m, &s.n,
                   &s.k, &warpgroups, &s.stages, &s.split_k, &s.cluster_n))
     return std::nullopt;
-  s.tile = std::make_shared<Tma>(warpgroups, promotes);
+  s.tile = std::make_shared<Tma>(warpgroups, promoted);
   return s;
 }
 

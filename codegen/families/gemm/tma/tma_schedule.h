@@ -39,18 +39,18 @@ bool fits_tma(const GemmProblem& problem, const GemmSchedule& s, int warpgroups,
               int most_accumulators, bool promotes);
 
 /// The last arguments of a tile's template, where a product has parts or windows, or is promoted.
-std::string further_arguments(const GemmProgram& product, bool promotes);
+std::string further_arguments(const GemmProgram& product, int promoted);
 
 /// Tensor cores add up products of 8-bit floats with about 14 bits. A schedule that promotes has
-/// the products of so many neighbours along k added to float32.
-inline constexpr int kPromotedDepth = 128;
-/// Whether the product is deep enough for that to matter beside what 8 bits themselves round.
-bool needs_promotion(const GemmProblem& problem);
-/// " promote=128", or nothing.
-std::string promotion_text(bool promotes);
-/// Takes that out of a schedule's text; false if it is not there. Throws Error(kUsage) for another
+/// the products of so many neighbours along k, kPromotionStep or some times it, added to float32.
+/// What the product needs beside what 8 bits themselves round; 0: nothing.
+inline constexpr int kPromotionStep = 128;
+int needed_promotion(const GemmProblem& problem);
+/// " promote=512", or nothing.
+std::string promotion_text(int promoted);
+/// Takes that out of a schedule's text; 0 if it is not there. Throws Error(kUsage) for another
 /// depth.
-bool take_promotion(std::string& schedule);
+int take_promotion(std::string& schedule);
 
 bool is_for_tma(const GemmProgram& product);
 std::string refuse_tma(const GemmProblem& problem);
