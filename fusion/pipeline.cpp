@@ -19,7 +19,8 @@ const std::vector<Pass>& pipeline() {
   // Layers that stay one operator are known before anything looks for products and states. States
   // are found in the model's own spelling; quantize_weights comes next, since what is left
   // of dequantizations is folded into float weights; recognise sees the model's own spelling;
-  // scales are folded into weights before those are rounded to a lower precision; simplify runs
+  // scales are folded into weights before those are rounded to 8 bits or a
+  // lower precision; simplify runs
   // after lower_precision to remove the casts that meet; attention is found while softmax is one
   // node, and takes in its views once the projections that it reads are slices of one; projections
   // are merged before views are folded into products, since the slices are views too, and so are
@@ -32,6 +33,7 @@ const std::vector<Pass>& pipeline() {
       {"fold_constants", fold_constants},
       {"recognise", recognise, true},
       {"fold_scales", fold_scales, true},
+      {"quantize_products", quantize_products, false, false},
       {"lower_precision", lower_precision, false, false},
       {"simplify", simplify, true},
       {"recognise_attention", recognise_attention, true},

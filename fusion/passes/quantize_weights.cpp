@@ -22,13 +22,6 @@ using ir::QuantizedWeights;
 
 bool is_narrow_float(DType type) { return is_float(type) && type != DType::kFloat64; }
 
-/// The origins of a node as a layer's name: "model/layers.0/q_proj/MatMul".
-std::string layer_name(const Node& node) {
-  std::string name;
-  for (const std::string& origin : node.origins) name += (name.empty() ? "" : ", ") + origin;
-  return name.empty() ? describe(node) : name;
-}
-
 class WeightQuantizer {
  public:
   WeightQuantizer(const Graph& graph, Context& context)

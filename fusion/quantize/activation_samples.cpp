@@ -1,0 +1,134 @@
+#include "fusion/quantize/activation_samples.h"
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <numeric>
+
+#include <fmt/format.h>
+#include <sinter/error.h>
+
+#include "fusion/narrow_dims.h"
+#include "ir/reference/evaluate.h"
+
+namespace sinter::fusion {
+namespace {
+
+// Of all samples together: enough to tell one scale from another, few enough to multiply by.
+constexpr std::int64_t kSampledRows = 128;
+
+/// Adds outputs: the least and the greatest of each column, and rows of `value`.
+class Probes {
+ public:
+  Probes(const ir::Bindings& sizes, std::size_t samples)
+      : sizes_(sizes), rows_of_each_((kSampledRows - 1) / static_cast<std::int64_t>(samples) + 1) {}
+
+  void add(GraphBuilder& builder, ValueId value, std::size_t number) const {
+    if (builder.type(value).dtype != DType::kFloat32)
+      value = builder.add("Cast", {value}, {{"to", DType::kFloat32}});
+    const Shape shape = builder.type(value).shape;
+    Ints axes(shape.size() - 1);
+    std::iota(axes.begin(), axes.end(), std::int64_t{0});
+    for (const char* op : {"ReduceMin", "ReduceMax"})
+      builder.output(fmt::format("{}{}", op, number),
+                     builder.add(op, {value}, {{"axes", axes}, {"keepdims", std::int64_t{0}}}));
+    Dim rows = 1;
+    for (std::size_t d = 0; d + 1 < shape.size(); ++d) rows *= shape[d];
+    const std::int64_t count = rows.evaluate(sizes_), taken = std::min(count, rows_of_each_);
+    std::vector<std::int64_t> places(static_cast<std::size_t>(taken));
+    for (std::int64_t i = 0; i < taken; ++i)
+      places[static_cast<std::size_t>(i)] = (2 * i + 1) * count / (2 * taken);
+    const ValueId matrix =
+        builder.add("Reshape", {value}, {{"shape", std::vector<Dim>{rows, shape.back()}}});
+    const ValueId index = builder.constant(Tensor::from_ints(DType::kInt64, {taken}, places));
+    builder.output(fmt::format("rows{}", number),
+                   builder.add("Gather", {matrix, index}, {{"axis", std::int64_t{0}}}));
+  }
+
+ private:
+  const ir::Bindings& sizes_;
+  std::int64_t rows_of_each_;
+};
+
+/// What makes `values`, with probes of them as its outputs, in order.
+Graph probed(const Graph& graph, std::span<const ValueId> values, const Probes& probes) {
+  GraphBuilder builder(graph.name());
+  for (const auto& [symbol, range] : graph.ranges()) builder.range(symbol, range);
+  std::vector<ValueId> mapped(graph.values().size());
+  for (const ValueId id : graph.inputs())
+    mapped[id.position()] = builder.input(graph.value(id).name, graph.type(id));
+  for (std::size_t i = 0; i < mapped.size(); ++i)
+    if (const auto& constant = graph.values()[i].constant) mapped[i] = builder.constant(constant);
+  for (const Node& node : graph.nodes()) {
+    const GraphBuilder::OriginScope scope(builder, node.origins);
+    std::vector<ValueId> inputs;
+    for (const ValueId input : node.inputs) inputs.push_back(mapped[input.position()]);
+    const auto results = builder.add_multi(node.op->name, inputs, node.attrs, node.body);
+    for (std::size_t i = 0; i < results.size(); ++i)
+      mapped[node.outputs[i].position()] = results[i];
+  }
+  for (std::size_t i = 0; i < values.size(); ++i)
+    probes.add(builder, mapped[values[i].position()], i);
+  return builder.finish();
+}
+
+void take_extremes(std::vector<float>& all, std::span<const float> own, bool greatest) {
+  all.resize(own.size());  // zeros
+  for (std::size_t i = 0; i < own.size(); ++i)
+    all[i] = greatest ? std::max(all[i], own[i]) : std::min(all[i], own[i]);
+}
+
+bool is_finite(std::span<const float> values) {
+  return std::ranges::all_of(values, [](float value) { return std::isfinite(value); });
+}
+
+}  // namespace
+
+ir::Bindings sample_sizes(const Graph& graph, const Calibration& calibration) {
+  const auto& samples = calibration.samples;
+  if (samples.empty()) throw Error(ErrorCode::kUsage, "there are no samples to calibrate with");
+  for (const auto& sample : samples)
+    for (std::size_t i = 0; i < graph.inputs().size(); ++i)
+      if (sample.size() != graph.inputs().size() || sample[i].type() != samples[0][i].type())
+        throw Error(ErrorCode::kUsage,
+                    fmt::format("samples to calibrate with differ in the shape of '{}'",
+                                graph.value(graph.inputs()[i]).name));
+  return ir::bind_symbols(graph, samples[0]);
+}
+
+Graph with_sizes(const Graph& graph, const ir::Bindings& sizes) {
+  std::map<std::string, Range> ranges;
+  for (const auto& [symbol, size] : sizes)
+    if (graph.ranges().contains(symbol)) ranges[symbol] = Range{size, size, nullptr};
+  return narrow_dims(graph, ranges);
+}
+
+std::vector<ActivationSample> sample_activations(const Graph& graph, const Calibration& calibration,
+                                                 std::span<const ValueId> values,
+                                                 std::span<const std::string> names) {
+  const ir::Bindings sizes = sample_sizes(graph, calibration);
+  const std::size_t count = calibration.samples.size();
+  const Graph probes = probed(graph, values, Probes(sizes, count));
+  const Calibration::Run run = calibration.compile(with_sizes(probes, sizes));
+  std::vector<ActivationSample> result(values.size());
+  for (std::size_t s = 0; s < count; ++s) {
+    if (calibration.progress) calibration.progress("reading samples", s, count);
+    const std::vector<Tensor> found = run(calibration.samples[s]);
+    for (std::size_t i = 0; i < values.size(); ++i) {
+      const auto low = found[3 * i].as<float>(), high = found[3 * i + 1].as<float>(),
+                 rows = found[3 * i + 2].as<float>();
+      if (!is_finite(low) || !is_finite(high) || !is_finite(rows))
+        throw Error(ErrorCode::kUsage,
+                    fmt::format("layer '{}' reads values that are not finite in sample {} of "
+                                "--calibration: leave the sample out, or the layer with --keep",
+                                names[i], s));
+      take_extremes(result[i].low, low, false);
+      take_extremes(result[i].high, high, true);
+      result[i].columns = std::ssize(low);
+      result[i].rows.insert(result[i].rows.end(), rows.begin(), rows.end());
+    }
+  }
+  return result;
+}
+
+}  // namespace sinter::fusion

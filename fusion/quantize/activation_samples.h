@@ -1,0 +1,34 @@
+// What activations are like in calibration samples.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "fusion/context.h"
+#include "ir/dim/dim.h"
+
+namespace sinter::fusion {
+
+/// An activation [.., k] over all samples.
+struct ActivationSample {
+  std::vector<float> low, high;  // of each of the k columns; low is 0 at most, high 0 at least
+  std::int64_t columns = 0;      // k
+  std::vector<float> rows;       // some rows [.., k], evenly spread over each sample
+};
+
+/// Runs `calibration`'s samples through what makes `values` of `graph`; one result for each of
+/// them. `names` are what errors call them by. Throws Error(kUsage) if there are no samples, if one
+/// does not fit the graph, and for values that are not finite.
+std::vector<ActivationSample> sample_activations(const Graph& graph, const Calibration& calibration,
+                                                 std::span<const ValueId> values,
+                                                 std::span<const std::string> names);
+
+/// The dimensions that the samples have. Throws Error(kUsage) if there are none, they differ, or
+/// are no inputs of `graph`.
+ir::Bindings sample_sizes(const Graph& graph, const Calibration& calibration);
+/// `graph` with these numbers for its dimensions.
+Graph with_sizes(const Graph& graph, const ir::Bindings& sizes);
+
+}  // namespace sinter::fusion

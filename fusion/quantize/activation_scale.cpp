@@ -1,0 +1,197 @@
+#include "fusion/quantize/activation_scale.h"
+
+#include <Eigen/Core>
+#include <algorithm>
+#include <array>
+#include <cmath>
+
+#include "fusion/quantize/group_fit.h"
+#include "ir/parallel.h"
+
+namespace sinter::fusion {
+namespace {
+
+// Parts of the whole range, of which the one with the least error is taken.
+constexpr std::array kRanges = {1.0F, 0.95F, 0.9F, 0.85F, 0.8F, 0.7F, 0.6F, 0.5F, 0.4F};
+constexpr std::array kExponents = {0.4, 0.5, 0.6, 0.7, 0.8};
+// What an unsigned range must be smaller than in parts of the signed one to be worth a zero point.
+constexpr float kWorthZeroPoint = 0.75F;
+// Factors are within this and its inverse: they are divided by and multiplied with.
+constexpr float kLargestFactor = 1e4F;
+
+struct IntegerRange {
+  float low, high;  // of the numbers
+  float scale, zero;
+  float rounded(float x) const {
+    return (std::clamp(fusion::rounded(x / scale) + zero, low, high) - zero) * scale;
+  }
+};
+
+double squared_error(std::span<const float> values, const IntegerRange& range) {
+  double sum = 0;
+  for (const float x : values) {
+    const double difference = static_cast<double>(x) - static_cast<double>(range.rounded(x));
+    sum += difference * difference;
+  }
+  return sum;
+}
+
+std::vector<float> divided(std::span<const float> values, std::span<const float> factors) {
+  std::vector<float> result(values.begin(), values.end());
+  if (!factors.empty())
+    for (std::size_t i = 0; i < result.size(); ++i) result[i] /= factors[i % factors.size()];
+  return result;
+}
+
+IntegerRange range_of(DType type, float low, float high, float part) {
+  if (type == DType::kInt8) {
+    constexpr float kMost = 127;
+    const float largest = std::max(-low, high);
+    return {-kMost - 1, kMost, largest * part / kMost, 0};
+  }
+  constexpr float kMost = 255;
+  const float zero = rounded(-low / (high - low) * kMost);
+  return {0, kMost, (high - low) * part / kMost, zero};
+}
+
+using Matrix = Eigen::Matrix<float, Eigen::Dynamic, Eigen::Dynamic, Eigen::RowMajor>;
+using View = Eigen::Map<const Matrix>;
+
+/// The largest magnitude in each row of all of the weights.
+std::vector<float> largest_of_rows(std::span<const Tensor> weights) {
+  std::vector<float> result(static_cast<std::size_t>(weights[0].shape()[0]));
+  for (const Tensor& weight : weights) {
+    const ir::HeldBytes held = weight.hold();
+    const View w(reinterpret_cast<const float*>(held.bytes.data()), weight.shape()[0],
+                 weight.shape()[1]);
+    for (std::size_t row = 0; row < result.size(); ++row)
+      result[row] =
+          std::max(result[row], w.row(static_cast<Eigen::Index>(row)).cwiseAbs().maxCoeff());
+  }
+  return result;
+}
+
+std::vector<float> factors_of(std::span<const float> activations, std::span<const float> weights,
+                              double exponent) {
+  std::vector<float> factors(activations.size(), 1);
+  for (std::size_t j = 0; j < factors.size(); ++j)
+    if (activations[j] > 0 && weights[j] > 0)
+      factors[j] = std::clamp(static_cast<float>(std::pow(activations[j], exponent) /
+                                                 std::pow(weights[j], 1 - exponent)),
+                              1 / kLargestFactor, kLargestFactor);
+  return factors;
+}
+
+/// Each row of `x` by its own scale.
+void round_tokens(Matrix& x) {
+  constexpr float kMost = 127;
+  for (Eigen::Index row = 0; row < x.rows(); ++row) {
+    const float scale = x.row(row).cwiseAbs().maxCoeff() / kMost;
+    if (scale > 0)
+      for (float& value : x.row(row)) value = rounded(value / scale) * scale;
+  }
+}
+
+/// |x w - x' w'|^2 in parts of |x w|^2, summed over `weights`; x' w' are rounded behind `factors`.
+double product_error(const ActivationSample& sample, std::span<const Tensor> weights,
+                     const std::vector<float>& factors, bool per_token) {
+  const Eigen::Index k = sample.columns, rows = std::ssize(sample.rows) / k;
+  const View exact(sample.rows.data(), rows, k);
+  const std::vector<float> smoothed = divided(sample.rows, factors);
+  Matrix x = View(smoothed.data(), rows, k);
+  if (per_token) {
+    round_tokens(x);
+  } else {
+    const ActivationScale scale = static_scale(sample, factors, DType::kInt8, true);
+    const bool is_signed = scale.type == DType::kInt8;
+    const IntegerRange range{is_signed ? -128.0F : 0.0F, is_signed ? 127.0F : 255.0F, scale.scale,
+                             static_cast<float>(scale.zero)};
+    for (float& value : x.reshaped()) value = range.rounded(value);
+  }
+  double error = 0;
+  for (const Tensor& weight : weights) {
+    const ir::HeldBytes held = weight.hold();
+    const Eigen::Index n = weight.shape()[1];
+    const View w(reinterpret_cast<const float*>(held.bytes.data()), k, n);
+    constexpr std::size_t kColumns = 64;
+    const auto columns = static_cast<std::size_t>(n);
+    std::vector<std::pair<double, double>> parts((columns + kColumns - 1) / kColumns);
+    ir::for_each_range(columns, kColumns, [&](std::size_t begin, std::size_t end) {
+      const auto own =
+          w.middleCols(static_cast<Eigen::Index>(begin), static_cast<Eigen::Index>(end - begin));
+      Matrix rounded_weights = own;
+      if (!factors.empty())
+        for (Eigen::Index row = 0; row < k; ++row)
+          rounded_weights.row(row) *= factors[static_cast<std::size_t>(row)];
+      for (Eigen::Index c = 0; c < rounded_weights.cols(); ++c) {
+        constexpr float kMost = 127;
+        const float scale = rounded_weights.col(c).cwiseAbs().maxCoeff() / kMost;
+        if (scale > 0)
+          for (Eigen::Index row = 0; row < k; ++row)
+            rounded_weights(row, c) = rounded(rounded_weights(row, c) / scale) * scale;
+      }
+      const Matrix y = exact * own, approximate = x * rounded_weights;
+      parts[begin / kColumns] = {static_cast<double>(y.squaredNorm()),
+                                 static_cast<double>((y - approximate).squaredNorm())};
+    });
+    double size = 0, difference = 0;
+    for (const auto& [part_size, part_difference] : parts) {
+      size += part_size;
+      difference += part_difference;
+    }
+    if (size > 0) error += difference / size;
+  }
+  return error;
+}
+
+}  // namespace
+
+ActivationScale static_scale(const ActivationSample& sample, std::vector<float> smoothing,
+                             DType type, bool has_zero) {
+  const std::vector<float> lows = divided(sample.low, smoothing),
+                           highs = divided(sample.high, smoothing);
+  const float low = *std::ranges::min_element(lows), high = *std::ranges::max_element(highs);
+  const float largest = std::max(-low, high);
+  ActivationScale result;
+  result.type = type;
+  if (largest > 0 && !is_integer(type))
+    result.scale = largest / static_cast<float>(largest_of_eight_bits(type));
+  if (largest > 0 && is_integer(type)) {
+    const bool is_unsigned = low == 0 || (has_zero && high - low < kWorthZeroPoint * 2 * largest);
+    result.type = is_unsigned ? DType::kUInt8 : DType::kInt8;
+    const std::vector<float> values = divided(sample.rows, smoothing);
+    double least = 0;
+    for (const float part : kRanges) {
+      const IntegerRange range = range_of(result.type, low, high, part);
+      const double error = squared_error(values, range);
+      if (part < 1 && error >= least) continue;
+      least = error;
+      result.scale = range.scale;
+      result.zero = static_cast<std::int64_t>(range.zero);
+    }
+  }
+  result.smoothing = std::move(smoothing);
+  return result;
+}
+
+std::vector<float> best_smoothing(const ActivationSample& sample, std::span<const Tensor> weights,
+                                  const EightBitOptions& options) {
+  if (options.smoothing == 0.0) return {};
+  std::vector<float> activations(sample.low.size());
+  for (std::size_t j = 0; j < activations.size(); ++j)
+    activations[j] = std::max(-sample.low[j], sample.high[j]);
+  const std::vector<float> rows = largest_of_rows(weights);
+  if (options.smoothing) return factors_of(activations, rows, *options.smoothing);
+  std::vector<float> best;
+  double least = product_error(sample, weights, best, options.per_token);
+  for (const double exponent : kExponents) {
+    std::vector<float> factors = factors_of(activations, rows, exponent);
+    const double error = product_error(sample, weights, factors, options.per_token);
+    if (error >= least) continue;
+    least = error;
+    best = std::move(factors);
+  }
+  return best;
+}
+
+}  // namespace sinter::fusion
