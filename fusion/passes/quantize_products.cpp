@@ -142,42 +142,54 @@ class ProductQuantizer {
   }
 
   void choose_scales() {
-    std::vector<ActivationSample> samples;
-    if (calibration_ != nullptr) {
-      std::vector<ValueId> activations;
-      std::vector<std::string> names;
-      for (const ActivationGroup& group : groups_) {
-        activations.push_back(group.activation);
-        names.push_back(layers_[group.layers.front()].report.name);
-      }
-      samples = sample_activations(graph_, *calibration_, activations, names);
+    if (calibration_ == nullptr) {
+      for (ActivationGroup& group : groups_) group.scale = token_scale({});
+    } else {
+      choose_scales_on_samples();
     }
-    for (std::size_t g = 0; g < groups_.size(); ++g) {
-      if (calibration_ != nullptr && calibration_->progress)
-        calibration_->progress("choosing scales", g, groups_.size());
-      choose_scale(groups_[g], samples.empty() ? nullptr : &samples[g]);
-      for (const std::size_t i : groups_[g].layers) round_weights(layers_[i]);
-    }
+    for (EightBitLayer& layer : layers_) round_weights(layer);
   }
 
-  void choose_scale(ActivationGroup& group, const ActivationSample* sample) {
-    std::vector<float> smoothing;
-    if (sample != nullptr && !group.is_conv && is_integer(*options_.type)) {
-      std::vector<Tensor> weights;
-      for (const std::size_t i : group.layers)
-        weights.push_back(computed("Cast", {{"to", DType::kFloat32}},
-                                   {values_.tensor(node_of(layers_[i]).inputs[1])}));
-      smoothing = best_smoothing(*sample, weights, options_);
+  ActivationScale token_scale(std::vector<float> smoothing) const {
+    ActivationScale scale;
+    scale.type = *options_.type;
+    scale.per_token = true;
+    scale.smoothing = std::move(smoothing);
+    return scale;
+  }
+
+  void choose_scales_on_samples() {
+    std::vector<ValueId> activations;
+    std::vector<std::string> names;
+    for (const ActivationGroup& group : groups_) {
+      activations.push_back(group.activation);
+      names.push_back(layers_[group.layers.front()].report.name);
     }
-    if (options_.per_token) {
-      group.scale.type = *options_.type;
-      group.scale.per_token = true;
-      group.scale.smoothing = std::move(smoothing);
-    } else {
+    const auto samples = sample_activations(graph_, *calibration_, activations, names);
+    std::vector<std::vector<ActivationScale>> possible;
+    for (std::size_t g = 0; g < groups_.size(); ++g) {
+      if (calibration_->progress) calibration_->progress("smoothing", g, groups_.size());
+      std::vector<float> smoothing = smoothing_of(groups_[g], samples[g]);
       // What is read beyond the border of an image is a zero.
-      group.scale =
-          static_scale(*sample, std::move(smoothing), *options_.type, /*has_zero=*/!group.is_conv);
+      const bool has_zero = !groups_[g].is_conv;
+      if (options_.per_token)
+        groups_[g].scale = token_scale(std::move(smoothing));
+      else
+        possible.push_back(
+            possible_scales(samples[g], std::move(smoothing), *options_.type, has_zero));
     }
+    if (options_.per_token) return;
+    const auto best = best_scales(graph_, *calibration_, activations, possible);
+    for (std::size_t g = 0; g < groups_.size(); ++g) groups_[g].scale = best[g];
+  }
+
+  std::vector<float> smoothing_of(const ActivationGroup& group, const ActivationSample& sample) {
+    if (group.is_conv || !is_integer(*options_.type)) return {};
+    std::vector<Tensor> weights;
+    for (const std::size_t i : group.layers)
+      weights.push_back(computed("Cast", {{"to", DType::kFloat32}},
+                                 {values_.tensor(node_of(layers_[i]).inputs[1])}));
+    return best_smoothing(sample, weights, options_);
   }
 
   void round_weights(EightBitLayer& layer) {

@@ -17,41 +17,37 @@ namespace {
 // Of all samples together: enough to tell one scale from another, few enough to multiply by.
 constexpr std::int64_t kSampledRows = 128;
 
-/// Adds outputs: the least and the greatest of each column, and rows of `value`.
-class Probes {
- public:
-  Probes(const ir::Bindings& sizes, std::size_t samples)
-      : sizes_(sizes), rows_of_each_((kSampledRows - 1) / static_cast<std::int64_t>(samples) + 1) {}
+ValueId widened(GraphBuilder& builder, ValueId value) {
+  if (builder.type(value).dtype == DType::kFloat32) return value;
+  return builder.add("Cast", {value}, {{"to", DType::kFloat32}});
+}
 
-  void add(GraphBuilder& builder, ValueId value, std::size_t number) const {
-    if (builder.type(value).dtype != DType::kFloat32)
-      value = builder.add("Cast", {value}, {{"to", DType::kFloat32}});
-    const Shape shape = builder.type(value).shape;
-    Ints axes(shape.size() - 1);
-    std::iota(axes.begin(), axes.end(), std::int64_t{0});
-    for (const char* op : {"ReduceMin", "ReduceMax"})
-      builder.output(fmt::format("{}{}", op, number),
-                     builder.add(op, {value}, {{"axes", axes}, {"keepdims", std::int64_t{0}}}));
-    Dim rows = 1;
-    for (std::size_t d = 0; d + 1 < shape.size(); ++d) rows *= shape[d];
-    const std::int64_t count = rows.evaluate(sizes_), taken = std::min(count, rows_of_each_);
-    std::vector<std::int64_t> places(static_cast<std::size_t>(taken));
-    for (std::int64_t i = 0; i < taken; ++i)
-      places[static_cast<std::size_t>(i)] = (2 * i + 1) * count / (2 * taken);
-    const ValueId matrix =
-        builder.add("Reshape", {value}, {{"shape", std::vector<Dim>{rows, shape.back()}}});
-    const ValueId index = builder.constant(Tensor::from_ints(DType::kInt64, {taken}, places));
-    builder.output(fmt::format("rows{}", number),
-                   builder.add("Gather", {matrix, index}, {{"axis", std::int64_t{0}}}));
-  }
+/// The least and the greatest of each column, and some of the rows.
+std::vector<ValueId> add_extremes_and_rows(GraphBuilder& builder, ValueId value,
+                                           const ir::Bindings& sizes, std::int64_t rows_wanted) {
+  value = widened(builder, value);
+  const Shape shape = builder.type(value).shape;
+  Ints axes(shape.size() - 1);
+  std::iota(axes.begin(), axes.end(), std::int64_t{0});
+  std::vector<ValueId> probes;
+  for (const char* op : {"ReduceMin", "ReduceMax"})
+    probes.push_back(builder.add(op, {value}, {{"axes", axes}, {"keepdims", std::int64_t{0}}}));
+  Dim rows = 1;
+  for (std::size_t d = 0; d + 1 < shape.size(); ++d) rows *= shape[d];
+  const std::int64_t count = rows.evaluate(sizes), taken = std::min(count, rows_wanted);
+  std::vector<std::int64_t> places(static_cast<std::size_t>(taken));
+  for (std::int64_t i = 0; i < taken; ++i)
+    places[static_cast<std::size_t>(i)] = (2 * i + 1) * count / (2 * taken);
+  const ValueId matrix =
+      builder.add("Reshape", {value}, {{"shape", std::vector<Dim>{rows, shape.back()}}});
+  const ValueId index = builder.constant(Tensor::from_ints(DType::kInt64, {taken}, places));
+  probes.push_back(builder.add("Gather", {matrix, index}, {{"axis", std::int64_t{0}}}));
+  return probes;
+}
 
- private:
-  const ir::Bindings& sizes_;
-  std::int64_t rows_of_each_;
-};
-
-/// What makes `values`, with probes of them as its outputs, in order.
-Graph probed(const Graph& graph, std::span<const ValueId> values, const Probes& probes) {
+/// What makes `values`, with their probes as its outputs, in order; `counts` are how many each has.
+Graph probed(const Graph& graph, std::span<const ValueId> values, const AddProbes& add,
+             std::vector<std::size_t>& counts) {
   GraphBuilder builder(graph.name());
   for (const auto& [symbol, range] : graph.ranges()) builder.range(symbol, range);
   std::vector<ValueId> mapped(graph.values().size());
@@ -67,8 +63,12 @@ Graph probed(const Graph& graph, std::span<const ValueId> values, const Probes& 
     for (std::size_t i = 0; i < results.size(); ++i)
       mapped[node.outputs[i].position()] = results[i];
   }
-  for (std::size_t i = 0; i < values.size(); ++i)
-    probes.add(builder, mapped[values[i].position()], i);
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    const auto probes = add(builder, i, mapped[values[i].position()]);
+    for (std::size_t p = 0; p < probes.size(); ++p)
+      builder.output(fmt::format("probe{}_{}", i, p), probes[p]);
+    counts.push_back(probes.size());
+  }
   return builder.finish();
 }
 
@@ -103,31 +103,54 @@ Graph with_sizes(const Graph& graph, const ir::Bindings& sizes) {
   return narrow_dims(graph, ranges);
 }
 
+ValueId add_sum_of_squares(GraphBuilder& builder, ValueId value) {
+  value = widened(builder, value);
+  Ints axes(builder.type(value).shape.size());
+  std::iota(axes.begin(), axes.end(), std::int64_t{0});
+  return builder.add("ReduceSumSquare", {value}, {{"axes", axes}, {"keepdims", std::int64_t{0}}});
+}
+
+void for_each_sample(const Graph& graph, const Calibration& calibration,
+                     std::span<const ValueId> values, const AddProbes& add, std::string_view stage,
+                     const ReadProbes& read) {
+  std::vector<std::size_t> counts;
+  const Graph probes = probed(graph, values, add, counts);
+  const Calibration::Run run =
+      calibration.compile(with_sizes(probes, sample_sizes(graph, calibration)));
+  for (std::size_t s = 0; s < calibration.samples.size(); ++s) {
+    if (calibration.progress) calibration.progress(stage, s, calibration.samples.size());
+    const std::vector<Tensor> found = run(calibration.samples[s]);
+    std::size_t first = 0;
+    for (std::size_t i = 0; i < values.size(); ++i) {
+      read(s, i, std::span(found).subspan(first, counts[i]));
+      first += counts[i];
+    }
+  }
+}
+
 std::vector<ActivationSample> sample_activations(const Graph& graph, const Calibration& calibration,
                                                  std::span<const ValueId> values,
                                                  std::span<const std::string> names) {
   const ir::Bindings sizes = sample_sizes(graph, calibration);
-  const std::size_t count = calibration.samples.size();
-  const Graph probes = probed(graph, values, Probes(sizes, count));
-  const Calibration::Run run = calibration.compile(with_sizes(probes, sizes));
+  const auto count = static_cast<std::int64_t>(calibration.samples.size());
+  const std::int64_t rows_of_each = (kSampledRows - 1) / count + 1;
+  const auto add = [&](GraphBuilder& builder, std::size_t, ValueId value) {
+    return add_extremes_and_rows(builder, value, sizes, rows_of_each);
+  };
   std::vector<ActivationSample> result(values.size());
-  for (std::size_t s = 0; s < count; ++s) {
-    if (calibration.progress) calibration.progress("reading samples", s, count);
-    const std::vector<Tensor> found = run(calibration.samples[s]);
-    for (std::size_t i = 0; i < values.size(); ++i) {
-      const auto low = found[3 * i].as<float>(), high = found[3 * i + 1].as<float>(),
-                 rows = found[3 * i + 2].as<float>();
-      if (!is_finite(low) || !is_finite(high) || !is_finite(rows))
-        throw Error(ErrorCode::kUsage,
-                    fmt::format("layer '{}' reads values that are not finite in sample {} of "
-                                "--calibration: leave the sample out, or the layer with --keep",
-                                names[i], s));
-      take_extremes(result[i].low, low, false);
-      take_extremes(result[i].high, high, true);
-      result[i].columns = std::ssize(low);
-      result[i].rows.insert(result[i].rows.end(), rows.begin(), rows.end());
-    }
-  }
+  const auto read = [&](std::size_t sample, std::size_t i, std::span<const Tensor> found) {
+    const auto low = found[0].as<float>(), high = found[1].as<float>(), rows = found[2].as<float>();
+    if (!is_finite(low) || !is_finite(high) || !is_finite(rows))
+      throw Error(ErrorCode::kUsage,
+                  fmt::format("layer '{}' reads values that are not finite in sample {} of "
+                              "--calibration: leave the sample out, or the layer with --keep",
+                              names[i], sample));
+    take_extremes(result[i].low, low, false);
+    take_extremes(result[i].high, high, true);
+    result[i].columns = std::ssize(low);
+    result[i].rows.insert(result[i].rows.end(), rows.begin(), rows.end());
+  };
+  for_each_sample(graph, calibration, values, add, "reading samples", read);
   return result;
 }
 

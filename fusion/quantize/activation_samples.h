@@ -2,8 +2,10 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "fusion/context.h"
@@ -24,6 +26,20 @@ struct ActivationSample {
 std::vector<ActivationSample> sample_activations(const Graph& graph, const Calibration& calibration,
                                                  std::span<const ValueId> values,
                                                  std::span<const std::string> names);
+
+/// Adds what is to be known of value `i` in a run; the results are of any shape.
+using AddProbes =
+    std::function<std::vector<ValueId>(GraphBuilder& builder, std::size_t i, ValueId value)>;
+/// Is given what the probes of value `i` came to in a sample.
+using ReadProbes =
+    std::function<void(std::size_t sample, std::size_t i, std::span<const Tensor> found)>;
+/// Runs the samples through what makes `values` of `graph`, with probes. Progress is `stage`'s.
+void for_each_sample(const Graph& graph, const Calibration& calibration,
+                     std::span<const ValueId> values, const AddProbes& add, std::string_view stage,
+                     const ReadProbes& read);
+
+/// The sum of the squares of all elements, in float32.
+ValueId add_sum_of_squares(GraphBuilder& builder, ValueId value);
 
 /// The dimensions that the samples have. Throws Error(kUsage) if there are none, they differ, or
 /// are no inputs of `graph`.

@@ -12,7 +12,7 @@ namespace sinter::fusion {
 namespace {
 
 // Parts of the whole range, of which the one with the least error is taken.
-constexpr std::array kRanges = {1.0F, 0.95F, 0.9F, 0.85F, 0.8F, 0.7F, 0.6F, 0.5F, 0.4F};
+constexpr std::array kRanges = {1.0F, 0.9F, 0.8F, 0.7F, 0.6F, 0.5F};
 constexpr std::array kExponents = {0.4, 0.5, 0.6, 0.7, 0.8};
 // What an unsigned range must be smaller than in parts of the signed one to be worth a zero point.
 constexpr float kWorthZeroPoint = 0.75F;
@@ -26,15 +26,6 @@ struct IntegerRange {
     return (std::clamp(fusion::rounded(x / scale) + zero, low, high) - zero) * scale;
   }
 };
-
-double squared_error(std::span<const float> values, const IntegerRange& range) {
-  double sum = 0;
-  for (const float x : values) {
-    const double difference = static_cast<double>(x) - static_cast<double>(range.rounded(x));
-    sum += difference * difference;
-  }
-  return sum;
-}
 
 std::vector<float> divided(std::span<const float> values, std::span<const float> factors) {
   std::vector<float> result(values.begin(), values.end());
@@ -102,7 +93,7 @@ double product_error(const ActivationSample& sample, std::span<const Tensor> wei
   if (per_token) {
     round_tokens(x);
   } else {
-    const ActivationScale scale = static_scale(sample, factors, DType::kInt8, true);
+    const ActivationScale scale = possible_scales(sample, factors, DType::kInt8, true).front();
     const bool is_signed = scale.type == DType::kInt8;
     const IntegerRange range{is_signed ? -128.0F : 0.0F, is_signed ? 127.0F : 255.0F, scale.scale,
                              static_cast<float>(scale.zero)};
@@ -146,31 +137,55 @@ double product_error(const ActivationSample& sample, std::span<const Tensor> wei
 
 }  // namespace
 
-ActivationScale static_scale(const ActivationSample& sample, std::vector<float> smoothing,
-                             DType type, bool has_zero) {
+std::vector<ActivationScale> possible_scales(const ActivationSample& sample,
+                                             std::vector<float> smoothing, DType type,
+                                             bool has_zero) {
   const std::vector<float> lows = divided(sample.low, smoothing),
                            highs = divided(sample.high, smoothing);
   const float low = *std::ranges::min_element(lows), high = *std::ranges::max_element(highs);
   const float largest = std::max(-low, high);
-  ActivationScale result;
-  result.type = type;
-  if (largest > 0 && !is_integer(type))
-    result.scale = largest / static_cast<float>(largest_of_eight_bits(type));
-  if (largest > 0 && is_integer(type)) {
-    const bool is_unsigned = low == 0 || (has_zero && high - low < kWorthZeroPoint * 2 * largest);
-    result.type = is_unsigned ? DType::kUInt8 : DType::kInt8;
-    const std::vector<float> values = divided(sample.rows, smoothing);
-    double least = 0;
-    for (const float part : kRanges) {
-      const IntegerRange range = range_of(result.type, low, high, part);
-      const double error = squared_error(values, range);
-      if (part < 1 && error >= least) continue;
-      least = error;
-      result.scale = range.scale;
-      result.zero = static_cast<std::int64_t>(range.zero);
-    }
+  ActivationScale whole;
+  whole.type = type;
+  whole.smoothing = std::move(smoothing);
+  if (largest == 0) return {whole};
+  if (!is_integer(type)) {
+    whole.scale = largest / static_cast<float>(largest_of_eight_bits(type));
+    return {whole};
   }
-  result.smoothing = std::move(smoothing);
+  const bool is_unsigned = low == 0 || (has_zero && high - low < kWorthZeroPoint * 2 * largest);
+  whole.type = is_unsigned ? DType::kUInt8 : DType::kInt8;
+  std::vector<ActivationScale> result;
+  for (const float part : kRanges) {
+    const IntegerRange range = range_of(whole.type, low, high, part);
+    result.push_back(whole);
+    result.back().scale = range.scale;
+    result.back().zero = static_cast<std::int64_t>(range.zero);
+  }
+  return result;
+}
+
+std::vector<ActivationScale> best_scales(const Graph& graph, const Calibration& calibration,
+                                         std::span<const ValueId> values,
+                                         std::span<const std::vector<ActivationScale>> possible) {
+  const auto probe = [&](GraphBuilder& builder, std::size_t i, ValueId value) {
+    const std::vector<float>& smoothing = possible[i].front().smoothing;
+    value = add_divided(builder, value, smoothing);
+    std::vector<ValueId> errors;
+    for (const ActivationScale& scale : possible[i])
+      errors.push_back(add_sum_of_squares(
+          builder, builder.add("Sub", {add_rounded(builder, value, scale, false), value})));
+    return errors;
+  };
+  std::vector<std::vector<double>> errors(values.size());
+  for_each_sample(graph, calibration, values, probe, "choosing scales",
+                  [&](std::size_t, std::size_t i, std::span<const Tensor> found) {
+                    errors[i].resize(found.size());
+                    for (std::size_t c = 0; c < found.size(); ++c) errors[i][c] += found[c].at(0);
+                  });
+  std::vector<ActivationScale> result;
+  for (std::size_t i = 0; i < values.size(); ++i)
+    result.push_back(possible[i][static_cast<std::size_t>(std::ranges::min_element(errors[i]) -
+                                                          errors[i].begin())]);
   return result;
 }
 

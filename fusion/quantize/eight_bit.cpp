@@ -61,16 +61,19 @@ double largest_of_eight_bits(DType type) {
   return type == DType::kInt8 ? kInteger : kUnsigned;
 }
 
+ValueId add_divided(GraphBuilder& builder, ValueId x, const std::vector<float>& smoothing) {
+  if (smoothing.empty()) return x;
+  std::vector<float> factors(smoothing.size());
+  for (std::size_t i = 0; i < factors.size(); ++i) factors[i] = 1 / smoothing[i];
+  const ValueId constant =
+      builder.constant(Tensor::of(DType::kFloat32, {std::ssize(factors)}, factors));
+  return builder.add("Mul", {as(builder, x, DType::kFloat32), constant});
+}
+
 ValueId add_rounded(GraphBuilder& builder, ValueId x, const ActivationScale& scale, bool smooths) {
   const DType type = builder.type(x).dtype;
   ValueId wide = as(builder, x, DType::kFloat32);
-  if (smooths && !scale.smoothing.empty()) {
-    std::vector<float> factors(scale.smoothing.size());
-    for (std::size_t i = 0; i < factors.size(); ++i) factors[i] = 1 / scale.smoothing[i];
-    wide = builder.add(
-        "Mul",
-        {wide, builder.constant(Tensor::of(DType::kFloat32, {std::ssize(factors)}, factors))});
-  }
+  if (smooths) wide = add_divided(builder, wide, scale.smoothing);
   const auto number = [&](double value) { return builder.scalar(DType::kFloat32, value); };
   ValueId step = number(scale.scale);
   if (scale.per_token) {

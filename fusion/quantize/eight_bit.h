@@ -27,6 +27,8 @@ struct ActivationScale {
 /// large without -128.
 double largest_of_eight_bits(DType type);
 
+/// `x` with its columns divided, in float32; `x` itself without divisors.
+ValueId add_divided(GraphBuilder& builder, ValueId x, const std::vector<float>& smoothing);
 /// What is left of `x` when it has been such numbers, in x's type. Without `smooths` x is divided
 /// by the factors already.
 ValueId add_rounded(GraphBuilder& builder, ValueId x, const ActivationScale& scale, bool smooths);

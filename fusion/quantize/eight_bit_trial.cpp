@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cmath>
 #include <map>
-#include <numeric>
 
 #include <fmt/format.h>
 
@@ -38,14 +37,6 @@ void add_difference(const Tensor& found, const Tensor& exact, Squares& squares) 
   }
 }
 
-ValueId sum_of_squares(GraphBuilder& builder, ValueId value) {
-  if (builder.type(value).dtype != DType::kFloat32)
-    value = builder.add("Cast", {value}, {{"to", DType::kFloat32}});
-  Ints axes(builder.type(value).shape.size());
-  std::iota(axes.begin(), axes.end(), std::int64_t{0});
-  return builder.add("ReduceSumSquare", {value}, {{"axes", axes}, {"keepdims", std::int64_t{0}}});
-}
-
 }  // namespace
 
 EightBitTrial::EightBitTrial(const Graph& graph, const Calibration& calibration,
@@ -60,8 +51,8 @@ EightBitTrial::EightBitTrial(const Graph& graph, const Calibration& calibration,
     const ValueId exact = builder.add(node.op->name, {inputs.begin(), inputs.end()}, node.attrs);
     const ValueId rounded = add_rounded(builder, number, node, inputs);
     const ValueId difference = builder.add("Sub", {rounded, exact});
-    builder.output(fmt::format("difference{}", number), sum_of_squares(builder, difference));
-    builder.output(fmt::format("size{}", number), sum_of_squares(builder, exact));
+    builder.output(fmt::format("difference{}", number), add_sum_of_squares(builder, difference));
+    builder.output(fmt::format("size{}", number), add_sum_of_squares(builder, exact));
     const ValueId choice = builder.input(fmt::format("rounded{}", number), {DType::kBool, {}});
     return std::vector{builder.add("Where", {choice, rounded, exact})};
   };
