@@ -166,30 +166,38 @@ class ProductQuantizer {
       names.push_back(layers_[group.layers.front()].report.name);
     }
     const auto samples = sample_activations(graph_, *calibration_, activations, names);
-    std::vector<std::vector<ActivationScale>> possible;
+    std::vector<ScaleChoice> choices;
     for (std::size_t g = 0; g < groups_.size(); ++g) {
       if (calibration_->progress) calibration_->progress("smoothing", g, groups_.size());
-      std::vector<float> smoothing = smoothing_of(groups_[g], samples[g]);
+      ActivationGroup& group = groups_[g];
+      const std::vector<Tensor> weights = matrices_of(group);
+      std::vector<float> smoothing;
+      if (!weights.empty() && is_integer(*options_.type))
+        smoothing = best_smoothing(samples[g], weights, options_);
+      if (options_.per_token) {
+        group.scale = token_scale(std::move(smoothing));
+        continue;
+      }
+      ScaleChoice choice;
+      if (!weights.empty()) choice.importance = row_norms(weights, smoothing);
       // What is read beyond the border of an image is a zero.
-      const bool has_zero = !groups_[g].is_conv;
-      if (options_.per_token)
-        groups_[g].scale = token_scale(std::move(smoothing));
-      else
-        possible.push_back(
-            possible_scales(samples[g], std::move(smoothing), *options_.type, has_zero));
+      choice.possible = possible_scales(samples[g], std::move(smoothing), *options_.type,
+                                        /*has_zero=*/!group.is_conv);
+      choices.push_back(std::move(choice));
     }
     if (options_.per_token) return;
-    const auto best = best_scales(graph_, *calibration_, activations, possible);
+    const auto best = best_scales(graph_, *calibration_, activations, choices);
     for (std::size_t g = 0; g < groups_.size(); ++g) groups_[g].scale = best[g];
   }
 
-  std::vector<float> smoothing_of(const ActivationGroup& group, const ActivationSample& sample) {
-    if (group.is_conv || !is_integer(*options_.type)) return {};
+  /// The weights of products, in float32; none of convolutions.
+  std::vector<Tensor> matrices_of(const ActivationGroup& group) {
     std::vector<Tensor> weights;
+    if (group.is_conv) return weights;
     for (const std::size_t i : group.layers)
       weights.push_back(computed("Cast", {{"to", DType::kFloat32}},
                                  {values_.tensor(node_of(layers_[i]).inputs[1])}));
-    return best_smoothing(sample, weights, options_);
+    return weights;
   }
 
   void round_weights(EightBitLayer& layer) {

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <numeric>
 
 #include "fusion/quantize/group_fit.h"
 #include "ir/parallel.h"
@@ -16,6 +17,8 @@ constexpr std::array kRanges = {1.0F, 0.9F, 0.8F, 0.7F, 0.6F, 0.5F};
 constexpr std::array kExponents = {0.4, 0.5, 0.6, 0.7, 0.8};
 // What an unsigned range must be smaller than in parts of the signed one to be worth a zero point.
 constexpr float kWorthZeroPoint = 0.75F;
+// Below, a row is as good as zero.
+constexpr double kLeastSquare = 0x1p-60;
 // Factors are within this and its inverse: they are divided by and multiplied with.
 constexpr float kLargestFactor = 1e4F;
 
@@ -83,7 +86,27 @@ void round_tokens(Matrix& x) {
   }
 }
 
-/// |x w - x' w'|^2 in parts of |x w|^2, summed over `weights`; x' w' are rounded behind `factors`.
+/// The sum over rows of |a c|^2 / |b c|^2, of columns times `factors` c.
+ValueId add_sum_of_ratios(GraphBuilder& builder, ValueId a, ValueId b,
+                          const std::vector<float>& factors) {
+  const ValueId c = builder.constant(Tensor::of(DType::kFloat32, {std::ssize(factors)}, factors));
+  const std::int64_t last = std::ssize(builder.type(a).shape) - 1;
+  const auto square = [&](ValueId value) {
+    if (builder.type(value).dtype != DType::kFloat32)
+      value = builder.add("Cast", {value}, {{"to", DType::kFloat32}});
+    return builder.add("ReduceSumSquare", {builder.add("Mul", {value, c})},
+                       {{"axes", Ints{last}}, {"keepdims", std::int64_t{0}}});
+  };
+  const ValueId size =
+      builder.add("Max", {square(b), builder.scalar(DType::kFloat32, kLeastSquare)});
+  const ValueId ratio = builder.add("Div", {square(a), size});
+  Ints axes(static_cast<std::size_t>(last));
+  std::iota(axes.begin(), axes.end(), std::int64_t{0});
+  return builder.add("ReduceSum", {ratio}, {{"axes", axes}, {"keepdims", std::int64_t{0}}});
+}
+
+/// |x w - x' w'|^2 in parts of |x w|^2, summed over rows of x and over `weights`; x' and w' are
+/// rounded behind `factors`.
 double product_error(const ActivationSample& sample, std::span<const Tensor> weights,
                      const std::vector<float>& factors, bool per_token) {
   const Eigen::Index k = sample.columns, rows = std::ssize(sample.rows) / k;
@@ -106,7 +129,8 @@ double product_error(const ActivationSample& sample, std::span<const Tensor> wei
     const View w(reinterpret_cast<const float*>(held.bytes.data()), k, n);
     constexpr std::size_t kColumns = 64;
     const auto columns = static_cast<std::size_t>(n);
-    std::vector<std::pair<double, double>> parts((columns + kColumns - 1) / kColumns);
+    std::vector<Eigen::ArrayXd> sizes((columns + kColumns - 1) / kColumns),
+        differences(sizes.size());
     ir::for_each_range(columns, kColumns, [&](std::size_t begin, std::size_t end) {
       const auto own =
           w.middleCols(static_cast<Eigen::Index>(begin), static_cast<Eigen::Index>(end - begin));
@@ -122,15 +146,16 @@ double product_error(const ActivationSample& sample, std::span<const Tensor> wei
             rounded_weights(row, c) = rounded(rounded_weights(row, c) / scale) * scale;
       }
       const Matrix y = exact * own, approximate = x * rounded_weights;
-      parts[begin / kColumns] = {static_cast<double>(y.squaredNorm()),
-                                 static_cast<double>((y - approximate).squaredNorm())};
+      sizes[begin / kColumns] = y.rowwise().squaredNorm().cast<double>();
+      differences[begin / kColumns] = (y - approximate).rowwise().squaredNorm().cast<double>();
     });
-    double size = 0, difference = 0;
-    for (const auto& [part_size, part_difference] : parts) {
-      size += part_size;
-      difference += part_difference;
+    Eigen::ArrayXd size = Eigen::ArrayXd::Constant(rows, kLeastSquare);
+    Eigen::ArrayXd difference = Eigen::ArrayXd::Zero(rows);
+    for (std::size_t part = 0; part < sizes.size(); ++part) {
+      size += sizes[part];
+      difference += differences[part];
     }
-    if (size > 0) error += difference / size;
+    error += (difference / size).sum();
   }
   return error;
 }
@@ -166,14 +191,16 @@ std::vector<ActivationScale> possible_scales(const ActivationSample& sample,
 
 std::vector<ActivationScale> best_scales(const Graph& graph, const Calibration& calibration,
                                          std::span<const ValueId> values,
-                                         std::span<const std::vector<ActivationScale>> possible) {
+                                         std::span<const ScaleChoice> choices) {
   const auto probe = [&](GraphBuilder& builder, std::size_t i, ValueId value) {
-    const std::vector<float>& smoothing = possible[i].front().smoothing;
-    value = add_divided(builder, value, smoothing);
+    const auto& [possible, importance] = choices[i];
+    value = add_divided(builder, value, possible.front().smoothing);
     std::vector<ValueId> errors;
-    for (const ActivationScale& scale : possible[i])
-      errors.push_back(add_sum_of_squares(
-          builder, builder.add("Sub", {add_rounded(builder, value, scale, false), value})));
+    for (const ActivationScale& scale : possible) {
+      const ValueId error = builder.add("Sub", {add_rounded(builder, value, scale, false), value});
+      errors.push_back(importance.empty() ? add_sum_of_squares(builder, error)
+                                          : add_sum_of_ratios(builder, error, value, importance));
+    }
     return errors;
   };
   std::vector<std::vector<double>> errors(values.size());
@@ -184,8 +211,22 @@ std::vector<ActivationScale> best_scales(const Graph& graph, const Calibration& 
                   });
   std::vector<ActivationScale> result;
   for (std::size_t i = 0; i < values.size(); ++i)
-    result.push_back(possible[i][static_cast<std::size_t>(std::ranges::min_element(errors[i]) -
-                                                          errors[i].begin())]);
+    result.push_back(choices[i].possible[static_cast<std::size_t>(
+        std::ranges::min_element(errors[i]) - errors[i].begin())]);
+  return result;
+}
+
+std::vector<float> row_norms(std::span<const Tensor> weights, std::span<const float> smoothing) {
+  std::vector<float> result(static_cast<std::size_t>(weights[0].shape()[0]));
+  for (const Tensor& weight : weights) {
+    const ir::HeldBytes held = weight.hold();
+    const View w(reinterpret_cast<const float*>(held.bytes.data()), weight.shape()[0],
+                 weight.shape()[1]);
+    for (std::size_t row = 0; row < result.size(); ++row)
+      result[row] += w.row(static_cast<Eigen::Index>(row)).squaredNorm();
+  }
+  for (std::size_t row = 0; row < result.size(); ++row)
+    result[row] = std::sqrt(result[row]) * (smoothing.empty() ? 1 : smoothing[row]);
   return result;
 }
 

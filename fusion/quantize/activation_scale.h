@@ -16,11 +16,22 @@ std::vector<ActivationScale> possible_scales(const ActivationSample& sample,
                                              std::vector<float> smoothing, DType type,
                                              bool has_zero);
 
-/// Of the possible scales of each of `values` of `graph` the one that leaves the least squared
-/// error on all of `calibration`'s samples, behind the smoothing.
+/// What a value may become, and what the error of each column of the last axis counts for, behind
+/// the smoothing (empty: all the same).
+struct ScaleChoice {
+  std::vector<ActivationScale> possible;
+  std::vector<float> importance;
+};
+/// For each of `values` of `graph` the scale that leaves the least squared error on all of
+/// `calibration`'s samples: with importance the error of each row in parts of the row, since norms
+/// behind products make tokens equal, however large some are.
 std::vector<ActivationScale> best_scales(const Graph& graph, const Calibration& calibration,
                                          std::span<const ValueId> values,
-                                         std::span<const std::vector<ActivationScale>> possible);
+                                         std::span<const ScaleChoice> choices);
+
+/// The norm of each row of all of `weights`, float32 [k, n], behind `smoothing`: what an error of
+/// the activation's column adds to the errors of products.
+std::vector<float> row_norms(std::span<const Tensor> weights, std::span<const float> smoothing);
 
 /// The smoothing (Xiao et al., "SmoothQuant", 2022) for which integer products of activations like
 /// `sample` and all of `weights`, float32 [k, n], are off by least: max|x_j|^a / max|w_j|^(1 - a)

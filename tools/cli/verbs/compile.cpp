@@ -111,7 +111,7 @@ void add_compile(Cli& cli) {
       "--max-error", options->accuracy.max_error,
       "Most relative error of an output: with --verify of the plan (by default as `verify "
       "--tolerance`); under --precision int8 and fp8 on the samples, where layers "
-      "stay as they are until it holds (0.1)");
+      "stay as they are until it holds (0.03)");
   add_input_options(*verb, options->inputs);
   add_session_options(*verb, options->accuracy.session);
   for (const auto* name : {"--inputs", "--input-range", "--seed", "--device", "--op-library"})

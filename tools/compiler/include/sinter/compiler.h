@@ -67,7 +67,7 @@ struct Monitor {
   /// that are texts: why, inspect_model, graph_text.
   std::function<void(const Diagnostic& diagnostic)> on_diagnostic;
   /// `done` of `total` of a stage, which grows: "import", "passes", "rounding layers" (of weights),
-  /// "reading samples", "choosing scales", "measuring errors" (of operands of 8 bits),
+  /// "reading samples", "smoothing", "choosing scales", "measuring errors" (of operands of 8 bits),
   /// "tuning kernels", "compiling kernels", "reference", "measuring". A stage may come again.
   std::function<void(std::string_view stage, std::size_t done, std::size_t total)> on_progress;
   /// Asked to stop, a call throws CompileError(kCancelled) between two nodes, passes, kernels or
@@ -172,7 +172,7 @@ struct EightBitOptions {
   /// SmoothQuant's exponent, 0 to 1, for integers; 0: none; without a value the best of several for
   /// each layer.
   std::optional<double> smoothing;
-  double max_error = 0.1;  // of the outputs on the samples: layers stay until it holds
+  double max_error = 0.03; // of the outputs on the samples: layers stay until it holds
   /// Layers whose name has one of these texts are rounded though they would stay for what they are:
   /// the last layer, convolutions of single channels.
   std::vector<std::string> include;
