@@ -410,7 +410,7 @@ std::vector<SupportedOp> supported_ops() {
                    row.since_version,
                    holds_until(row),
                    std::string(families.at({row.domain, row.name})),
-                   std::string(to_string(row.types)),
+                   std::string(to_string(row.types)) + (row.takes_float8 ? ", float8" : ""),
                    {},
                    {},
                    {}};
@@ -420,7 +420,7 @@ std::vector<SupportedOp> supported_ops() {
       if (each.domain == row.domain && each.name == row.name)
         op.inputs.emplace_back(each.since, each.names);
     for (int i = 0; i < kDTypeCount; ++i)
-      if (has_type(row.types, static_cast<DType>(i))) op.dtypes.push_back(static_cast<DType>(i));
+      if (takes_type(row, static_cast<DType>(i))) op.dtypes.push_back(static_cast<DType>(i));
     ops.push_back(std::move(op));
   }
   return ops;

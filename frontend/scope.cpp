@@ -176,6 +176,7 @@ void Scope::import_node(const onnx::NodeProto& node, const std::string& label,
     const DefaultRanges::AtNode at_node(state_.default_ranges, label);
     if (row != nullptr) {
       state_.row_checks.check(node, *row, version);
+      state_.row_checks.check_float8(*row, version, state_.builder, inputs);
       state_.row_checks.unify_types(
           *row, version, state_.builder, inputs,
           [&](const std::string& what) { state_.warn(fmt::format("{}: {}", label, what)); });

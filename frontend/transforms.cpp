@@ -3,7 +3,8 @@
 namespace sinter::frontend {
 
 std::span<const ir::Transform* const> transforms() {
-  static const ir::Transform* const all[] = {&kQuantMatMulValues, &kQuantMatMulZeros};
+  static const ir::Transform* const all[] = {&kQuantMatMulValues, &kQuantMatMulZeros,
+                                             &kFloat8OfCodes};
   return all;
 }
 

@@ -9,6 +9,8 @@ namespace sinter::frontend {
 
 /// Block-quantized weights and their zero points as QuantMatMul has them (ops/quantization).
 extern const ir::Transform kQuantMatMulValues, kQuantMatMulZeros;
+/// Bytes as the floats of 8 bits whose codes they are.
+extern const ir::Transform kFloat8OfCodes;
 
 std::span<const ir::Transform* const> transforms();
 

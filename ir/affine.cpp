@@ -229,7 +229,7 @@ std::optional<Dim> index_of_value(const Graph& graph, ValueId value, std::span<c
   }
   if (node->op->kind != OpKind::kPointwise) return std::nullopt;
   std::vector<Dim> values;
-  for (const ScalarNode& step : node->op->pointwise().expr.nodes) {
+  for (const ScalarNode& step : node->op->pointwise().expression(node->attrs).nodes) {
     std::optional<Dim> result;
     switch (step.kind) {
       case ScalarNode::Kind::kOperand: {

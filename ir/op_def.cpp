@@ -17,4 +17,11 @@ std::string_view to_string(OpKind kind) {
   return "?";
 }
 
+const ScalarExpr& PointwiseDef::expression(const Attrs& attrs) const {
+  if (to_float8.empty()) return expr;
+  const DType to = attrs.get_dtype("to");
+  if (!is_float8(to)) return expr;
+  return to_float8[static_cast<std::size_t>(to) - static_cast<std::size_t>(kFirstFloat8)];
+}
+
 }  // namespace sinter::ir

@@ -50,6 +50,12 @@ enum class TypeRule {
 struct PointwiseDef {
   ScalarExpr expr;
   TypeRule rule = TypeRule::kSame;
+  /// Of casts, in place of `expr` where attribute "to" is a float of 8 bits, in the types' order:
+  /// they round, as nothing in a fused region does, which computes in wider types.
+  std::vector<ScalarExpr> to_float8 = {};
+
+  /// What a node with `attrs` computes.
+  const ScalarExpr& expression(const Attrs& attrs) const;
 };
 
 /// combine over the axes in attribute "axes" (sorted, non-negative); attribute "keepdims" is 0

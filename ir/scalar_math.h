@@ -8,6 +8,7 @@
 #include <limits>
 
 #include <sinter/dtype.h>
+#include <sinter/float8.h>
 #include <sinter/scalar_op.h>
 
 namespace sinter::ir {
@@ -132,6 +133,7 @@ double float_value(double a, double b) {
   if constexpr (Op == kAtan) return std::atan(a);
   if constexpr (Op == kExpm1) return std::expm1(a);
   if constexpr (Op == kLog1p) return std::log1p(a);
+  if constexpr (float8_rounded_to(Op)) return round_to_float8(*float8_rounded_to(Op), a);
   return a;
 }
 

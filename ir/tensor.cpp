@@ -8,6 +8,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 #include <sinter/error.h>
+#include <sinter/float8.h>
 
 #define XXH_INLINE_ALL
 #include <xxhash.h>
@@ -306,6 +307,10 @@ double load_as_double(DType dtype, const std::byte* p) {
       return std::bit_cast<float>(static_cast<std::uint32_t>(load<std::uint16_t>(p)) << 16);
     case DType::kFloat32: return load<float>(p);
     case DType::kFloat64: return load<double>(p);
+    case DType::kFloat8E4M3FN:
+    case DType::kFloat8E5M2:
+    case DType::kFloat8E4M3FNUZ:
+    case DType::kFloat8E5M2FNUZ: return decode_float8(dtype, load<std::uint8_t>(p));
     case DType::kUInt64: return static_cast<double>(load<std::uint64_t>(p));
     default: return static_cast<double>(load_as_int(dtype, p));
   }
@@ -333,6 +338,10 @@ void store_double(DType dtype, std::byte* p, double value) {
     case DType::kBFloat16: return store(p, round_to_16_bits(value, 8, 7));
     case DType::kFloat32: return store(p, static_cast<float>(value));
     case DType::kFloat64: return store(p, value);
+    case DType::kFloat8E4M3FN:
+    case DType::kFloat8E5M2:
+    case DType::kFloat8E4M3FNUZ:
+    case DType::kFloat8E5M2FNUZ: return store(p, encode_float8(dtype, value));
     case DType::kUInt64:
       if (value >= 0x1p63 && value < 0x1p64) return store(p, static_cast<std::uint64_t>(value));
       return store_int(dtype, p, to_int(value));

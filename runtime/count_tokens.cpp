@@ -1,5 +1,6 @@
 #include "runtime/count_tokens.h"
 
+#include <sinter/float8.h>
 #include <sinter/packed_rows.h>
 
 #include "runtime/format_error.h"
@@ -51,7 +52,9 @@ std::int64_t count_tokens(const TensorView& mask, const std::string& name, bool 
     case DType::kBFloat16: return count(kOneOfBFloat16);
     case DType::kFloat32: return count(1.0F);
     case DType::kFloat64: return count(1.0);
+    default: break;
   }
+  if (is_float8(mask.dtype)) return count(encode_float8(mask.dtype, 1));
   throw internal_error("a mask of an unknown type");
 }
 

@@ -22,8 +22,15 @@ struct Loan {
 };
 
 dlpack::TypeCode code_of(DType dtype) {
-  if (dtype == DType::kBool) return dlpack::TypeCode::kBool;
-  if (dtype == DType::kBFloat16) return dlpack::TypeCode::kBFloat;
+  switch (dtype) {
+    case DType::kBool: return dlpack::TypeCode::kBool;
+    case DType::kBFloat16: return dlpack::TypeCode::kBFloat;
+    case DType::kFloat8E4M3FN: return dlpack::TypeCode::kFloat8E4M3FN;
+    case DType::kFloat8E5M2: return dlpack::TypeCode::kFloat8E5M2;
+    case DType::kFloat8E4M3FNUZ: return dlpack::TypeCode::kFloat8E4M3FNUZ;
+    case DType::kFloat8E5M2FNUZ: return dlpack::TypeCode::kFloat8E5M2FNUZ;
+    default: break;
+  }
   if (is_float(dtype)) return dlpack::TypeCode::kFloat;
   return is_signed_integer(dtype) ? dlpack::TypeCode::kInt : dlpack::TypeCode::kUInt;
 }

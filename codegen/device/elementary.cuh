@@ -456,6 +456,28 @@ SINTER_DEVICE double highest_value<double>() {
   return static_cast<double>(infinity());
 }
 
+#ifdef __CUDACC__
+/// A float as an integer of type To: 1, 2 or 4 bytes. Saturates; NaN gives zero.
+#define SINTER_CONVERT_FLOAT(To, rounding, x)                          \
+  [&] {                                                                \
+    constexpr bool kSigned = static_cast<To>(-1) < To(0);              \
+    i32 result;                                                        \
+    if constexpr (sizeof(To) == 1 && kSigned)                          \
+      asm("cvt." rounding ".s8.f32 %0, %1;" : "=r"(result) : "f"(x));  \
+    else if constexpr (sizeof(To) == 1)                                \
+      asm("cvt." rounding ".u8.f32 %0, %1;" : "=r"(result) : "f"(x));  \
+    else if constexpr (sizeof(To) == 2 && kSigned)                     \
+      asm("cvt." rounding ".s16.f32 %0, %1;" : "=r"(result) : "f"(x)); \
+    else if constexpr (sizeof(To) == 2)                                \
+      asm("cvt." rounding ".u16.f32 %0, %1;" : "=r"(result) : "f"(x)); \
+    else if constexpr (kSigned)                                        \
+      asm("cvt." rounding ".s32.f32 %0, %1;" : "=r"(result) : "f"(x)); \
+    else                                                               \
+      asm("cvt." rounding ".u32.f32 %0, %1;" : "=r"(result) : "f"(x)); \
+    return static_cast<To>(result);                                    \
+  }()
+#endif
+
 template <class To>
 struct Convert {
   /// Integers wrap.
@@ -469,7 +491,15 @@ struct Convert {
     if (!(x > static_cast<From>(lowest_value<To>()))) return x != x ? To(0) : lowest_value<To>();
     return x >= static_cast<From>(highest_value<To>()) ? highest_value<To>() : static_cast<To>(x);
   }
+#ifdef __CUDACC__
+  /// One instruction does that where the result has 32 bits at most.
+  SINTER_DEVICE static To of(float x) {
+    if constexpr (sizeof(To) > 4) return truncate(x);
+    return SINTER_CONVERT_FLOAT(To, "rzi", x);
+  }
+#else
   SINTER_DEVICE static To of(float x) { return truncate(x); }
+#endif
   SINTER_DEVICE static To of(double x) { return truncate(x); }
 };
 template <>
@@ -497,6 +527,17 @@ template <class To, class From>
 SINTER_DEVICE To convert(From x) {
   return Convert<To>::of(x);
 }
+
+/// convert<To>(round_to_even(x)) of an integer of 32 bits at most, in one instruction.
+template <class To>
+SINTER_DEVICE To convert_rounded(float x) {
+#ifdef __CUDACC__
+  return SINTER_CONVERT_FLOAT(To, "rni", x);
+#else
+  return convert<To>(round_to_even(x));
+#endif
+}
+#undef SINTER_CONVERT_FLOAT
 
 /// To float32, rounded to odd: what a narrower type can be rounded from as if from `x` itself.
 /// Towards zero, and where that is not exact, with the last bit set.

@@ -3,3 +3,4 @@
 
 #include "approximate.cuh"
 #include "elementary.cuh"
+#include "float8.cuh"

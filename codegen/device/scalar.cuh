@@ -32,6 +32,19 @@ struct f16 {
 struct bf16 {
   u16 bits;
 };
+// Floats of 8 bits: see float8.cuh.
+struct e4m3fn {
+  u8 bits;
+};
+struct e5m2 {
+  u8 bits;
+};
+struct e4m3fnuz {
+  u8 bits;
+};
+struct e5m2fnuz {
+  u8 bits;
+};
 struct b8 {  // a stored bool: any byte but 0 is true
   u8 bits;
 };

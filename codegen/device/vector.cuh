@@ -4,9 +4,17 @@
 #include "scalar.cuh"
 
 /// N elements as they lie in memory; more than 16 bytes are several accesses.
-template <class T, int N>
+template <class T, int N, bool kInWords = sizeof(T) == 1 && N % 4 == 0>
 struct alignas(sizeof(T) * N < 16 ? sizeof(T) * N : 16) Vec {
   T v[N];
+};
+/// Compilers hand structures on member by member: bytes are to stay together.
+template <class T, int N>
+struct alignas(N < 16 ? N : 16) Vec<T, N, true> {
+  union {
+    u32 words[N / 4];
+    T v[N];
+  };
 };
 
 // Registers that one access fills. Memory is accessed through these alone: copies of a struct of

@@ -39,19 +39,23 @@ class Approximations {
   const char* function(std::size_t i) const { return functions_[i]; }
   /// Instructions of function(i), roughly.
   int length(std::size_t i) const;
-  /// Of an Op; other than the program's where one function computes two instructions.
+  /// Other than the program's where one function, or a store, computes several instructions.
   const std::vector<std::uint32_t>& operands(std::size_t i) const { return operands_[i]; }
+  /// Of a store of floats of 8 bits: what is too large is to become the largest number.
+  bool saturates(std::size_t i) const { return saturates_[i]; }
   /// Some store needs the value, computed so.
   bool is_live(std::size_t i) const { return live_[i]; }
 
  private:
   void choose(const ProgramAnalysis& analysis, const std::vector<ValueRange>& ranges,
               std::size_t i);
+  void choose_rounding(const ProgramAnalysis& analysis, std::size_t i);
+  void choose_store(const ProgramAnalysis& analysis, std::size_t i);
   void find_live(const ProgramAnalysis& analysis);
 
   std::vector<const char*> functions_;
   std::vector<std::vector<std::uint32_t>> operands_;
-  std::vector<bool> live_;
+  std::vector<bool> live_, saturates_;
 };
 
 }  // namespace sinter::codegen

@@ -9,7 +9,8 @@ namespace sinter::codegen {
 
 std::string storage_name(DType type) {
   constexpr std::array<const char*, kDTypeCount> names = {
-      "b8", "i8", "i16", "i32", "i64", "u8", "u16", "u32", "u64", "f16", "bf16", "float", "double"};
+      "b8",  "i8",   "i16",   "i32",    "i64",    "u8",   "u16",      "u32",     "u64",
+      "f16", "bf16", "float", "double", "e4m3fn", "e5m2", "e4m3fnuz", "e5m2fnuz"};
   return names[static_cast<std::size_t>(type)];
 }
 

@@ -61,6 +61,10 @@ const char* function_name(ScalarOp op) {
     case ScalarOp::kShiftRight: return "shift_right";
     case ScalarOp::kIsNan: return "is_nan";
     case ScalarOp::kIsInf: return "is_infinite";
+    case ScalarOp::kToE4M3FN: return "round_to_e4m3fn";
+    case ScalarOp::kToE5M2: return "round_to_e5m2";
+    case ScalarOp::kToE4M3FNUZ: return "round_to_e4m3fnuz";
+    case ScalarOp::kToE5M2FNUZ: return "round_to_e5m2fnuz";
     default: return nullptr;
   }
 }

@@ -26,7 +26,7 @@ bool is_function(ScalarOp op) {
 /// twice, some would end beside the nearest number.
 bool may_round_twice(ScalarOp op, DType from, DType declared) {
   if (op != ScalarOp::kCast) return false;
-  if (declared == DType::kFloat16) return from == DType::kFloat64;
+  if (declared == DType::kFloat16 || is_float8(declared)) return from == DType::kFloat64;
   return declared == DType::kBFloat16 &&
          (from == DType::kFloat64 || size_of(from) > 4 || (is_integer(from) && size_of(from) == 4));
 }
@@ -40,9 +40,8 @@ InstrT instruction(InstrKind kind, DType type, std::vector<std::uint32_t> args =
 }
 
 plan::fb::Precision precision_of(DType declared) {
-  return declared == DType::kFloat16    ? plan::fb::Precision::Float16
-         : declared == DType::kBFloat16 ? plan::fb::Precision::BFloat16
-                                        : plan::fb::Precision::Full;
+  if (declared == DType::kBFloat16) return plan::fb::Precision::BFloat16;
+  return is_narrow_float(declared) ? plan::fb::Precision::Float16 : plan::fb::Precision::Full;
 }
 
 }  // namespace

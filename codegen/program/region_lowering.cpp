@@ -139,7 +139,8 @@ class RegionLowering {
           eval(input, {index.end() - static_cast<std::ptrdiff_t>(rank), index.end()}, guards));
       types.push_back(build_.type(operands.back()));
     }
-    return expand(node.op->pointwise().expr, node.attrs, operands, types, body_.type(value).dtype);
+    return expand(node.op->pointwise().expression(node.attrs), node.attrs, operands, types,
+                  body_.type(value).dtype);
   }
 
   /// `declared`: the graph's type for the result.

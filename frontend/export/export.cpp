@@ -80,10 +80,23 @@ const std::set<std::string_view>& plain_operators() {
 int onnx_type(DType dtype) {
   using onnx::TensorProto;
   constexpr std::array<int, kDTypeCount> types = {
-      TensorProto::BOOL,   TensorProto::INT8,    TensorProto::INT16,    TensorProto::INT32,
-      TensorProto::INT64,  TensorProto::UINT8,   TensorProto::UINT16,   TensorProto::UINT32,
-      TensorProto::UINT64, TensorProto::FLOAT16, TensorProto::BFLOAT16, TensorProto::FLOAT,
-      TensorProto::DOUBLE};
+      TensorProto::BOOL,
+      TensorProto::INT8,
+      TensorProto::INT16,
+      TensorProto::INT32,
+      TensorProto::INT64,
+      TensorProto::UINT8,
+      TensorProto::UINT16,
+      TensorProto::UINT32,
+      TensorProto::UINT64,
+      TensorProto::FLOAT16,
+      TensorProto::BFLOAT16,
+      TensorProto::FLOAT,
+      TensorProto::DOUBLE,
+      17 /* FLOAT8E4M3FN, newer than the generated classes */,
+      19 /* FLOAT8E5M2 */,
+      18 /* FLOAT8E4M3FNUZ */,
+      20 /* FLOAT8E5M2FNUZ */};
   return types[static_cast<std::size_t>(dtype)];
 }
 

@@ -74,7 +74,7 @@ std::size_t typed_size(const onnx::TensorProto& proto, DType dtype) {
   }
 }
 
-/// Contents of that field. Float16 and bfloat16 lie in int32_data as their bit patterns.
+/// Contents of that field. Narrow floats lie in int32_data as their bit patterns.
 std::vector<std::byte> typed_bytes(const onnx::TensorProto& proto, DType dtype) {
   switch (dtype) {
     case DType::kFloat32: return narrow<float>(proto.float_data());
@@ -88,7 +88,11 @@ std::vector<std::byte> typed_bytes(const onnx::TensorProto& proto, DType dtype) 
     case DType::kFloat16:
     case DType::kBFloat16: return narrow<std::uint16_t>(proto.int32_data());
     case DType::kInt8:
-    case DType::kUInt8: return narrow<std::uint8_t>(proto.int32_data());
+    case DType::kUInt8:
+    case DType::kFloat8E4M3FN:
+    case DType::kFloat8E5M2:
+    case DType::kFloat8E4M3FNUZ:
+    case DType::kFloat8E5M2FNUZ: return narrow<std::uint8_t>(proto.int32_data());
     case DType::kBool: {
       std::vector<std::byte> bytes = narrow<std::uint8_t>(proto.int32_data());
       return bytes;
@@ -136,6 +140,10 @@ std::optional<DType> dtype_of(int onnx_type) {
     case 12: return DType::kUInt32;
     case 13: return DType::kUInt64;
     case 16: return DType::kBFloat16;
+    case 17: return DType::kFloat8E4M3FN;
+    case 18: return DType::kFloat8E4M3FNUZ;
+    case 19: return DType::kFloat8E5M2;
+    case 20: return DType::kFloat8E5M2FNUZ;
     default: return std::nullopt;
   }
 }
@@ -157,7 +165,7 @@ DType require_dtype(int onnx_type, const std::string& what) {
   if (onnx_type == 0) throw invalid_model_error("{} has no element type", what);
   throw unsupported_error(
       "{} has element type {}, which is not supported (supported are bool, 8 "
-      "to 64 bit integers, float16, bfloat16, float32 and float64)",
+      "to 64 bit integers, the four float8, float16, bfloat16, float32 and float64)",
       what, onnx_type_name(onnx_type));
 }
 

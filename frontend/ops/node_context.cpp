@@ -317,9 +317,9 @@ void NodeContext::take_memory(std::int64_t bytes, const std::string& what) {
   *env_.memory_left -= bytes;
 }
 
-ValueId NodeContext::cast(ValueId value, DType dtype) {
+ValueId NodeContext::cast(ValueId value, DType dtype, bool saturate) {
   if (this->dtype(value) == dtype) return value;
-  return add("Cast", {value}, {{"to", dtype}});
+  return add(is_float8(dtype) && !saturate ? "CastUnsaturated" : "Cast", {value}, {{"to", dtype}});
 }
 
 void NodeContext::output(std::size_t i, ValueId value) {

@@ -217,7 +217,10 @@ class NodeContext {
   ValueId transpose(ValueId value, Ints perm);
   /// `values` behind each other along `axis`; thousands of them in several steps.
   ValueId concat(std::vector<ValueId> values, std::int64_t axis);
-  ValueId cast(ValueId value, DType dtype);
+  /// `saturate`: of floats of 8 bits; what they cannot hold becomes infinity or NaN otherwise.
+  ValueId cast(ValueId value, DType dtype, bool saturate = true);
+  /// The attribute 'saturate' of operators that make floats of 8 bits.
+  bool saturates() const { return attr_int("saturate", 1) != 0; }
 
   /// Says that `what` is about to take so many bytes; throws Error(kOutOfMemory) if they are more
   /// than ImportOptions::max_memory leaves.

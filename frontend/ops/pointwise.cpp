@@ -57,10 +57,15 @@ void mean(NodeContext& node) {
                          : node.add("Div", {total, node.constant(node.dtype(total), count)}));
 }
 
-void is_nan(NodeContext& node) { node.output(node.add("IsNan", {node.x()})); }
+/// The input, wide if it is a float of 8 bits, which are not computed in.
+ValueId wide_x(NodeContext& node) {
+  return is_float8(node.dtype(node.x())) ? node.cast(node.x(), DType::kFloat32) : node.x();
+}
+
+void is_nan(NodeContext& node) { node.output(node.add("IsNan", {wide_x(node)})); }
 
 void is_inf(NodeContext& node) {
-  const ValueId x = node.x();
+  const ValueId x = wide_x(node);
   const bool positive = node.attr_int("detect_positive", 1) != 0;
   const bool negative = node.attr_int("detect_negative", 1) != 0;
   const ValueId infinite = node.add("IsInf", {x});
@@ -121,13 +126,14 @@ void where(NodeContext& node) {
 }
 
 void cast(NodeContext& node) {
-  // 'saturate' is not read: only of float8 results
   // 'round_mode' is not read: only of float8e8m0 results
-  node.output(node.cast(node.x(), target_type(node)));
+  node.output(node.cast(node.x(), target_type(node), node.saturates()));
 }
 
 void cast_like(NodeContext& node) {
-  node.output(node.cast(node.x(), node.dtype(node.input(1, "target_type"))));
+  // 'round_mode' is not read: only of float8e8m0 results
+  node.output(
+      node.cast(node.x(), node.dtype(node.input(1, "target_type")), node.saturates()));
 }
 
 void tan(NodeContext& node) {

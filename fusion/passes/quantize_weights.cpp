@@ -20,7 +20,8 @@ namespace {
 
 using ir::QuantizedWeights;
 
-bool is_narrow_float(DType type) { return is_float(type) && type != DType::kFloat64; }
+/// Weights that become integers of few bits.
+bool is_quantized_from(DType type) { return is_arithmetic_float(type) && type != DType::kFloat64; }
 
 class WeightQuantizer {
  public:
@@ -56,7 +57,7 @@ class WeightQuantizer {
       if (node.op->name != "MatMul") continue;
       const ValueId x = node.inputs[0], weight = node.inputs[1];
       const Shape& shape = graph_.type(weight).shape;
-      if (!is_narrow_float(graph_.type(x).dtype) || values_.knows(x) || !values_.knows(weight) ||
+      if (!is_quantized_from(graph_.type(x).dtype) || values_.knows(x) || !values_.knows(weight) ||
           shape.size() != 2 || shape[0] == ir::Dim(0) || shape[1] == ir::Dim(0))
         continue;
       products.insert(i);
@@ -232,7 +233,7 @@ class WeightQuantizer {
     const TensorType& type = graph_.type(table);
     // Narrower tables are those of rotary positions: rounding those would turn everything.
     constexpr std::int64_t kLeastWidth = 256;
-    if (!is_narrow_float(type.dtype) || type.shape.size() != 2 || !values_.knows(table) ||
+    if (!is_quantized_from(type.dtype) || type.shape.size() != 2 || !values_.knows(table) ||
         values_.knows(node.inputs[1]) || type.shape[1].value() < kLeastWidth ||
         type.shape[0] == ir::Dim(0) || type.shape[1] == ir::Dim(0))
       return std::nullopt;

@@ -111,8 +111,8 @@ class AttentionMatcher {
   }
 
   bool is_wide_cast(const Node& node) const {
-    return node.op->name == "Cast" && is_float(graph_.type(node.inputs[0]).dtype) &&
-           is_float(graph_.type(node.outputs[0]).dtype);
+    return node.op->name == "Cast" && is_arithmetic_float(graph_.type(node.inputs[0]).dtype) &&
+           is_arithmetic_float(graph_.type(node.outputs[0]).dtype);
   }
 
   /// The softmax whose weights `value` is, through casts and a guard against NaN.

@@ -171,6 +171,7 @@ bool is_lossless(DType from, DType to) {
   const auto bits = [](DType type) { return 8 * size_of(type); };
   if (from == to || from == DType::kBool) return true;
   if (is_float(from)) return is_float(to) && bits(to) > bits(from);
+  if (is_float8(to)) return false;
   if (is_float(to)) {
     const std::size_t mantissa = to == DType::kFloat64   ? 53
                                  : to == DType::kFloat32 ? 24
@@ -192,6 +193,8 @@ Result casts(const Site& site) {
   const DType from = site.builder.type(source).dtype, between = site.input_type(0).dtype;
   // Any number other than zero is true, whatever it was before.
   if (!is_lossless(from, between) || between == DType::kBool) return std::nullopt;
+  // An infinity becomes the largest number there.
+  if (from == DType::kFloat8E5M2 && is_float8(site.type.dtype)) return std::nullopt;
   if (from == site.type.dtype) return source;
   return site.builder.add("Cast", {source}, {{"to", site.type.dtype}});
 }

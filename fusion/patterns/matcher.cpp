@@ -46,8 +46,9 @@ bool is_plain(const Graph& graph, const Node& view) {
 std::optional<ValueId> behind_view(const Graph& graph, ValueId value) {
   const Node* node = graph.producer(value);
   if (node == nullptr) return std::nullopt;
-  const bool is_cast = node->op->name == "Cast" && is_float(graph.type(node->inputs[0]).dtype) &&
-                       is_float(graph.type(value).dtype);
+  const bool is_cast = node->op->name == "Cast" &&
+                       is_arithmetic_float(graph.type(node->inputs[0]).dtype) &&
+                       is_arithmetic_float(graph.type(value).dtype);
   if (!is_cast && !is_plain(graph, *node)) return std::nullopt;
   return node->inputs[0];
 }
@@ -167,8 +168,8 @@ class Matcher::Impl {
       const Element& last = result.back();
       const Node* node = node_of(last);
       if (node == nullptr) break;
-      if (node->op->name == "Cast" && is_float(graph_.type(node->inputs[0]).dtype) &&
-          is_float(graph_.type(last.value).dtype)) {
+      if (node->op->name == "Cast" && is_arithmetic_float(graph_.type(node->inputs[0]).dtype) &&
+          is_arithmetic_float(graph_.type(last.value).dtype)) {
         result.push_back({node->inputs[0], last.index});
         continue;
       }

@@ -55,11 +55,11 @@ double new_leaf_bytes(const Region& before, const Region& after) {
   return bytes;
 }
 
-/// True for a cast from a 16-bit float to float32: what every load of one is anyway.
+/// True for a cast from a narrow float to float32: what every load of one is anyway.
 bool is_widening(const Graph& graph, const Node& node) {
   const DType from = node.inputs.empty() ? DType::kFloat32 : graph.type(node.inputs[0]).dtype;
   return node.op->name == "Cast" && graph.type(node.outputs[0]).dtype == DType::kFloat32 &&
-         (from == DType::kFloat16 || from == DType::kBFloat16);
+         is_narrow_float(from);
 }
 
 }  // namespace
@@ -86,7 +86,7 @@ double work_per_element(const Node& node) {
   switch (node.op->kind) {
     case OpKind::kPointwise: {
       double work = 0;
-      for (const ir::ScalarNode& step : node.op->pointwise().expr.nodes)
+      for (const ir::ScalarNode& step : node.op->pointwise().expression(node.attrs).nodes)
         if (step.kind == ir::ScalarNode::Kind::kOp) work += work_of(step.op);
       return std::max(work, 1.0);
     }

@@ -104,7 +104,7 @@ class EpilogueMatcher {
   bool widens(const Node& reader) const {
     const DType from = graph_.type(reader.inputs[0]).dtype;
     return reader.op->name == "Cast" && graph_.type(reader.outputs[0]).dtype == DType::kFloat32 &&
-           (from == DType::kFloat16 || from == DType::kBFloat16);
+           is_narrow_float(from) && is_arithmetic_float(from);
   }
 
   /// The operands of `reader` behind the first, if it is an activation that the product can end

@@ -73,7 +73,7 @@ std::vector<TensorType> infer_attention(const Attrs& attrs, Types inputs) {
   shape.push_back(m);
   if (which.bounds) check_packed(attrs, inputs, m, n);
   if (which.mask) {
-    if (inputs[3].dtype != DType::kBool && !is_float(inputs[3].dtype))
+    if (inputs[3].dtype != DType::kBool && !is_arithmetic_float(inputs[3].dtype))
       invalid("the mask is bool (true: attend) or is added, found " + list_types(inputs));
     shape.push_back(n);
     require_broadcast(inputs, 3, shape, "mask");

@@ -27,8 +27,15 @@ DType require_product_type(Types inputs) {
   invalid("inputs must share one element type, found " + list_types(inputs));
 }
 
+void require_numbers(Types inputs) {
+  if (inputs[0].dtype == DType::kBool) invalid("needs numbers, found " + list_types(inputs));
+  if (is_float8(inputs[0].dtype))
+    invalid("floats of 8 bits are not computed in, cast them first; found " + list_types(inputs));
+}
+
 void require_float(Types inputs) {
   if (!is_float(inputs[0].dtype)) invalid("needs float elements, found " + list_types(inputs));
+  require_numbers(inputs);
 }
 
 int axis_attr(const Attrs& attrs, std::string_view name, const Shape& shape) {

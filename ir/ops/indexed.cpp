@@ -74,8 +74,9 @@ std::vector<TensorType> infer_scatter(const Attrs& attrs, Types inputs) {
   if (inputs[1].dtype != inputs[0].dtype || broadcast(shape, inputs[1].shape) != inputs[1].shape)
     invalid("updates must be of the data's element type and of the shape of the indices, found " +
             list_types(inputs));
-  if (combine_attr(attrs, true) && inputs[0].dtype == DType::kBool)
-    invalid("bool elements can only be replaced, not combined");
+  const DType type = inputs[0].dtype;
+  if (combine_attr(attrs, true) && (type == DType::kBool || is_float8(type)))
+    invalid(fmt::format("{} elements can only be replaced, not combined", sinter::to_string(type)));
   return {inputs[0]};
 }
 
@@ -89,7 +90,9 @@ std::vector<DataIndex> map_indices(std::size_t first, Types inputs, std::span<co
 // ---- Iota: each element is its index along "axis". Size: the number "value".
 
 void require_number(const Attrs& attrs) {
-  if (attrs.get_dtype("dtype") == DType::kBool) invalid("the type must be a number's, not bool");
+  const DType type = attrs.get_dtype("dtype");
+  if (type == DType::kBool || is_float8(type))
+    invalid(fmt::format("the type must be one of numbers, not {}", sinter::to_string(type)));
 }
 
 std::vector<TensorType> infer_iota(const Attrs& attrs, Types) {

@@ -62,8 +62,10 @@ std::vector<TensorType> infer_quant_matmul(const Attrs& attrs, Types inputs) {
         "{} columns of x need {}-bit weights [n, {}] of {}, and x of f16, bf16 or f32; found {}", k,
         bits, bits == 8 ? k : (k + 1) / 2, sinter::to_string(stored), list_types(inputs)));
   const Shape grouped{weight[0], Dim(group_count(k, group))};
-  const auto is_narrow = [](DType type) { return is_float(type) && type != DType::kFloat64; };
-  if (inputs[2].shape != grouped || !is_narrow(inputs[2].dtype))
+  const auto is_scale = [](DType type) {
+    return is_arithmetic_float(type) && type != DType::kFloat64;
+  };
+  if (inputs[2].shape != grouped || !is_scale(inputs[2].dtype))
     invalid(fmt::format("scales must be {} of f16, bf16 or f32, found {}",
                         sinter::ir::to_string(grouped), list_types(inputs)));
   if (inputs.size() > 3 && (inputs[3].shape != grouped || (inputs[3].dtype != DType::kInt8 &&

@@ -36,7 +36,10 @@ std::string list_types(Types types);
 void require_same_dtype(Types inputs);
 /// The element type of the product of the first two inputs (ir/product_types.h).
 DType require_product_type(Types inputs);
-/// Throws unless the first input's elements are floats.
+/// Throws unless the first input's elements are numbers that are computed in: neither bool nor
+/// floats of 8 bits.
+void require_numbers(Types inputs);
+/// Likewise, and floats.
 void require_float(Types inputs);
 /// The attribute `name` as an axis of `shape`: 0 <= axis < rank, or throws.
 int axis_attr(const Attrs& attrs, std::string_view name, const Shape& shape);

@@ -13,10 +13,6 @@ bool flag_attr(const Attrs& attrs, std::string_view name) {
   return value == 1;
 }
 
-void require_numbers(Types inputs) {
-  if (inputs[0].dtype == DType::kBool) invalid("needs numbers, found " + list_types(inputs));
-}
-
 // ---- Scan: see ScanDef.
 
 std::vector<TensorType> infer_scan(const Attrs& attrs, Types inputs) {

@@ -4,6 +4,7 @@
 
 #include <fmt/format.h>
 #include <sinter/error.h>
+#include <sinter/float8.h>
 
 #include "ir/dim/dim_mismatch.h"
 #include "ir/ops/ops.h"
@@ -12,7 +13,7 @@ namespace sinter::ir::ops {
 namespace {
 
 struct Row {
-  const char* name;
+  std::string_view name;
   const char* expression;  // of x, y, z: the inputs in order
   TypeRule rule = TypeRule::kSame;
   bool commutative = false;
@@ -22,6 +23,7 @@ constexpr TypeRule kSame = TypeRule::kSame, kCompare = TypeRule::kCompare,
                    kLogical = TypeRule::kLogical, kSelect = TypeRule::kSelect,
                    kCast = TypeRule::kCast, kBitCast = TypeRule::kBitCast;
 constexpr bool kCommutes = true;
+constexpr std::string_view kUnsaturated = "CastUnsaturated";
 
 // clang-format off
 constexpr Row kRows[] = {
@@ -103,7 +105,10 @@ constexpr Row kRows[] = {
     {"ShiftRight", "shr(x, y)"},
 
     {"Where", "select(x, y, z)", kSelect},
+    // To integers and floats of 8 bits it saturates, to wider floats it does not.
     {"Cast", "cast(x)", kCast},
+    // What a float of 8 bits cannot hold becomes infinity, or NaN where there is none.
+    {kUnsaturated, "cast(x)", kCast},
     {"BitCast", "bitcast(x)", kBitCast},
 };
 // clang-format on
@@ -137,13 +142,27 @@ bool takes_bool(const ScalarExpr& expr) {
          !uses(expr, Operands::kIntegers);
 }
 
+/// The casts to each float of 8 bits.
+std::vector<ScalarExpr> casts_to_float8(bool saturated) {
+  std::vector<ScalarExpr> result;
+  for (int i = static_cast<int>(kFirstFloat8); i < kDTypeCount; ++i) {
+    const auto type = static_cast<DType>(i);
+    const double largest = largest_float8(type);
+    const std::string_view round = sinter::to_string(float8_rounding(type));
+    result.push_back(parse_scalar_expr(
+        saturated ? fmt::format("{}(min(max(cast(x), -{}), {}))", round, largest, largest)
+                  : fmt::format("{}(cast(x))", round)));
+  }
+  return result;
+}
+
 void require_bool(Types inputs, std::size_t count) {
   for (std::size_t i = 0; i < count; ++i)
     if (inputs[i].dtype != DType::kBool)
       invalid(fmt::format("input {} must be bool, found {}", i, list_types(inputs)));
 }
 
-/// float16 and bfloat16 are not computed in, so that a kernel does not have their bits.
+/// Narrow floats are not computed in, so that a kernel does not have their bits.
 void require_same_bits(DType from, DType to) {
   if (compute_type(from) != from || compute_type(to) != to)
     throw Error(ErrorCode::kUnsupported,
@@ -154,10 +173,10 @@ void require_same_bits(DType from, DType to) {
                         sinter::to_string(to)));
 }
 
-Infer infer_pointwise(TypeRule rule, const ScalarExpr& expr) {
-  return [rule, float_only = is_float_only(expr), bools = takes_bool(expr),
-          ints_only = uses(expr, Operands::kIntegers)](const Attrs& attrs,
-                                                       Types inputs) -> std::vector<TensorType> {
+Infer infer_pointwise(const Row& row, const ScalarExpr& expr) {
+  return [rule = row.rule, float8_only = row.name == kUnsaturated, float_only = is_float_only(expr),
+          bools = takes_bool(expr), ints_only = uses(expr, Operands::kIntegers)](
+             const Attrs& attrs, Types inputs) -> std::vector<TensorType> {
     TensorType result = inputs.back();
     switch (rule) {
       case TypeRule::kSame:
@@ -166,8 +185,7 @@ Infer infer_pointwise(TypeRule rule, const ScalarExpr& expr) {
         if (float_only) require_float(inputs);
         if (ints_only && !is_integer(inputs[0].dtype))
           invalid("needs integers, found " + list_types(inputs));
-        if (!bools && inputs[0].dtype == DType::kBool)
-          invalid("needs numbers, found " + list_types(inputs));
+        if (!bools) require_numbers(inputs);
         if (rule == TypeRule::kCompare) result.dtype = DType::kBool;
         break;
       case TypeRule::kLogical: require_bool(inputs, inputs.size()); break;
@@ -175,7 +193,12 @@ Infer infer_pointwise(TypeRule rule, const ScalarExpr& expr) {
         require_bool(inputs, 1);
         require_same_dtype(inputs.subspan(1));
         break;
-      case TypeRule::kCast: result.dtype = attrs.get_dtype("to"); break;
+      case TypeRule::kCast:
+        result.dtype = attrs.get_dtype("to");
+        if (float8_only && !is_float8(result.dtype))
+          invalid(fmt::format("is a cast to floats of 8 bits, not to {}",
+                              sinter::to_string(result.dtype)));
+        break;
       case TypeRule::kBitCast:
         result.dtype = attrs.get_dtype("to");
         require_same_bits(inputs[0].dtype, result.dtype);
@@ -192,13 +215,14 @@ std::vector<OpDef> pointwise_ops() {
   std::vector<OpDef> ops;
   for (const Row& row : kRows) {
     PointwiseDef def{parse_scalar_expr(row.expression), row.rule};
+    if (row.rule == TypeRule::kCast) def.to_float8 = casts_to_float8(row.name != kUnsaturated);
     OpDef op;
     op.name = row.name;
     op.kind = OpKind::kPointwise;
     op.min_inputs = op.max_inputs = count_operands(def.expr);
     if (row.rule == TypeRule::kCast || row.rule == TypeRule::kBitCast)
       op.attrs = {{"to", AttrKind::kDType, std::nullopt}};
-    op.infer = infer_pointwise(row.rule, def.expr);
+    op.infer = infer_pointwise(row, def.expr);
     op.detail = std::move(def);
     op.commutative = row.commutative;
     ops.push_back(std::move(op));

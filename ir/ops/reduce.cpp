@@ -24,7 +24,7 @@ constexpr ReduceRow kReduceRows[] = {
 
 std::vector<TensorType> infer_reduce(const Attrs& attrs, Types inputs) {
   const TensorType& input = inputs[0];
-  if (input.dtype == DType::kBool) invalid("needs numbers, found " + to_string(input));
+  require_numbers(inputs);
   const auto& axes = attrs.get_ints("axes");
   const auto rank = static_cast<std::int64_t>(input.shape.size());
   for (std::size_t i = 0; i < axes.size(); ++i)

@@ -108,7 +108,7 @@ Tensor evaluate_pointwise(const PointwiseDef& def, const Attrs& attrs, Tensors i
     walks.emplace_back(shape, broadcast_strides(inputs[i].shape(), shape));
   }
   Column out(is_float(result), count);
-  ColumnEvaluator evaluator(def.expr, types, result, attrs);
+  ColumnEvaluator evaluator(def.expression(attrs), types, result, attrs);
   for (std::size_t begin = 0; begin < count; begin += ColumnEvaluator::kBlock) {
     const std::size_t n = std::min(ColumnEvaluator::kBlock, count - begin);
     for (std::size_t i = 0; i < inputs.size(); ++i) {

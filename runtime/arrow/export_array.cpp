@@ -21,7 +21,7 @@ std::string_view format_of(const std::string& name, DType dtype) {
     case DType::kFloat16: return "e";
     case DType::kFloat32: return "f";
     case DType::kFloat64: return "g";
-    case DType::kBFloat16: break;
+    default: break;
   }
   throw usage_error(
       "output '{}' is {}, which Arrow has not: take it as a tensor (Session::output, DLPack)", name,

@@ -5,6 +5,8 @@
 #include <cstring>
 #include <vector>
 
+#include <sinter/float8.h>
+
 #include "runtime/cpu/ops/element.h"
 #include "runtime/format_error.h"
 #include "runtime/threads/thread_pool.h"
@@ -156,6 +158,10 @@ Element one_of(DType dtype) {
     case DType::kBFloat16: return element_of(std::uint16_t{0x3F80});
     case DType::kFloat32: return element_of(1.0F);
     case DType::kFloat64: return element_of(1.0);
+    case DType::kFloat8E4M3FN:
+    case DType::kFloat8E5M2:
+    case DType::kFloat8E4M3FNUZ:
+    case DType::kFloat8E5M2FNUZ: return element_of(encode_float8(dtype, 1));
     default: return element_of(std::uint64_t{1});
   }
 }
@@ -166,6 +172,10 @@ Element nan_of(DType dtype) {
     case DType::kBFloat16: return element_of(std::uint16_t{0x7FC0});
     case DType::kFloat32: return element_of(std::uint32_t{0x7FC00000});
     case DType::kFloat64: return element_of(std::uint64_t{0x7FF8000000000000});
+    case DType::kFloat8E4M3FN:
+    case DType::kFloat8E5M2:
+    case DType::kFloat8E4M3FNUZ:
+    case DType::kFloat8E5M2FNUZ: return element_of(float8_format(dtype).nan);
     default: throw internal_error("{} has no NaN", to_string(dtype));
   }
 }
@@ -216,7 +226,8 @@ void put_nulls(const Column& column, std::int64_t first_row, std::int64_t rows, 
 
 bool can_cast(DType from, DType to) {
   const auto bits = [](DType type) { return type == DType::kBool ? 1 : 8 * size_of(type); };
-  if (to == DType::kFloat32 || to == DType::kFloat64) return from != DType::kBFloat16;
+  if (to == DType::kFloat32 || to == DType::kFloat64)
+    return from != DType::kBFloat16 && !is_float8(from);
   if ((to != DType::kInt32 && to != DType::kInt64) || is_float(from)) return false;
   return bits(from) < bits(to);
 }

@@ -22,7 +22,9 @@ static_assert(SINTER_ERROR_CANCELLED == static_cast<int>(ErrorCode::kCancelled))
 static_assert(SINTER_BOOL == static_cast<int>(DType::kBool));
 static_assert(SINTER_INT64 == static_cast<int>(DType::kInt64));
 static_assert(SINTER_UINT64 == static_cast<int>(DType::kUInt64));
-static_assert(SINTER_FLOAT64 == static_cast<int>(DType::kFloat64) && kDTypeCount == 13);
+static_assert(SINTER_FLOAT64 == static_cast<int>(DType::kFloat64));
+static_assert(SINTER_FLOAT8_E5M2FNUZ == static_cast<int>(DType::kFloat8E5M2FNUZ) &&
+              kDTypeCount == 17);
 static_assert(SINTER_LOG_WARNING == static_cast<int>(LogLevel::kWarning));
 
 thread_local std::string last_error_text;

@@ -14,6 +14,7 @@ import numpy as np
 
 from attention_cases import attention_cases
 from contrib_cases import contrib_cases
+from float8_cases import float8_cases
 from group_query_cases import group_query_cases
 from matmul_nbits_cases import matmul_nbits_cases
 from peer_support import MS, ROOT, Const, case, f32, ints, rng, save
@@ -277,4 +278,5 @@ if __name__ == "__main__":
     contrib_cases()
     group_query_cases(save)
     matmul_nbits_cases()
+    float8_cases()
     print(f"{len(list(ROOT.iterdir()))} cases")

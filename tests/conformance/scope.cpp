@@ -59,11 +59,7 @@ Reason of_element_type(int type) {
     case 8: return "string";
     case 14:
     case 15: return "complex type at the border";
-    case 17:
-    case 18:
-    case 19:
-    case 20:
-    case 24: return "8-bit float at the border";
+    case 24: return "float8e8m0 at the border";
     case 21:
     case 22:
     case 23: return "4-bit type at the border";

@@ -13,8 +13,8 @@
 namespace sinter::frontend {
 
 int onnx_type_of(DType dtype) {
-  // In the order of DType: bool, i8..i64, u8..u64, f16, bf16, f32, f64.
-  constexpr int kTypes[] = {9, 3, 5, 6, 7, 2, 4, 12, 13, 10, 16, 1, 11};
+  // In the order of DType: bool, i8..i64, u8..u64, f16, bf16, f32, f64, the floats of 8 bits.
+  constexpr int kTypes[] = {9, 3, 5, 6, 7, 2, 4, 12, 13, 10, 16, 1, 11, 17, 19, 18, 20};
   return kTypes[static_cast<int>(dtype)];
 }
 

@@ -107,6 +107,9 @@ void expect_equal(const Tensor& found, const Tensor& expected, const std::string
     const double a = found.at(i), b = expected.at(i);
     const bool same = a == b || (std::isnan(a) && std::isnan(b)) ||
                       std::abs(a - b) <= ulp_of(expected.dtype(), b);
+    if (is_float8(expected.dtype()) && !std::isnan(b)) {
+      ASSERT_EQ(std::signbit(a), std::signbit(b)) << label << ", element " << i;
+    }
     ASSERT_TRUE(same) << label << ", element " << i << ": " << a << ", expected " << b;
   }
 }

@@ -271,8 +271,8 @@ class MatmulLowering {
       index = delinearize(linearize(index, from), to, ranges_);
       return;
     }
-    if (op == "Cast" && is_float(body_.type(current).dtype) &&
-        is_float(body_.type(node.outputs[0]).dtype))
+    if (op == "Cast" && is_arithmetic_float(body_.type(current).dtype) &&
+        is_arithmetic_float(body_.type(node.outputs[0]).dtype))
       return;
     if (result.activation != Activation::None) refuse(describe(node) + " follows the activation");
     if (op == "Relu" || op == "Gelu" || op == "GeluTanh") {

@@ -59,17 +59,23 @@ ValueId spread(NodeContext& node, ValueId parameter, const Shape& shape, const G
 /// (of int32 DequantizeLinear has one too). One value is one under any shape.
 void check_parameters(NodeContext& node, ValueId scale, bool has_int32) {
   const auto shown = [&](ValueId value) { return ir::to_string(node.type(value)); };
-  if (!is_float(node.dtype(scale)) || node.dtype(scale) == DType::kFloat64)
+  if (!is_arithmetic_float(node.dtype(scale)) || node.dtype(scale) == DType::kFloat64)
     node.invalid("its scale is {}; scales are f32, f16 or bf16", shown(scale));
   if (!node.has_input(2)) return;
   const ValueId zero = node.input(2, "zero_point");
   const DType type = node.dtype(zero);
   const bool is_narrow =
-      is_integer(type) && (size_of(type) <= 2 || (has_int32 && type == DType::kInt32));
+      is_float8(type) ||
+      (is_integer(type) && (size_of(type) <= 2 || (has_int32 && type == DType::kInt32)));
   if (!is_narrow) node.invalid("its zero point is {}; it must be of 8 or 16 bits", shown(zero));
   const bool is_one = ir::element_count(node.shape(zero)) == Dim(1) &&
                       ir::element_count(node.shape(scale)) == Dim(1);
   if (!is_one) check_shape(node, zero, "its zero point", node.shape(scale));
+}
+
+void quantize_to_float8(NodeContext& node, ValueId x, ValueId scale, DType to) {
+  const Term wide = as_float(node, x).with("Quotient", as_float(node, scale));
+  node.output(node.cast(wide.value(), to, node.saturates()));
 }
 
 void quantize_linear(NodeContext& node) {
@@ -77,7 +83,6 @@ void quantize_linear(NodeContext& node) {
   check_parameters(node, scale, false);
   check_dtype(node, x, "its input",
               {DType::kFloat32, DType::kFloat16, DType::kBFloat16, DType::kFloat64, DType::kInt32});
-  // 'saturate' is not read: only of 8-bit floats
   // 'precision' is not read: computed in float32 or wider
   DType to = DType::kUInt8;
   const auto stated = static_cast<int>(node.attr_int("output_dtype", 0));
@@ -88,7 +93,7 @@ void quantize_linear(NodeContext& node) {
     to = stated == kInt4 ? DType::kInt8 : DType::kUInt8;
   else if (stated != 0)
     to = require_dtype(stated, "the result");
-  require_integer(node, to, "a quantized result");
+  if (!is_float8(to)) require_integer(node, to, "a quantized result");
   if (stated != 0 && node.has_input(2) &&
       (is_four_bit(stated) != is_narrow ||
        (!is_narrow && require_dtype(stated, "the result") != to)))
@@ -96,6 +101,11 @@ void quantize_linear(NodeContext& node) {
                  node.type(node.input(2, "")));
   const Grouping grouping = read_grouping(node, x, scale);
   const Shape shape = node.shape(x);
+  if (is_float8(to)) {
+    require_zeros(node, 2, "y_zero_point");
+    return quantize_to_float8(node, x, spread(node, scale, shape, grouping), to);
+  }
+  // 'saturate' is not read: integers saturate
   const Term zero =
       node.has_input(2)
           ? as_float(node, spread(node, node.input(2, "y_zero_point"), shape, grouping))
@@ -115,18 +125,25 @@ void dequantize_linear(NodeContext& node) {
   const DType to =
       stated == 0 ? node.dtype(scale) : require_dtype(static_cast<int>(stated), "the result");
   check_parameters(node, scale, true);
-  check_dtype(node, x, "its input",
-              {DType::kInt8, DType::kUInt8, DType::kInt16, DType::kUInt16, DType::kInt32});
-  if (!is_float(to) || to == DType::kFloat64)
+  check_dtype(
+      node, x, "its input",
+      {DType::kInt8, DType::kUInt8, DType::kInt16, DType::kUInt16, DType::kInt32,
+       DType::kFloat8E4M3FN, DType::kFloat8E5M2, DType::kFloat8E4M3FNUZ, DType::kFloat8E5M2FNUZ});
+  if (!is_arithmetic_float(to) || to == DType::kFloat64)
     node.invalid("attribute 'output_dtype' is {}; it must be f32, f16 or bf16", to_string(to));
   if (node.has_input(2) && node.is_four_bit(2) != node.is_four_bit(0))
     node.invalid("the input and its zero points differ in type");
   const Grouping grouping = read_grouping(node, x, scale);
   const Shape shape = node.shape(x);
   std::optional<ValueId> zero;
-  if (node.has_input(2)) zero = spread(node, node.input(2, "x_zero_point"), shape, grouping);
+  if (is_float8(node.dtype(x)))
+    require_zeros(node, 2, "x_zero_point");
+  else if (node.has_input(2))
+    zero = spread(node, node.input(2, "x_zero_point"), shape, grouping);
   const Term step = as_float(node, spread(node, scale, shape, grouping));
-  node.output((difference(node, x, zero).cast(DType::kFloat32) * step).cast(to).value());
+  const Term wide = is_float8(node.dtype(x)) ? as_float(node, x)
+                                             : difference(node, x, zero).cast(DType::kFloat32);
+  node.output((wide * step).cast(to).value());
 }
 
 struct Quantized {
@@ -165,6 +182,14 @@ void check_eight_bits(NodeContext& node,
     check_dtype(node, node.input(i, name), name, {DType::kInt8, DType::kUInt8});
 }
 
+void check_float8(NodeContext& node,
+                  std::initializer_list<std::pair<std::size_t, const char*>> inputs) {
+  for (const auto& [i, name] : inputs)
+    check_dtype(
+        node, node.input(i, name), name,
+        {DType::kFloat8E4M3FN, DType::kFloat8E5M2, DType::kFloat8E4M3FNUZ, DType::kFloat8E5M2FNUZ});
+}
+
 void check_scales(NodeContext& node,
                   std::initializer_list<std::pair<std::size_t, const char*>> inputs) {
   for (const auto& [i, name] : inputs)
@@ -180,16 +205,30 @@ void matmul_integer(NodeContext& node) {
 }
 
 void qlinear_matmul(NodeContext& node) {
-  check_eight_bits(node, {{0, "a"}, {3, "b"}, {7, "y_zero_point"}});
   check_scales(node, {{1, "a_scale"}, {4, "b_scale"}, {6, "y_scale"}});
-  const Term product = integer_product(node, node.input(0, "a"), node.input(2, "a_zero_point"),
-                                       node.input(3, "b"), node.input(5, "b_zero_point"));
   const ValueId zero = node.input(7, "y_zero_point");
+  const bool floats = is_float8(node.dtype(zero));
+  if (floats) {
+    check_float8(node, {{0, "a"}, {3, "b"}});
+    for (const auto& [i, name] :
+         {std::pair(2, "a_zero_point"), {5, "b_zero_point"}, {7, "y_zero_point"}})
+      require_zeros(node, static_cast<std::size_t>(i), name);
+  } else {
+    check_eight_bits(node, {{0, "a"}, {3, "b"}, {7, "y_zero_point"}});
+  }
+  const Term product =
+      floats ? Term(node, multiply_matrices(node, as_float(node, node.input(0, "a")).value(),
+                                            as_float(node, node.input(3, "b")).value()))
+             : integer_product(node, node.input(0, "a"), node.input(2, "a_zero_point"),
+                               node.input(3, "b"), node.input(5, "b_zero_point"));
   const auto scale = [&](std::size_t i, const char* name, bool left) {
     return as_float(node, matrix_parameter(node, node.input(i, name), left));
   };
   const Term real =
       product.cast(DType::kFloat32) * (scale(1, "a_scale", true) * scale(4, "b_scale", false));
+  if (floats)
+    return quantize_to_float8(node, real.value(), scale(6, "y_scale", true).value(),
+                              node.dtype(zero));
   node.output(quantized(real, scale(6, "y_scale", true),
                         as_float(node, matrix_parameter(node, zero, true)), node.dtype(zero))
                   .value());

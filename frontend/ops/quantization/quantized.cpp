@@ -22,6 +22,19 @@ void require_integer(NodeContext& node, DType dtype, const char* what) {
     node.unsupported("{} of type {}; only integers are supported", what, to_string(dtype));
 }
 
+void require_zeros(NodeContext& node, std::size_t i, const char* what) {
+  if (!node.has_input(i)) return;
+  const ValueId zero = node.input(i, what);
+  const ir::Tensor* constant = node.builder().constant_of(zero);
+  if (constant == nullptr)
+    node.unsupported("input {} ({}) is computed; of floats of 8 bits it must be the constant 0", i,
+                     what);
+  for (std::int64_t k = 0; k < constant->element_count(); ++k)
+    if (constant->at(k) != 0)
+      node.invalid("input {} ({}) is {}; of floats of 8 bits it must be 0", i, what,
+                   constant->at(k));
+}
+
 Term difference(NodeContext& node, ValueId value, std::optional<ValueId> zero) {
   require_integer(node, node.dtype(value), "a quantized input");
   const Term exact = Term(node, value).cast(DType::kInt32);

@@ -13,6 +13,8 @@ Term one_number(NodeContext& node, std::size_t i, const char* what);
 std::optional<ValueId> optional_input(NodeContext& node, std::size_t i);
 /// Throws Error(kUnsupported) unless `dtype` is an integer.
 void require_integer(NodeContext& node, DType dtype, const char* what);
+/// Throws Error unless input `i`, a zero point of floats of 8 bits, is left out or zeros.
+void require_zeros(NodeContext& node, std::size_t i, const char* what);
 
 /// value - zero point, exact, of int32.
 Term difference(NodeContext& node, ValueId value, std::optional<ValueId> zero);

@@ -8,6 +8,16 @@ namespace sinter::frontend {
 
 namespace {
 
+/// The operators of ONNX whose inputs may be floats of 8 bits. tests/conformance/check_schemas.py
+/// compares them with its schemas.
+constexpr std::string_view kOfFloat8[] = {
+    "BitCast",        "Cast",    "CastLike",      "DequantizeLinear",
+    "Dropout",        "Flatten", "Identity",      "IsInf",
+    "IsNaN",          "Loop",    "Pad",           "QLinearMatMul",
+    "QuantizeLinear", "Reshape", "Scan",          "Shape",
+    "Size",           "Squeeze", "TensorScatter", "Transpose",
+    "Unsqueeze"};
+
 constexpr OpFamily kFamilies[] = {
     {"elementwise", &kPointwiseOps, Types::kNumbers},
     {"activations", &kActivationOps, Types::kFloats},
@@ -51,6 +61,7 @@ constexpr OpFamily kFamilies[] = {
     {"com.microsoft quantization", &kMicrosoftQuantizedOps, Types::kFloats},
     {"com.microsoft integer arithmetic", &kMicrosoftIntegerOps, Types::kFloats},
     {"com.microsoft QLinear", &kMicrosoftQlinearOps, Types::kIntegers},
+    {"TensorRT", &kTrtOps, Types::kFloats},
 };
 
 }  // namespace
@@ -67,8 +78,9 @@ std::string_view to_string(Types types) {
   return "";
 }
 
-bool has_type(Types types, DType dtype) {
-  switch (types) {
+bool takes_type(const OpRow& row, DType dtype) {
+  if (is_float8(dtype)) return row.takes_float8;
+  switch (row.types) {
     case Types::kOfFamily: return false;
     case Types::kAny: return true;
     case Types::kNumbers: return dtype != DType::kBool;
@@ -114,6 +126,9 @@ const std::vector<OpRow>& all_op_rows() {
     for (const OpFamily& family : kFamilies)
       for (OpRow row : *family.rows) {
         if (row.types == Types::kOfFamily) row.types = family.types;
+        row.takes_float8 =
+            row.takes_float8 ||
+            (row.domain.empty() && std::ranges::find(kOfFloat8, row.name) != std::end(kOfFloat8));
         all.push_back(row);
       }
     std::ranges::sort(all, [](const OpRow& a, const OpRow& b) {

@@ -17,6 +17,7 @@ using ImportFunction = void (*)(NodeContext& node);
 
 inline constexpr std::string_view kMicrosoft = "com.microsoft";
 inline constexpr std::string_view kMl = "ai.onnx.ml";
+inline constexpr std::string_view kTrt = "trt";  // TensorRT's, as its Model Optimizer writes them
 /// The last version of ai.onnx.ml that its rows hold for: all were compared with its schemas.
 inline constexpr std::int64_t kMlHoldsUntil = 5;
 
@@ -24,8 +25,6 @@ inline constexpr std::int64_t kMlHoldsUntil = 5;
 /// their own.
 enum class Types : std::uint8_t { kOfFamily, kAny, kNumbers, kFloats, kIntegers, kBools };
 std::string_view to_string(Types types);
-/// True if `types`, which is not kOfFamily, has `dtype`.
-bool has_type(Types types, DType dtype);
 
 /// What an operator does with constants of 4-bit integers, which are held as int8 or uint8: refuses
 /// them, reads them, or makes the same of them in another shape (its first output is such, too).
@@ -51,9 +50,13 @@ struct OpRow {
   /// The last version of the domain that the row holds for. 0: kRowsHoldUntil, and of other
   /// domains, which have had one version, `since_version`.
   std::int64_t until = 0;
+  /// Inputs may be floats of 8 bits, which ONNX has few operators for; see op_table.cpp.
+  bool takes_float8 = false;
 };
 using OpRows = std::initializer_list<OpRow>;
 std::int64_t holds_until(const OpRow& row);
+/// True if the operator of `row`, a row of all_op_rows(), computes on `dtype`.
+bool takes_type(const OpRow& row, DType dtype);
 
 struct OpAttribute {
   std::string_view name;
@@ -69,9 +72,9 @@ extern const OpRows kPointwiseOps, kActivationOps, kExperimentalOps, kReduceOps,
     kStateSpaceOps, kMicrosoftOps, kMicrosoftNormalisationOps, kMicrosoftConvolutionOps,
     kMicrosoftAttentionOps, kMicrosoftGroupQueryOps, kMicrosoftMultiHeadOps,
     kMicrosoftPositionBiasOps, kMicrosoftMoeOps, kMicrosoftQuantizedOps, kMicrosoftIntegerOps,
-    kMicrosoftQlinearOps, kIndexOps, kRankingOps, kSelectionOps, kSuppressionOps, kUniqueOps,
-    kResizeOps, kSamplingOps, kRoiAlignOps, kTreeOps, kLinearModelOps, kSupportVectorOps,
-    kFeatureOps;
+    kMicrosoftQlinearOps, kTrtOps, kIndexOps, kRankingOps, kSelectionOps, kSuppressionOps,
+    kUniqueOps, kResizeOps, kSamplingOps, kRoiAlignOps, kTreeOps, kLinearModelOps,
+    kSupportVectorOps, kFeatureOps;
 
 struct OpFamily {
   std::string_view title;

@@ -123,6 +123,23 @@ void RowChecks::check(const onnx::NodeProto& node, const OpRow& row, std::int64_
   if (of_row.inputs) check_input_count(node, row, version, *of_row.inputs);
 }
 
+void RowChecks::check_float8(const OpRow& row, std::int64_t version,
+                             const ir::GraphBuilder& builder, std::span<const ValueId> inputs) {
+  if (row.takes_float8) return;
+  for (std::size_t i = 0; i < inputs.size(); ++i) {
+    if (!inputs[i].valid() || !is_float8(builder.type(inputs[i]).dtype)) continue;
+    const auto& names = known(row, version).inputs;
+    const std::string name =
+        names && !names->empty()
+            ? fmt::format(" ('{}')", (*names)[std::min(i, names->size() - 1)].name)
+            : "";
+    throw Error(row.domain.empty() ? ErrorCode::kInvalidModel : ErrorCode::kUnsupported,
+                fmt::format("its input {}{} is {}, and {} takes no floats of 8 bits: cast it, or "
+                            "dequantize it, to float16 or float32",
+                            i, name, builder.type(inputs[i]), row.name));
+  }
+}
+
 void RowChecks::unify_types(const OpRow& row, std::int64_t version, ir::GraphBuilder& builder,
                             std::span<ValueId> inputs,
                             const std::function<void(const std::string&)>& warn) {

@@ -24,6 +24,10 @@ class RowChecks {
   /// (kUnsupported outside of ai.onnx).
   void check(const onnx::NodeProto& node, const OpRow& row, std::int64_t version);
 
+  /// Throws Error if an input is a float of 8 bits, which the operator of `row` does not take:
+  /// kInvalidModel where ONNX says so, kUnsupported for operators of other domains.
+  void check_float8(const OpRow& row, std::int64_t version, const ir::GraphBuilder& builder,
+                    std::span<const ValueId> inputs);
   /// Throws Error(kInvalidModel) where inputs that the operator wants of one element type have
   /// several. A constant of floats beside computed values of another float type, as converters of
   /// precision leave behind, takes theirs if all its numbers can, and `warn` is told.

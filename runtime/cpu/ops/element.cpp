@@ -4,6 +4,8 @@
 #include <cmath>
 #include <cstring>
 
+#include "runtime/cpu/ops/float8_ops.h"
+
 namespace sinter::runtime::cpu {
 namespace {
 
@@ -65,7 +67,9 @@ double load_double(DType dtype, const std::byte* p) {
     case DType::kBFloat16: return bfloat_to_float(read<std::uint16_t>(p));
     case DType::kFloat32: return read<float>(p);
     case DType::kFloat64: return read<double>(p);
-    default: return static_cast<double>(load_int(dtype, p));
+    default:
+      if (is_float8(dtype)) return decode_float8(dtype, read<std::uint8_t>(p));
+      return static_cast<double>(load_int(dtype, p));
   }
 }
 
@@ -75,7 +79,9 @@ void store_double(DType dtype, std::byte* p, double value) {
     case DType::kBFloat16: write(p, float_to_bfloat(round_to_odd(value))); return;
     case DType::kFloat32: write(p, static_cast<float>(value)); return;
     case DType::kFloat64: write(p, value); return;
-    default: store_int(dtype, p, from_double<std::int64_t>(value)); return;
+    default:
+      if (is_float8(dtype)) return write(p, encode_float8(dtype, value));
+      store_int(dtype, p, from_double<std::int64_t>(value));
   }
 }
 
@@ -120,6 +126,10 @@ void load_floats(DType dtype, const std::byte* from, std::int64_t step, std::int
     case DType::kBFloat16:
       return each(reinterpret_cast<const std::uint16_t*>(from), bfloat_to_float);
     default:
+      if (is_float8(dtype))
+        return with_float8(dtype, [&]<DType kType>() {
+          each(reinterpret_cast<const std::uint8_t*>(from), float8_to_float<kType>);
+        });
       if (step == 1)
         std::copy_n(reinterpret_cast<const float*>(from), count, to);
       else
@@ -136,6 +146,10 @@ void store_floats(DType dtype, const float* from, std::byte* to, std::int64_t st
     case DType::kFloat16: return each(reinterpret_cast<std::uint16_t*>(to), float_to_half);
     case DType::kBFloat16: return each(reinterpret_cast<std::uint16_t*>(to), float_to_bfloat);
     default:
+      if (is_float8(dtype))
+        return with_float8(dtype, [&]<DType kType>() {
+          each(reinterpret_cast<std::uint8_t*>(to), float_to_float8<kType>);
+        });
       if (step == 1)
         std::copy_n(from, count, reinterpret_cast<float*>(to));
       else

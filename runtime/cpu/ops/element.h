@@ -73,8 +73,8 @@ auto with_number_type(DType type, Visit&& visit) -> decltype(visit(float())) {
 template <typename Visit>
 void with_compute_type(DType type, Visit&& visit) {
   if (type == DType::kBool) type = DType::kUInt8;
-  if (type == DType::kFloat16 || type == DType::kBFloat16) type = DType::kFloat32;
-  with_number_type(type, [&](auto value) { visit(static_cast<decltype(value)*>(nullptr)); });
+  with_number_type(compute_type(type),
+                   [&](auto value) { visit(static_cast<decltype(value)*>(nullptr)); });
 }
 
 /// As reductions combine: integers wrap, NaN wins.

@@ -5,6 +5,8 @@
 #include <limits>
 #include <type_traits>
 
+#include <sinter/float8.h>
+
 #include "runtime/cpu/ops/element.h"
 #include "runtime/cpu/ops/tile_ops.h"
 
@@ -168,6 +170,8 @@ T function(T a) {
     if constexpr (Op == kAtan) return std::atan(a);
     if constexpr (Op == kExpm1) return std::expm1(a);
     if constexpr (Op == kLog1p) return std::log1p(a);
+    if constexpr (float8_rounded_to(Op))
+      return static_cast<T>(round_to_float8(*float8_rounded_to(Op), a));
   } else {
     if constexpr (Op == kBitNot) return static_cast<T>(~a);
   }
@@ -301,7 +305,7 @@ OpKernel find_numeric(ScalarOp op) {
         map1<T, std::uint8_t>(t, [](T a) -> std::uint8_t { return std::isinf(a); });
       };
     return pick<kSqrt, kRsqrt, kReciprocal, kExp, kLog, kErf, kTanh, kSin, kCos, kAtan, kExpm1,
-                kLog1p>(op, function);
+                kLog1p, kToE4M3FN, kToE5M2, kToE4M3FNUZ, kToE5M2FNUZ>(op, function);
   } else {
     if (op == kBitNot) return function_kernel<T, kBitNot>;
     return pick<kBitAnd, kBitOr, kBitXor, kShiftLeft, kShiftRight>(op, arithmetic);

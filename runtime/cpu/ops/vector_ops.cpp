@@ -2,6 +2,7 @@
 #include <cmath>
 #include <cstring>
 
+#include "runtime/cpu/ops/float8_ops.h"
 #include "runtime/cpu/ops/tile_ops.h"
 #include "runtime/cpu/ops/vector_targets.h"
 #undef HWY_TARGET_INCLUDE
@@ -413,14 +414,25 @@ void narrow_bf16(const float* source, std::uint16_t* target, std::size_t count) 
   }
 }
 
-void widen_any(bool half, const void* source, float* target, std::size_t count) {
-  half ? widen_f16(static_cast<const hwy::float16_t*>(source), target, count)
-       : widen_bf16(static_cast<const std::uint16_t*>(source), target, count);
+void widen_any(DType from, const void* source, float* target, std::size_t count) {
+  if (from == DType::kFloat16)
+    return widen_f16(static_cast<const hwy::float16_t*>(source), target, count);
+  if (from == DType::kBFloat16)
+    return widen_bf16(static_cast<const std::uint16_t*>(source), target, count);
+  with_float8(from, [&]<DType kType>() {
+    const auto* codes = static_cast<const std::uint8_t*>(source);
+    for (std::size_t i = 0; i < count; ++i) target[i] = float8_to_float<kType>(codes[i]);
+  });
 }
 
-void narrow_any(bool half, const float* source, void* target, std::size_t count) {
-  half ? narrow_f16(source, static_cast<hwy::float16_t*>(target), count)
-       : narrow_bf16(source, static_cast<std::uint16_t*>(target), count);
+void narrow_any(DType to, const float* source, void* target, std::size_t count) {
+  if (to == DType::kFloat16) return narrow_f16(source, static_cast<hwy::float16_t*>(target), count);
+  if (to == DType::kBFloat16)
+    return narrow_bf16(source, static_cast<std::uint16_t*>(target), count);
+  with_float8(to, [&]<DType kType>() {
+    auto* codes = static_cast<std::uint8_t*>(target);
+    for (std::size_t i = 0; i < count; ++i) codes[i] = float_to_float8<kType>(source[i]);
+  });
 }
 
 }  // namespace HWY_NAMESPACE
@@ -452,12 +464,12 @@ ReduceKernels find_vector_reduce(Combine combine) {
 
 void widen(DType from, const void* source, float* target, std::int64_t count) {
   HWY_DYNAMIC_DISPATCH(widen_any)
-  (from == DType::kFloat16, source, target, static_cast<std::size_t>(count));
+  (from, source, target, static_cast<std::size_t>(count));
 }
 
 void narrow(DType to, const float* source, void* target, std::int64_t count) {
   HWY_DYNAMIC_DISPATCH(narrow_any)
-  (to == DType::kFloat16, source, target, static_cast<std::size_t>(count));
+  (to, source, target, static_cast<std::size_t>(count));
 }
 
 }  // namespace sinter::runtime::cpu

@@ -10,6 +10,7 @@
 
 #include <hwy/highway.h>
 
+#include "runtime/cpu/ops/float8_ops.h"
 #include "runtime/cpu/ops/vector_math-inl.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -19,6 +20,28 @@ namespace hn = hwy::HWY_NAMESPACE;
 
 using D = hn::ScalableTag<float>;
 using V = hn::VFromD<D>;
+
+/// The nearest numbers of a float of 8 bits.
+template <DType kType>
+HWY_INLINE V round_float8(D d, V a) {
+  using Numbers = Float8Numbers<kType>;
+  const hn::RebindToUnsigned<D> du;
+  const V magnitude = hn::Abs(a);
+  const auto bits = hn::BitCast(du, magnitude);
+  constexpr std::uint32_t kHalf = (1U << (Numbers::kShift - 1)) - 1;
+  const auto odd = hn::And(hn::ShiftRight<Numbers::kShift>(bits), hn::Set(du, 1U));
+  const auto up = hn::Add(hn::Add(bits, hn::Set(du, kHalf)), odd);
+  const V normal =
+      hn::BitCast(d, hn::ShiftLeft<Numbers::kShift>(hn::ShiftRight<Numbers::kShift>(up)));
+  const V aligned = hn::Set(d, Numbers::kAligned);
+  const V subnormal = hn::Sub(hn::Add(magnitude, aligned), aligned);
+  const V number =
+      hn::IfThenElse(hn::Lt(magnitude, hn::Set(d, Numbers::kSmallestNormal)), subnormal, normal);
+  const V fitting = hn::IfThenElse(hn::Le(number, hn::Set(d, Numbers::kLargest)), number,
+                                   hn::Set(d, Numbers::kTooLarge));
+  const V rounded = hn::IfThenElse(hn::Eq(a, a), hn::CopySign(fitting, a), a);
+  return is_unsigned_zero(Numbers::kFormat) ? hn::Add(rounded, hn::Zero(d)) : rounded;
+}
 
 // One struct per primitive. min and max propagate NaN.
 #define SINTER_UNARY(name, expression)    \
@@ -66,13 +89,20 @@ SINTER_UNARY(ErfOp, erf_f32(d, a))
 SINTER_UNARY(TanhOp, tanh_f32(d, a))
 SINTER_UNARY(SinOp, (sincos_f32<true>(d, a)))
 SINTER_UNARY(CosOp, (sincos_f32<false>(d, a)))
+SINTER_UNARY(ToE4M3FNOp, round_float8<DType::kFloat8E4M3FN>(d, a))
+SINTER_UNARY(ToE5M2Op, round_float8<DType::kFloat8E5M2>(d, a))
+SINTER_UNARY(ToE4M3FNUZOp, round_float8<DType::kFloat8E4M3FNUZ>(d, a))
+SINTER_UNARY(ToE5M2FNUZOp, round_float8<DType::kFloat8E5M2FNUZ>(d, a))
 SINTER_UNARY(SmallSinOp, sin_small_f32(d, a))
 SINTER_UNARY(SmallCosOp, cos_small_f32(d, a))
 #undef SINTER_UNARY
 #undef SINTER_BINARY
 
 // X(name) for each primitive ScalarOp::kname that is nameOp and no more.
-#define SINTER_EXACT_OPS(X) X(Neg) X(Abs) X(Sign) X(Floor) X(Ceil) X(Round) X(Sqrt) X(Rsqrt)
+#define SINTER_EXACT_OPS(X)                                                                     \
+  X(Neg)                                                                                        \
+  X(Abs) X(Sign) X(Floor) X(Ceil) X(Round) X(Sqrt) X(Rsqrt) X(ToE4M3FN) X(ToE5M2) X(ToE4M3FNUZ) \
+      X(ToE5M2FNUZ)
 #define SINTER_UNARY_OPS(X) SINTER_EXACT_OPS(X) X(Reciprocal) X(Exp) X(Log) X(Log1p) X(Erf) X(Tanh)
 #define SINTER_BINARY_OPS(X) X(Add) X(Sub) X(Mul) X(Min) X(Max)
 

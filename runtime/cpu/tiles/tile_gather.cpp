@@ -33,20 +33,23 @@ void load_at(const std::byte* buffer, std::span<const std::int64_t> offsets, std
   for (std::size_t i = 0; i < offsets.size(); ++i) to[i] = from[offsets[i]];
 }
 
-void load_elements(DType storage, const std::byte* buffer, std::span<const std::int64_t> offsets,
-                   std::byte* target) {
-  if (compute_type(storage) != storage) {
-    std::uint16_t piece[kPiece];
-    load_at<std::uint16_t>(buffer, offsets, reinterpret_cast<std::byte*>(piece));
-    load_run(storage, reinterpret_cast<const std::byte*>(piece), 1, target, std::ssize(offsets));
-    return;
-  }
-  switch (size_of(storage)) {
+void load_elements_as_stored(std::size_t size, const std::byte* buffer,
+                             std::span<const std::int64_t> offsets, std::byte* target) {
+  switch (size) {
     case 1: return load_at<std::uint8_t>(buffer, offsets, target);
     case 2: return load_at<std::uint16_t>(buffer, offsets, target);
     case 4: return load_at<std::uint32_t>(buffer, offsets, target);
     default: return load_at<std::uint64_t>(buffer, offsets, target);
   }
+}
+
+void load_elements(DType storage, const std::byte* buffer, std::span<const std::int64_t> offsets,
+                   std::byte* target) {
+  if (!is_narrow_float(storage))
+    return load_elements_as_stored(size_of(storage), buffer, offsets, target);
+  alignas(std::uint16_t) std::byte piece[kPiece * sizeof(std::uint16_t)];
+  load_elements_as_stored(size_of(storage), buffer, offsets, piece);
+  load_run(storage, piece, 1, target, std::ssize(offsets));
 }
 
 }  // namespace

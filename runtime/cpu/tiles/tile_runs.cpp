@@ -13,8 +13,6 @@ namespace {
 /// Elements that are converted at a time, through a buffer on the stack.
 constexpr std::int64_t kRunPiece = 256;
 
-bool is_narrow(DType type) { return compute_type(type) != type; }
-
 template <typename T>
 void strided_load(const std::byte* source, std::int64_t step, std::byte* target,
                   std::int64_t count) {
@@ -70,32 +68,33 @@ void copy_out(std::size_t size, const std::byte* source, std::int64_t source_ste
 
 void load_run(DType storage, const std::byte* source, std::int64_t step, std::byte* target,
               std::int64_t count) {
-  if (!is_narrow(storage)) return copy_in(size_of(storage), source, step, target, count);
+  const std::size_t size = size_of(storage);
+  if (!is_narrow_float(storage)) return copy_in(size, source, step, target, count);
   auto* to = reinterpret_cast<float*>(target);
   if (step == 1) return widen(storage, source, to, count);
-  std::uint16_t piece[kRunPiece];
+  alignas(std::uint16_t) std::byte piece[kRunPiece * sizeof(std::uint16_t)];
   for (std::int64_t i = 0; i < count; i += kRunPiece) {
     const std::int64_t n = std::min(kRunPiece, count - i);
-    copy_in(2, source + i * step * 2, step, reinterpret_cast<std::byte*>(piece), n);
+    copy_in(size, source + i * step * static_cast<std::int64_t>(size), step, piece, n);
     widen(storage, piece, to + i, n);
   }
 }
 
 void store_run(DType storage, const std::byte* source, std::int64_t source_step, std::byte* target,
                std::int64_t step, std::int64_t count) {
-  if (!is_narrow(storage))
-    return copy_out(size_of(storage), source, source_step, target, step, count);
+  const std::size_t size = size_of(storage);
+  if (!is_narrow_float(storage)) return copy_out(size, source, source_step, target, step, count);
   const auto* from = reinterpret_cast<const float*>(source);
   if (step == 1 && source_step == 1) return narrow(storage, from, target, count);
-  std::uint16_t piece[kRunPiece];
+  alignas(std::uint16_t) std::byte piece[kRunPiece * sizeof(std::uint16_t)];
   if (source_step == 0) {
     narrow(storage, from, piece, 1);
-    return copy_out(2, reinterpret_cast<const std::byte*>(piece), 0, target, step, count);
+    return copy_out(size, piece, 0, target, step, count);
   }
   for (std::int64_t i = 0; i < count; i += kRunPiece) {
     const std::int64_t n = std::min(kRunPiece, count - i);
     narrow(storage, from + i, piece, n);
-    copy_out(2, reinterpret_cast<const std::byte*>(piece), 1, target + i * step * 2, step, n);
+    copy_out(size, piece, 1, target + i * step * static_cast<std::int64_t>(size), step, n);
   }
 }
 

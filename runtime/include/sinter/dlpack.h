@@ -18,7 +18,18 @@ namespace dlpack {
 inline constexpr std::uint32_t kMajorVersion = 1, kMinorVersion = 0;
 
 enum class DeviceType : std::int32_t { kCpu = 1, kCuda = 2, kCudaHost = 3, kCudaManaged = 13 };
-enum class TypeCode : std::uint8_t { kInt = 0, kUInt = 1, kFloat = 2, kBFloat = 4, kBool = 6 };
+/// The floats of 8 bits have been there since DLPack 1.1.
+enum class TypeCode : std::uint8_t {
+  kInt = 0,
+  kUInt = 1,
+  kFloat = 2,
+  kBFloat = 4,
+  kBool = 6,
+  kFloat8E4M3FN = 10,
+  kFloat8E4M3FNUZ = 11,
+  kFloat8E5M2 = 12,
+  kFloat8E5M2FNUZ = 13,
+};
 
 struct Device {
   DeviceType type = DeviceType::kCpu;

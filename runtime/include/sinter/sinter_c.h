@@ -71,7 +71,11 @@ enum {
   SINTER_FLOAT16 = 9,
   SINTER_BFLOAT16 = 10,
   SINTER_FLOAT32 = 11,
-  SINTER_FLOAT64 = 12
+  SINTER_FLOAT64 = 12,
+  SINTER_FLOAT8_E4M3FN = 13,
+  SINTER_FLOAT8_E5M2 = 14,
+  SINTER_FLOAT8_E4M3FNUZ = 15,
+  SINTER_FLOAT8_E5M2FNUZ = 16
 };
 /// Bytes of an element; 0 for a number that is no type.
 SINTER_API size_t sinter_dtype_size(sinter_dtype dtype);

@@ -23,6 +23,19 @@ struct Float16 {
 struct BFloat16 {
   std::uint16_t bits = 0;
 };
+/// Elements of the types of 8 bits, by their codes; sinter/float8.h says which numbers these are.
+struct Float8E4M3FN {
+  std::uint8_t bits = 0;
+};
+struct Float8E5M2 {
+  std::uint8_t bits = 0;
+};
+struct Float8E4M3FNUZ {
+  std::uint8_t bits = 0;
+};
+struct Float8E5M2FNUZ {
+  std::uint8_t bits = 0;
+};
 
 namespace detail {
 
@@ -42,10 +55,12 @@ consteval DType integer_dtype() {
 
 }  // namespace detail
 
-/// The C++ types of elements: bool, the integers, float, double, Float16 and BFloat16.
+/// The C++ types of elements: bool, the integers, float, double, and the structures above.
 template <typename T>
 concept Element = std::same_as<T, bool> || detail::PlainInteger<T> || std::same_as<T, float> ||
-    std::same_as<T, double> || std::same_as<T, Float16> || std::same_as<T, BFloat16>;
+    std::same_as<T, double> || std::same_as<T, Float16> || std::same_as<T, BFloat16> ||
+    std::same_as<T, Float8E4M3FN> || std::same_as<T, Float8E5M2> ||
+    std::same_as<T, Float8E4M3FNUZ> || std::same_as<T, Float8E5M2FNUZ>;
 
 template <Element T>
 consteval DType dtype_of() {
@@ -59,6 +74,14 @@ consteval DType dtype_of() {
     return DType::kFloat16;
   else if constexpr (std::same_as<T, BFloat16>)
     return DType::kBFloat16;
+  else if constexpr (std::same_as<T, Float8E4M3FN>)
+    return DType::kFloat8E4M3FN;
+  else if constexpr (std::same_as<T, Float8E5M2>)
+    return DType::kFloat8E5M2;
+  else if constexpr (std::same_as<T, Float8E4M3FNUZ>)
+    return DType::kFloat8E4M3FNUZ;
+  else if constexpr (std::same_as<T, Float8E5M2FNUZ>)
+    return DType::kFloat8E5M2FNUZ;
   else
     return detail::integer_dtype<T>();
 }

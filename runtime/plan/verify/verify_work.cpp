@@ -158,7 +158,7 @@ void verify_matrix(const Checker& check, const fb::MatrixT& matrix, std::size_t 
     check.fail("neither rows nor columns of {} are contiguous", what);
 }
 
-bool is_narrow(DType type) { return is_float(type) && type != DType::kFloat64; }
+bool is_narrow(DType type) { return is_arithmetic_float(type) && type != DType::kFloat64; }
 
 /// Operand b of quantized weights, and what they are made with.
 void verify_quantization(const Checker& check, const fb::MatmulStepT& work, Uses& uses) {

@@ -10,12 +10,17 @@ from onnx import TensorProto, helper
 
 NAMES = {"bool": np.bool_, "i8": np.int8, "i16": np.int16, "i32": np.int32, "i64": np.int64,
          "u8": np.uint8, "u16": np.uint16, "u32": np.uint32, "u64": np.uint64, "f16": np.float16,
-         "bf16": ml_dtypes.bfloat16, "f32": np.float32, "f64": np.float64}
+         "bf16": ml_dtypes.bfloat16, "f32": np.float32, "f64": np.float64,
+         "f8e4m3fn": ml_dtypes.float8_e4m3fn, "f8e5m2": ml_dtypes.float8_e5m2,
+         "f8e4m3fnuz": ml_dtypes.float8_e4m3fnuz, "f8e5m2fnuz": ml_dtypes.float8_e5m2fnuz}
 ELEM = {"bool": TensorProto.BOOL, "i8": TensorProto.INT8, "i16": TensorProto.INT16,
         "i32": TensorProto.INT32, "i64": TensorProto.INT64, "u8": TensorProto.UINT8,
         "u16": TensorProto.UINT16, "u32": TensorProto.UINT32, "u64": TensorProto.UINT64,
         "f16": TensorProto.FLOAT16, "f32": TensorProto.FLOAT, "f64": TensorProto.DOUBLE}
 FLOATS = ("f16", "bf16", "f32", "f64")
+# Of 8 bits, which are not computed in: they have goldens of their own.
+FLOATS8 = ("f8e4m3fn", "f8e5m2", "f8e4m3fnuz", "f8e5m2fnuz")
+COMPUTED = tuple(name for name in NAMES if name not in FLOATS8)
 # What ONNX Runtime, computing in the type itself, may differ by from a rounded float64 result.
 WITNESS_TOLERANCE = {"f16": 4e-3, "f32": 2e-5, "f64": 1e-6}
 

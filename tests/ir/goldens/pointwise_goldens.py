@@ -4,7 +4,7 @@ import math
 
 import numpy as np
 
-from golden_cases import (ELEM, FLOATS, NAMES, bools, case, cases, integers, normal, one,
+from golden_cases import (COMPUTED, ELEM, FLOATS, NAMES, bools, case, cases, integers, normal, one,
                           positive, wide)
 
 
@@ -134,9 +134,9 @@ def pointwise():
     case("Where", [c, a, b], np.where(c, a, b), onnx_nodes=one("Where", 3), dtype="f32")
 
     values = np.array([-3.7, -0.5, 0, 0.5, 1.5, 2.5, 100.25, 65000.0], np.float64)
-    for source in NAMES:
+    for source in COMPUTED:
         x = (np.abs(values) % 120 if source.startswith(("u", "i")) else values).astype(NAMES[source])
-        for target in NAMES:
+        for target in COMPUTED:
             y = wide(x)
             if source in FLOATS and target not in FLOATS and target != "bool":
                 limits = np.iinfo(NAMES[target])

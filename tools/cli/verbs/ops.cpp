@@ -40,7 +40,8 @@ void print_markdown(const Console& console) {
       "be edited.\n\nModels may use versions {} to {} of ai.onnx. *Since* are the versions at "
       "which an operator got the\nmeanings that import knows; a version between them has the "
       "meaning before it. *Types* are those of\nwhat the operator computes on: floats are f16, "
-      "bf16, f32 and f64, integers i8 to i64 and u8 to u64,\nnumbers both of these, any also bool. "
+      "bf16, f32 and f64, integers i8 to i64 and u8 to u64,\nnumbers both of these, any also bool; "
+      "float8 are f8e4m3fn, f8e5m2, f8e4m3fnuz and f8e5m2fnuz. "
       "Every operator is compiled for every target ({}).",
       first, last, codegen::target_names());
   for (const auto& [family, members] : by_family(ops)) {

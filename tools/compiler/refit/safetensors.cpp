@@ -21,11 +21,14 @@ constexpr std::uint64_t kMostHeader = 100'000'000;  // as the reference implemen
 
 std::optional<DType> dtype_of(const std::string& name) {
   static const std::map<std::string, DType> types = {
-      {"BOOL", DType::kBool},     {"U8", DType::kUInt8},    {"I8", DType::kInt8},
-      {"I16", DType::kInt16},     {"U16", DType::kUInt16},  {"F16", DType::kFloat16},
-      {"BF16", DType::kBFloat16}, {"I32", DType::kInt32},   {"U32", DType::kUInt32},
-      {"F32", DType::kFloat32},   {"F64", DType::kFloat64}, {"I64", DType::kInt64},
-      {"U64", DType::kUInt64}};
+      {"BOOL", DType::kBool},         {"U8", DType::kUInt8},
+      {"I8", DType::kInt8},           {"I16", DType::kInt16},
+      {"U16", DType::kUInt16},        {"F16", DType::kFloat16},
+      {"BF16", DType::kBFloat16},     {"I32", DType::kInt32},
+      {"U32", DType::kUInt32},        {"F32", DType::kFloat32},
+      {"F64", DType::kFloat64},       {"I64", DType::kInt64},
+      {"U64", DType::kUInt64},        {"F8_E4M3", DType::kFloat8E4M3FN},
+      {"F8_E5M2", DType::kFloat8E5M2}};
   const auto at = types.find(name);
   return at == types.end() ? std::nullopt : std::optional(at->second);
 }

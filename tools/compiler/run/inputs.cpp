@@ -29,9 +29,10 @@ std::pair<std::string, std::string> split_tensor_file(const std::string& text) {
   throw usage_error("'{}': write FILE.npz, NAME=FILE.npy or NAME=FILE.pb", text);
 }
 
-// NumPy has no bfloat16: files hold its bits (npy.h).
+// NumPy has no bfloat16 and no floats of 8 bits: files hold their bits (npy.h).
 bool is_stored_as(DType stored, DType type) {
-  return stored == type || (type == DType::kBFloat16 && stored == DType::kUInt16);
+  return stored == type || (type == DType::kBFloat16 && stored == DType::kUInt16) ||
+         (is_float8(type) && stored == DType::kUInt8);
 }
 
 // So many values differ, then they repeat: a gigabyte of them would take seconds. A prime, so that

@@ -38,8 +38,9 @@ std::optional<DType> dtype_of(std::string_view descr) {
 }
 
 std::string_view descr_of(DType type) {
-  static constexpr std::string_view names[kDTypeCount] = {
-      "|b1", "|i1", "<i2", "<i4", "<i8", "|u1", "<u2", "<u4", "<u8", "<f2", "<u2", "<f4", "<f8"};
+  static constexpr std::string_view names[kDTypeCount] = {"|b1", "|i1", "<i2", "<i4", "<i8", "|u1",
+                                                          "<u2", "<u4", "<u8", "<f2", "<u2", "<f4",
+                                                          "<f8", "|u1", "|u1", "|u1", "|u1"};
   return names[static_cast<std::size_t>(type)];
 }
 

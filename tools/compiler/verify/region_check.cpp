@@ -1,12 +1,14 @@
 #include "tools/compiler/verify/region_check.h"
 
 #include <algorithm>
+#include <cmath>
 #include <limits>
 #include <map>
 #include <optional>
 
 #include <fmt/format.h>
 #include <sinter/error.h>
+#include <sinter/float8.h>
 #include <sinter/sinter.h>
 
 #include "codegen/program/describe.h"
@@ -117,6 +119,11 @@ void narrowest(const Graph& body, double& bound, bool tf32, bool& floats) {
   for (const ir::Value& value : body.values()) {
     if (!is_float(value.type.dtype)) continue;
     floats = true;
+    if (is_float8(value.type.dtype)) {  // a step of the type, where the other rounds the other way
+      const int mantissa = float8_format(value.type.dtype).mantissa_bits;
+      bound = std::max(bound, std::ldexp(1.0, -mantissa));
+      continue;
+    }
     switch (value.type.dtype) {
       case DType::kFloat16: bound = std::max(bound, 2e-3); break;
       case DType::kBFloat16: bound = std::max(bound, 1.6e-2); break;

@@ -58,6 +58,17 @@ std::optional<DType> dtype_of_format(std::string_view format, Py_ssize_t size) {
   }
 }
 
+/// The type of ml_dtypes' that has this name.
+std::optional<DType> foreign_dtype(std::string_view name) {
+  for (int i = 0; i < kDTypeCount; ++i)
+    if (const auto dtype = static_cast<DType>(i); !numpy_has(dtype) && python_name(dtype) == name)
+      return dtype;
+  return std::nullopt;
+}
+
+/// NumPy's type for the bits of a type that is not its own.
+const char* bits_name(DType dtype) { return size_of(dtype) == 1 ? "uint8" : "uint16"; }
+
 bool is_dense(const dlpack::Tensor& tensor) {
   if (tensor.strides == nullptr) return true;
   std::int64_t expected = 1;
@@ -139,13 +150,13 @@ void Array::take_buffer(nb::handle value, std::string_view what, bool writable) 
     if (!modules.is_numpy(value)) throw error;
     const std::string name = nb::cast<std::string>(value.attr("dtype").attr("__str__")());
     // NumPy hands out no buffers of types that are not its own.
-    if (name != "bfloat16") {
+    dtype = foreign_dtype(name);
+    if (!dtype) {
       if (writable && !nb::cast<bool>(value.attr("flags").attr("writeable")))
         refuse(fmt::format("{} is read-only: give memory that may be written", what));
       refuse(fmt::format("{} is an array of {}, which no tensor of a plan holds", what, name));
     }
-    source = value.attr("view")("uint16");
-    dtype = DType::kBFloat16;
+    source = value.attr("view")(bits_name(*dtype));
     if (PyObject_GetBuffer(source.ptr(), &buffer_, flags) != 0) throw nb::python_error();
   }
   has_buffer_ = true;
@@ -247,10 +258,10 @@ NewArray make_array(Library library, DType dtype, const std::vector<std::int64_t
     const nb::object address = result.object.attr("data_ptr")();
     result.view.data = PyLong_AsVoidPtr(address.ptr());
   } else {
-    const bool foreign = dtype == DType::kBFloat16;
+    const bool foreign = !numpy_has(dtype);
     const nb::object type = modules.numpy_dtype(dtype);
-    result.object = modules.numpy_empty(shape_tuple(shape),
-                                        modules.numpy_dtype(foreign ? DType::kUInt16 : dtype));
+    result.object =
+        modules.numpy_empty(shape_tuple(shape), foreign ? nb::str(bits_name(dtype)) : type);
     result.view.data = data_of_buffer(result.object);
     if (foreign) result.object = result.object.attr("view")(type);
   }

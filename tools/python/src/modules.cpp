@@ -24,8 +24,9 @@ nb::object imported(nb::handle modules, const char* name) {
 
 std::string_view python_name(DType dtype) {
   constexpr std::string_view names[kDTypeCount] = {
-      "bool",   "int8",   "int16",   "int32",    "int64",   "uint8",  "uint16",
-      "uint32", "uint64", "float16", "bfloat16", "float32", "float64"};
+      "bool",    "int8",          "int16",       "int32",           "int64",          "uint8",
+      "uint16",  "uint32",        "uint64",      "float16",         "bfloat16",       "float32",
+      "float64", "float8_e4m3fn", "float8_e5m2", "float8_e4m3fnuz", "float8_e5m2fnuz"};
   return names[static_cast<std::uint8_t>(dtype)];
 }
 
@@ -47,7 +48,7 @@ Modules::Modules() {
   empty_ = numpy_.attr("empty");
   for (int i = 0; i < kDTypeCount; ++i) {
     const auto type = static_cast<DType>(i);
-    if (type != DType::kBFloat16) dtypes_[i] = numpy_.attr("dtype")(std::string(python_name(type)));
+    if (numpy_has(type)) dtypes_[i] = numpy_.attr("dtype")(std::string(python_name(type)));
   }
 }
 
@@ -92,18 +93,19 @@ void Modules::find_cupy() const {
 }
 
 nb::object Modules::numpy_dtype(DType dtype) const {
-  if (dtype != DType::kBFloat16) return dtypes_[static_cast<int>(dtype)];
+  if (numpy_has(dtype)) return dtypes_[static_cast<int>(dtype)];
   nb::object type = imported(modules_, "ml_dtypes");
   if (!type.is_valid()) {
     try {
       type = nb::module_::import_("ml_dtypes");
     } catch (nb::python_error&) {
       throw usage_error(
-          "an output is bfloat16, for which NumPy has no type of its own: pip install "
-          "ml_dtypes, or give the inputs as torch tensors");
+          "an output is {}, for which NumPy has no type of its own: pip install "
+          "ml_dtypes, or give the inputs as torch tensors",
+          python_name(dtype));
     }
   }
-  return numpy_.attr("dtype")(type.attr("bfloat16"));
+  return numpy_.attr("dtype")(type.attr(std::string(python_name(dtype)).c_str()));
 }
 
 nb::object Modules::numpy_empty(nb::handle shape, nb::handle dtype) const {

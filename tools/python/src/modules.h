@@ -13,7 +13,9 @@ namespace nb = nanobind;
 /// Whose arrays a call was given, and gives back.
 enum class Library { kNumpy, kTorch, kCupy };
 
-/// Its type's name in Python: "float32", "bfloat16".
+/// False for types that ml_dtypes adds to NumPy's.
+constexpr bool numpy_has(DType dtype) { return dtype != DType::kBFloat16 && !is_float8(dtype); }
+/// Its type's name in Python: "float32", "bfloat16", "float8_e4m3fn".
 std::string_view python_name(DType dtype);
 
 /// NumPy is imported with the first use; torch and CuPy are known once the program has imported

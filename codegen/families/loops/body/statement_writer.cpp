@@ -105,9 +105,8 @@ void StatementWriter::store_scalar(std::size_t i) {
     if (instr.op != plan::kScatterReplaces)
       value = fmt::format("{}::of(widen({}), {})", text.combine(i), text.element(i), value);
   }
-  code_.line(fmt::format("{}{} = narrow<{}>({});",
-                         condition.empty() ? "" : fmt::format("if ({}) ", condition),
-                         text.element(i), text.memory_type(i), value));
+  code_.line(fmt::format("{}{} = {};", condition.empty() ? "" : fmt::format("if ({}) ", condition),
+                         text.element(i), text.narrowed(i, value)));
 }
 
 void StatementWriter::keep(const InstrSet& values, std::int64_t slots) {
@@ -178,8 +177,7 @@ void StatementWriter::element_part(const InstrSet& needed, int stage) {
     if (is_store && s_.vector() > 1 && (s_.is_vector(i) || s_.is_transposed(i)))
       code_.line(fmt::format("t{}[j] = {};", i, text.stored(i)));
     else if (is_store && s_.is_transposed(i))
-      code_.line(fmt::format("m{}.put(y, x, splat<1>(narrow<{}>({})));", i, text.memory_type(i),
-                             text.stored(i)));
+      code_.line(fmt::format("m{}.put(y, x, splat<1>({}));", i, text.narrowed(i, text.stored(i))));
     else
       statement(i);
   }
@@ -194,19 +192,19 @@ void StatementWriter::vector_stores(const InstrSet& needed) {
   if (s_.vector() == 1) return;
   for (const std::size_t i : members(needed)) {
     if (s_.analysis.instr(i).kind != InstrKind::Store || !s_.per_element(i)) continue;
-    if (s_.is_transposed(i))
-      code_.line(fmt::format("m{}.put(y, x, Pack<{}>::of(t{}));", i, text.memory_type(i), i));
+    if (s_.is_transposed(i)) code_.line(fmt::format("m{}.put(y, x, {});", i, text.packed(i)));
     if (!s_.is_vector(i)) continue;
     const std::string condition = text.writes(i);
     std::string values = fmt::format("t{}", i);
-    if (!s_.mapping.gemm.exchange.empty()) {  // by all lanes
+    const bool exchanged = !s_.mapping.gemm.exchange.empty();
+    if (exchanged) {  // by all lanes
       values = fmt::format("y{}", i);
-      code_.line(fmt::format("const {} {} = {}(Pack<{}>::of(t{}));", text.vector_type(i), values,
-                             s_.mapping.gemm.exchange, text.memory_type(i), i));
+      code_.line(fmt::format("const {} {} = {}({});", text.vector_type(i), values,
+                             s_.mapping.gemm.exchange, text.packed(i)));
     }
-    code_.line(fmt::format("{}store({}, {});",
-                           condition.empty() ? "" : fmt::format("if ({}) ", condition),
-                           text.place(i), values));
+    code_.line(fmt::format(
+        "{}{}({}, {});", condition.empty() ? "" : fmt::format("if ({}) ", condition),
+        s_.math.saturates(i) && !exchanged ? "store_saturated" : "store", text.place(i), values));
   }
 }
 

@@ -186,10 +186,20 @@ std::string ValueText::value(std::size_t i) const {
 }
 
 std::string ValueText::stored(std::size_t i) const {
-  const std::uint32_t value = analysis_.instr(i).args[0];
+  const std::uint32_t value = s_.math.operands(i)[0];
   const DType type = compute_type(analysis_.memory_type(i));
   if (analysis_.type_of(value) == type) return s_.names[value];
   return fmt::format("convert<{}>({})", compute_name(type), s_.names[value]);
+}
+
+std::string ValueText::packed(std::size_t i) const {
+  return fmt::format("{}<{}>::of(t{})", s_.math.saturates(i) ? "PackSaturated" : "Pack",
+                     memory_type(i), i);
+}
+
+std::string ValueText::narrowed(std::size_t i, const std::string& value) const {
+  return fmt::format("{}<{}>({})", s_.math.saturates(i) ? "narrow_saturated" : "narrow",
+                     memory_type(i), value);
 }
 
 std::string ValueText::writes(std::size_t i) const {

@@ -21,6 +21,10 @@ class ValueText {
   std::string place(std::size_t i) const;
   /// The stored value in the compute type of the buffer.
   std::string stored(std::size_t i) const;
+  /// `value`, which store `i` writes, as memory has it.
+  std::string narrowed(std::size_t i, const std::string& value) const;
+  /// The vector that store `i` writes, of the values t<i>.
+  std::string packed(std::size_t i) const;
   /// Holds in the threads that store `i`; empty: in all.
   std::string writes(std::size_t i) const;
 
