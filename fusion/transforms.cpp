@@ -3,9 +3,10 @@
 namespace sinter::fusion {
 
 std::span<const ir::Transform* const> transforms() {
-  static const ir::Transform* const all[] = {
-      &kJoinedBiases, &kNarrowed,      &kQuantized, &kFoldedScales, &kSplatValue,
-      &kIsMask,       &kUnfitConstant, &kIsUniform, &kShifts,       &kReadIntegers};
+  static const ir::Transform* const all[] = {&kJoinedBiases,  &kNarrowed,          &kQuantized,
+                                             &kFoldedScales,  &kSplatValue,        &kIsMask,
+                                             &kUnfitConstant, &kIsUniform,         &kShifts,
+                                             &kReadIntegers,  &kIntegerDifference, &kIntegerSums};
   return all;
 }
 

@@ -24,6 +24,9 @@ extern const ir::Transform kReadIntegers;
 /// there are shifts (fold_scales).
 extern const ir::Transform kSplatValue, kIsMask, kUnfitConstant, kIsUniform, kShifts;
 
+/// Integers of 8 bits less their zero points, and their sums (quantize/narrow_product.h).
+extern const ir::Transform kIntegerDifference, kIntegerSums;
+
 std::span<const ir::Transform* const> transforms();
 std::span<const ir::Derivation* const> derivations();
 

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <set>
 #include <string>
+#include <utility>
 
 #include <sinter/dtype.h>
 
@@ -63,6 +64,9 @@ struct TargetTraits {
   double conv_kernel_flops = 0;  // beyond so many operations a convolution is a library's instead
   // Types of x for which products with quantized weights exist; others multiply float weights.
   std::set<DType> quantized_matmul;
+  /// Types of 8 bits that operands of products, and of convolutions, may have: x's and the
+  /// weights'.
+  std::set<std::pair<DType, DType>> narrow_products, narrow_convs;
   int quantized_group = 1;  // what groups, if they are not all of k, are multiples of
   std::int64_t quantized_least_columns = 1;  // of such a product
   bool quantized_zeros_in_type = false;      // zero points become numbers of x's type

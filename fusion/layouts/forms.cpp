@@ -236,7 +236,8 @@ ValueId build_take(GraphBuilder& builder, const Site& site, const Form& form,
 bool wants_channels_last(const Site& site) {
   if (site.node.op->name != "Conv" || !site.target.conv_channels_last) return false;
   const DType type = site.graph.type(site.node.outputs[0]).dtype;
-  return (site.target.conv_any_float ? is_float(type) : type == DType::kFloat32) &&
+  const bool has_type = site.target.conv_any_float ? is_float(type) : type == DType::kFloat32;
+  return (has_type || multiplies_narrow(site.target, site.graph, site.node)) &&
          site.node.attrs.get_int("channels_last") == 0;
 }
 

@@ -6,6 +6,7 @@
 
 #include "fusion/passes/passes.h"
 #include "fusion/regions/attention_access.h"
+#include "fusion/regions/operand.h"
 #include "fusion/regions/rebuild.h"
 #include "ir/constants/recipe.h"
 
@@ -32,7 +33,9 @@ bool all_equal(const Ints& values, std::int64_t expected) {
 /// a [.., m, k] x b [.., k, n]: MatMul, or where the target has none for the elements' type the sum
 /// over k of [.., m, 1, k] * [.., 1, n, k].
 ValueId matrix_product(GraphBuilder& builder, const TargetTraits& target, ValueId a, ValueId b) {
-  if (target.has_integer_matmul || !is_integer(builder.type(a).dtype))
+  const std::pair types{builder.type(a).dtype, builder.type(b).dtype};
+  if (target.has_integer_matmul || !is_integer(types.first) ||
+      target.narrow_products.contains(types))
     return builder.add("MatMul", {a, b});
   const auto with_one = [&](ValueId value, std::ptrdiff_t from_end) {
     Shape shape = builder.type(value).shape;
@@ -112,7 +115,8 @@ ValueId join_in_steps(GraphBuilder& builder, const Node& concat, std::span<const
 /// True if the target has a convolution of its own for `node`, in one layout or the other.
 bool has_conv(const Context& context, const Graph& graph, const Node& node) {
   const DType type = graph.type(node.outputs[0]).dtype;
-  return (context.target.has_conv && type == DType::kFloat32) ||
+  return multiplies_narrow(context.target, graph, node) ||
+         (context.target.has_conv && type == DType::kFloat32) ||
          (context.target.conv_any_float && context.fuse && is_float(type));
 }
 

@@ -5,6 +5,7 @@
 #include <sinter/error.h>
 
 #include "fusion/passes/passes.h"
+#include "fusion/quantize/narrow_product.h"
 #include "fusion/regions/rebuild.h"
 #include "ir/reference/evaluate.h"
 
@@ -164,6 +165,8 @@ std::optional<std::vector<ValueId>> with_constants_inside(GraphBuilder& builder,
 
 Graph fold_constants(const Graph& graph, Context& context) {
   const std::vector<bool> weights = find_weights(graph);
+  // The integers stay: fuse_quantization multiplies them.
+  const std::vector<bool> is_left = made_of_narrow_values(graph, context);
   // Weights may grow when they are unpacked, but not without end: a few constants that are put
   // behind each other again and again are computed in each run.
   constexpr std::int64_t kMostGrowth = 16, kMostGrown = std::int64_t{768} << 20;
@@ -179,7 +182,8 @@ Graph fold_constants(const Graph& graph, Context& context) {
         if (node.op->kind == OpKind::kWhile) return with_constants_inside(builder, node, inputs);
         // Others name what an Extent finds.
         if (node.op->kind == OpKind::kExtent) return std::nullopt;
-        if (!is_known(builder, old, node, inputs) || is_view_for_product(old, node) ||
+        if (is_left[static_cast<std::size_t>(&node - old.nodes().data())] ||
+            !is_known(builder, old, node, inputs) || is_view_for_product(old, node) ||
             is_index_arithmetic(builder, old, node, inputs))
           return std::nullopt;
         const bool is_weight = weights[node.outputs[0].position()];

@@ -26,6 +26,9 @@ Graph quantize_products(const Graph& graph, Context& context);
 Graph lower_precision(const Graph& graph, Context& context);
 /// Algebra: fewer nodes that compute the same.
 Graph simplify(const Graph& graph, Context& context);
+/// Products and convolutions of operands that stand for integers of 8 bits multiply these, where
+/// the target does: scales and zero points come behind.
+Graph fuse_quantization(const Graph& graph, Context& context);
 /// Replaces attention that is spelled out by Attention, where the target has a kernel for it.
 Graph recognise_attention(const Graph& graph, Context& context);
 /// Computes encoders over the tokens that a batch has, without its padding, where context.packed

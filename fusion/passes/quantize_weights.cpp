@@ -10,6 +10,7 @@
 #include "fusion/passes/passes.h"
 #include "fusion/patterns/dequantization.h"
 #include "fusion/quantize/layer_inputs.h"
+#include "fusion/quantize/narrow_product.h"
 #include "fusion/quantize/quantizer.h"
 #include "fusion/quantize/read_weights.h"
 #include "fusion/regions/constant_values.h"
@@ -52,9 +53,11 @@ class WeightQuantizer {
   void find_layers() {
     const auto known = [&](ValueId value) { return values_.knows(value); };
     std::set<std::size_t> products;
+    // Where x is of 8 bits as well the product is: see fuse_quantization.
+    const std::vector<bool> is_narrow = narrow_products(graph_, context_);
     for (std::size_t i = 0; i < graph_.nodes().size(); ++i) {
       const Node& node = graph_.nodes()[i];
-      if (node.op->name != "MatMul") continue;
+      if (node.op->name != "MatMul" || is_narrow[i]) continue;
       const ValueId x = node.inputs[0], weight = node.inputs[1];
       const Shape& shape = graph_.type(weight).shape;
       if (!is_quantized_from(graph_.type(x).dtype) || values_.knows(x) || !values_.knows(weight) ||

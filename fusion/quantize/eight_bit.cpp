@@ -57,8 +57,12 @@ Tensor computed(std::string_view op, const Attrs& attrs, const std::vector<Tenso
 }
 
 double largest_of_eight_bits(DType type) {
-  constexpr double kInteger = 127, kUnsigned = 255;
-  return type == DType::kInt8 ? kInteger : kUnsigned;
+  switch (type) {
+    case DType::kFloat8E4M3FN: return 448;
+    case DType::kFloat8E5M2: return 57344;
+    case DType::kUInt8: return 255;
+    default: return 127;
+  }
 }
 
 ValueId add_divided(GraphBuilder& builder, ValueId x, const std::vector<float>& smoothing) {

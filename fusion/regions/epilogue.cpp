@@ -4,6 +4,7 @@
 #include <array>
 
 #include "fusion/regions/operand.h"
+#include "ir/product_types.h"
 
 namespace sinter::fusion {
 namespace {
@@ -23,6 +24,8 @@ class EpilogueMatcher {
 
   Epilogue run(double alpha) {
     epilogue_.alpha = alpha;
+    // Libraries store the sums; what they stand for is another kernel's.
+    if (ir::is_eight_bit_integer(graph_.type(last_->inputs[0]).dtype)) return std::move(epilogue_);
     while (const Node* reader = only_reader()) {
       const auto reason = take(*reader);
       if (!reason.empty()) {

@@ -40,6 +40,11 @@ bool is_matrix_product(const Node& node) {
   return node.op->name == "MatMul" || node.op->name == "QuantMatMul";
 }
 
+bool multiplies_narrow(const TargetTraits& target, const Graph& graph, const Node& product) {
+  const auto& pairs = product.op->name == "Conv" ? target.narrow_convs : target.narrow_products;
+  return pairs.contains({graph.type(product.inputs[0]).dtype, graph.type(product.inputs[1]).dtype});
+}
+
 std::size_t viewed_operands(const Node& product) { return product.op->name == "MatMul" ? 2 : 1; }
 
 std::optional<double> scalar_factor(const Graph& graph, const Node& node, ValueId value) {

@@ -15,6 +15,8 @@ Graph views_only(const Graph& graph, const TensorType& from, std::span<const Nod
 
 /// True for MatMul and QuantMatMul: x [.., m, k] times a right operand.
 bool is_matrix_product(const Node& node);
+/// True for a MatMul or Conv of operands of 8 bits that the target multiplies as they are.
+bool multiplies_narrow(const TargetTraits& target, const Graph& graph, const Node& product);
 /// Operands of such a product that may be read through views: both of a MatMul, x alone of a
 /// product with quantized weights.
 std::size_t viewed_operands(const Node& product);

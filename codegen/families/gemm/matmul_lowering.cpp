@@ -8,6 +8,7 @@
 #include "codegen/program/describe.h"
 #include "codegen/program/index_space.h"
 #include "ir/affine.h"
+#include "ir/product_types.h"
 
 namespace sinter::codegen {
 namespace {
@@ -147,14 +148,15 @@ class MatmulLowering {
         if (axis.strides[kB] != Dim(0)) refuse("its columns are not stored as one row");
       return step;
     }
-    const bool exact = is_integer(type) && out_type.dtype == type && epilogue.alpha == 1 &&
+    const DType other = body_.type(b_source.value).dtype;
+    const auto sums = ir::product_type(type, other);
+    const bool exact = is_integer(type) && out_type.dtype == sums && epilogue.alpha == 1 &&
                        epilogue.activation == Activation::None;
-    if (type != body_.type(b_source.value).dtype ||
-        !(exact || (is_float(type) && is_float(out_type.dtype))))
+    if (!sums || !(exact || (is_float(type) && is_float(out_type.dtype))))
       refuse(fmt::format(
-          "a product of {} and {} into {}: both operands must have one type, and all types must be "
-          "floating-point, or all one integer type with nothing but sums behind",
-          to_string(type), to_string(body_.type(b_source.value).dtype), to_string(out_type.dtype)));
+          "a product of {} and {} into {}: both operands must have one type, or 8 bits, and all "
+          "types must be floating-point, or integers with nothing but sums behind",
+          to_string(type), to_string(other), to_string(out_type.dtype)));
     if (tf32 && type == DType::kFloat32) step.math = plan::fb::MathMode::Tf32;
     return step;
   }

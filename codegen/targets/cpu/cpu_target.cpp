@@ -29,6 +29,9 @@ ir::TargetTraits make_traits() {
   traits.matmul_epilogue_gelu_tanh = true;
   traits.quantized_matmul = {DType::kFloat32, DType::kFloat16, DType::kBFloat16};
   traits.attention_steps = traits.quantized_matmul;
+  // The library multiplies signed weights alone.
+  traits.narrow_products = {{DType::kUInt8, DType::kInt8}, {DType::kInt8, DType::kInt8}};
+  traits.narrow_convs = traits.narrow_products;
   return traits;
 }
 

@@ -20,11 +20,13 @@ struct Problem {
   dims input, weight, output, strides, dilations, begin, end;
   std::int64_t group = 1;
   bool channels_last = false;
+  DType input_type = DType::kFloat32, weight_type = DType::kFloat32, output_type = DType::kFloat32;
 
+  /// As many of float32 as take as long.
   double multiplications() const {
     double result = elements(output);
     for (std::size_t d = 1; d < weight.size(); ++d) result *= static_cast<double>(weight[d]);
-    return result;
+    return weight_type == DType::kFloat32 ? result : result / kNarrowRate;
   }
   static double elements(const dims& sizes) {
     double result = 1;
@@ -97,8 +99,8 @@ dims strides_of(const dims& sizes, bool channels_last) {
   return strides;
 }
 
-dnnl::memory::desc stored(const dims& sizes, bool channels_last) {
-  return {sizes, dnnl::memory::data_type::f32, strides_of(sizes, channels_last)};
+dnnl::memory::desc stored(const dims& sizes, DType type, bool channels_last) {
+  return {sizes, dnnl_type(type), strides_of(sizes, channels_last)};
 }
 
 /// Where there are groups, they are a dimension of their own.
@@ -114,7 +116,7 @@ dnnl::memory::desc stored_weight(const Problem& p) {
   const dims sizes = weight_sizes(p);
   dims strides = strides_of(p.weight, p.channels_last);
   if (p.group > 1) strides.insert(strides.begin(), strides[0] * sizes[1]);
-  return {sizes, dnnl::memory::data_type::f32, strides};
+  return {sizes, dnnl_type(p.weight_type), strides};
 }
 
 /// A part of a convolution: some images, of each some of the first spatial dimension's rows, and
@@ -135,8 +137,11 @@ Piece whole(const Problem& p) {
 std::vector<Piece> divide(const Problem& p) {
   constexpr double kCached = 1 << 20;     // bytes that stay in a core's own cache
   constexpr std::int64_t kChannels = 64;  // of a block of oneDNN's kernels
-  const double weights = 4 * Problem::elements(p.weight), input = 4 * Problem::elements(p.input),
-               output = 4 * Problem::elements(p.output);
+  const auto bytes = [](const dims& sizes, DType type) {
+    return Problem::elements(sizes) * static_cast<double>(size_of(type));
+  };
+  const double weights = bytes(p.weight, p.weight_type), input = bytes(p.input, p.input_type),
+               output = bytes(p.output, p.output_type);
   const std::int64_t wanted = parts_for(p.multiplications(), input + output + weights);
   const std::int64_t images = p.output[0], rows = p.output[2], channels = p.output[1];
   std::vector<Piece> pieces;
@@ -191,31 +196,34 @@ class ConvDivider {
     const Kind& kind = kind_of(piece);
     BoundPrimitive part(kind.primitive, kind.scratchpad);
     const auto bind = [&](int argument, const Place& place, const dnnl::memory::desc& layout,
-                          std::int64_t offset) {
+                          std::uint64_t offset) {
       if (place.memory)
-        part.bind(argument, dnnl::memory(layout, dnnl_engine(), place.memory + bytes_of(offset)));
+        part.bind(argument, dnnl::memory(layout, dnnl_engine(), place.memory + offset));
       else
-        part.bind(argument, layout, place.buffer, bytes_of(offset));
+        part.bind(argument, layout, place.buffer, offset);
     };
     const auto bind_output = [&](int argument, const Place& place, bool is_result) {
       const dims strides = strides_of(p_.output, true);
-      const std::int64_t offset = piece.image * strides[0] + piece.row * strides[2] + piece.channel;
+      // Results of either kind have four bytes each.
+      const std::uint64_t offset =
+          bytes_of(piece.image * strides[0] + piece.row * strides[2] + piece.channel);
       if (piece.channels == p_.output[1]) return bind(argument, place, kind.output, offset);
       const auto channels = static_cast<std::size_t>(p_.output[1]),
                  own = static_cast<std::size_t>(piece.channels);
-      part.bind_copy(argument, kind.output,
-                     {place.buffer, place.memory, bytes_of(offset),
-                      kind.output.get_size() / sizeof(float) / own, own * sizeof(float),
-                      channels * sizeof(float)},
-                     is_result);
+      part.bind_copy(
+          argument, kind.output,
+          {place.buffer, place.memory, offset, kind.output.get_size() / sizeof(float) / own,
+           own * sizeof(float), channels * sizeof(float)},
+          is_result);
     };
     const dims strides = strides_of(p_.input, true);
-    bind(DNNL_ARG_SRC, input, kind.input, piece.image * strides[0] + piece.input_row * strides[2]);
+    bind(DNNL_ARG_SRC, input, kind.input,
+         bytes_of(piece.image * strides[0] + piece.input_row * strides[2], p_.input_type));
     bind_output(DNNL_ARG_DST, output, true);
     if (step_.residual >= 0)
       bind_output(DNNL_ARG_ATTR_MULTIPLE_POST_OP(0) | DNNL_ARG_SRC_1, residual, false);
     const std::uint64_t weight =
-        bytes_of(piece.channel * strides_of(p_.weight, p_.channels_last)[0]);
+        bytes_of(piece.channel * strides_of(p_.weight, p_.channels_last)[0], p_.weight_type);
     if (weight_data_ && kind.weight != kind.plain_weight)
       part.bind(DNNL_ARG_WEIGHTS,
                 pack(weights_, step_.weight, weight_data_ + weight, kind.plain_weight, kind.weight)
@@ -254,8 +262,8 @@ class ConvDivider {
     kind.bias = {{piece.channels}, dnnl::memory::data_type::f32, dnnl::memory::format_tag::a};
     begin[0] = piece.begin;
     end[0] = piece.end;
-    kind.input = stored(input, true);
-    kind.output = stored(output, true);
+    kind.input = stored(input, p_.input_type, true);
+    kind.output = stored(output, p_.output_type, true);
     dnnl::post_ops ops;
     if (step_.residual >= 0) ops.append_binary(dnnl::algorithm::binary_add, kind.output);
     append_activation(ops, step_.activation, step_.activation_a, step_.activation_b);
@@ -269,7 +277,7 @@ class ConvDivider {
           kind.input, weight, bias, kind.output, p_.strides, p_.dilations, begin, end, attributes,
           may_fail);
     };
-    const dnnl::memory::desc any(weight_sizes(part), dnnl::memory::data_type::f32,
+    const dnnl::memory::desc any(weight_sizes(part), dnnl_type(p_.weight_type),
                                  dnnl::memory::format_tag::any);
     dnnl::convolution_forward::primitive_desc chosen;
     if (!weight_data_) chosen = describe(kind.plain_weight, false);
@@ -291,19 +299,19 @@ class ConvDivider {
 };
 
 /// Rows and images of a reorder between the plan's layout and channels last.
-PrimitiveParts reorder(const dims& sizes, std::uint32_t buffer, const dnnl::memory& channels_last,
-                       bool into, int threads) {
+PrimitiveParts reorder(const dims& sizes, DType type, std::uint32_t buffer,
+                       const dnnl::memory& channels_last, bool into, int threads) {
   PrimitiveParts parts(threads);
-  const auto plain = stored(sizes, false);
+  const auto plain = stored(sizes, type, false);
   constexpr double kBytesOfPart = 256 << 10;
-  const double bytes = 8 * Problem::elements(sizes);
+  const double bytes = 2 * static_cast<double>(size_of(type)) * Problem::elements(sizes);
   const std::int64_t count =
       std::clamp<std::int64_t>(static_cast<std::int64_t>(bytes / kBytesOfPart), 1, sizes[2]);
   for (std::int64_t part = 0; part < count; ++part) {
     dims at(sizes.size(), 0), of = sizes;
     at[2] = sizes[2] * part / count;
     of[2] = sizes[2] * (part + 1) / count - at[2];
-    const auto here = stored(sizes, true).submemory_desc(of, at),
+    const auto here = stored(sizes, type, true).submemory_desc(of, at),
                there = plain.submemory_desc(of, at);
     const auto& [from, to] = into ? std::pair(there, here) : std::pair(here, there);
     const dnnl::reorder::primitive_desc how(dnnl_engine(), from, dnnl_engine(), to,
@@ -323,9 +331,9 @@ Product product_of(const Problem& p, const ConvStepT& step, const std::byte* wei
   product.n = p.output[1];
   product.m = p.output[0];
   for (std::size_t d = 2; d < p.output.size(); ++d) product.m *= p.output[d];
-  product.a = {step.input, 0, {}, product.k, 1};
-  product.b = {step.weight, 0, {}, 1, product.k};
-  product.d = {step.output, 0, {}, product.n, 1};
+  product.a = {step.input, 0, {}, product.k, 1, p.input_type};
+  product.b = {step.weight, 0, {}, 1, product.k, p.weight_type};
+  product.d = {step.output, 0, {}, product.n, 1, p.output_type};
   if (step.residual >= 0) {
     product.residual = product.d;
     product.residual->buffer = static_cast<std::uint32_t>(step.residual);
@@ -351,11 +359,18 @@ ConvDnnl::ConvDnnl(const plan::PlanData& plan, const ConvStepT& step, const Boun
                    PackedWeights& weights, int threads)
     : impl_(std::make_unique<Impl>()) {
   const auto& buffers = plan.meta.buffers;
-  if (static_cast<DType>(buffers[step.input]->dtype) != DType::kFloat32)
+  const auto type_of = [&](std::uint32_t buffer) {
+    return static_cast<DType>(buffers[buffer]->dtype);
+  };
+  Problem p = problem_of(step, shape);
+  p.input_type = type_of(step.input);
+  p.weight_type = type_of(step.weight);
+  p.output_type = type_of(step.output);
+  if (p.input_type != DType::kFloat32 && !multiplies_exactly(p.input_type, p.weight_type))
     throw unsupported_error(
-        "a convolution of {} on the CPU: compile with --precision=model from a float32 model",
-        to_string(static_cast<DType>(buffers[step.input]->dtype)));
-  const Problem p = problem_of(step, shape);
+        "a convolution of {} and {} on this CPU: compile with --precision=model from a float32 "
+        "model, or without products of 8 bits (--disable-pass fuse_quantization)",
+        to_string(p.input_type), to_string(p.weight_type));
   // Without a size oneDNN makes nothing, and there is nothing to do.
   if (std::ranges::count(p.output, 0) > 0) return;
   const auto& weight_buffer = *buffers[step.weight];
@@ -379,8 +394,10 @@ ConvDnnl::ConvDnnl(const plan::PlanData& plan, const ConvStepT& step, const Boun
     using Place = ConvDivider::Place;
     const auto place_of = [&](std::uint32_t buffer, const dims& sizes, bool is_read) -> Place {
       if (p.channels_last) return {buffer, nullptr};
-      const dnnl::memory& memory = impl_->own.emplace_back(stored(sizes, true), dnnl_engine());
-      if (is_read) steps.push_back(reorder(sizes, buffer, memory, true, team));
+      const DType type = type_of(buffer);
+      const dnnl::memory& memory =
+          impl_->own.emplace_back(stored(sizes, type, true), dnnl_engine());
+      if (is_read) steps.push_back(reorder(sizes, type, buffer, memory, true, team));
       return {buffer, static_cast<std::byte*>(memory.get_data_handle())};
     };
     const Place input = place_of(step.input, p.input, true);
@@ -391,7 +408,8 @@ ConvDnnl::ConvDnnl(const plan::PlanData& plan, const ConvStepT& step, const Boun
     for (const Piece& piece : divide(p)) divider.add(piece, input, output, parts);
     steps.push_back(std::move(parts));
     if (output.memory)
-      steps.push_back(reorder(p.output, step.output, impl_->own.back(), false, team));
+      steps.push_back(
+          reorder(p.output, p.output_type, step.output, impl_->own.back(), false, team));
   });
 }
 

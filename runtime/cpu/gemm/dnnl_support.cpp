@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <vector>
 
 #include <fmt/ranges.h>
 
@@ -56,6 +57,54 @@ dnnl::primitive_attr dnnl_attributes() {
 dnnl::stream& dnnl_stream() {
   thread_local dnnl::stream stream(dnnl_engine());
   return stream;
+}
+
+dnnl::memory::data_type dnnl_type(DType type) {
+  using data_type = dnnl::memory::data_type;
+  switch (type) {
+    case DType::kInt8: return data_type::s8;
+    case DType::kUInt8: return data_type::u8;
+    case DType::kInt32: return data_type::s32;
+    case DType::kFloat32: return data_type::f32;
+    default: throw internal_error("oneDNN has no {} here", to_string(type));
+  }
+}
+
+namespace {
+
+/// Products of the largest magnitudes, whose sums in pairs do not fit 16 bits.
+bool probe(DType x) {
+  constexpr std::int64_t kSize = 64;
+  const auto square = [&](DType type) {
+    return dnnl::memory::desc({kSize, kSize}, dnnl_type(type), dnnl::memory::format_tag::ab);
+  };
+  std::vector<std::uint8_t> a(kSize * kSize, x == DType::kInt8 ? 0x80 : 0xff),
+      b(kSize * kSize, 0x7f);
+  std::vector<std::int32_t> d(kSize * kSize);
+  const dnnl::matmul::primitive_desc how(dnnl_engine(), square(x), square(DType::kInt8),
+                                         square(DType::kInt32));
+  const auto memory = [&](DType type, void* data) {
+    return dnnl::memory(square(type), dnnl_engine(), data);
+  };
+  dnnl::matmul(how).execute(dnnl_stream(), {{DNNL_ARG_SRC, memory(x, a.data())},
+                                            {DNNL_ARG_WEIGHTS, memory(DType::kInt8, b.data())},
+                                            {DNNL_ARG_DST, memory(DType::kInt32, d.data())}});
+  dnnl_stream().wait();
+  const std::int32_t expected = kSize * 127 * (x == DType::kInt8 ? -128 : 255);
+  return std::ranges::all_of(d, [&](std::int32_t sum) { return sum == expected; });
+}
+
+}  // namespace
+
+bool multiplies_exactly(DType x, DType weights) {
+  static const bool is_exact = [] {
+    try {
+      return probe(DType::kUInt8) && probe(DType::kInt8);
+    } catch (const dnnl::error&) {
+      return false;  // it has none
+    }
+  }();
+  return is_exact && weights == DType::kInt8 && (x == DType::kInt8 || x == DType::kUInt8);
 }
 
 void append_activation(dnnl::post_ops& ops, Activation activation, float a, float b) {

@@ -41,9 +41,10 @@ Division divide(const Product& p, std::size_t single) {
   double matrices = 1;
   for (const std::int64_t size : p.batch) matrices *= static_cast<double>(size);
   const auto n = static_cast<double>(p.n);
-  const double bytes = 4 * static_cast<double>(p.k) * n;
+  const double bytes = static_cast<double>(bytes_of(p.k, p.b.type)) * n;
+  const double rate = p.b.type == DType::kFloat32 ? 1 : kNarrowRate;
   const auto parts_of = [&](std::int64_t rows) {
-    return parts_for(matrices * static_cast<double>(rows) * n * static_cast<double>(p.k),
+    return parts_for(matrices * static_cast<double>(rows) * n * static_cast<double>(p.k) / rate,
                      matrices * bytes);
   };
   const std::int64_t wanted = parts_of(p.m);
@@ -127,7 +128,7 @@ dnnl::memory::desc layout_of(const GemmOperand& operand, const std::vector<std::
     if (sizes[i] == 1) strides[i] = std::max<std::int64_t>(strides[i], extent);
     extent = std::max(extent, strides[i] * sizes[i]);
   }
-  return {sizes, dnnl::memory::data_type::f32, strides};
+  return {sizes, dnnl_type(operand.type), strides};
 }
 
 class Divider {
@@ -142,7 +143,8 @@ class Divider {
     Kind& kind = found->second;
     if (is_new) kind = make(sizes);
     BoundPrimitive part(kind.primitive, kind.scratchpad);
-    part.bind(DNNL_ARG_SRC, kind.a, p_.a.buffer, bytes_of(offset_of(p_.a, at, at.row, 0)));
+    part.bind(DNNL_ARG_SRC, kind.a, p_.a.buffer,
+              bytes_of(offset_of(p_.a, at, at.row, 0), p_.a.type));
     const auto bind_result = [&](int argument, const GemmOperand& operand,
                                  const dnnl::memory::desc& layout, bool is_result) {
       const std::uint64_t offset = bytes_of(offset_of(operand, at, at.row, at.column));
@@ -153,7 +155,7 @@ class Divider {
                      is_result);
     };
     bind_result(DNNL_ARG_DST, p_.d, kind.d, true);
-    const std::uint64_t b = bytes_of(offset_of(p_.b, at, 0, at.column));
+    const std::uint64_t b = bytes_of(offset_of(p_.b, at, 0, at.column), p_.b.type);
     if (p_.b_weight && kind.b != kind.b_plain)
       part.bind(DNNL_ARG_WEIGHTS,
                 pack(weights_, p_.b.buffer, p_.b_weight + b, kind.b_plain, kind.b)->memory);
@@ -231,8 +233,7 @@ class Divider {
       if (same != kinds_.end()) chosen = describe(same->second.b, true);
       if (!chosen || is_reference(chosen))
         chosen = describe(
-            {kind.b_plain.get_dims(), dnnl::memory::data_type::f32, dnnl::memory::format_tag::any},
-            false);
+            {kind.b_plain.get_dims(), dnnl_type(p_.b.type), dnnl::memory::format_tag::any}, false);
     } else {
       chosen = describe(kind.b_plain, false);
     }
@@ -261,7 +262,8 @@ std::optional<PrimitiveParts> divide_product(const Product& p, std::size_t singl
   const Division division = divide(p, single);
   double macs = static_cast<double>(p.m) * static_cast<double>(p.n) * static_cast<double>(p.k);
   for (const std::int64_t size : p.batch) macs *= static_cast<double>(size);
-  PrimitiveParts parts(threads_for(macs, threads));
+  PrimitiveParts parts(
+      threads_for(p.b.type == DType::kFloat32 ? macs : macs / kNarrowRate, threads));
   Divider divider(p, weights);
   Position at;
   const bool has_chunks = division.prefix < p.batch.size();

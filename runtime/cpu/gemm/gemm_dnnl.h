@@ -1,4 +1,5 @@
-// One product of float32, divided into parts that are primitives of their own.
+// One product of float32, or of integers of 8 bits, divided into parts that are primitives of their
+// own.
 #pragma once
 
 #include <cstddef>
@@ -20,9 +21,10 @@ struct GemmOperand {
   std::int64_t offset = 0;
   std::vector<std::int64_t> batch_strides;
   std::int64_t row_stride = 0, column_stride = 0;
+  DType type = DType::kFloat32;
 };
 
-/// d = activation(alpha * a b + bias + residual), for each of a batch.
+/// d = activation(alpha * a b + bias + residual), for each of a batch. Of integers d = a b.
 struct Product {
   std::vector<std::int64_t> batch;
   std::int64_t m = 0, n = 0, k = 0;

@@ -22,7 +22,8 @@ GemmOperand operand_of(const MatrixT& matrix, std::span<const std::int64_t> valu
                       values[matrix.offset],
                       {},
                       values[matrix.row_stride],
-                      values[matrix.col_stride]};
+                      values[matrix.col_stride],
+                      static_cast<DType>(matrix.dtype)};
   for (const auto stride : matrix.batch_strides) operand.batch_strides.push_back(values[stride]);
   return operand;
 }
@@ -37,9 +38,11 @@ struct MatmulDnnl::Impl {
 MatmulDnnl::MatmulDnnl(const plan::PlanData& plan, const MatmulStepT& step, const BoundShape& shape,
                        PackedWeights& weights, int threads)
     : impl_(std::make_unique<Impl>()) {
-  const auto is_f32 = [](const MatrixT& matrix) {
-    return static_cast<DType>(matrix.dtype) == DType::kFloat32;
-  };
+  const auto type_of = [](const MatrixT& matrix) { return static_cast<DType>(matrix.dtype); };
+  const DType a = type_of(*step.a), b = type_of(*step.b), d = type_of(*step.d);
+  const bool has_kernels =
+      (a == DType::kFloat32 && b == DType::kFloat32 && d == DType::kFloat32) ||
+      (d == DType::kInt32 && !step.residual && step.bias < 0 && multiplies_exactly(a, b));
   const auto& values = shape.expressions;
   Product product;
   for (const auto size : step.batch) product.batch.push_back(values[size]);
@@ -47,8 +50,7 @@ MatmulDnnl::MatmulDnnl(const plan::PlanData& plan, const MatmulStepT& step, cons
   const bool empty = product.m == 0 || product.n == 0 || product.k == 0 ||
                      std::ranges::count(product.batch, 0) > 0;
   constexpr std::size_t kMaxBatchDims = 4;
-  if (!is_f32(*step.a) || !is_f32(*step.b) || !is_f32(*step.d) || empty ||
-      product.batch.size() > kMaxBatchDims) {
+  if (!has_kernels || empty || product.batch.size() > kMaxBatchDims) {
     impl_->generic.emplace(plan, step, shape);
     return;
   }

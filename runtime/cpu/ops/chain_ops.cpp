@@ -3,6 +3,7 @@
 #include <cmath>
 #include <cstring>
 
+#include "runtime/cpu/ops/tile_ops.h"
 #include "runtime/cpu/ops/vector_targets.h"
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "runtime/cpu/ops/chain_ops.cpp"
@@ -25,8 +26,67 @@ using Function = void (*)(const Link*, std::size_t i, V a, V b, V c, V d);
 
 struct Link {
   Function run;
-  float* other;  // the first of the row
-  float value;   // of a row
+  void* other;  // the first of the row
+  V value;      // of a row
+  V vector(D d, std::size_t i) const { return hn::LoadU(d, static_cast<const float*>(other) + i); }
+};
+
+// A vector of V holds int32 as they are.
+using DI = hn::RebindToSigned<D>;
+using VI = hn::VFromD<DI>;
+HWY_INLINE VI as_ints(V v) { return hn::BitCast(DI(), v); }
+HWY_INLINE V as_held(VI v) { return hn::BitCast(D(), v); }
+
+// Integers wrap around.
+#define SINTER_INTEGER(name, expression)       \
+  struct name {                                \
+    static HWY_INLINE V apply(D, V x, V y) {   \
+      const VI a = as_ints(x), b = as_ints(y); \
+      return as_held(expression);              \
+    }                                          \
+  };
+SINTER_INTEGER(IntAddOp, hn::Add(a, b))
+SINTER_INTEGER(IntSubOp, hn::Sub(a, b))
+SINTER_INTEGER(IntMulOp, hn::Mul(a, b))
+SINTER_INTEGER(IntMinOp, hn::Min(a, b))
+SINTER_INTEGER(IntMaxOp, hn::Max(a, b))
+#undef SINTER_INTEGER
+
+struct SameOp {
+  static HWY_INLINE V apply(D, V a) { return a; }
+};
+struct FromIntOp {
+  static HWY_INLINE V apply(D d, V a) { return hn::ConvertTo(d, as_ints(a)); }
+};
+/// Truncates and saturates to kLow .. kHigh, which float32 holds; NaN gives zero.
+template <int kLow, int kHigh>
+struct ToIntOp {
+  static HWY_INLINE V apply(D d, V a) {
+    const V number = hn::IfThenElseZero(hn::Eq(a, a), a);
+    const V low = hn::Set(d, static_cast<float>(kLow)),
+            high = hn::Set(d, static_cast<float>(kHigh));
+    return as_held(hn::ConvertTo(DI(), hn::Min(hn::Max(number, low), high)));
+  }
+};
+/// The same to all of int32, whose largest float32 does not hold.
+struct ToAnyIntOp {
+  static HWY_INLINE V apply(D d, V a) {
+    const V number = hn::IfThenElseZero(hn::Eq(a, a), a);
+    const auto above = hn::RebindMask(DI(), hn::Ge(number, hn::Set(d, 0x1p31F)));
+    const VI inside = hn::ConvertTo(
+        DI(), hn::Min(hn::Max(number, hn::Set(d, -0x1p31F)), hn::Set(d, 0x1.fffffep30F)));
+    return as_held(hn::IfThenElse(above, hn::Set(DI(), INT32_MAX), inside));
+  }
+};
+/// The value that the low byte is.
+template <bool kSigned>
+struct ToByteOp {
+  static HWY_INLINE V apply(D, V a) {
+    const VI high = hn::ShiftLeft<24>(as_ints(a));
+    if constexpr (kSigned) return as_held(hn::ShiftRight<24>(high));
+    const hn::RebindToUnsigned<D> du;
+    return hn::BitCast(D(), hn::ShiftRight<24>(hn::BitCast(du, high)));
+  }
 };
 
 template <class Op>
@@ -48,8 +108,7 @@ template <class Op, bool kColumns, bool kLeft>
 void binary_link(const Link* link, std::size_t i, V a, V b, V c, V e) {
   const D d;
   const auto apply = [&](std::size_t vector, V value) {
-    const V other =
-        kColumns ? hn::LoadU(d, link->other + i + vector * hn::Lanes(d)) : hn::Set(d, link->value);
+    const V other = kColumns ? link->vector(d, i + vector * hn::Lanes(d)) : link->value;
     return kLeft ? Op::apply(d, value, other) : Op::apply(d, other, value);
   };
   return link[1].run(link + 1, i, apply(0, a), apply(1, b), apply(2, c), apply(3, e));
@@ -58,18 +117,33 @@ void binary_link(const Link* link, std::size_t i, V a, V b, V c, V e) {
 /// The end of a chain; `other` is where the results go.
 void store_link(const Link* link, std::size_t i, V a, V b, V c, V e) {
   const D d;
-  float* at = link->other + i;
+  float* at = static_cast<float*>(link->other) + i;
   hn::StoreU(a, d, at);
   hn::StoreU(b, d, at + hn::Lanes(d));
   hn::StoreU(c, d, at + 2 * hn::Lanes(d));
   hn::StoreU(e, d, at + 3 * hn::Lanes(d));
 }
 
+/// The same of integers of 8 bits, of either sign.
+void store_bytes_link(const Link* link, std::size_t i, V a, V b, V c, V e) {
+  const hn::RebindToUnsigned<D> du;
+  const hn::Rebind<std::uint8_t, D> bytes;
+  std::uint8_t* at = static_cast<std::uint8_t*>(link->other) + i;
+  const std::size_t lanes = hn::Lanes(du);
+  const auto store = [&](std::size_t vector, V value) {
+    hn::StoreU(hn::TruncateTo(bytes, hn::BitCast(du, value)), bytes, at + vector * lanes);
+  };
+  store(0, a);
+  store(1, b);
+  store(2, c);
+  store(3, e);
+}
+
 /// The same past the caches, for what is large: memory is not read before it is written. Results
 /// must lie on a vector's boundary.
 void stream_link(const Link* link, std::size_t i, V a, V b, V c, V e) {
   const D d;
-  float* at = link->other + i;
+  float* at = static_cast<float*>(link->other) + i;
   hn::Stream(a, d, at);
   hn::Stream(b, d, at + hn::Lanes(d));
   hn::Stream(c, d, at + 2 * hn::Lanes(d));
@@ -90,6 +164,33 @@ ChainKernels binary(ChainSide side) {
   if (side == ChainSide::kLeft)
     return {opaque(binary_link<Op, true, true>), opaque(binary_link<Op, false, true>)};
   return {opaque(binary_link<Op, true, false>), opaque(binary_link<Op, false, false>)};
+}
+
+ChainKernels find_integer_kernels(ScalarOp op, ChainSide side) {
+  switch (op) {
+    case ScalarOp::kAdd: return binary<IntAddOp>(side);
+    case ScalarOp::kSub: return binary<IntSubOp>(side);
+    case ScalarOp::kMul: return binary<IntMulOp>(side);
+    case ScalarOp::kMin: return binary<IntMinOp>(side);
+    case ScalarOp::kMax: return binary<IntMaxOp>(side);
+    default: return {};
+  }
+}
+
+ChainKernels find_cast(DType from, DType to) {
+  const auto is_held = [](DType type) {
+    return type == DType::kInt32 || type == DType::kInt8 || type == DType::kUInt8;
+  };
+  if (from == DType::kFloat32) {
+    if (to == DType::kInt8) return unary<ToIntOp<-128, 127>>();
+    if (to == DType::kUInt8) return unary<ToIntOp<0, 255>>();
+    return to == DType::kInt32 ? unary<ToAnyIntOp>() : ChainKernels{};
+  }
+  if (!is_held(from)) return {};
+  if (to == DType::kFloat32) return unary<FromIntOp>();
+  if (to == DType::kInt32) return unary<SameOp>();
+  if (to == DType::kInt8) return unary<ToByteOp<true>>();
+  return to == DType::kUInt8 ? unary<ToByteOp<false>>() : ChainKernels{};
 }
 
 ChainKernels find_kernels(ScalarOp op, ChainSide side, bool small) {
@@ -116,6 +217,7 @@ ChainKernels find_kernels(ScalarOp op, ChainSide side, bool small) {
 
 /// The links of row r.
 void bind_links(const ChainArgs& t, std::int64_t r, Link* links) {
+  const D d;
   for (std::size_t k = 0; k < t.links.size(); ++k) {
     const ChainLink& link = t.links[k];
     links[k].other = nullptr;
@@ -127,18 +229,41 @@ void bind_links(const ChainArgs& t, std::int64_t r, Link* links) {
       continue;
     }
     links[k].run = reinterpret_cast<Function>(link.kernels.row);
-    links[k].value = *other;
+    links[k].value = hn::Set(d, *other);
     // As the operator by itself does it: see divide() in vector_ops.cpp.
+    if (!link.kernels.divides) continue;
     const float reciprocal = 1.0f / *other;
-    if (link.kernels.divides && std::isnormal(reciprocal)) {
+    if (std::isnormal(reciprocal)) {
       links[k].run = binary_link<MulOp, false, true>;
-      links[k].value = reciprocal;
+      links[k].value = hn::Set(d, reciprocal);
     }
   }
-  float* result = t.result + r * t.result_stride;
+  const auto size = static_cast<std::int64_t>(size_of(t.result_type));
+  std::byte* result = static_cast<std::byte*>(t.result) + r * t.result_stride * size;
   constexpr std::size_t kVector = hn::MaxLanes(D()) * sizeof(float);
   const bool aligned = reinterpret_cast<std::uintptr_t>(result) % kVector == 0;
-  links[t.links.size()] = {t.past_cache && aligned ? stream_link : store_link, result, 0};
+  links[t.links.size()] = {size == 1                 ? store_bytes_link
+                           : t.past_cache && aligned ? stream_link
+                                                     : store_link,
+                           result, hn::Zero(d)};
+}
+
+/// Elements i and on of a row that begins at `from`, as a chain holds them.
+template <typename Byte>
+HWY_INLINE V load_bytes(D, const std::byte* from, std::size_t i) {
+  const hn::Rebind<Byte, D> bytes;
+  return as_held(hn::PromoteTo(DI(), hn::LoadU(bytes, reinterpret_cast<const Byte*>(from) + i)));
+}
+HWY_INLINE V load_start(D d, DType type, const std::byte* from, std::size_t i) {
+  if (type == DType::kUInt8) return load_bytes<std::uint8_t>(d, from, i);
+  if (type == DType::kInt8) return load_bytes<std::int8_t>(d, from, i);
+  return hn::LoadU(d, reinterpret_cast<const float*>(from) + i);
+}
+HWY_INLINE V one_start(D d, DType type, const std::byte* from) {
+  if (type == DType::kUInt8) return as_held(hn::Set(DI(), std::to_integer<int>(*from)));
+  if (type == DType::kInt8)
+    return as_held(hn::Set(DI(), static_cast<std::int8_t>(std::to_integer<int>(*from))));
+  return hn::Set(d, *reinterpret_cast<const float*>(from));
 }
 
 void run_links(const ChainArgs& t) {
@@ -146,16 +271,20 @@ void run_links(const ChainArgs& t) {
   const D d;
   const std::size_t lanes = hn::Lanes(d), block = 4 * lanes, n = static_cast<std::size_t>(t.cols);
   if (n == 0) return;
+  const std::size_t start_size = size_of(t.start_type), result_size = size_of(t.result_type);
   Link links[kMaxChain + 1];
   HWY_ALIGN float padded[kMaxChain + 2][kMostBlock];
   for (std::int64_t r = 0; r < t.rows; ++r) {
     bind_links(t, r, links);
-    const float* start = static_cast<const float*>(t.start.data) + r * t.start.row_stride;
-    const V same = hn::Set(d, *start);
-    const auto run = [&](const float* from, std::size_t i) {
+    const std::byte* start = static_cast<const std::byte*>(t.start.data) +
+                             r * t.start.row_stride * static_cast<std::int64_t>(start_size);
+    const V same = t.start.per_column ? hn::Zero(d) : one_start(d, t.start_type, start);
+    const auto run = [&](const std::byte* from, std::size_t i) {
+      const auto vector = [&](std::size_t v) {
+        return load_start(d, t.start_type, from, i + v * lanes);
+      };
       if (t.start.per_column)
-        links[0].run(links, i, hn::LoadU(d, from + i), hn::LoadU(d, from + i + lanes),
-                     hn::LoadU(d, from + i + 2 * lanes), hn::LoadU(d, from + i + 3 * lanes));
+        links[0].run(links, i, vector(0), vector(1), vector(2), vector(3));
       else
         links[0].run(links, i, same, same, same, same);
     };
@@ -163,24 +292,79 @@ void run_links(const ChainArgs& t) {
     for (; i + block <= n; i += block) run(start, i);
     if (i == n) continue;
     // The last elements, fewer than a block: neither side of a row may be touched beyond its end.
-    const std::size_t bytes = (n - i) * sizeof(float);
-    const auto pad = [&](float* to, const float* from) {
+    const auto pad = [&](float* to, const void* from, std::size_t size) {
       std::memset(to, 0, block * sizeof(float));
-      std::memcpy(to, from, bytes);
+      std::memcpy(to, static_cast<const std::byte*>(from) + i * size, (n - i) * size);
     };
     for (std::size_t k = 0; k < t.links.size(); ++k) {
       if (links[k].other == nullptr) continue;
-      pad(padded[k], links[k].other + i);
+      pad(padded[k], links[k].other, sizeof(float));
       links[k].other = padded[k];
     }
     float *first = padded[kMaxChain], *result = padded[kMaxChain + 1];
-    if (t.start.per_column) pad(first, start + i);
-    float* target = links[t.links.size()].other + i;
-    links[t.links.size()] = {store_link, result, 0};
-    run(first, 0);
-    std::memcpy(target, result, bytes);
+    if (t.start.per_column) pad(first, start, start_size);
+    std::byte* target = static_cast<std::byte*>(links[t.links.size()].other) + i * result_size;
+    links[t.links.size()] = {result_size == 1 ? store_bytes_link : store_link, result, hn::Zero(d)};
+    run(reinterpret_cast<const std::byte*>(first), 0);
+    std::memcpy(target, result, (n - i) * result_size);
   }
   if (t.past_cache) hwy::FlushStream();
+}
+
+/// One link as a kernel of its own.
+template <ScalarOp kOp>
+void integer_kernel(const OpArgs& t) {
+  const bool left = t.args[0].per_column || !t.args[1].per_column;
+  const ChainLink link{find_integer_kernels(kOp, left ? ChainSide::kLeft : ChainSide::kRight),
+                       t.args[left ? 1 : 0]};
+  run_links({t.rows,
+             t.cols,
+             t.result,
+             t.result_stride,
+             t.args[left ? 0 : 1],
+             DType::kInt32,
+             DType::kInt32,
+             {&link, 1},
+             false});
+}
+template <DType kFrom, DType kTo>
+void cast_kernel(const OpArgs& t) {
+  const ChainLink link{find_cast(kFrom, kTo), {}};
+  run_links({t.rows, t.cols, t.result, t.result_stride, t.args[0], kFrom, kTo, {&link, 1}, false});
+}
+
+template <DType kFrom>
+OpKernel find_cast_from(DType to) {
+  switch (to) {
+    case DType::kInt8: return cast_kernel<kFrom, DType::kInt8>;
+    case DType::kUInt8: return cast_kernel<kFrom, DType::kUInt8>;
+    case DType::kInt32: return cast_kernel<kFrom, DType::kInt32>;
+    case DType::kFloat32: return cast_kernel<kFrom, DType::kFloat32>;
+    default: return nullptr;
+  }
+}
+
+OpKernel find_cast_kernel(DType from, DType to) {
+  if (from == to) return nullptr;
+  switch (from) {
+    case DType::kInt8: return find_cast_from<DType::kInt8>(to);
+    case DType::kUInt8: return find_cast_from<DType::kUInt8>(to);
+    case DType::kInt32: return find_cast_from<DType::kInt32>(to);
+    case DType::kFloat32:
+      return to == DType::kFloat32 ? nullptr : find_cast_from<DType::kFloat32>(to);
+    default: return nullptr;
+  }
+}
+
+OpKernel find_integer_kernel(ScalarOp op) {
+  switch (op) {
+    case ScalarOp::kAdd: return integer_kernel<ScalarOp::kAdd>;
+    case ScalarOp::kSub: return integer_kernel<ScalarOp::kSub>;
+    case ScalarOp::kMul: return integer_kernel<ScalarOp::kMul>;
+    case ScalarOp::kMin: return integer_kernel<ScalarOp::kMin>;
+    case ScalarOp::kMax: return integer_kernel<ScalarOp::kMax>;
+    default: return nullptr;
+  }
 }
 
 }  // namespace HWY_NAMESPACE
@@ -191,10 +375,27 @@ HWY_AFTER_NAMESPACE();
 namespace sinter::runtime::cpu {
 
 HWY_EXPORT(find_kernels);
+HWY_EXPORT(find_integer_kernels);
+HWY_EXPORT(find_cast);
+HWY_EXPORT(find_cast_kernel);
+HWY_EXPORT(find_integer_kernel);
 HWY_EXPORT(run_links);
 
-ChainKernels find_chain_kernels(ScalarOp op, ChainSide side, bool small) {
-  return HWY_DYNAMIC_DISPATCH(find_kernels)(op, side, small);
+ChainKernels find_chain_kernels(ScalarOp op, DType type, ChainSide side, bool small) {
+  if (type == DType::kInt32) return HWY_DYNAMIC_DISPATCH(find_integer_kernels)(op, side);
+  return type == DType::kFloat32 ? HWY_DYNAMIC_DISPATCH(find_kernels)(op, side, small)
+                                 : ChainKernels{};
+}
+
+ChainKernels find_chain_cast(DType from, DType to) {
+  return HWY_DYNAMIC_DISPATCH(find_cast)(from, to);
+}
+
+OpKernel find_vector_integer_kernel(ScalarOp op, DType operand, DType result) {
+  if (op == ScalarOp::kCast) return HWY_DYNAMIC_DISPATCH(find_cast_kernel)(operand, result);
+  return operand == DType::kInt32 && result == DType::kInt32
+             ? HWY_DYNAMIC_DISPATCH(find_integer_kernel)(op)
+             : nullptr;
 }
 
 void run_chain(const ChainArgs& args) { HWY_DYNAMIC_DISPATCH(run_links)(args); }

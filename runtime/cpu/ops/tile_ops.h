@@ -14,6 +14,9 @@ OpKernel find_op_kernel(ScalarOp op, DType operand, DType result);
 /// what has plain loops instead.
 OpKernel find_vector_kernel(ScalarOp op, DType operand, DType result);
 
+/// The same on integers of 8 and 32 bits, and for casts between these and float32.
+OpKernel find_vector_integer_kernel(ScalarOp op, DType operand, DType result);
+
 /// Casts of `operand` to float32, rounded to odd: see round_to_odd.
 OpKernel find_odd_cast(DType operand);
 

@@ -6,8 +6,9 @@
 namespace sinter::runtime::cpu {
 namespace {
 
-/// Columns from which on a row's last block, computed as a whole, costs less than a chain saves.
-constexpr std::int64_t kLeastColumns = 128;
+/// Columns from which on a row's last block, computed as a whole, costs less than a chain saves;
+/// and how many make whole blocks.
+constexpr std::int64_t kLeastColumns = 128, kBlockColumns = 64;
 
 /// From here on a result, and what it is made from, do not stay in a last-level cache until they
 /// are read: written past it, memory moves two thirds as much.
@@ -49,7 +50,8 @@ void TileCompiler::join_chains() {
         ++operations_;
         work_ += work_of(static_cast<ScalarOp>(program_.instrs[instr.value]->op)) - 1;
       }
-  if (out_.schedule_.tile_cols < kLeastColumns) return;
+  const std::int64_t columns = out_.schedule_.tile_cols;
+  if (columns < kLeastColumns && columns % kBlockColumns != 0) return;
   // Instructions that read a value. Where values last, a later stage may read what an earlier one
   // computed; else each computes its own or keeps it.
   std::vector<int> readers(count_, 0);
@@ -79,10 +81,17 @@ void TileCompiler::join_chains(Stage& stage, const std::vector<int>& readers) {
   const auto link_of = [&](const TileInstr& instr, std::uint32_t value) -> Chain::Step {
     Chain::Step step;
     if (instr.kind != TileInstr::Kind::kOp || instr.value_class != ValueClass::kElement ||
-        instr.type != DType::kFloat32 || instr.arg_count > 2)
+        instr.arg_count > 2)
       return step;
+    const plan::fb::InstrT& source = *program_.instrs[instr.value];
+    const auto op = static_cast<ScalarOp>(source.op);
+    if (op == ScalarOp::kCast) {
+      if (source.precision == plan::fb::Precision::Full)
+        step.kernels = find_chain_cast(out_.types_[value], instr.type);
+      return step;
+    }
     for (std::uint32_t k = 0; k < instr.arg_count; ++k)
-      if (out_.types_[instr.args[k]] != DType::kFloat32) return step;
+      if (out_.types_[instr.args[k]] != instr.type) return step;
     const bool left = instr.args[0] == value;
     ChainSide side = ChainSide::kOnly;
     if (instr.arg_count == 2)
@@ -91,8 +100,7 @@ void TileCompiler::join_chains(Stage& stage, const std::vector<int>& readers) {
                                             : ChainSide::kRight;
     if (side == ChainSide::kLeft || side == ChainSide::kRight)
       step.other = instr.args[left ? 1 : 0];
-    step.kernels = find_chain_kernels(static_cast<ScalarOp>(program_.instrs[instr.value]->op), side,
-                                      is_small(instr.args[0]));
+    step.kernels = find_chain_kernels(op, instr.type, side, is_small(instr.args[0]));
     return step;
   };
   std::vector<bool> joined(stage.body.size(), false);
@@ -122,8 +130,9 @@ void TileCompiler::join_chains(Stage& stage, const std::vector<int>& readers) {
       }
     }
     const TileInstr& tail = stage.body[members.back()];
-    const bool past_cache =
-        tail.target != TileInstr::kNone && readers[tail.value] == 1 && is_past_cache(tail.target);
+    const bool past_cache = size_of(tail.type) == sizeof(float) &&
+                            tail.target != TileInstr::kNone && readers[tail.value] == 1 &&
+                            is_past_cache(tail.target);
     if (members.size() == 1 && !past_cache) continue;
     for (const std::size_t i : members) joined[i] = i != members.back();
     TileInstr& result = stage.body[members.back()];

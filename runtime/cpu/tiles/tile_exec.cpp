@@ -261,9 +261,11 @@ class TileProgram::Worker {
     }
     run_chain({joint ? 1 : tile_.rows,
                joint ? tile_.rows * tile_.cols : tile_.cols,
-               reinterpret_cast<float*>(result),
+               result,
                stride,
                start,
+               p_.types_[chain.start],
+               instr.type,
                {links.data(), chain.steps.size()},
                instr.past_cache && forwarded_[instr.value] != 0});
   }

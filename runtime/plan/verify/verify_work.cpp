@@ -213,6 +213,14 @@ void verify_quantization(const Checker& check, const fb::MatmulStepT& work, Uses
   uses.reads.insert(zeros);
 }
 
+/// Integers of 8 bits, of either sign, multiplied into their sums.
+bool are_narrow(std::uint8_t a, std::uint8_t b, std::uint8_t result) {
+  const auto is_narrow = [](std::uint8_t type) {
+    return static_cast<DType>(type) == DType::kInt8 || static_cast<DType>(type) == DType::kUInt8;
+  };
+  return is_narrow(a) && is_narrow(b) && static_cast<DType>(result) == DType::kInt32;
+}
+
 void verify_matmul(const Checker& check, const fb::MatmulStepT& work, Uses& uses) {
   check.expression(work.m, "m");
   check.expression(work.n, "n");
@@ -226,7 +234,8 @@ void verify_matmul(const Checker& check, const fb::MatmulStepT& work, Uses& uses
   verify_matrix(check, *work.d, work.batch.size(), "result d");
   if (work.quantization)
     verify_quantization(check, work, uses);
-  else if (work.a->dtype != work.b->dtype)
+  else if (work.a->dtype != work.b->dtype &&
+           !are_narrow(work.a->dtype, work.b->dtype, work.d->dtype))
     check.fail("its operands are of types {} and {}", to_string(static_cast<DType>(work.a->dtype)),
                to_string(static_cast<DType>(work.b->dtype)));
   uses.reads.insert({work.a->buffer, work.b->buffer});
@@ -274,10 +283,12 @@ void verify_conv(const Checker& check, const fb::ConvStepT& work, Uses& uses) {
   const fb::BufferT& input = check.buffer(work.input, "its input");
   const fb::BufferT& weight = check.buffer(work.weight, "its weight");
   const fb::BufferT& output = check.buffer(work.output, "its output");
-  if (!is_float(static_cast<DType>(input.dtype)) || input.dtype != weight.dtype ||
-      input.dtype != output.dtype)
+  const bool is_narrow = are_narrow(input.dtype, weight.dtype, output.dtype);
+  if (!is_narrow && (!is_float(static_cast<DType>(input.dtype)) || input.dtype != weight.dtype ||
+                     input.dtype != output.dtype))
     check.fail(
-        "its input, weight and output are of types {}, {} and {}; all must be one float type",
+        "its input, weight and output are of types {}, {} and {}; all must be one float type, or "
+        "integers of 8 bits and i32",
         to_string(static_cast<DType>(input.dtype)), to_string(static_cast<DType>(weight.dtype)),
         to_string(static_cast<DType>(output.dtype)));
   uses.reads.insert({work.input, work.weight});
@@ -286,10 +297,13 @@ void verify_conv(const Checker& check, const fb::ConvStepT& work, Uses& uses) {
     if (index < -1) check.fail("its {} is buffer {}", what, index);
     if (index < 0) continue;
     const auto buffer = static_cast<std::uint32_t>(index);
+    if (is_narrow) check.fail("a convolution of integers has a {}", what);
     if (check.buffer(buffer, what).dtype != input.dtype)
       check.fail("the {} is not of the input's type", what);
     uses.reads.insert(buffer);
   }
+  if (is_narrow && work.activation != fb::Activation::None)
+    check.fail("a convolution of integers has an activation");
 }
 
 /// True for arena memory that no other step can see.

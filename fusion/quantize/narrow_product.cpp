@@ -1,0 +1,209 @@
+#include "fusion/quantize/narrow_product.h"
+
+#include <algorithm>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "fusion/quantize/narrow_product_writer.h"
+#include "fusion/transforms.h"
+
+namespace sinter::fusion {
+namespace {
+
+/// Most elements that are summed up: with more, int32 may not hold a sum, which a model's floats
+/// would.
+constexpr std::int64_t kMostSummed = 65'000;
+
+/// The dimension along which a parameter of shape `shape` has several values though elements along
+/// it are summed up; -1: there is none.
+std::int64_t varies_along(const Shape& shape, const Ints& summed) {
+  for (const std::int64_t axis : summed)
+    if (!shape.empty() && shape[static_cast<std::size_t>(axis)] != Dim(1)) return axis;
+  return -1;
+}
+
+}  // namespace
+
+bool NarrowProducts::choose_types(NarrowProduct& product) const {
+  const auto& pairs = product.is_conv() ? target_.narrow_convs : target_.narrow_products;
+  const auto type_of = [&](const NarrowOperand& operand) {
+    return operand.difference ? DType::kInt8 : graph_.type(operand.found.values).dtype;
+  };
+  const DType x = type_of(product.x), w = type_of(product.w);
+  for (const bool shift_x : {false, true})
+    for (const bool shift_w : {false, true}) {
+      if ((shift_x && x == DType::kInt8) || (shift_w && w == DType::kInt8)) continue;
+      if (!pairs.contains({shift_x ? DType::kInt8 : x, shift_w ? DType::kInt8 : w})) continue;
+      product.x.shifted = shift_x;
+      product.w.shifted = shift_w;
+      return true;
+    }
+  return false;
+}
+
+/// Zero points become part of weights that leave room for it.
+void NarrowProducts::take_difference(NarrowOperand& operand, DType wanted) const {
+  const QuantizedOperand& found = operand.found;
+  if (!operand.has_zero || found.zero->views != found.views.size() ||
+      !values_.knows(found.values) || !values_.knows(found.zero->value) ||
+      found.zero->rank != graph_.type(found.values).shape.size() || wanted != DType::kInt8)
+    return;
+  const Tensor inputs[] = {values_.tensor(found.values), values_.tensor(found.zero->value)};
+  std::vector<Tensor> made = ir::apply(kIntegerDifference, {}, inputs);
+  if (made[0].at_int(0) == 0) return;
+  operand.difference = std::move(made[1]);
+  operand.has_zero = false;
+}
+
+std::string NarrowProducts::check_operand(NarrowOperand& operand, bool is_conv,
+                                          bool is_left) const {
+  const QuantizedOperand& found = operand.found;
+  const char* name = is_left ? "x" : "the weights";
+  const std::size_t rank =
+      graph_.type(found.views.empty() ? found.values : graph_.node(found.views.back()).outputs[0])
+          .shape.size();
+  const Ints summed = summed_axes(is_conv, is_left, rank);
+  const auto misfit = [&](const OperandParameter& parameter, const char* what) -> std::string {
+    const auto shape = parameter_shape(graph_, found, parameter);
+    if (!shape) return fmt::format("the {} of {} is read through other views than it", what, name);
+    const std::int64_t axis = varies_along(*shape, summed);
+    if (axis < 0) return "";
+    return fmt::format(
+        "the {} of {} has a value for each element of dimension {}, along which "
+        "products are summed up",
+        what, name, axis);
+  };
+  if (found.scale)
+    if (std::string why = misfit(*found.scale, "scale"); !why.empty()) return why;
+  operand.has_zero = found.zero.has_value();
+  if (found.zero && values_.knows(found.zero->value) &&
+      splat_value(values_.tensor(found.zero->value)) == 0.0)
+    operand.has_zero = false;
+  if (operand.has_zero)
+    if (std::string why = misfit(*found.zero, "zero point"); !why.empty()) return why;
+  return "";
+}
+
+std::string NarrowProducts::check(NarrowProduct& product) const {
+  const Node& node = *product.node;
+  const bool is_conv = product.is_conv();
+  if (is_conv && node.attrs.get_int("channels_last") != 0) return "its channels are last";
+  if (std::string why = check_operand(product.x, is_conv, true); !why.empty()) return why;
+  if (std::string why = check_operand(product.w, is_conv, false); !why.empty()) return why;
+  take_difference(product.w, DType::kInt8);
+  if (!choose_types(product))
+    return fmt::format("this target has no {} of {} and {}", is_conv ? "convolution" : "product",
+                       to_string(graph_.type(product.x.found.values).dtype),
+                       to_string(graph_.type(product.w.found.values).dtype));
+  if (is_conv) {
+    if ((product.x.has_zero &&
+         ir::element_count(graph_.type(product.x.found.zero->value).shape) != Dim(1)))
+      return "the zero point of x has a value for each image: windows pad with one number";
+    const Shape& w = graph_.type(node.inputs[1]).shape;
+    if ((product.w.has_zero || product.w.shifted) &&
+        !std::all_of(w.begin(), w.end(), [](const Dim& dim) { return dim.is_constant(); }))
+      return "the weights have a zero point and a size that is not known";
+  }
+  if (is_float(graph_.type(node.outputs[0]).dtype)) {
+    Dim summed(1);
+    const Shape& w = graph_.type(node.inputs[1]).shape;
+    for (const std::int64_t axis : summed_axes(is_conv, false, w.size()))
+      summed *= w[static_cast<std::size_t>(axis)];
+    const auto most = ir::upper_bound(summed, graph_.ranges());
+    if (!most || *most > kMostSummed)
+      return fmt::format("it sums up {} products: int32 holds sums of {}", summed.to_string(),
+                         kMostSummed);
+  }
+  return "";
+}
+
+std::optional<NarrowProduct> NarrowProducts::find(const Node& node, std::string& refusal) const {
+  refusal.clear();
+  const bool is_conv = node.op->name == "Conv";
+  if ((!is_conv && node.op->name != "MatMul") ||
+      (is_conv ? target_.narrow_convs : target_.narrow_products).empty())
+    return std::nullopt;
+  const DType type = graph_.type(node.outputs[0]).dtype;
+  if (graph_.type(node.inputs[0]).dtype != type || type == DType::kFloat64 ||
+      (!is_float(type) && type != DType::kInt32) ||
+      (values_.knows(node.inputs[0]) && values_.knows(node.inputs[1])))
+    return std::nullopt;
+  auto x = find_quantized_operand(graph_, node.inputs[0]);
+  auto w = find_quantized_operand(graph_, node.inputs[1]);
+  if (!x || !w) return std::nullopt;
+  NarrowProduct product{&node, {std::move(*x), {}, {}, {}}, {std::move(*w), {}, {}, {}}};
+  refusal = check(product);
+  if (!refusal.empty()) return std::nullopt;
+  return product;
+}
+
+Piece NarrowProducts::piece(NarrowProduct product) const {
+  const Node& node = *product.node;
+  Piece piece;
+  piece.writes = node.outputs;
+  std::vector<std::string> origins = node.origins;
+  const auto read = [&](ValueId value) {
+    piece.reads.push_back(value);
+    return piece.reads.size() - 1;
+  };
+  constexpr std::size_t kNone = SIZE_MAX;
+  struct Places {
+    std::size_t values, zero, scale;
+  };
+  const auto places_of = [&](const NarrowOperand& operand) {
+    const QuantizedOperand& found = operand.found;
+    return Places{read(found.values), operand.has_zero ? read(found.zero->value) : kNone,
+                  found.scale ? read(found.scale->value) : kNone};
+  };
+  const Places x = places_of(product.x), w = places_of(product.w);
+  const std::size_t bias = node.inputs.size() > 2 ? read(node.inputs[2]) : kNone;
+  for (const NarrowOperand* operand : {&product.x, &product.w})
+    for (const NodeId id : operand->found.nodes) {
+      const auto& own = graph_.node(id).origins;
+      origins.insert(origins.end(), own.begin(), own.end());
+    }
+  ir::sort_unique(origins);
+  piece.emit = [&graph = graph_, product = std::move(product), x, w, bias, origins](
+                   GraphBuilder& builder, std::span<const ValueId> reads) {
+    GraphBuilder::OriginScope scope(builder, origins);
+    const auto at = [&](std::size_t place) { return place == kNone ? ValueId{} : reads[place]; };
+    return std::vector{write_product(
+        builder, graph, product,
+        {at(x.values), at(x.zero), at(x.scale), at(w.values), at(w.zero), at(w.scale), at(bias)})};
+  };
+  return piece;
+}
+
+namespace {
+
+template <typename Visit>
+void for_each_product(const Graph& graph, const Context& context, const Visit& visit) {
+  if (!context.fuse ||
+      (context.target.narrow_products.empty() && context.target.narrow_convs.empty()))
+    return;
+  ConstantValues values(graph);
+  const NarrowProducts products(graph, context.target, values);
+  std::string refusal;
+  for (std::size_t i = 0; i < graph.nodes().size(); ++i)
+    if (const auto product = products.find(graph.nodes()[i], refusal)) visit(i, *product);
+}
+
+}  // namespace
+
+std::vector<bool> made_of_narrow_values(const Graph& graph, const Context& context) {
+  std::vector<bool> made(graph.nodes().size(), false);
+  for_each_product(graph, context, [&](std::size_t, const NarrowProduct& product) {
+    for (const NarrowOperand* operand : {&product.x, &product.w})
+      for (const NodeId id : operand->found.nodes) made[id.position()] = true;
+  });
+  return made;
+}
+
+std::vector<bool> narrow_products(const Graph& graph, const Context& context) {
+  std::vector<bool> found(graph.nodes().size(), false);
+  for_each_product(graph, context, [&](std::size_t i, const NarrowProduct&) { found[i] = true; });
+  return found;
+}
+
+}  // namespace sinter::fusion
