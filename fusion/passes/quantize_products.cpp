@@ -76,7 +76,7 @@ class ProductQuantizer {
     const ValueId x = node.inputs[0], weight = node.inputs[1];
     const auto is_wide = [&](ValueId value) {
       const DType type = graph_.type(value).dtype;
-      return is_float(type) && type != DType::kFloat64;
+      return is_arithmetic_float(type) && type != DType::kFloat64;
     };
     const Shape& shape = graph_.type(weight).shape;
     return is_wide(x) && is_wide(weight) && !values_.knows(x) && values_.knows(weight) &&
@@ -122,6 +122,10 @@ class ProductQuantizer {
     };
     for (const std::string& text : context_.weights.keep)
       if (has(text)) return fmt::format("its name has '{}' (--keep)", text);
+    if (!multiplies(*options_.type, node.op->name == "Conv"))
+      return fmt::format("the target has no {} of {} (--emulate)",
+                         node.op->name == "Conv" ? "convolution" : "product",
+                         to_string(*options_.type));
     if (std::ranges::any_of(options_.include, has)) return "";
     if (is_last) return "no layer is behind it (--include)";
     if (node.op->name == "Conv" && graph_.type(node.inputs[1]).shape[1] == Dim(1) &&
@@ -180,14 +184,25 @@ class ProductQuantizer {
       }
       ScaleChoice choice;
       if (!weights.empty()) choice.importance = row_norms(weights, smoothing);
-      // What is read beyond the border of an image is a zero.
-      choice.possible = possible_scales(samples[g], std::move(smoothing), *options_.type,
-                                        /*has_zero=*/!group.is_conv);
+      choice.possible =
+          possible_scales(samples[g], std::move(smoothing), *options_.type, zeros_of(group));
       choices.push_back(std::move(choice));
     }
     if (options_.per_token) return;
     const auto best = best_scales(graph_, *calibration_, activations, choices);
     for (std::size_t g = 0; g < groups_.size(); ++g) groups_[g].scale = best[g];
+  }
+
+  /// What is read beyond the border of an image is a zero.
+  ZeroPoints zeros_of(const ActivationGroup& group) const {
+    if (!multiplies(DType::kUInt8, group.is_conv)) return ZeroPoints::kNone;
+    return group.is_conv ? ZeroPoints::kOfRange : ZeroPoints::kAny;
+  }
+
+  /// True if activations of `type` can be.
+  bool multiplies(DType type, bool is_conv) const {
+    const auto& pairs = is_conv ? context_.target.narrow_convs : context_.target.narrow_products;
+    return options_.emulate || pairs.contains({type, *options_.type});
   }
 
   /// The weights of products, in float32; none of convolutions.

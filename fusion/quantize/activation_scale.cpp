@@ -116,7 +116,8 @@ double product_error(const ActivationSample& sample, std::span<const Tensor> wei
   if (per_token) {
     round_tokens(x);
   } else {
-    const ActivationScale scale = possible_scales(sample, factors, DType::kInt8, true).front();
+    const ActivationScale scale =
+        possible_scales(sample, factors, DType::kInt8, ZeroPoints::kAny).front();
     const bool is_signed = scale.type == DType::kInt8;
     const IntegerRange range{is_signed ? -128.0F : 0.0F, is_signed ? 127.0F : 255.0F, scale.scale,
                              static_cast<float>(scale.zero)};
@@ -164,7 +165,7 @@ double product_error(const ActivationSample& sample, std::span<const Tensor> wei
 
 std::vector<ActivationScale> possible_scales(const ActivationSample& sample,
                                              std::vector<float> smoothing, DType type,
-                                             bool has_zero) {
+                                             ZeroPoints zeros) {
   const std::vector<float> lows = divided(sample.low, smoothing),
                            highs = divided(sample.high, smoothing);
   const float low = *std::ranges::min_element(lows), high = *std::ranges::max_element(highs);
@@ -177,7 +178,9 @@ std::vector<ActivationScale> possible_scales(const ActivationSample& sample,
     whole.scale = largest / static_cast<float>(largest_of_eight_bits(type));
     return {whole};
   }
-  const bool is_unsigned = low == 0 || (has_zero && high - low < kWorthZeroPoint * 2 * largest);
+  const bool is_unsigned =
+      (low == 0 && zeros != ZeroPoints::kNone) ||
+      (zeros == ZeroPoints::kAny && high - low < kWorthZeroPoint * 2 * largest);
   whole.type = is_unsigned ? DType::kUInt8 : DType::kInt8;
   std::vector<ActivationScale> result;
   for (const float part : kRanges) {

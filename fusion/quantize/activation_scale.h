@@ -8,13 +8,17 @@
 
 namespace sinter::fusion {
 
+enum class ZeroPoints {
+  kNone,     // integers are signed in any case
+  kOfRange,  // unsigned where the range begins at zero
+  kAny       // unsigned with a zero point where the range is not about zero
+};
 /// Static scales that activations like `sample`, divided by `smoothing` (empty: by nothing), may
-/// have: of the whole range, then of ranges cut down to where outliers saturate. Integers are
-/// signed if their range is about zero, else unsigned, with a zero point unless `has_zero` is false
-/// and the range begins below zero. Floats have the whole range alone.
+/// have: of the whole range, then of ranges cut down to where outliers saturate. Floats have the
+/// whole range alone.
 std::vector<ActivationScale> possible_scales(const ActivationSample& sample,
                                              std::vector<float> smoothing, DType type,
-                                             bool has_zero);
+                                             ZeroPoints zeros);
 
 /// What a value may become, and what the error of each column of the last axis counts for, behind
 /// the smoothing (empty: all the same).

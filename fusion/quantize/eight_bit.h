@@ -23,8 +23,8 @@ struct ActivationScale {
   std::vector<float> smoothing;  // of each element of the last axis; empty: all are 1
 };
 
-/// The largest magnitude that scales map to: of kInt8, kUInt8, kFloat8E4M3FN or kFloat8E5M2. -128 is
-/// left out.
+/// The largest magnitude that scales map to: of kInt8, kUInt8, kFloat8E4M3FN or kFloat8E5M2. -128
+/// is left out.
 double largest_of_eight_bits(DType type);
 
 /// `x` with its columns divided, in float32; `x` itself without divisors.

@@ -37,10 +37,16 @@ fusion::EightBitOptions eight_bit_to_fusion(const CompileOptions& options,
         "--smooth is for --precision int8: floats of 8 bits have a range of their own in each "
         "column");
   if (!(given.max_error > 0)) throw usage_error("--max-error must be above 0");
-  (void)target;
-  if (options.precision == Precision::kFloat8)
-    throw unsupported_error("--precision fp8 is not supported yet");
-  result.type = DType::kInt8;
+  const bool is_integer = options.precision == Precision::kInt8;
+  const DType type = is_integer ? DType::kInt8 : DType::kFloat8E4M3FN;
+  if (!given.emulate && !target.narrow_products.contains({type, type}) &&
+      !target.narrow_convs.contains({type, type}))
+    throw unsupported_error(
+        "--precision {}: the target has no products of {}; write {}, or --emulate, which computes "
+        "them in float on rounded operands, as accurate and no faster",
+        name, sinter::to_string(type), is_integer ? "--precision fp16" : "--precision int8");
+  result.type = type;
+  result.emulate = given.emulate;
   result.per_channel = given.per_channel;
   result.per_token = given.per_token;
   result.smoothing = given.smoothing;
