@@ -1,9 +1,11 @@
 #include "fusion/passes/passes.h"
+#include "fusion/quantize/narrow_maxima.h"
 #include "fusion/quantize/narrow_product.h"
 
 namespace sinter::fusion {
+namespace {
 
-Graph fuse_quantization(const Graph& graph, Context& context) {
+Graph fuse_products(const Graph& graph, Context& context) {
   ConstantValues values(graph);
   const NarrowProducts products(graph, context.target, values);
   std::vector<Piece> pieces;
@@ -19,8 +21,13 @@ Graph fuse_quantization(const Graph& graph, Context& context) {
                    "zero points come behind"
                  : "not a product of 8 bits: " + refusal);
   }
-  if (pieces.empty()) return graph;
-  return rebuild(graph, pieces);
+  return pieces.empty() ? graph : rebuild(graph, pieces);
+}
+
+}  // namespace
+
+Graph fuse_quantization(const Graph& graph, Context& context) {
+  return fuse_products(drop_requantization(narrow_maxima(graph, context)), context);
 }
 
 }  // namespace sinter::fusion

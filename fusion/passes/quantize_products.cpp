@@ -278,6 +278,7 @@ class ProductQuantizer {
     EightBitLayer& layer = layers_[i];
     layer.report.kept = std::move(reason);
     layer.report.bits = 0;
+    layer.report.type.clear();
     layer.report.bytes_after = layer.report.bytes_before;
     kept_.push_back(layer);
     dropped.insert(i);

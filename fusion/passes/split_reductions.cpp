@@ -140,6 +140,22 @@ std::optional<Split> find_split(const TensorType& type, const Ints& axes,
   return best;
 }
 
+/// The last axis of an extreme over several, if the others' sizes are not all known: rows of its
+/// length are reduced first, side by side.
+std::optional<std::int64_t> rows_first(const TensorType& type, const Node& node,
+                                       const ReductionSplit& rule) {
+  constexpr std::int64_t kLeastLength = 64;
+  const Ints& axes = node.attrs.get_ints("axes");
+  const auto last = static_cast<std::int64_t>(type.shape.size()) - 1;
+  if ((node.op->name != "ReduceMax" && node.op->name != "ReduceMin") || axes.size() < 2 ||
+      static_cast<std::int64_t>(axes.size()) != last + 1 || extents_of(type.shape, axes))
+    return std::nullopt;
+  const Dim& length = type.shape.back();
+  if (rule.parts == 0 || !length.is_constant() || length.value() < kLeastLength)
+    return std::nullopt;
+  return last;
+}
+
 const Node* producer_of(const Graph& graph, ValueId value, std::string_view op) {
   const Node* node = graph.producer(value);
   return node != nullptr && node->op->name == op ? node : nullptr;
@@ -281,6 +297,18 @@ Graph split_reductions(const Graph& graph, Context& context) {
         const auto kind =
             std::ranges::find_if(kKinds, [&](const Kind& k) { return k.whole == node.op->name; });
         if (kind == kKinds.end()) return std::nullopt;
+        if (const auto last = rows_first(old.type(node.inputs[0]), node, rule)) {
+          Ints axes = node.attrs.get_ints("axes");
+          std::erase(axes, *last);
+          Attrs attrs = node.attrs;
+          const bool keeps = attrs.get_int("keepdims") == 1;
+          const ValueId rows =
+              builder.add(node.op->name, {inputs[0]},
+                          {{"axes", Ints{*last}}, {"keepdims", std::int64_t{keeps ? 1 : 0}}});
+          attrs.set("axes", axes);
+          ValueId value = builder.add(node.op->name, {rows}, std::move(attrs));
+          return std::vector{value};
+        }
         const auto split = find_split(old.type(node.inputs[0]), node.attrs.get_ints("axes"), rule);
         if (!split) return std::nullopt;
         return std::vector{reduce_in_parts(builder, node, *kind, *split, inputs[0], result)};

@@ -25,15 +25,18 @@ class OperandFinder {
  private:
   using Found = std::optional<QuantizedOperand>;
 
-  /// What `value` is in front of views, and of casts between floats: these are noted in `so_far`,
-  /// views from the last to the first.
+  /// What `value` is in front of views, and of casts between floats or to its own type: these are
+  /// noted in `so_far`, views from the last to the first.
   ValueId behind_views(QuantizedOperand& so_far, ValueId value) const {
     for (const Node* node = graph_.producer(value); node; node = graph_.producer(value)) {
       const std::string& op = node->op->name;
       const bool is_view = op == "Reshape" || op == "Transpose" || op == "Slice" || op == "Expand";
-      const bool is_float_cast = op == "Cast" && is_float(graph_.type(value).dtype) &&
-                                 is_float(graph_.type(node->inputs[0]).dtype);
-      if (!is_view && !is_float_cast) break;
+      const DType to = graph_.type(value).dtype;
+      const auto keeps_class = [&](DType from) {
+        return from == to || (is_float(from) && is_float(to));
+      };
+      const bool is_cast = op == "Cast" && keeps_class(graph_.type(node->inputs[0]).dtype);
+      if (!is_view && !is_cast) break;
       const NodeId id = graph_.value(value).producer;
       if (is_view) so_far.views.push_back(id);
       so_far.nodes.push_back(id);

@@ -55,6 +55,15 @@ double new_leaf_bytes(const Region& before, const Region& after) {
   return bytes;
 }
 
+/// True if `value` is padded, perhaps behind other views.
+bool is_padded(const Graph& graph, ValueId value) {
+  return std::ranges::any_of(graph.users(value), [&](NodeId user) {
+    const Node& node = graph.node(user);
+    return node.op->name == "Pad" || (node.op->kind == OpKind::kView && node.inputs.size() == 1 &&
+                                      is_padded(graph, node.outputs[0]));
+  });
+}
+
 /// True for a cast from a narrow float to float32: what every load of one is anyway.
 bool is_widening(const Graph& graph, const Node& node) {
   const DType from = node.inputs.empty() ? DType::kFloat32 : graph.type(node.inputs[0]).dtype;
@@ -145,6 +154,14 @@ Worth worth_fusing(const Region& before, const Region& after, const Node& node, 
   if (asks_elements(before, after, node, target)) {
     worth.reason =
         fmt::format("'{}' would be asked for each element where it comes from", describe(node));
+    return worth;
+  }
+  // Interpreted programs read what is padded from memory, in runs; what they compute under a guard
+  // they choose element by element.
+  const Region::Demand* demand = before.demands().find(value);
+  if (!target.generates_kernels && entry == Entry::kMove && demand != nullptr && demand->guarded &&
+      node.op->kind == OpKind::kPointwise && is_padded(graph, value)) {
+    worth.reason = fmt::format("'{}' is padded as it is read from memory", describe(node));
     return worth;
   }
   // No launch and no traffic is saved by what a product does as it stores its result.

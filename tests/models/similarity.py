@@ -125,7 +125,7 @@ def main():
     nearest = float(np.mean(matrices[0].argmax(1) == matrices[1].argmax(1)))
     least_correlation, least_cosine = LEAST[a.precision]
     cosine = cosines(found, expected)
-    ok = bool(np.isfinite(found).all()) and correlation >= least_correlation and cosine.min() >= least_cosine
+    ok = bool(np.isfinite(found).all() and correlation >= least_correlation and cosine.min() >= least_cosine)
     text = "\n".join(sentences)
     result = dict(**provenance(a.commit), model=MODEL.name, target=a.target, precision=a.precision,
                   sentences=dict(pairs=len(pairs), source="Python Language Reference, pydoc_data.topics",

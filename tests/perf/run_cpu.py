@@ -30,6 +30,7 @@ from runs import Sinter, onnx_runtime
 sys.path.insert(0, str(ROOT / "models"))
 import magika_inputs  # noqa: E402
 from bert_onnx import Config, Encoder, random_weights  # noqa: E402
+import quantized_networks  # noqa: E402
 import real_inputs  # noqa: E402
 
 ZOO = ("magika", "ppocr_det", "ppocr_rec", "silero_vad", "light_resnet50", "minilm")
@@ -199,6 +200,22 @@ def bert_base(sinter, folder, threads):
     return row
 
 
+def quantized(sinter, folder, threads):
+    """8-bit networks of random weights; MiniLM also against our float32. BERT has 128 tokens, MiniLM 8 x 64."""
+    rows = {}
+    for name in quantized_networks.NETWORKS:
+        path = quantized_networks.make(name, folder)
+        feeds = quantized_networks.feeds(name, *((8, 64) if name.startswith("minilm") else ()))
+        row = rows[name] = against_onnx_runtime(sinter, folder, threads, path, feeds, turns=5, runs=15)
+        if name.startswith("minilm"):
+            wide = against_onnx_runtime(sinter, folder, threads, folder / f"{name}_float.onnx", feeds, turns=5, runs=15)
+            row["float32_sinter_us"] = wide["sinter_us"]
+            row["float32_over_int8"] = round(wide["sinter_us"] / row["sinter_us"], 2)
+        print(f"{name}: {row['sinter_us']} us, ONNX Runtime {row['onnxruntime_us']} us, {row['ratio']}x its time, best "
+              f"turns {row['ratio_of_best_turns']}x", flush=True)
+    return rows
+
+
 def minilm_feeds(batch, seq=64):
     rng = np.random.default_rng(0)
     return {"input_ids": rng.integers(0, 30522, (batch, seq)), "attention_mask": np.ones((batch, seq), np.int64),
@@ -231,7 +248,7 @@ def main():
     p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     p.add_argument("--sinter", default=str(ROOT / "build" / "bin" / "sinter"))
     p.add_argument("--threads", type=int, default=2)
-    p.add_argument("--only", choices=["chains", "bert"], help="measure nothing else")
+    p.add_argument("--only", choices=["chains", "bert", "quantized"], help="measure nothing else")
     p.add_argument("--out", default=str(ROOT / "tests" / "perf" / "results" / "cpu.json"))
     a = p.parse_args()
     result = {**provenance(), "threads": a.threads, "onnxruntime": onnxruntime.__version__}
@@ -239,6 +256,8 @@ def main():
         folder = Path(tmp)
         if a.only == "bert":
             return write(a.out, result | {"bert_base_1x128_against_onnxruntime": bert_base(a.sinter, folder, a.threads)})
+        if a.only == "quantized":
+            return write(a.out, result | {"quantized_against_onnxruntime": quantized(a.sinter, folder, a.threads)})
         if a.only != "chains":
             result["compile_seconds"] = compile_times(a.sinter, folder)
             print("compile seconds", result["compile_seconds"], flush=True)
@@ -252,6 +271,7 @@ def main():
             print(f"minilm batch {batch}: {row['sinter_us']} us, ONNX Runtime {row['onnxruntime_us']} us, "
                   f"{row['ratio']}x its time", flush=True)
         result["bert_base_1x128_against_onnxruntime"] = bert_base(a.sinter, folder, a.threads)
+        result["quantized_against_onnxruntime"] = quantized(a.sinter, folder, a.threads)
         result["models_batch_1_against_onnxruntime"] = zoo(a.sinter, folder, a.threads)
     write(a.out, result)
 

@@ -42,11 +42,10 @@ struct ReduceKernels {
   void (*along_rows)(const ReduceArgs&) = nullptr;     // one accumulator per row
   void (*along_columns)(const ReduceArgs&) = nullptr;  // one accumulator per column
   void (*finish)(const void* accumulators, void* result, std::int64_t count) = nullptr;
-  /// Rows of `cols` neighbouring elements that lie anywhere, to one accumulator per column, with
-  /// one more of elements
-  /// `*fill` unless that is null; or null.
-  void (*rows_anywhere)(std::span<const float* const> rows, const float* fill, std::int64_t cols,
-                        void* accumulators) = nullptr;
+  /// Rows of `cols` neighbouring elements that lie anywhere, to one accumulator per column from
+  /// column `first` on, with one more row of elements `*fill` unless that is null.
+  void (*rows_anywhere)(std::span<const void* const> rows, const void* fill, std::int64_t first,
+                        std::int64_t cols, void* accumulators) = nullptr;
 };
 
 }  // namespace sinter::runtime::cpu

@@ -377,6 +377,17 @@ ReduceKernels reduce_kernels() {
       for (std::int64_t c = 0; c < t.cols; ++c)
         acc[c] = combine<T, kCombine>(acc[c], at<T>(t.value, r, c));
   };
+  kernels.rows_anywhere = [](std::span<const void* const> rows, const void* fill,
+                             std::int64_t first, std::int64_t cols, void* accumulators) {
+    T* __restrict acc = static_cast<T*>(accumulators) + first;
+    for (const void* row : rows) {
+      const T* __restrict value = static_cast<const T*>(row);
+      for (std::int64_t c = 0; c < cols; ++c) acc[c] = combine<T, kCombine>(acc[c], value[c]);
+    }
+    if (fill == nullptr) return;
+    const T value = *static_cast<const T*>(fill);
+    for (std::int64_t c = 0; c < cols; ++c) acc[c] = combine<T, kCombine>(acc[c], value);
+  };
   kernels.finish = [](const void* accumulators, void* result, std::int64_t count) {
     std::copy_n(static_cast<const T*>(accumulators), count, static_cast<T*>(result));
   };

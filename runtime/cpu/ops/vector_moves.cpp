@@ -40,13 +40,13 @@ void take_each_vector(const std::uint32_t* source, std::int64_t step, std::uint3
 }
 
 template <typename D>
-HWY_INLINE void interleave_vectors(D d, const std::uint32_t* source, std::int64_t rows,
-                                   std::int64_t row_step, std::uint32_t* target, std::int64_t count,
+HWY_INLINE void interleave_vectors(D d, const hn::TFromD<D>* source, std::int64_t rows,
+                                   std::int64_t row_step, hn::TFromD<D>* target, std::int64_t count,
                                    std::int64_t& i) {
   const auto n = static_cast<std::int64_t>(hn::Lanes(d));
   for (; i + n <= count; i += n) {
-    std::uint32_t* to = target + i * rows;
-    const std::uint32_t* from = source + i;
+    hn::TFromD<D>* to = target + i * rows;
+    const hn::TFromD<D>* from = source + i;
     const auto a = hn::LoadU(d, from), b = hn::LoadU(d, from + row_step);
     if (rows == 2) {
       hn::StoreInterleaved2(a, b, d, to);
@@ -60,12 +60,22 @@ HWY_INLINE void interleave_vectors(D d, const std::uint32_t* source, std::int64_
   }
 }
 
-void interleave_vector(const std::uint32_t* source, std::int64_t rows, std::int64_t row_step,
-                       std::uint32_t* target, std::int64_t count) {
+template <typename T>
+void interleave_vector(const T* source, std::int64_t rows, std::int64_t row_step, T* target,
+                       std::int64_t count) {
   std::int64_t i = 0;
-  interleave_vectors(hn::ScalableTag<std::uint32_t>(), source, rows, row_step, target, count, i);
+  interleave_vectors(hn::ScalableTag<T>(), source, rows, row_step, target, count, i);
   for (; i < count; ++i)
     for (std::int64_t r = 0; r < rows; ++r) target[i * rows + r] = source[r * row_step + i];
+}
+
+void interleave_words(const std::uint32_t* source, std::int64_t rows, std::int64_t row_step,
+                      std::uint32_t* target, std::int64_t count) {
+  interleave_vector(source, rows, row_step, target, count);
+}
+void interleave_bytes(const std::uint8_t* source, std::int64_t rows, std::int64_t row_step,
+                      std::uint8_t* target, std::int64_t count) {
+  interleave_vector(source, rows, row_step, target, count);
 }
 
 }  // namespace HWY_NAMESPACE
@@ -76,16 +86,22 @@ HWY_AFTER_NAMESPACE();
 namespace sinter::runtime::cpu {
 
 HWY_EXPORT(take_each_vector);
-HWY_EXPORT(interleave_vector);
+HWY_EXPORT(interleave_words);
+HWY_EXPORT(interleave_bytes);
 
 void take_each(const std::uint32_t* source, std::int64_t step, std::uint32_t* target,
                std::int64_t count) {
   HWY_DYNAMIC_DISPATCH(take_each_vector)(source, step, target, count);
 }
 
-void interleave(const std::uint32_t* source, std::int64_t rows, std::int64_t row_step,
-                std::uint32_t* target, std::int64_t count) {
-  HWY_DYNAMIC_DISPATCH(interleave_vector)(source, rows, row_step, target, count);
+void interleave(std::size_t size, const std::byte* source, std::int64_t rows, std::int64_t row_step,
+                std::byte* target, std::int64_t count) {
+  if (size == 1) HWY_DYNAMIC_DISPATCH(interleave_bytes)
+  (reinterpret_cast<const std::uint8_t*>(source), rows, row_step,
+   reinterpret_cast<std::uint8_t*>(target), count);
+  else HWY_DYNAMIC_DISPATCH(interleave_words)(reinterpret_cast<const std::uint32_t*>(source), rows,
+                                              row_step, reinterpret_cast<std::uint32_t*>(target),
+                                              count);
 }
 
 }  // namespace sinter::runtime::cpu

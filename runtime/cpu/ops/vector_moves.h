@@ -1,6 +1,8 @@
-// Moves of 4-byte elements for the CPU's own vector instructions, chosen at run time.
+// Moves of elements of 4 bytes, or of one, for the CPU's own vector instructions, chosen at run
+// time.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 
 namespace sinter::runtime::cpu {
@@ -13,8 +15,8 @@ void take_each(const std::uint32_t* source, std::int64_t step, std::uint32_t* ta
                std::int64_t count);
 
 /// target[i * rows + r] = source[r * row_step + i] for i in [0, count) and r in [0, rows); rows is
-/// in [kLeastStep, kMostStep].
-void interleave(const std::uint32_t* source, std::int64_t rows, std::int64_t row_step,
-                std::uint32_t* target, std::int64_t count);
+/// in [kLeastStep, kMostStep]. Elements have `size` bytes, 1 or 4, by which pointers are aligned.
+void interleave(std::size_t size, const std::byte* source, std::int64_t rows, std::int64_t row_step,
+                std::byte* target, std::int64_t count);
 
 }  // namespace sinter::runtime::cpu

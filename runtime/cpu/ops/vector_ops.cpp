@@ -335,20 +335,21 @@ void reduce_along_columns(const ReduceArgs& t) {
 }
 
 template <class C>
-void reduce_rows_anywhere(std::span<const float* const> rows, const float* fill, std::int64_t cols,
-                          void* accumulators) {
+void reduce_rows_anywhere(std::span<const void* const> rows, const void* fill, std::int64_t begin,
+                          std::int64_t cols, void* accumulators) {
   const D d;
   const std::size_t lanes = hn::Lanes(d);
   const auto n = static_cast<std::size_t>(cols);
-  auto* acc = static_cast<double*>(accumulators);
-  const V first = hn::Set(d, fill == nullptr ? C::kIdentity : *fill);
+  auto* acc = static_cast<double*>(accumulators) + begin;
+  const auto at = [](const void* row) { return static_cast<const float*>(row); };
+  const V first = hn::Set(d, fill == nullptr ? C::kIdentity : *at(fill));
   for (std::size_t c = 0; c < n; c += lanes) {
     const std::size_t count = std::min(lanes, n - c);
     V result = first;
     if (count == lanes)
-      for (const float* row : rows) result = C::apply(d, result, hn::LoadU(d, row + c));
+      for (const void* row : rows) result = C::apply(d, result, hn::LoadU(d, at(row) + c));
     else
-      for (const float* row : rows) result = C::apply(d, result, load_tail(d, row + c, count));
+      for (const void* row : rows) result = C::apply(d, result, load_tail(d, at(row) + c, count));
     merge_lanes<C>(d, result, count, acc + c);
   }
 }

@@ -210,7 +210,8 @@ bool TileAccess::has_short_runs() const {
 
 /// True where a few rows that lie anywhere become neighbouring elements: an image's channels, last.
 bool TileAccess::is_interleaved(const Tile& tile) const {
-  if (x_.linear || storage_size_ != sizeof(std::uint32_t) || compute_ != access_.storage)
+  if (x_.linear || (storage_size_ != 1 && storage_size_ != sizeof(std::uint32_t)) ||
+      compute_ != access_.storage)
     return false;
   const std::int64_t rows = x_.extents.back();
   return rows >= kLeastStep && rows <= kMostStep && x_.steps[x_.steps.size() - 2] == 1 &&
@@ -219,8 +220,7 @@ bool TileAccess::is_interleaved(const Tile& tile) const {
 
 void TileAccess::load_interleaved(const std::byte* buffer, const Tile& tile, Domain domain,
                                   std::byte* target) const {
-  const auto* from = reinterpret_cast<const std::uint32_t*>(buffer);
-  auto* to = reinterpret_cast<std::uint32_t*>(target);
+  const auto size = static_cast<std::int64_t>(storage_size_);
   const std::int64_t interleaved = x_.extents.back(), step = x_.steps.back();
   const std::vector<std::int64_t> extents(x_.extents.begin(), x_.extents.end() - 1);
   const Odometer first(extents, tile.x0 / interleaved);
@@ -229,8 +229,9 @@ void TileAccess::load_interleaved(const std::byte* buffer, const Tile& tile, Dom
     Odometer x = first;
     for (std::int64_t c = 0; c < tile.cols;) {
       const std::int64_t n = std::min(tile.cols - c, x.run() * interleaved) / interleaved;
-      interleave(from + start + x.form(x_.steps.data()), interleaved, step, to, n);
-      to += n * interleaved;
+      interleave(storage_size_, buffer + (start + x.form(x_.steps.data())) * size, interleaved,
+                 step, target, n);
+      target += n * interleaved * size;
       c += n * interleaved;
       x.skip(n);
     }
@@ -328,8 +329,73 @@ View TileAccess::load_plain(const std::byte* buffer, const Tile& tile, Domain do
   return {target, domain.rows ? cols : 0, true};
 }
 
+/// True where guards are the same for all channels, last, of an image, and these lie together in
+/// memory or are interleaved.
+bool TileAccess::is_guarded_image(const Tile& tile) const {
+  const std::size_t loops = x_.extents.size();
+  if (loops < 2 || !access_.gathers.empty()) return false;
+  const std::int64_t channels = x_.extents.back();
+  const bool together = x_.steps[loops - 1] == 1 && x_.steps[loops - 2] == channels &&
+                        tile.x0 % channels == 0 && tile.cols % channels == 0;
+  return (together || (is_interleaved(tile) && x_.steps[loops - 1] > 0)) &&
+         std::ranges::all_of(guard_steps_,
+                             [](const GuardSteps& guard) { return guard.x.back() == 0; });
+}
+
+/// An image with what is around it, by the positions of its channels.
+void TileAccess::load_guarded_image(const std::byte* buffer, const Tile& tile, Domain domain,
+                                    std::byte* target) const {
+  const auto size = static_cast<std::int64_t>(storage_size_);
+  const std::int64_t channels = x_.extents.back(), step = x_.steps.back();
+  const std::vector<std::int64_t> extents(x_.extents.begin(), x_.extents.end() - 1);
+  const Odometer first(extents, tile.x0 / channels);
+  const std::int64_t fixed = fixed_offset(tile), x_step = x_.steps[extents.size() - 1];
+  Odometer y(y_.extents, domain.rows ? tile.y0 : 0);
+  const auto fill = [&](std::int64_t count) {
+    if (count <= 0) return;
+    fill_run(compute_, access_.fill, target, count * channels);
+    target += static_cast<std::size_t>(count * channels) * compute_size_;
+  };
+  for (std::int64_t r = 0; r < (domain.rows ? tile.rows : 1); ++r) {
+    const std::int64_t start = fixed + y.form(y_.steps.data());
+    Odometer x = first;
+    for (std::int64_t left = tile.cols / channels; left > 0;) {
+      const std::int64_t n = std::min(left, x.run());
+      Interval inside{0, n};
+      for (const GuardSteps& guard : guard_steps_) {
+        std::int64_t base = guard.constant + y.form(guard.y.data()) + x.form(guard.x.data());
+        for (std::size_t d = 0; d < guard.z.size(); ++d) base += guard.z[d] * tile.z[d];
+        const Interval one = valid(base, guard.x[extents.size() - 1], guard.extent, n);
+        inside.low = std::max(inside.low, one.low);
+        inside.high = std::min(inside.high, one.high);
+      }
+      inside.low = std::min(inside.low, n);
+      inside.high = std::clamp(inside.high, inside.low, n);
+      fill(inside.low);
+      if (const std::int64_t count = inside.high - inside.low; count > 0) {
+        const std::int64_t begin = start + x.form(x_.steps.data()) + inside.low * x_step,
+                           end = begin + (count - 1) * x_step + step * (channels - 1);
+        if (begin < 0) refuse_address(begin);
+        if (end >= access_.count) refuse_address(end);
+        const std::byte* from = buffer + begin * size;
+        if (step == 1)
+          load_run(access_.storage, from, 1, target, count * channels);
+        else
+          interleave(storage_size_, from, channels, step, target, count);
+        target += static_cast<std::size_t>(count * channels) * compute_size_;
+      }
+      fill(n - inside.high);
+      left -= n;
+      x.skip(n);
+    }
+    if (domain.rows && !y_.extents.empty()) y.skip(1);
+  }
+}
+
 void TileAccess::load_guarded(const std::byte* buffer, const Tile& tile, Domain domain,
                               GatherValues gathered, std::byte* target) const {
+  if (domain.columns && is_guarded_image(tile))
+    return load_guarded_image(buffer, tile, domain, target);
   const auto size = static_cast<std::int64_t>(storage_size_);
   const std::int64_t rows = domain.rows ? tile.rows : 1;
   const std::int64_t cols = domain.columns ? tile.cols : 1;
@@ -467,11 +533,17 @@ void TileAccess::find_places(const Tile& tile, GatherValues gathered,
                    });
 }
 
+bool TileAccess::is_same_in_rows() const {
+  const auto is_zero = [](std::int64_t step) { return step == 0; };
+  return access_.is_plain() && access_.gathers.empty() && !x_.linear &&
+         std::ranges::all_of(y_.steps, is_zero) && std::ranges::all_of(z_steps_, is_zero);
+}
+
 bool TileAccess::can_reduce() const {
   const bool plain = access_.is_plain();
-  if (access_.storage != DType::kFloat32 || !access_.gathers.empty() || x_.extents.empty() ||
-      x_.steps.back() != 1 || y_.extents.empty() || !(plain || linear_guards_) ||
-      (plain && x_.linear && y_.linear))
+  if (access_.storage != compute_ || compute_ == DType::kBool || !access_.gathers.empty() ||
+      x_.extents.empty() || x_.steps.back() != 1 || y_.extents.empty() ||
+      !(plain || linear_guards_) || (plain && x_.linear && y_.linear))
     return false;
   return std::ranges::all_of(guard_steps_,
                              [](const GuardSteps& guard) { return guard.x.back() == 0; });
@@ -480,8 +552,9 @@ bool TileAccess::can_reduce() const {
 void TileAccess::reduce(const std::byte* buffer, const Tile& tile, const ReduceKernels& kernels,
                         std::byte* accumulators) const {
   constexpr std::int64_t kMostRows = 64;
-  const auto* from = reinterpret_cast<const float*>(buffer);
   const std::int64_t fixed = fixed_offset(tile);
+  std::uint64_t fill = 0;  // one element
+  fill_run(compute_, access_.fill, reinterpret_cast<std::byte*>(&fill), 1);
   std::vector<std::int64_t> bases;  // of guards
   for (const GuardSteps& guard : guard_steps_) {
     std::int64_t base = guard.constant;
@@ -490,7 +563,7 @@ void TileAccess::reduce(const std::byte* buffer, const Tile& tile, const ReduceK
   }
   const std::size_t guards = bases.size();
   std::array<std::int64_t, kMostRows> offsets;
-  std::array<const float*, kMostRows> rows;
+  std::array<const void*, kMostRows> rows;
   std::vector<std::int64_t> guarded(static_cast<std::size_t>(kMostRows) * guards);
   Odometer y(y_.extents, tile.y0);
   for (std::int64_t done = 0; done < tile.rows; done += kMostRows) {
@@ -515,11 +588,10 @@ void TileAccess::reduce(const std::byte* buffer, const Tile& tile, const ReduceK
         const std::int64_t address = offsets[r] + offset;
         if (guards > 0 && address < 0) refuse_address(address);
         if (guards > 0 && address + n > access_.count) refuse_address(address + n - 1);
-        rows[inside++] = from + address;
+        rows[inside++] = buffer + address * static_cast<std::int64_t>(storage_size_);
       }
-      const auto fill = static_cast<float>(access_.fill);
-      kernels.rows_anywhere({rows.data(), inside}, inside < count ? &fill : nullptr, n,
-                            accumulators + static_cast<std::size_t>(c) * kAccumulatorBytes);
+      kernels.rows_anywhere({rows.data(), inside}, inside < count ? &fill : nullptr, c, n,
+                            accumulators);
       c += n;
       x.skip(n);
     }

@@ -52,6 +52,9 @@ class TileAccess {
   View load(const std::byte* buffer, const Tile& tile, Domain domain, GatherValues gathered,
             void* target) const;
 
+  /// True if the elements of all rows are the same, and load() has to copy them.
+  bool is_same_in_rows() const;
+
   /// Writes `value`, which is in the compute type. Throws like load.
   void store(std::byte* buffer, const Tile& tile, Domain domain, GatherValues gathered,
              const View& value) const;
@@ -127,6 +130,9 @@ class TileAccess {
   bool is_interleaved(const Tile& tile) const;
   void load_interleaved(const std::byte* buffer, const Tile& tile, Domain domain,
                         std::byte* target) const;
+  bool is_guarded_image(const Tile& tile) const;
+  void load_guarded_image(const std::byte* buffer, const Tile& tile, Domain domain,
+                          std::byte* target) const;
   std::int64_t row_offset(const Tile& tile, Domain domain, std::int64_t row) const;
   /// The addresses of all elements of `tile`, one after the other, checked.
   void find_places(const Tile& tile, GatherValues gathered, std::span<std::int64_t> places) const;

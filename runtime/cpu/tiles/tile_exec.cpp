@@ -18,8 +18,10 @@ class TileProgram::Worker {
         buffers_(buffers),
         workspace_(workspace),
         views_(reinterpret_cast<View*>(workspace + program.views_offset_)),
-        forwarded_(reinterpret_cast<char*>(workspace + program.forwarded_offset_)) {
+        forwarded_(reinterpret_cast<char*>(workspace + program.forwarded_offset_)),
+        loaded_(reinterpret_cast<LoadedColumns*>(workspace + program.loaded_offset_)) {
     std::ranges::copy(program.uniforms_, views_);
+    std::fill_n(loaded_, program.uniforms_.size(), LoadedColumns{});
     std::fill_n(forwarded_, program.uniforms_.size(), 0);
     tile_.z = z_.data();
   }
@@ -148,6 +150,12 @@ class TileProgram::Worker {
       case TileInstr::Kind::kLoad: {
         const TileAccess& access = p_.accesses_[instr.access];
         const Domain domain = domain_of(instr.value_class);
+        if (instr.same_in_rows) {
+          LoadedColumns& loaded = loaded_[instr.value];
+          if (loaded.x0 == tile_.x0 && loaded.cols == tile_.cols && loaded.rows >= tile_.rows)
+            break;
+          loaded = {tile_.x0, tile_.cols, tile_.rows};
+        }
         views_[instr.value] =
             access.load(buffer_of(access), tile_, domain, gathered(), place_of(instr));
         if (instr.kept) keep(instr);
@@ -333,8 +341,9 @@ class TileProgram::Worker {
   const TileSchedule& s_;
   std::span<std::byte* const> buffers_;
   std::byte* workspace_;
-  View* views_;      // by instruction
-  char* forwarded_;  // by instruction: computed where it is stored
+  View* views_;            // by instruction
+  char* forwarded_;        // by instruction: computed where it is stored
+  LoadedColumns* loaded_;  // by instruction
   std::array<std::int64_t, kMaxAxes> z_{};
   Tile tile_;
   bool later_columns_ = false;

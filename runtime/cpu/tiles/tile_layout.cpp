@@ -55,6 +55,11 @@ void TileCompiler::lay_out() {
 
   for (RunningScan& scan : out_.scans_) scan.carries = take(row_values, kAccumulatorBytes);
 
+  for (Stage& stage : out_.stages_)
+    for (TileInstr& instr : stage.body)
+      instr.same_in_rows = instr.kind == TileInstr::Kind::kLoad && !instr.kept && !s.across &&
+                           instr.value_class == ValueClass::kElement &&
+                           out_.accesses_[instr.access].is_same_in_rows();
   std::vector<TileInstr*> order;
   for (Stage& stage : out_.stages_)
     for (TileInstr& instr : stage.body) order.push_back(&instr);
@@ -79,13 +84,16 @@ void TileCompiler::lay_out() {
     // in place. A load may not: it can leave its operands (indices) behind half read.
     const auto release = [&] {
       for (const std::size_t d : dying[p])
-        if (!order[d]->kept && order[d]->kind != TileInstr::Kind::kReduce)
+        if (!order[d]->kept && !order[d]->same_in_rows &&
+            order[d]->kind != TileInstr::Kind::kReduce)
           free[size_of(order[d]->type)].push_back(order[d]->offset);
     };
     const bool in_place =
         instr.kind == TileInstr::Kind::kOp || instr.kind == TileInstr::Kind::kChain;
     if (in_place) release();
-    if (instr.kept) {
+    if (instr.same_in_rows) {
+      instr.offset = take(elements, size);  // no other value's: it stays from tile to tile
+    } else if (instr.kept) {
       const auto [it, added] = kept.try_emplace(instr.value, 0);
       if (added) it->second = take(s.across ? s.y_count * s.tile_cols : s.x_count, size);
       instr.offset = it->second;
@@ -104,6 +112,7 @@ void TileCompiler::lay_out() {
   }
   out_.views_offset_ = take(static_cast<std::int64_t>(count_), sizeof(View));
   out_.forwarded_offset_ = take(static_cast<std::int64_t>(count_), 1);
+  out_.loaded_offset_ = take(static_cast<std::int64_t>(count_), sizeof(LoadedColumns));
   out_.workspace_bytes_ = end;
 
   // The hardware's own prefetcher follows a single operation well enough.

@@ -42,8 +42,9 @@ struct TileInstr {
   Kind kind = Kind::kOp;
   ValueClass value_class = ValueClass::kElement;  // of the result; Store: of what is written
   DType type = DType::kFloat32;
-  bool kept = false;        // the result stays for later stages, for the whole row
-  std::uint32_t value = 0;  // instruction of the program
+  bool kept = false;          // the result stays for later stages, for the whole row
+  bool same_in_rows = false;  // Load: copied elements that are the same in every row
+  std::uint32_t value = 0;    // instruction of the program
   std::uint32_t args[3] = {};
   std::uint32_t arg_count = 0;
   OpKernel kernel = nullptr;
@@ -79,6 +80,11 @@ struct RunningScan {
   ScanKernels kernels;
   bool exclusive = false;
   std::size_t carries = 0;  // in the workspace
+};
+
+/// Which elements of every row a Load of the same for all has copied.
+struct LoadedColumns {
+  std::int64_t x0 = 0, cols = 0, rows = 0;
 };
 
 struct Stage {
@@ -130,7 +136,7 @@ class TileProgram {
   std::size_t workspace_bytes_ = 0;
   std::vector<std::uint32_t> streams_;  // accesses whose next tile is worth fetching ahead
   std::int64_t unit_instrs_ = 1;        // instructions run on the elements of one unit of work
-  std::size_t views_offset_ = 0, forwarded_offset_ = 0;
+  std::size_t views_offset_ = 0, forwarded_offset_ = 0, loaded_offset_ = 0;
   int threads_ = 1;
 };
 

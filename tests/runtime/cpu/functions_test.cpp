@@ -156,12 +156,19 @@ TEST_P(Chains, AgreeWithSingleOperators) {
     runtime::cpu::find_op_kernel(step.op, DType::kFloat32, DType::kFloat32)(args);
     expected = result;
     const bool has_other = step.side == ChainSide::kLeft || step.side == ChainSide::kRight;
-    links.push_back(
-        {runtime::cpu::find_chain_kernels(step.op, step.side, false), has_other ? other : View{}});
+    links.push_back({runtime::cpu::find_chain_kernels(step.op, DType::kFloat32, step.side, false),
+                     has_other ? other : View{}});
     ASSERT_NE(links.back().kernels.columns, nullptr) << to_string(step.op);
   }
   std::vector<float> found(expected.size());
-  runtime::cpu::run_chain({rows, cols, found.data(), stride, {start.data(), stride, true}, links});
+  runtime::cpu::run_chain({rows,
+                           cols,
+                           found.data(),
+                           stride,
+                           {start.data(), stride, true},
+                           DType::kFloat32,
+                           DType::kFloat32,
+                           links});
   for (std::size_t i = 0; i < found.size(); ++i) {
     if (std::isnan(expected[i]))
       EXPECT_TRUE(std::isnan(found[i])) << i;

@@ -33,20 +33,28 @@ TEST(CpuMoves, TakeEachStep) {
     }
 }
 
-TEST(CpuMoves, InterleaveRows) {
+template <typename T>
+void check_interleaved_rows() {
   for (std::int64_t rows = kLeastStep; rows <= kMostStep; ++rows)
-    for (std::int64_t count = 1; count < 80; ++count) {
+    for (std::int64_t count = 1; count < 200; ++count) {
       const std::int64_t row_step = count + 5;
-      const auto source = counting((rows - 1) * row_step + count);
-      std::vector<std::uint32_t> target(static_cast<std::size_t>(rows * count + 1), 0);
-      runtime::cpu::interleave(source.data(), rows, row_step, target.data(), count);
+      std::vector<T> source(static_cast<std::size_t>((rows - 1) * row_step + count));
+      std::iota(source.begin(), source.end(), T{1});
+      std::vector<T> target(static_cast<std::size_t>(rows * count + 1), 0);
+      runtime::cpu::interleave(sizeof(T), reinterpret_cast<const std::byte*>(source.data()), rows,
+                               row_step, reinterpret_cast<std::byte*>(target.data()), count);
       for (std::int64_t i = 0; i < count; ++i)
         for (std::int64_t r = 0; r < rows; ++r)
           ASSERT_EQ(target[static_cast<std::size_t>(i * rows + r)],
-                    static_cast<std::uint32_t>(1 + r * row_step + i))
+                    static_cast<T>(1 + r * row_step + i))
               << "element " << i << " of " << count << ", row " << r << " of " << rows;
-      EXPECT_EQ(target.back(), 0U);
+      EXPECT_EQ(target.back(), T{0});
     }
+}
+
+TEST(CpuMoves, InterleaveRows) {
+  check_interleaved_rows<std::uint32_t>();
+  check_interleaved_rows<std::uint8_t>();
 }
 
 }  // namespace
