@@ -193,10 +193,17 @@ class ProductQuantizer {
     for (std::size_t g = 0; g < groups_.size(); ++g) groups_[g].scale = best[g];
   }
 
-  /// What is read beyond the border of an image is a zero.
+  /// What is read beyond the border of an image is a zero, so that padding takes none.
   ZeroPoints zeros_of(const ActivationGroup& group) const {
     if (!multiplies(DType::kUInt8, group.is_conv)) return ZeroPoints::kNone;
-    return group.is_conv ? ZeroPoints::kOfRange : ZeroPoints::kAny;
+    const bool is_padded = std::ranges::any_of(group.layers, [&](std::size_t i) {
+      const Attrs& attrs = node_of(layers_[i]).attrs;
+      const auto pads = [&](const char* name) {
+        return std::ranges::any_of(attrs.get_ints(name), [](auto size) { return size != 0; });
+      };
+      return group.is_conv && (pads("pads_begin") || pads("pads_end"));
+    });
+    return is_padded ? ZeroPoints::kOfRange : ZeroPoints::kAny;
   }
 
   /// True if activations of `type` can be.

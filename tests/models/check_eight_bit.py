@@ -9,6 +9,7 @@ types of this repository's files, after calibration on files of Python's own lib
 their plan of the model's own precision. fp8 on the CPU is emulated.
 """
 import argparse
+import json
 import sys
 import sysconfig
 import tempfile
@@ -82,19 +83,21 @@ def main():
     p.add_argument("--out", help="write the result as JSON")
     a = p.parse_args()
     results, failed = [], 0
+    manifest = json.loads((ROOT / "models" / "manifest.json").read_text())
     for name in a.models.split(","):
         made, calibration, meaning = MODELS[name]
+        dims = manifest[name].get("options", [])
         model, runs, samples = CACHE / f"{name}.onnx", made(), calibration()
         with tempfile.TemporaryDirectory() as folder:
             plain = Sinter(a.sinter, folder, a.target, "model")
-            plan = plain.compile(model)
+            plan = plain.compile(model, *dims)
             expected = [plain.run(plan, feeds) for feeds in runs]
             np.savez(Path(folder) / "samples.npz", **{key: np.stack([s[key] for s in samples]) for key in samples[0]})
             for precision in a.precisions.split(","):
                 sinter = Sinter(a.sinter, folder, a.target, precision)
                 emulate = ["--emulate"] if a.target == "cpu" and precision == "fp8" else []
                 report = sinter.json("compile", model, "-o", Path(folder) / f"{precision}.plan", *sinter.for_target(),
-                                     "--calibration", Path(folder) / "samples.npz", *emulate, *a.options)
+                                     "--calibration", Path(folder) / "samples.npz", *dims, *emulate, *a.options)
                 found = [sinter.run(Path(folder) / f"{precision}.plan", feeds) for feeds in runs]
                 wanted, got = meaning(expected), meaning(found)
                 differ = [[w, g] for w, g in zip(wanted, got) if w != g]
