@@ -2,6 +2,7 @@
 // operands of 8 bits, as if the model had QuantizeLinear and DequantizeLinear in front of them.
 #include <algorithm>
 #include <map>
+#include <numeric>
 #include <optional>
 #include <set>
 
@@ -37,10 +38,8 @@ struct EightBitLayer {
   QuantizedLayer report;
 };
 
-/// Factors of the rows of weights [k, n], or divisors of what is as wide as an activation.
-Tensor factors_tensor(const std::vector<float>& factors, bool of_rows) {
-  const std::int64_t k = std::ssize(factors);
-  return Tensor::of(DType::kFloat32, of_rows ? Ints{k, 1} : Ints{k}, factors);
+Tensor vector_of(const std::vector<float>& values, Ints shape) {
+  return Tensor::of(DType::kFloat32, std::move(shape), values);
 }
 
 class ProductQuantizer {
@@ -142,34 +141,39 @@ class ProductQuantizer {
     const auto& factors = groups_[layer.group].scale.smoothing;
     if (factors.empty()) return weights;
     const Tensor wide = computed("Cast", {{"to", DType::kFloat32}}, {weights});
-    return computed("Mul", {}, {wide, factors_tensor(factors, true)});
+    Ints shape(wide.shape().size(), 1);
+    shape[layer.is_conv ? 1 : 0] = std::ssize(factors);
+    return computed("Mul", {}, {wide, vector_of(factors, shape)});
   }
 
   void choose_scales() {
     if (calibration_ == nullptr) {
-      for (ActivationGroup& group : groups_) group.scale = token_scale({});
+      for (ActivationGroup& group : groups_) group.scale = token_scale({}, 0);
     } else {
       choose_scales_on_samples();
     }
     for (EightBitLayer& layer : layers_) round_weights(layer);
   }
 
-  ActivationScale token_scale(std::vector<float> smoothing) const {
+  ActivationScale token_scale(std::vector<float> smoothing, std::size_t axis) const {
     ActivationScale scale;
     scale.type = *options_.type;
     scale.per_token = true;
     scale.smoothing = std::move(smoothing);
+    scale.axis = axis;
     return scale;
   }
 
   void choose_scales_on_samples() {
     std::vector<ValueId> activations;
+    std::vector<std::size_t> axes;
     std::vector<std::string> names;
     for (const ActivationGroup& group : groups_) {
       activations.push_back(group.activation);
+      axes.push_back(group.is_conv ? 1 : graph_.type(group.activation).shape.size() - 1);
       names.push_back(layers_[group.layers.front()].report.name);
     }
-    const auto samples = sample_activations(graph_, *calibration_, activations, names);
+    const auto samples = sample_activations(graph_, *calibration_, activations, axes, names);
     std::vector<ScaleChoice> choices;
     for (std::size_t g = 0; g < groups_.size(); ++g) {
       if (calibration_->progress) calibration_->progress("smoothing", g, groups_.size());
@@ -179,11 +183,12 @@ class ProductQuantizer {
       if (!weights.empty() && is_integer(*options_.type))
         smoothing = best_smoothing(samples[g], weights, options_);
       if (options_.per_token) {
-        group.scale = token_scale(std::move(smoothing));
+        group.scale = token_scale(std::move(smoothing), axes[g]);
         continue;
       }
       ScaleChoice choice;
       if (!weights.empty()) choice.importance = row_norms(weights, smoothing);
+      choice.by_row = !group.is_conv;
       choice.possible =
           possible_scales(samples[g], std::move(smoothing), *options_.type, zeros_of(group));
       choices.push_back(std::move(choice));
@@ -212,14 +217,26 @@ class ProductQuantizer {
     return options_.emulate || pairs.contains({type, *options_.type});
   }
 
-  /// The weights of products, in float32; none of convolutions.
+  /// Weights in float32 as matrices [k, n], where k runs along what is summed up: of a convolution
+  /// the channels of its input. None for convolutions in groups.
   std::vector<Tensor> matrices_of(const ActivationGroup& group) {
-    std::vector<Tensor> weights;
-    if (group.is_conv) return weights;
-    for (const std::size_t i : group.layers)
-      weights.push_back(computed("Cast", {{"to", DType::kFloat32}},
-                                 {values_.tensor(node_of(layers_[i]).inputs[1])}));
-    return weights;
+    std::vector<Tensor> matrices;
+    for (const std::size_t i : group.layers) {
+      const Node& node = node_of(layers_[i]);
+      Tensor weights =
+          computed("Cast", {{"to", DType::kFloat32}}, {values_.tensor(node.inputs[1])});
+      if (group.is_conv) {
+        if (node.attrs.get_int("group") != 1) return {};
+        Ints perm(weights.shape().size());
+        std::iota(perm.begin(), perm.end(), std::int64_t{0});
+        std::swap(perm[0], perm[1]);
+        weights = computed("Transpose", {{"perm", perm}}, {weights});
+        const std::int64_t k = weights.shape()[0];
+        weights = weights.reshaped({k, weights.element_count() / k});
+      }
+      matrices.push_back(std::move(weights));
+    }
+    return matrices;
   }
 
   void round_weights(EightBitLayer& layer) {
@@ -317,7 +334,8 @@ class ProductQuantizer {
     const ValueId activation = groups_[group].activation;
     const Node* norm = graph_.producer(activation);
     if (norm == nullptr || (norm->op->name != "LayerNorm" && norm->op->name != "RmsNorm") ||
-        groups_[group].scale.smoothing.empty() || graph_.is_output(activation))
+        groups_[group].scale.smoothing.empty() || groups_[group].is_conv ||
+        graph_.is_output(activation))
       return nullptr;
     for (std::size_t i = 1; i < norm->inputs.size(); ++i)
       if (!graph_.is_constant(norm->inputs[i])) return nullptr;
@@ -334,7 +352,7 @@ class ProductQuantizer {
     for (std::size_t i = 1; i < norm.inputs.size(); ++i) {
       const Tensor& parameter = *graph_.value(norm.inputs[i]).constant;
       const Tensor wide = computed("Cast", {{"to", DType::kFloat32}}, {parameter});
-      const Tensor divided = computed("Div", {}, {wide, factors_tensor(factors, false)});
+      const Tensor divided = computed("Div", {}, {wide, vector_of(factors, {std::ssize(factors)})});
       operands.push_back(
           builder.constant(computed("Cast", {{"to", parameter.dtype()}}, {divided})));
     }

@@ -22,10 +22,20 @@ ValueId widened(GraphBuilder& builder, ValueId value) {
   return builder.add("Cast", {value}, {{"to", DType::kFloat32}});
 }
 
+ValueId with_axis_last(GraphBuilder& builder, ValueId value, std::size_t axis) {
+  const std::size_t rank = builder.type(value).shape.size();
+  if (axis + 1 == rank) return value;
+  Ints perm(rank);
+  std::iota(perm.begin(), perm.end(), std::int64_t{0});
+  std::rotate(perm.begin() + static_cast<std::ptrdiff_t>(axis),
+              perm.begin() + static_cast<std::ptrdiff_t>(axis) + 1, perm.end());
+  return builder.add("Transpose", {value}, {{"perm", perm}});
+}
+
 /// The least and the greatest of each column, and some of the rows.
-std::vector<ValueId> add_extremes_and_rows(GraphBuilder& builder, ValueId value,
+std::vector<ValueId> add_extremes_and_rows(GraphBuilder& builder, ValueId value, std::size_t axis,
                                            const ir::Bindings& sizes, std::int64_t rows_wanted) {
-  value = widened(builder, value);
+  value = with_axis_last(builder, widened(builder, value), axis);
   const Shape shape = builder.type(value).shape;
   Ints axes(shape.size() - 1);
   std::iota(axes.begin(), axes.end(), std::int64_t{0});
@@ -130,12 +140,13 @@ void for_each_sample(const Graph& graph, const Calibration& calibration,
 
 std::vector<ActivationSample> sample_activations(const Graph& graph, const Calibration& calibration,
                                                  std::span<const ValueId> values,
+                                                 std::span<const std::size_t> axes,
                                                  std::span<const std::string> names) {
   const ir::Bindings sizes = sample_sizes(graph, calibration);
   const auto count = static_cast<std::int64_t>(calibration.samples.size());
   const std::int64_t rows_of_each = (kSampledRows - 1) / count + 1;
-  const auto add = [&](GraphBuilder& builder, std::size_t, ValueId value) {
-    return add_extremes_and_rows(builder, value, sizes, rows_of_each);
+  const auto add = [&](GraphBuilder& builder, std::size_t i, ValueId value) {
+    return add_extremes_and_rows(builder, value, axes[i], sizes, rows_of_each);
   };
   std::vector<ActivationSample> result(values.size());
   const auto read = [&](std::size_t sample, std::size_t i, std::span<const Tensor> found) {
@@ -148,6 +159,7 @@ std::vector<ActivationSample> sample_activations(const Graph& graph, const Calib
     take_extremes(result[i].low, low, false);
     take_extremes(result[i].high, high, true);
     result[i].columns = std::ssize(low);
+    result[i].axis = axes[i];
     result[i].rows.insert(result[i].rows.end(), rows.begin(), rows.end());
   };
   for_each_sample(graph, calibration, values, add, "reading samples", read);

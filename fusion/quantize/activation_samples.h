@@ -13,18 +13,20 @@
 
 namespace sinter::fusion {
 
-/// An activation [.., k] over all samples.
+/// An activation over all samples; k elements lie along the axis that a layer sums up.
 struct ActivationSample {
   std::vector<float> low, high;  // of each of the k columns; low is 0 at most, high 0 at least
   std::int64_t columns = 0;      // k
-  std::vector<float> rows;       // some rows [.., k], evenly spread over each sample
+  std::vector<float> rows;       // some rows of k, evenly spread over each sample
+  std::size_t axis = 0;
 };
 
 /// Runs `calibration`'s samples through what makes `values` of `graph`; one result for each of
-/// them. `names` are what errors call them by. Throws Error(kUsage) if there are no samples, if one
-/// does not fit the graph, and for values that are not finite.
+/// them, along one of `axes`. `names` are what errors call them by. Throws Error(kUsage) if there
+/// are no samples, if one does not fit the graph, and for values that are not finite.
 std::vector<ActivationSample> sample_activations(const Graph& graph, const Calibration& calibration,
                                                  std::span<const ValueId> values,
+                                                 std::span<const std::size_t> axes,
                                                  std::span<const std::string> names);
 
 /// Adds what is to be known of value `i` in a run; the results are of any shape.

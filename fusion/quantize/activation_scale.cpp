@@ -89,12 +89,10 @@ void round_tokens(Matrix& x) {
 /// The sum over rows of |a c|^2 / |b c|^2, of columns times `factors` c.
 ValueId add_sum_of_ratios(GraphBuilder& builder, ValueId a, ValueId b,
                           const std::vector<float>& factors) {
-  const ValueId c = builder.constant(Tensor::of(DType::kFloat32, {std::ssize(factors)}, factors));
   const std::int64_t last = std::ssize(builder.type(a).shape) - 1;
   const auto square = [&](ValueId value) {
-    if (builder.type(value).dtype != DType::kFloat32)
-      value = builder.add("Cast", {value}, {{"to", DType::kFloat32}});
-    return builder.add("ReduceSumSquare", {builder.add("Mul", {value, c})},
+    return builder.add("ReduceSumSquare",
+                       {add_scaled(builder, value, factors, static_cast<std::size_t>(last))},
                        {{"axes", Ints{last}}, {"keepdims", std::int64_t{0}}});
   };
   const ValueId size =
@@ -173,6 +171,7 @@ std::vector<ActivationScale> possible_scales(const ActivationSample& sample,
   ActivationScale whole;
   whole.type = type;
   whole.smoothing = std::move(smoothing);
+  whole.axis = sample.axis;
   if (largest == 0) return {whole};
   if (!is_integer(type)) {
     whole.scale = largest / static_cast<float>(largest_of_eight_bits(type));
@@ -196,13 +195,18 @@ std::vector<ActivationScale> best_scales(const Graph& graph, const Calibration& 
                                          std::span<const ValueId> values,
                                          std::span<const ScaleChoice> choices) {
   const auto probe = [&](GraphBuilder& builder, std::size_t i, ValueId value) {
-    const auto& [possible, importance] = choices[i];
-    value = add_divided(builder, value, possible.front().smoothing);
+    const auto& [possible, importance, by_row] = choices[i];
+    value = add_divided(builder, value, possible.front());
     std::vector<ValueId> errors;
     for (const ActivationScale& scale : possible) {
       const ValueId error = builder.add("Sub", {add_rounded(builder, value, scale, false), value});
-      errors.push_back(importance.empty() ? add_sum_of_squares(builder, error)
-                                          : add_sum_of_ratios(builder, error, value, importance));
+      const std::size_t axis = possible.front().axis;
+      if (importance.empty())
+        errors.push_back(add_sum_of_squares(builder, error));
+      else if (by_row)
+        errors.push_back(add_sum_of_ratios(builder, error, value, importance));
+      else
+        errors.push_back(add_sum_of_squares(builder, add_scaled(builder, error, importance, axis)));
     }
     return errors;
   };

@@ -20,15 +20,16 @@ std::vector<ActivationScale> possible_scales(const ActivationSample& sample,
                                              std::vector<float> smoothing, DType type,
                                              ZeroPoints zeros);
 
-/// What a value may become, and what the error of each column of the last axis counts for, behind
-/// the smoothing (empty: all the same).
+/// What a value may become, and what the error of each element along the axis counts for, behind
+/// the smoothing (empty: all the same). `by_row`: the error of each row counts in parts of the row,
+/// since norms behind products make tokens equal, however large some are; the axis is the last.
 struct ScaleChoice {
   std::vector<ActivationScale> possible;
   std::vector<float> importance;
+  bool by_row = false;
 };
 /// For each of `values` of `graph` the scale that leaves the least squared error on all of
-/// `calibration`'s samples: with importance the error of each row in parts of the row, since norms
-/// behind products make tokens equal, however large some are.
+/// `calibration`'s samples.
 std::vector<ActivationScale> best_scales(const Graph& graph, const Calibration& calibration,
                                          std::span<const ValueId> values,
                                          std::span<const ScaleChoice> choices);

@@ -65,19 +65,25 @@ double largest_of_eight_bits(DType type) {
   }
 }
 
-ValueId add_divided(GraphBuilder& builder, ValueId x, const std::vector<float>& smoothing) {
-  if (smoothing.empty()) return x;
-  std::vector<float> factors(smoothing.size());
-  for (std::size_t i = 0; i < factors.size(); ++i) factors[i] = 1 / smoothing[i];
-  const ValueId constant =
-      builder.constant(Tensor::of(DType::kFloat32, {std::ssize(factors)}, factors));
+ValueId add_scaled(GraphBuilder& builder, ValueId x, const std::vector<float>& factors,
+                   std::size_t axis) {
+  Ints shape(builder.type(x).shape.size() - axis, 1);
+  shape[0] = std::ssize(factors);
+  const ValueId constant = builder.constant(Tensor::of(DType::kFloat32, shape, factors));
   return builder.add("Mul", {as(builder, x, DType::kFloat32), constant});
+}
+
+ValueId add_divided(GraphBuilder& builder, ValueId x, const ActivationScale& scale) {
+  if (scale.smoothing.empty()) return x;
+  std::vector<float> factors(scale.smoothing.size());
+  for (std::size_t i = 0; i < factors.size(); ++i) factors[i] = 1 / scale.smoothing[i];
+  return add_scaled(builder, x, factors, scale.axis);
 }
 
 ValueId add_rounded(GraphBuilder& builder, ValueId x, const ActivationScale& scale, bool smooths) {
   const DType type = builder.type(x).dtype;
   ValueId wide = as(builder, x, DType::kFloat32);
-  if (smooths) wide = add_divided(builder, wide, scale.smoothing);
+  if (smooths) wide = add_divided(builder, wide, scale);
   const auto number = [&](double value) { return builder.scalar(DType::kFloat32, value); };
   ValueId step = number(scale.scale);
   if (scale.per_token) {

@@ -20,15 +20,19 @@ struct ActivationScale {
   bool per_token = false;     // the scale is found in each run, one for each row of the last axis
   float scale = 1;            // of all elements, unless it is per token
   std::int64_t zero = 0;
-  std::vector<float> smoothing;  // of each element of the last axis; empty: all are 1
+  std::vector<float> smoothing;  // of each element along `axis`; empty: all are 1
+  std::size_t axis = 0;          // along which a layer sums up: columns, or channels
 };
 
 /// The largest magnitude that scales map to: of kInt8, kUInt8, kFloat8E4M3FN or kFloat8E5M2. -128
 /// is left out.
 double largest_of_eight_bits(DType type);
 
-/// `x` with its columns divided, in float32; `x` itself without divisors.
-ValueId add_divided(GraphBuilder& builder, ValueId x, const std::vector<float>& smoothing);
+/// `x` times a factor for each element along `axis`, in float32.
+ValueId add_scaled(GraphBuilder& builder, ValueId x, const std::vector<float>& factors,
+                   std::size_t axis);
+/// `x` divided by the smoothing, in float32; `x` itself without any.
+ValueId add_divided(GraphBuilder& builder, ValueId x, const ActivationScale& scale);
 /// What is left of `x` when it has been such numbers, in x's type. Without `smooths` x is divided
 /// by the factors already.
 ValueId add_rounded(GraphBuilder& builder, ValueId x, const ActivationScale& scale, bool smooths);

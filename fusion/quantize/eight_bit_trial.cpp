@@ -11,8 +11,9 @@
 namespace sinter::fusion {
 namespace {
 
-// Samples on which each layer is tried alone, where there are too many errors.
-constexpr std::size_t kSamplesAlone = 2;
+// Where errors are too large, layers are tried alone on so many samples, and so many times in all:
+// of larger models several that follow each other at once.
+constexpr std::size_t kSamplesAlone = 2, kTrialsAlone = 48;
 
 /// The square of a difference and of what it is a part of.
 struct Squares {
@@ -101,11 +102,7 @@ EightBitTrial::Outcome EightBitTrial::choose(const std::set<std::size_t>& droppe
   Outcome outcome;
   outcome.error = outcome.error_of_all = output_error(all);
   if (all.empty() || outcome.error <= max_error) return outcome;
-  std::map<std::size_t, double> own;
-  for (const std::size_t layer : all) own[layer] = output_error({layer}, kSamplesAlone);
-  std::vector<std::size_t> order(all.begin(), all.end());
-  std::ranges::stable_sort(order,
-                           [&](std::size_t a, std::size_t b) { return own.at(a) > own.at(b); });
+  const std::vector<std::size_t> order = by_own_error({all.begin(), all.end()});
   // The least number that will do, by halving: of fewer layers the error is smaller.
   std::size_t low = 1, high = order.size();
   outcome.error = 0;
@@ -120,9 +117,23 @@ EightBitTrial::Outcome EightBitTrial::choose(const std::set<std::size_t>& droppe
       low = middle + 1;
     }
   }
-  order.resize(low);
-  outcome.kept = std::move(order);
+  outcome.kept.assign(order.begin(), order.begin() + static_cast<std::ptrdiff_t>(low));
   return outcome;
+}
+
+std::vector<std::size_t> EightBitTrial::by_own_error(std::vector<std::size_t> layers) {
+  const std::size_t block = (layers.size() - 1) / kTrialsAlone + 1;
+  std::map<std::size_t, double> own;
+  for (std::size_t first = 0; first < layers.size(); first += block) {
+    const std::size_t end = std::min(first + block, layers.size());
+    const auto at = [&](std::size_t i) { return layers.begin() + static_cast<std::ptrdiff_t>(i); };
+    const double error = output_error({at(first), at(end)}, kSamplesAlone);
+    for (std::size_t i = first; i < end; ++i) own[layers[i]] = error;
+  }
+  std::ranges::stable_sort(layers, [&](std::size_t a, std::size_t b) {
+    return std::pair(own.at(a), layer_errors_[a]) > std::pair(own.at(b), layer_errors_[b]);
+  });
+  return layers;
 }
 
 void EightBitTrial::tell(std::size_t done, std::size_t all) const {

@@ -38,6 +38,8 @@ class EightBitTrial {
   Outcome choose(const std::set<std::size_t>& dropped, double max_error);
 
  private:
+  /// Those first that alone, or with their neighbours, put the outputs off by most.
+  std::vector<std::size_t> by_own_error(std::vector<std::size_t> layers);
   std::vector<Tensor> run(const std::set<std::size_t>& rounded, std::size_t sample);
   void tell(std::size_t done, std::size_t all) const;
 
