@@ -9,11 +9,11 @@
 #include <fmt/format.h>
 #include <sinter/error.h>
 
+#include "fusion/eight_bit/activation_samples.h"
+#include "fusion/eight_bit/activation_scale.h"
+#include "fusion/eight_bit/operands.h"
+#include "fusion/eight_bit/trial.h"
 #include "fusion/passes/passes.h"
-#include "fusion/quantize/activation_samples.h"
-#include "fusion/quantize/activation_scale.h"
-#include "fusion/quantize/eight_bit.h"
-#include "fusion/quantize/eight_bit_trial.h"
 #include "fusion/quantize/layer_inputs.h"
 #include "fusion/quantize/quantizer.h"
 #include "fusion/regions/constant_values.h"

@@ -8,8 +8,8 @@
 
 #include "codegen/targets/cpu/cpu_target.h"
 #include "codegen/targets/cuda/cuda_target.h"
-#include "fusion/quantize/activation_samples.h"
-#include "fusion/quantize/activation_scale.h"
+#include "fusion/eight_bit/activation_samples.h"
+#include "fusion/eight_bit/activation_scale.h"
 #include "ir/text/text.h"
 #include "support.h"
 
@@ -88,8 +88,7 @@ TEST(QuantizeProducts, NamesDecideBeforeErrors) {
   Context context = int8_context(graph, 2);
   context.weights.keep = {"MatMul"};
   run_pass("quantize_products", graph, context);
-  for (const QuantizedLayer& layer : context.layers)
-    EXPECT_THAT(layer.kept, HasSubstr("--keep"));
+  for (const QuantizedLayer& layer : context.layers) EXPECT_THAT(layer.kept, HasSubstr("--keep"));
   Context included = int8_context(graph, 2);
   included.eight_bit.include = {"MatMul"};
   run_pass("quantize_products", graph, included);

@@ -3,8 +3,8 @@
 
 #include <span>
 
-#include "fusion/quantize/activation_samples.h"
-#include "fusion/quantize/eight_bit.h"
+#include "fusion/eight_bit/activation_samples.h"
+#include "fusion/eight_bit/operands.h"
 
 namespace sinter::fusion {
 

@@ -1,4 +1,4 @@
-#include "fusion/quantize/eight_bit.h"
+#include "fusion/eight_bit/operands.h"
 
 #include <numeric>
 

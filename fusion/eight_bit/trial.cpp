@@ -1,4 +1,4 @@
-#include "fusion/quantize/eight_bit_trial.h"
+#include "fusion/eight_bit/trial.h"
 
 #include <algorithm>
 #include <cmath>
@@ -6,7 +6,7 @@
 
 #include <fmt/format.h>
 
-#include "fusion/quantize/activation_samples.h"
+#include "fusion/eight_bit/activation_samples.h"
 
 namespace sinter::fusion {
 namespace {

@@ -1,4 +1,4 @@
-#include "fusion/quantize/activation_samples.h"
+#include "fusion/eight_bit/activation_samples.h"
 
 #include <algorithm>
 #include <cmath>

@@ -1,4 +1,4 @@
-#include "fusion/quantize/activation_scale.h"
+#include "fusion/eight_bit/activation_scale.h"
 
 #include <Eigen/Core>
 #include <algorithm>
