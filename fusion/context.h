@@ -5,9 +5,11 @@
 #include <functional>
 #include <limits>
 #include <memory>
+#include <optional>
 #include <set>
 #include <span>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -36,7 +38,8 @@ struct Calibration {
 
   std::vector<std::vector<Tensor>> samples;        // of the model's inputs, all of the same shapes
   std::function<Run(const Graph& graph)> compile;  // graphs whose sizes are numbers
-  std::function<void(std::size_t done, std::size_t all)> progress;  // layers; may be empty
+  /// Of a stage: "rounding layers", "reading samples"; may be empty.
+  std::function<void(std::string_view stage, std::size_t done, std::size_t all)> progress;
 };
 
 /// What `--weights` asks for: weights of products that become integers of few bits.
@@ -55,11 +58,28 @@ struct WeightOptions {
   double max_error = std::numeric_limits<double>::infinity();  // of a layer's output; above: kept
 };
 
-/// What became of one layer under WeightOptions. Errors are relative, in the 2-norm.
+/// What `--precision int8` and `fp8` ask for: products and convolutions of activations and constant
+/// weights with operands of 8 bits. Samples, layers that stay and the most that one may be off by
+/// are WeightOptions'.
+struct EightBitOptions {
+  std::optional<DType> type;  // of weights: kInt8 or a float of 8 bits; none: all stays as it is
+  bool per_channel = true;    // weights have a scale for each output channel, else one for all
+  bool per_token = false;     // activations have one for each row, found in each run, else one from
+                              // the samples
+  std::optional<double> smoothing;  // exponent of SmoothQuant, for integers; 0: none; nothing: the
+                                    // best of several for each layer
+  double max_error = 0.03;  // of the model's outputs on the samples: layers stay until it holds
+  std::vector<std::string> include;  // texts in names of layers that would stay for what they are
+  bool emulate = false;              // layers that the target has no products of 8 bits for, too
+};
+
+/// What became of one layer under WeightOptions or EightBitOptions. Errors are relative, in the
+/// 2-norm.
 struct QuantizedLayer {
   std::string name;  // its ONNX nodes
   std::int64_t n = 0, k = 0;
-  int bits = 0;  // 0: kept
+  int bits = 0;      // 0: kept
+  std::string type;  // of both operands, if the activation is rounded, too: "u8 x i8, zero 12"
   double weight_error = 0;
   double output_error = 0;  // on calibration samples, else on normal deviates of a fixed seed
   double bytes_before = 0, bytes_after = 0;
@@ -100,8 +120,9 @@ struct Context {
   std::int64_t max_memory = INT64_MAX;       // bytes that constants may take which are folded
   StateOptions states;
   WeightOptions weights;
+  EightBitOptions eight_bit;
   bool packed = false;  // --packed: sequences of a batch lie end to end, without padding
-  std::vector<QuantizedLayer> layers;  // every layer that `weights` asks about
+  std::vector<QuantizedLayer> layers;  // that `weights` and `eight_bit` ask about
   /// Hashes of weights that lay_out_weights has transposed in one of the graphs that share them, so
   /// that it does in the next, too; null: no other graph shares any.
   std::set<std::uint64_t>* laid_out = nullptr;

@@ -19,14 +19,14 @@ const std::vector<Pass>& pipeline() {
   // Layers that stay one operator are known before anything looks for products and states. States
   // are found in the model's own spelling; quantize_weights comes next, since what is left
   // of dequantizations is folded into float weights; recognise sees the model's own spelling;
-  // scales are folded into weights before those are rounded to a lower precision; simplify runs
-  // after lower_precision to remove the casts that meet; products of quantized values are found
-  // then, since their sums, and what scales these, are wide whatever precision is asked for, and
-  // until then nobody evaluates what dequantizes their weights; attention is found while softmax is
-  // one node, and takes in its views once the projections that it reads are slices of one;
-  // projections are merged before views are folded into products, since the slices are views too,
-  // and so are weights that are laid out the other way round; reductions pick their neighbours
-  // before what is left becomes pointwise regions.
+  // scales are folded into weights before those are rounded to 8 bits or a lower
+  // precision; simplify runs after lower_precision to remove the casts that meet; products of
+  // quantized values are found then, since their sums, and what scales these, are wide whatever
+  // precision is asked for, and until then nobody evaluates what dequantizes their weights;
+  // attention is found while softmax is one node, and takes in its views once the projections that
+  // it reads are slices of one; projections are merged before views are folded into products, since
+  // the slices are views too, and so are weights that are laid out the other way round; reductions
+  // pick their neighbours before what is left becomes pointwise regions.
   static const std::vector<Pass> passes = {
       {"expand_bodies", expand_bodies},
       {"find_states", find_states, false, false},
@@ -34,6 +34,7 @@ const std::vector<Pass>& pipeline() {
       {"fold_constants", fold_constants},
       {"recognise", recognise, true},
       {"fold_scales", fold_scales, true},
+      {"quantize_products", quantize_products, false, false},
       {"lower_precision", lower_precision, false, false},
       {"simplify", simplify, true},
       {"fuse_quantization", fuse_quantization, true},

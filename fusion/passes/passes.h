@@ -19,6 +19,9 @@ Graph fold_constants(const Graph& graph, Context& context);
 Graph recognise(const Graph& graph, Context& context);
 /// Constant scale and shift behind a product or convolution become part of its weights and bias.
 Graph fold_scales(const Graph& graph, Context& context);
+/// Rounds operands of products and convolutions to 8 bits where context.eight_bit asks for it;
+/// throws Error(kUsage) without the samples that this takes.
+Graph quantize_products(const Graph& graph, Context& context);
 /// Lowers float32 values to context.precision; prints the policy into context.precision_notes.
 Graph lower_precision(const Graph& graph, Context& context);
 /// Algebra: fewer nodes that compute the same.

@@ -24,13 +24,6 @@ using ir::QuantizedWeights;
 /// Weights that become integers of few bits.
 bool is_quantized_from(DType type) { return is_arithmetic_float(type) && type != DType::kFloat64; }
 
-/// The origins of a node as a layer's name: "model/layers.0/q_proj/MatMul".
-std::string layer_name(const Node& node) {
-  std::string name;
-  for (const std::string& origin : node.origins) name += (name.empty() ? "" : ", ") + origin;
-  return name.empty() ? describe(node) : name;
-}
-
 class WeightQuantizer {
  public:
   WeightQuantizer(const Graph& graph, Context& context)

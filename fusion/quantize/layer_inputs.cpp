@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 #include <sinter/error.h>
 
+#include "fusion/regions/rebuild.h"
 #include "ir/reference/evaluate.h"
 
 namespace sinter::fusion {
@@ -69,7 +70,8 @@ Tensor LayerInputs::moments(std::size_t layer) {
   const bool is_read = std::ranges::any_of(
       layers_, [&](std::size_t other) { return graph_.nodes()[other].inputs[0] == x; });
   if (!is_read) moments_.erase(x);
-  if (calibration_.progress) calibration_.progress(count_ - layers_.size(), count_);
+  if (calibration_.progress)
+    calibration_.progress("rounding layers", count_ - layers_.size(), count_);
   return result;
 }
 
@@ -175,6 +177,12 @@ void LayerInputs::forget_unread() {
       return (needed_[at] && !done_[at]) || layers_.contains(at);
     });
   });
+}
+
+std::string layer_name(const Node& node) {
+  std::string name;
+  for (const std::string& origin : node.origins) name += (name.empty() ? "" : ", ") + origin;
+  return name.empty() ? describe(node) : name;
 }
 
 std::set<std::size_t> last_layers(const Graph& graph, const std::set<std::size_t>& layers) {

@@ -3,6 +3,7 @@
 
 #include <map>
 #include <set>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -49,6 +50,9 @@ class LayerInputs {
   std::set<std::size_t> layers_;  // that have not been asked for
   std::size_t count_ = 0;         // of layers
 };
+
+/// The origins of a node as a layer's name: "model/layers.0/q_proj/MatMul".
+std::string layer_name(const Node& node);
 
 /// Of `layers`, places of nodes in `graph`, those that no other of them reads from and that read
 /// from another themselves: a language model's logits, a classifier's classes. A layer that stands

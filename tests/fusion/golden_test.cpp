@@ -2,13 +2,15 @@
 //
 // Lines that start with // before the graph set the context: "// target=cuda", "// fuse=off",
 // "// precision=fp16", "// channels_last=on", "// quantized=off", "// weights=int8", "// group=32",
-// "// packed=on", "// print=decisions" (or layouts), "// tolerance=1e-2" (of the results, see
+// "// packed=on", "// eight_bit=int8", "// samples=4" (normal deviates), "// token_scales=on",
+// "// smooth=0.5", "// max_error=0.1", "// emulate=on", "// print=layers", "// print=decisions" (or layouts), "// tolerance=1e-2" (of the results, see
 // below). SINTER_UPDATE_GOLDENS=1 rewrites the expectations; review them as a diff.
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <sstream>
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -31,7 +33,8 @@ struct Case {
   std::string graph;  // without the context lines
   std::string expected;
   Context context;
-  bool print_decisions = false, print_layouts = false;
+  bool print_decisions = false, print_layouts = false, print_layers = false;
+  int samples = 0;
   double tolerance = 2e-6;
 };
 
@@ -70,7 +73,20 @@ void set_option(Case& test, const std::string& key, const std::string& value) {
     test.context.packed = value == "on";
   } else if (key == "group") {
     test.context.weights.group = std::stoll(value);
+  } else if (key == "eight_bit") {
+    test.context.eight_bit.type = value == "fp8" ? DType::kFloat8E4M3FN : DType::kInt8;
+  } else if (key == "samples") {
+    test.samples = std::stoi(value);
+  } else if (key == "token_scales") {
+    test.context.eight_bit.per_token = value == "on";
+  } else if (key == "smooth") {
+    test.context.eight_bit.smoothing = std::stod(value);
+  } else if (key == "max_error") {
+    test.context.eight_bit.max_error = std::stod(value);
+  } else if (key == "emulate") {
+    test.context.eight_bit.emulate = value == "on";
   } else if (key == "print") {
+    test.print_layers = value == "layers";
     test.print_decisions = value == "decisions";
     test.print_layouts = value == "layouts";
   } else if (key == "tolerance") {
@@ -112,11 +128,17 @@ TEST_P(Golden, Matches) {
   Case test = read_case(GetParam());
   const std::string pass = GetParam().parent_path().filename();
   const ir::Graph before = ir::parse_graph(test.graph);
+  if (test.samples > 0)
+    test.context.weights.calibration = random_calibration(before, test.samples);
   const ir::Graph after = pass == "pipeline" ? run_pipeline(before, test.context).graph
                                              : run_pass(pass, before, test.context);
   ir::verify(after);
   std::string found = ir::print(after);
   for (const std::string& note : test.context.precision_notes) found += "// " + note + "\n";
+  if (test.print_layers)
+    for (const QuantizedLayer& layer : test.context.layers)
+      found += fmt::format("// {}: {}x{} {}{}\n", layer.name, layer.n, layer.k, layer.type,
+                           layer.kept.empty() ? "" : "; kept: " + layer.kept);
   if (test.print_decisions)
     for (const Decision& d : test.context.decisions)
       found += "// " + d.producer + " -> " + d.consumer + ": " + d.reason + "\n";

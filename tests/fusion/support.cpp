@@ -56,6 +56,17 @@ std::vector<Tensor> random_inputs(const Graph& graph, std::uint64_t seed) {
   return inputs;
 }
 
+std::shared_ptr<Calibration> random_calibration(const Graph& graph, int samples) {
+  constexpr std::uint64_t kFirstSeed = 10;  // apart from what results are compared on
+  auto calibration = std::make_shared<Calibration>();
+  for (int i = 0; i < samples; ++i)
+    calibration->samples.push_back(random_inputs(graph, kFirstSeed + static_cast<std::uint64_t>(i)));
+  calibration->compile = [](const Graph& part) -> Calibration::Run {
+    return [part](std::span<const Tensor> inputs) { return ir::evaluate(part, inputs); };
+  };
+  return calibration;
+}
+
 double relative_error(const Tensor& found, const Tensor& expected) {
   constexpr double kInfinity = std::numeric_limits<double>::infinity();
   // Where all of a result cancels (a LayerNorm of equal values), it is the rounding errors of what

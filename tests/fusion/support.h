@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -15,6 +16,8 @@ namespace sinter::fusion::test {
 ir::Bindings small_sizes(const ir::Graph& graph);
 /// Seeded inputs of those sizes: normal deviates, integers 0 and 1.
 std::vector<ir::Tensor> random_inputs(const ir::Graph& graph, std::uint64_t seed);
+/// So many samples of random_inputs; graphs run by reference evaluation.
+std::shared_ptr<Calibration> random_calibration(const ir::Graph& graph, int samples);
 /// The largest difference of two results, relative to the largest value but at least to a
 /// thousandth, as a result that cancels as a whole is rounding errors of larger values; infinity if
 /// a NaN, a type or a shape differs.

@@ -8,7 +8,8 @@ The text is of Python's documentation as its standard library ships it (pydoc_da
 'execmodel', 'import'), cut into windows that do not see each other; every token of a window but the first counts. The
 GGUF file is where the weights come from, so 'float32' are its blocks as float32, and what is measured of 'int8' and
 'int4' comes on top of Q4_1. ONNX Runtime's float32 is the reference of float32. What 'calibrated' reads to make up for
-rounding errors is other text than what is measured: of the other topics, windows evenly spread over them (--samples).
+rounding errors is other text than what is measured: of the other topics, windows evenly spread over them (--samples;
+of 'W8A8', which also runs each layer rounded beside exact, a quarter of them). fp8 on the CPU is emulated.
 """
 import argparse
 import hashlib
@@ -41,6 +42,11 @@ WAYS = {
     "int4 g128 symmetric calibrated": ([], ["--weights=int4:group=128"], True, None),
     "int4 g32 calibrated": ([], ["--weights=int4:group=32:asymmetric"], True, None),
     "int4 g128": ([], ["--weights=int4:group=128:asymmetric"], False, None),
+    "int8 W8A8": ([], ["--precision=int8"], True, 0.02),
+    "int8 W8A8 all": ([], ["--precision=int8", "--max-error=1"], True, None),
+    "int8 W8A8 not smoothed": ([], ["--precision=int8", "--smooth=off", "--max-error=1"], True, None),
+    "int8 W8A8 by token": ([], ["--precision=int8", "--activation-scales=token"], True, 0.02),
+    "fp8 W8A8": ([], ["--precision=fp8"], True, 0.01),
 }
 REFERENCE_TOLERANCE = 1e-4  # of float32 against ONNX Runtime
 
@@ -104,11 +110,13 @@ def main():
     for way in a.ways.split(","):
         written, compiled, calibrated, bound = WAYS[way]
         with tempfile.TemporaryDirectory() as folder:
-            sinter = Sinter(a.sinter, folder, a.target, a.precision)
-            read = []
+            is_eight_bit = "W8A8" in way
+            sinter = Sinter(a.sinter, folder, a.target, None if is_eight_bit else a.precision)
+            read = ["--emulate"] if a.target == "cpu" and "--precision=fp8" in compiled else []
             if calibrated:
-                np.savez(Path(folder) / "samples.npz", input_ids=samples)
-                read = ["--calibration", str(Path(folder) / "samples.npz")]
+                own = samples[::4] if is_eight_bit else samples
+                np.savez(Path(folder) / "samples.npz", input_ids=own)
+                read += ["--calibration", str(Path(folder) / "samples.npz")]
             start = time.perf_counter()
             plan = sinter.compile(model(written), "--dim", f"sequence={a.window}", *compiled, *read)
             seconds = time.perf_counter() - start
@@ -120,7 +128,7 @@ def main():
             failed += [] if ok else [way]
             rows.append({"way": way, "compiled_with": compiled, "perplexity": found, "more_than_float32": more,
                          "allowed": bound, "plan_bytes": plan.stat().st_size, "compile_seconds": seconds,
-                         "samples": len(samples) if calibrated else 0})
+                         "samples": len(own) if calibrated else 0})
             allowed = "" if bound is None else f" (at most {100 * bound:g} %)"
             print(f"{'ok    ' if ok else 'FAILED'} {way}: {found:.4f}, {100 * more:+.3f} % against float32{allowed}; "
                   f"plan {plan.stat().st_size / 1e6:.1f} MB, compiled in {seconds:.0f} s", flush=True)

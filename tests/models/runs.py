@@ -11,7 +11,7 @@ class Failed(Exception):
 
 
 class Sinter:
-    """The command line of one binary, for one target and precision; files go to `folder`."""
+    """The command line of one binary, for one target and precision (None: by options); files go to `folder`."""
 
     def __init__(self, binary, folder, target="cpu", precision="model"):
         self.binary, self.folder = str(binary), Path(folder)
@@ -33,7 +33,7 @@ class Sinter:
         return json.loads(self._start([*words, "--json", "--quiet"], (0, 1)))
 
     def for_target(self):
-        return [f"--target={self.target}", f"--precision={self.precision}"]
+        return [f"--target={self.target}", *([f"--precision={self.precision}"] if self.precision else [])]
 
     def compile(self, model, *options, name=None):
         """The plan of a model."""

@@ -2,11 +2,14 @@
 """A lowered MiniLM ranks real sentences as float32 does.
 
   tests/models/similarity.py --target cuda --out tests/gpu/results/similarity_fp16.json
+  tests/models/similarity.py --precision int8 --out tests/models/results/similarity_int8_cpu.json
 
 Two hundred pairs of sentences, each with the one that follows it, are taken from the Python Language Reference,
 which is part of every Python (pydoc_data.topics, PSF licence). The matrix of the cosine similarities of all
 first with all second sentences, from a plan in lower precision, is compared with ONNX Runtime's in float32:
-Spearman's rank correlation over all its entries, and for each sentence whether the nearest one is the same.
+Spearman's rank correlation over all its entries, for each sentence whether the nearest one is the same, and the cosine of
+its two embeddings. int8 and fp8 are calibrated on 64 sentences of other topics (models/sentences_calibration.txt). fp8 on
+the CPU is emulated: products in float32 of operands that are rounded as the GPU rounds them.
 """
 import argparse
 import hashlib
@@ -25,8 +28,14 @@ from common import provenance, write  # noqa: E402
 from runs import Sinter, onnx_runtime, relative_error  # noqa: E402
 
 MODEL = ROOT / "models" / "cache" / "minilm.onnx"
-LEAST = {"fp16": 0.9999, "bf16": 0.999, "model": 0.999999}
+# Spearman's correlation, and the cosine of each sentence.
+LEAST = {"fp16": (0.9999, 0.9999), "bf16": (0.999, 0.999), "model": (0.999999, 0.999999), "int8": (0.995, 0.995),
+         "fp8": (0.999, 0.999)}
+# Three bits of mantissa leave each layer off by 3 %: for a cosine of 0.999 fewer layers are rounded.
+OPTIONS = {"int8": [], "fp8": ["--max-error=0.02"]}
 BATCH = 32
+CALIBRATION = ROOT / "models" / "sentences_calibration.txt"
+SAMPLES = 8  # batches of calibration sentences
 
 
 def sentences_of(text):
@@ -67,6 +76,21 @@ def embed(sentences, run):
     return result
 
 
+def calibration_options(folder, a):
+    """The samples, and what else the precision takes."""
+    if a.precision not in OPTIONS:
+        return []
+    feeds = minilm_inputs.encode(CALIBRATION.read_text().splitlines(), minilm_inputs.tokenizer())
+    path = Path(folder) / "samples.npz"
+    np.savez(path, **{name: rows.reshape(SAMPLES, -1, rows.shape[1]) for name, rows in feeds.items()})
+    emulate = ["--emulate"] if a.target == "cpu" and a.precision == "fp8" else []
+    return ["--calibration", path, *emulate, *OPTIONS[a.precision], *a.options]
+
+
+def cosines(found, expected):
+    return (found * expected).sum(1) / np.linalg.norm(found, axis=1) / np.linalg.norm(expected, axis=1)
+
+
 def ranks(values):
     """Places in ascending order; equal values share the mean of theirs."""
     flat = values.ravel()
@@ -87,6 +111,7 @@ def main():
     p.add_argument("--target", default="cpu")
     p.add_argument("--precision", default="fp16", choices=list(LEAST))
     p.add_argument("--pairs", type=int, default=200)
+    p.add_argument("--options", nargs="*", default=[], help="more for sinter compile, such as --options=--smooth=off")
     p.add_argument("--commit", help="the commit checked, where there is no git checkout")
     p.add_argument("--out", help="write the result as JSON")
     a = p.parse_args()
@@ -96,22 +121,26 @@ def main():
     expected = embed(sentences, lambda feeds: session.run(None, feeds)[0])
     with tempfile.TemporaryDirectory() as folder:
         sinter = Sinter(a.sinter, folder, a.target, a.precision)
-        plan = sinter.compile(MODEL)
+        plan = sinter.compile(MODEL, *calibration_options(folder, a))
         found = embed(sentences, lambda feeds: sinter.run(plan, feeds)["sentence_embedding"])
     matrices = [e[0::2] @ e[1::2].T for e in (found, expected)]
     correlation = spearman(*matrices)
     nearest = float(np.mean(matrices[0].argmax(1) == matrices[1].argmax(1)))
-    ok = bool(np.isfinite(found).all()) and correlation >= LEAST[a.precision]
+    least_correlation, least_cosine = LEAST[a.precision]
+    cosine = cosines(found, expected)
+    ok = bool(np.isfinite(found).all() and correlation >= least_correlation and cosine.min() >= least_cosine)
     text = "\n".join(sentences)
     result = dict(**provenance(a.commit), model=MODEL.name, target=a.target, precision=a.precision,
                   sentences=dict(pairs=len(pairs), source="Python Language Reference, pydoc_data.topics",
                                  python=sys.version.split()[0], sha256=hashlib.sha256(text.encode()).hexdigest(),
                                  example=pairs[0]),
-                  spearman=correlation, least=LEAST[a.precision], same_nearest=nearest,
+                  options=[*OPTIONS.get(a.precision, []), *a.options], spearman=correlation, least=least_correlation,
+                  cosine=dict(min=float(cosine.min()), mean=float(cosine.mean())), least_cosine=least_cosine,
+                  same_nearest=nearest,
                   relative_error=relative_error(found, expected),
                   largest_difference=float(np.abs(matrices[0] - matrices[1]).max()), ok=ok)
     print(f"{'ok' if ok else 'FAILED'}: {len(pairs)} pairs, {a.precision} on {a.target}: Spearman {correlation:.7f} "
-          f"(at least {LEAST[a.precision]}), nearest the same for {nearest:.1%}, relative error "
+          f"(at least {least_correlation}), cosine {cosine.min():.6f} (at least {least_cosine}), nearest the same for {nearest:.1%}, relative error "
           f"{result['relative_error']:.1e}, similarities within {result['largest_difference']:.1e}")
     if a.out:
         write(a.out, result)

@@ -267,6 +267,19 @@ def test_ctrl_c_ends_the_command(tmp_path):
     assert process.wait(30) in (-signal.SIGINT, 130)
 
 
+def test_operands_of_eight_bits(mlp, x, reference):
+    samples = {"x": np.stack([x, -x, 2 * x])}
+    plan = sinter.compile(mlp, target="cpu", precision="int8", calibration=samples, max_error=0.2)
+    assert any(layer.type for layer in plan.report.layers)
+    assert 0 < np.abs(np.asarray(plan(x)) - reference(x)).max() < 0.2 * np.abs(reference(x)).max()
+    token = sinter.compile(mlp, target="cpu", precision="int8", activation_scales="token")
+    assert any("each token" in layer.type for layer in token.report.layers)
+    with pytest.raises(sinter.UsageError, match="calibration"):
+        sinter.compile(mlp, target="cpu", precision="int8")
+    with pytest.raises(sinter.UsageError, match="'static' or 'token'"):
+        sinter.compile(mlp, target="cpu", precision="int8", activation_scales="row")
+
+
 def test_other_weights_are_those_of_the_compiled_model(x):
     old, new = make_mlp(seed=0), make_mlp(seed=1)
     weights = {each.name: onnx.numpy_helper.to_array(each) for each in new.graph.initializer}

@@ -1,5 +1,6 @@
 #include "tools/cli/build_options.h"
 
+#include <charconv>
 #include <cstdio>
 #include <filesystem>
 #include <set>
@@ -22,14 +23,46 @@ void add_weight_options(Command& verb, BuildTexts& texts) {
                   "int4:group=128), :asymmetric (zero points), :embeddings (tables, too), :head "
                   "(the last layer in int4, too, which else has 8 bits), :wide=E")
       ->capture_default_str();
-  verb.add_option("--keep", texts.keep,
-                  "--weights leaves layers alone whose name has this text; may be repeated");
+  verb.add_option(
+      "--keep", texts.keep,
+      "--weights and --precision int8 and fp8 leave layers alone whose name has this text; "
+      "may be repeated");
   verb.add_option("--calibration", texts.calibration,
                   "FILE.npz of samples of the model's inputs, on which --weights makes up for "
-                  "rounding errors; may be repeated");
-  verb.add_option("--max-layer-error", texts.max_layer_error,
-                  "--weights leaves layers alone whose output would be off by more, relative to "
-                  "its size (0: by any)");
+                  "rounding errors, and int8 and fp8 find scales and errors; may be repeated");
+  verb.add_option(
+      "--max-layer-error", texts.max_layer_error,
+      "--weights and --precision int8 and fp8 leave layers alone whose output would be off "
+      "by more, relative to its size (0: by any)");
+}
+
+void add_eight_bit_options(Command& verb, BuildTexts& texts) {
+  EightBitOptions& options = texts.options.eight_bit;
+  verb.add_switch("--activation-scales", options.per_token, "token", "static",
+                  "int8 and fp8: a scale for each row of activations, found in each run, or one "
+                  "for all, found on --calibration");
+  verb.add_switch("--weight-scales", options.per_channel, "channel", "tensor",
+                  "int8 and fp8: a scale for each output channel of weights, or one for all");
+  verb.add_option("--smooth", texts.smooth,
+                  "int8: SmoothQuant's exponent, 0 to 1, off, or auto: the best of several for "
+                  "each layer")
+      ->capture_default_str();
+  verb.add_option("--include", options.include,
+                  "int8 and fp8: layers whose name has this text, though they would stay for what "
+                  "they are (the last layer, convolutions of single channels); may be repeated");
+  verb.add_flag("--emulate", options.emulate,
+                "int8 and fp8: products that the target does not have are computed in float on "
+                "rounded operands, for their accuracy");
+}
+
+std::optional<double> parse_smooth(const std::string& text) {
+  if (text == "auto") return std::nullopt;
+  if (text == "off") return 0;
+  double value = 0;
+  const auto parsed = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (parsed.ec != std::errc() || parsed.ptr != text.data() + text.size())
+    throw usage_error("--smooth is '{}': it is auto, off, or an exponent from 0 to 1", text);
+  return value;
 }
 
 StateOptions parse_states(const std::vector<std::string>& texts) {
@@ -106,10 +139,14 @@ void add_build_options(Command& verb, BuildTexts& texts, bool with_passes) {
   verb.add_option("--target", texts.options.target,
                   "auto, cpu, cuda, or cuda:ARCH,... (for example cuda:sm_90,sm_80)")
       ->capture_default_str();
-  verb.add_option("--precision", texts.precision, "model (its own types), fp16, bf16 or tf32")
-      ->check_one_of({"model", "fp16", "bf16", "tf32"})
+  verb.add_option(
+          "--precision", texts.precision,
+          "model (its own types), fp16, bf16, tf32, or int8 or fp8: products with operands of 8 "
+          "bits, and fp16 (CUDA) or the model's types (CPU) beside them")
+      ->check_one_of({"model", "fp16", "bf16", "tf32", "int8", "fp8"})
       ->capture_default_str();
   add_weight_options(verb, texts);
+  add_eight_bit_options(verb, texts);
   verb.add_option("--minShapes", texts.min_shapes, "Least shapes: NAME:1x1,NAME:1x1");
   verb.add_option("--maxShapes", texts.max_shapes, "Greatest shapes: NAME:8x512");
   verb.add_option("--dim", texts.dims,
@@ -203,6 +240,7 @@ BuildRequest::BuildRequest(const BuildTexts& texts, const Console& console)
     : constants_(read_tensor_files(texts.constants)), options_(Model(texts.model), texts.options) {
   options_.monitor = monitor_of(console);
   options_.precision = parse_precision(texts.precision);
+  options_.eight_bit.smoothing = parse_smooth(texts.smooth);
   options_.weights = parse_weights(texts.weights);
   options_.weights.keep = texts.keep;
   options_.weights.calibration_files = texts.calibration;

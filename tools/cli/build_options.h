@@ -16,7 +16,7 @@ namespace sinter::tools {
 struct BuildTexts {
   std::string model;
   CompileOptions options;  // what needs no reading
-  std::string precision = "model", weights = "model";
+  std::string precision = "model", weights = "model", smooth = "auto";
   std::vector<std::string> keep, calibration;
   double max_layer_error = 0;
   std::string min_shapes, max_shapes;

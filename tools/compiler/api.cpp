@@ -73,16 +73,18 @@ std::string_view to_string(Precision precision) {
     case Precision::kModel: return "model";
     case Precision::kFloat16: return "fp16";
     case Precision::kBFloat16: return "bf16";
+    case Precision::kInt8: return "int8";
+    case Precision::kFloat8: return "fp8";
     case Precision::kTf32: break;
   }
   return "tf32";
 }
 
 Precision parse_precision(std::string_view text) {
-  for (const Precision precision :
-       {Precision::kModel, Precision::kFloat16, Precision::kBFloat16, Precision::kTf32})
+  for (const Precision precision : {Precision::kModel, Precision::kFloat16, Precision::kBFloat16,
+                                    Precision::kTf32, Precision::kInt8, Precision::kFloat8})
     if (to_string(precision) == text) return precision;
-  throw usage_error("'{}' is no precision: write model, fp16, bf16 or tf32", text);
+  throw usage_error("'{}' is no precision: write model, fp16, bf16, tf32, int8 or fp8", text);
 }
 
 CompileResult compile(const Model& model, const CompileOptions& options) {

@@ -119,7 +119,7 @@ CompileResult compile_model(const BuildOptions& options, const std::string& path
     result.bytes_without_rounding =
         bytes_without_rounding(context.layers, context.precision, context.target.quantized_matmul,
                                static_cast<double>(result.plan_bytes));
-  note_idle(context.layers, options.weights, reporter);
+  note_idle(context.layers, options, reporter);
   if (tuning)
     result.tuning =
         tuning->finish(built.plan, file && !file->is_stream() ? file->readable_path() : "");

@@ -148,6 +148,7 @@ void add_compiled(const Compiled& compiled, ordered_json& report) {
                                 {"n", layer.n},
                                 {"k", layer.k},
                                 {"bits", layer.bits},
+                                {"type", layer.type},
                                 {"weight_error", layer.weight_error},
                                 {"output_error", layer.output_error},
                                 {"bytes_before", layer.bytes_before},

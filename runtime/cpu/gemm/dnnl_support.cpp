@@ -132,6 +132,19 @@ int threads_for(double multiplications, int most) {
       std::clamp(multiplications / kMultiplicationsOfThread, 1.0, static_cast<double>(most)));
 }
 
+namespace {
+
+/// The same elements, row by row without gaps.
+dnnl::memory::desc dense(const dnnl::memory::desc& matrix) {
+  const dnnl::memory::dims sizes = matrix.get_dims();
+  dnnl::memory::dims strides(sizes.size(), 1);
+  for (std::size_t i = sizes.size(); i-- > 1;)
+    strides[i - 1] = strides[i] * std::max<dnnl::memory::dim>(sizes[i], 1);
+  return {sizes, matrix.get_data_type(), strides};
+}
+
+}  // namespace
+
 std::shared_ptr<const PackedWeights::Entry> pack(PackedWeights& weights, std::uint32_t buffer,
                                                  const void* data, const dnnl::memory::desc& plain,
                                                  const dnnl::memory::desc& wanted) {
@@ -144,8 +157,17 @@ std::shared_ptr<const PackedWeights::Entry> pack(PackedWeights& weights, std::ui
     weights.fill_by([plain, memory = entry->memory,
                      place = weights.place_of(data)](const std::byte* section) mutable {
       dnnl::memory source(plain, dnnl_engine(), const_cast<std::byte*>(section + place));
-      dnnl::reorder(source, memory).execute(dnnl_stream(), source, memory);
-      dnnl_stream().wait();
+      const auto move = [](dnnl::memory& from, dnnl::memory& to) {
+        dnnl::reorder(from, to).execute(dnnl_stream(), from, to);
+        dnnl_stream().wait();
+      };
+      // For signed x a reorder also sums up columns, which none does of a part of a matrix.
+      const dnnl::memory::desc whole = dense(plain);
+      if (plain.get_data_type() != dnnl_type(DType::kInt8) || plain == whole)
+        return move(source, memory);
+      dnnl::memory copy(whole, dnnl_engine());
+      move(source, copy);
+      move(copy, memory);
     });
     return entry;
   });

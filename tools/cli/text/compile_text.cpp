@@ -91,7 +91,10 @@ std::vector<std::string> fusion_text(const CompileResult& result, bool all) {
 
 std::vector<std::string> layers_text(const CompileResult& result, bool is_calibrated) {
   if (result.layers.empty()) return {};
-  Rows rows{{"layer", "n", "k", "bits", "weight error", "output error", "before", "after", ""}};
+  const bool has_types = std::ranges::any_of(
+      result.layers, [](const LayerResult& layer) { return !layer.type.empty(); });
+  Rows rows{{"layer", "n", "k", has_types ? "operands" : "bits", "weight error", "output error",
+             "before", "after", ""}};
   double before = 0, after = 0;
   std::size_t kept = 0;
   for (const auto& layer : result.layers) {
@@ -103,9 +106,11 @@ std::vector<std::string> layers_text(const CompileResult& result, bool is_calibr
       return untried ? std::string() : fmt::format("{:.2e}", value);
     };
     rows.push_back({layer.name, fmt::format("{}", layer.n), fmt::format("{}", layer.k),
-                    layer.bits == 0 ? "" : fmt::format("{}", layer.bits), error(layer.weight_error),
-                    error(layer.output_error), format_bytes(layer.bytes_before),
-                    format_bytes(layer.bytes_after),
+                    layer.bits == 0       ? ""
+                    : !layer.type.empty() ? layer.type
+                                          : fmt::format("{}", layer.bits),
+                    error(layer.weight_error), error(layer.output_error),
+                    format_bytes(layer.bytes_before), format_bytes(layer.bytes_after),
                     !layer.kept.empty()    ? "kept: " + layer.kept
                     : !layer.wider.empty() ? "wider: " + layer.wider
                                            : ""});
@@ -209,6 +214,7 @@ ordered_json to_json(const CompileResult& result) {
                       {"n", layer.n},
                       {"k", layer.k},
                       {"bits", layer.bits},
+                      {"type", layer.type},
                       {"weight_error", layer.weight_error},
                       {"output_error", layer.output_error},
                       {"bytes_before", layer.bytes_before},

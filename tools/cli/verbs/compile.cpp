@@ -13,6 +13,7 @@
 #include "tools/cli/verbs/verbs.h"
 #include "tools/compiler/api.h"
 #include "tools/compiler/build/model_source.h"
+#include "tools/compiler/options/eight_bit.h"
 #include "tools/compiler/run/inputs.h"
 
 namespace sinter::tools {
@@ -44,6 +45,11 @@ int run_compile(const CompileArguments& options, const Console& console) {
   BuildOptions& build = request.options();
   if (!build.stop_after.empty()) return print_graphs(build, console);
   build.tuning = parse(options.tuning);
+  if (options.accuracy.max_error > 0) {
+    if (!options.verify && !has_eight_bit(build.precision))
+      throw usage_error("--max-error is about --verify, or --precision int8 or fp8");
+    if (has_eight_bit(build.precision)) build.eight_bit.max_error = options.accuracy.max_error;
+  }
   if (options.verify) {
     build.verify = options.accuracy;
     build.verify->inputs = parse(options.inputs);
@@ -101,12 +107,14 @@ void add_compile(Cli& cli) {
   auto* verify = verb->add_flag("--verify", options->verify,
                                 "Run the plan once and record its error against the float64 "
                                 "reference; above --max-error no plan is written");
-  verb->add_option("--max-error", options->accuracy.max_error,
-                   "Most relative error of an output; by default as `verify --tolerance`");
+  verb->add_option(
+      "--max-error", options->accuracy.max_error,
+      "Most relative error of an output: with --verify of the plan (by default as `verify "
+      "--tolerance`); under --precision int8 and fp8 on the samples, where layers "
+      "stay as they are until it holds (0.03)");
   add_input_options(*verb, options->inputs);
   add_session_options(*verb, options->accuracy.session);
-  for (const auto* name :
-       {"--max-error", "--inputs", "--input-range", "--seed", "--device", "--op-library"})
+  for (const auto* name : {"--inputs", "--input-range", "--seed", "--device", "--op-library"})
     verb->get_option(name)->needs(verify);
   verb->get_option("--shapes")
       ->describe(

@@ -1,7 +1,6 @@
 #include "tools/compiler/build/build.h"
 
 #include <algorithm>
-#include <array>
 #include <chrono>
 #include <cstdlib>
 #include <numeric>
@@ -14,6 +13,7 @@
 #include "runtime/format_error.h"
 #include "tools/compiler/build/calibration.h"
 #include "tools/compiler/build/model_source.h"
+#include "tools/compiler/options/eight_bit.h"
 #include "tools/compiler/options/entries.h"
 #include "tools/compiler/options/memory.h"
 #include "tools/compiler/options/sample.h"
@@ -28,25 +28,18 @@ double milliseconds_since(std::chrono::steady_clock::time_point start) {
       .count();
 }
 
-fusion::Precision fusion_precision(Precision precision) {
-  switch (precision) {
-    case Precision::kFloat16: return fusion::Precision::kFloat16;
-    case Precision::kBFloat16: return fusion::Precision::kBFloat16;
-    case Precision::kTf32: return fusion::Precision::kTf32;
-    case Precision::kModel: break;
-  }
-  return fusion::Precision::kModel;
+/// The last pass that goes over a model as a whole where it has entry points.
+std::string_view last_pass_of_model(const BuildOptions& options) {
+  return has_eight_bit(options.precision) ? "quantize_products" : "quantize_weights";
 }
-
-constexpr std::array<std::string_view, 3> kPassesOfTheModel = {"expand_bodies", "find_states",
-                                                               "quantize_weights"};
 
 fusion::Context context_of(const BuildOptions& options, const Target& target) {
   fusion::Context context;
   context.target = target.traits();
   context.fuse = options.fuse;
-  context.precision = fusion_precision(options.precision);
-  context.weights = to_fusion(options.weights);
+  context.precision = precision_to_fusion(options.precision, context.target);
+  context.weights = to_fusion(options.weights, has_eight_bit(options.precision));
+  context.eight_bit = eight_bit_to_fusion(options, context.target);
   context.max_memory = memory_limit(options);
   context.states = {options.states.find, options.states.pairs};
   context.packed = options.packed;
@@ -85,7 +78,7 @@ void add_decisions(const fusion::Context& one, fusion::Context& all) {
       notes.push_back(note);
 }
 
-/// States and weights are found once for all entry points; the other passes go over each of them.
+/// States and integers are found once for all entry points; the other passes go over each of them.
 std::vector<codegen::EntryGraph> run_entry_passes(const BuildOptions& options, const Target& target,
                                                   Reporter& reporter, ir::Graph& model,
                                                   PipelineRun& run) {
@@ -96,10 +89,10 @@ std::vector<codegen::EntryGraph> run_entry_passes(const BuildOptions& options, c
   first.observe = observer.of("");
   first.disabled.insert(options.disabled_passes.begin(), options.disabled_passes.end());
   then.disabled = first.disabled;
+  bool is_of_model = true;
   for (const auto& pass : fusion::pipeline()) {
-    const bool is_of_model =
-        std::ranges::find(kPassesOfTheModel, pass.name) != kPassesOfTheModel.end();
     (is_of_model ? then : first).disabled.insert(std::string(pass.name));
+    if (pass.name == last_pass_of_model(options)) is_of_model = false;
   }
   run.context = context_of(options, target);
   run.context.weights.calibration = make_calibration(options.weights, model, reporter);
@@ -177,6 +170,8 @@ std::vector<std::pair<std::string, std::string>> manifest_options(const BuildOpt
   std::vector<std::pair<std::string, std::string>> all = {
       {"fuse", options.fuse ? "on" : "off"},
       {"precision", std::string(to_string(options.precision))}};
+  if (has_eight_bit(options.precision))
+    for (auto& text : eight_bit_texts(options.eight_bit)) all.push_back(std::move(text));
   if (options.weights.bits != 0) all.emplace_back("weights", to_text(options.weights));
   for (const auto& file : options.weights.calibration_files) all.emplace_back("calibration", file);
   if (!options.weights.calibration.empty()) all.emplace_back("calibration", "given tensors");

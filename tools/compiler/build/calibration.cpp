@@ -1,6 +1,7 @@
 #include "tools/compiler/build/calibration.h"
 
 #include <algorithm>
+#include <cmath>
 
 #include <sinter/sinter.h>
 
@@ -63,6 +64,12 @@ std::vector<std::vector<Tensor>> read_samples(const WeightOptions& weights,
   return samples;
 }
 
+bool has_nan(const Tensor& tensor) {
+  for (std::int64_t i = 0; i < tensor.element_count(); ++i)
+    if (std::isnan(tensor.at(i))) return true;
+  return false;
+}
+
 Tensor zeros(DType type, std::vector<std::int64_t> shape) {
   std::size_t bytes = size_of(type);
   for (const std::int64_t dim : shape)
@@ -111,8 +118,8 @@ std::shared_ptr<const fusion::Calibration> make_calibration(const WeightOptions&
   const Shapes complete = complete_shapes(names, shapes, greatest);
   auto result = std::make_shared<fusion::Calibration>();
   result->compile = compile_part;
-  result->progress = [&reporter](std::size_t done, std::size_t all) {
-    reporter.progress("rounding layers", done, all);
+  result->progress = [&reporter](std::string_view stage, std::size_t done, std::size_t all) {
+    reporter.progress(stage, done, all);
   };
   result->samples.resize(count);
   for (std::size_t i = 0; i < inputs.size(); ++i) {
@@ -121,6 +128,9 @@ std::shared_ptr<const fusion::Calibration> make_calibration(const WeightOptions&
         given[i].empty() ? zeros(type, complete.at(inputs[i].name)) : given[i].front();
     for (std::size_t s = 0; s < count; ++s) {
       const Tensor& found = given[i].empty() ? empty : given[i][s];
+      if (is_float(found.dtype()) && has_nan(found))
+        throw usage_error("--calibration: sample {} of '{}' has an element that is no number", s,
+                          inputs[i].name);
       const bool converts = is_float(type) && is_float(found.dtype());
       result->samples[s].push_back(converts ? ir::reference::convert(found, type) : found);
     }

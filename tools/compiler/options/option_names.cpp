@@ -7,14 +7,17 @@ namespace sinter::tools {
 namespace {
 
 constexpr std::array kOptionNames = {
+    OptionName{"--activation-scales", "eight_bit.per_token"},
     OptionName{"--bound", "bounds"},
     OptionName{"--calibration", "weights.calibration"},
     OptionName{"--constant", "constants"},
     OptionName{"--dim", "dims"},
     OptionName{"--disable-pass", "disabled_passes"},
     OptionName{"--drop-unsupported-outputs", "drop_unsupported_outputs"},
+    OptionName{"--emulate", "eight_bit.emulate"},
     OptionName{"--entry", "entries"},
     OptionName{"--fuse", "fuse"},
+    OptionName{"--include", "eight_bit.include"},
     OptionName{"--keep", "weights.keep"},
     OptionName{"--max-compile-memory", "max_compile_memory"},
     OptionName{"--max-error", "verify.max_error"},
@@ -32,6 +35,7 @@ constexpr std::array kOptionNames = {
     OptionName{"--schedule", "schedule"},
     OptionName{"--shapes", "shapes"},
     OptionName{"--state", "states"},
+    OptionName{"--smooth", "eight_bit.smoothing"},
     OptionName{"--stop-after", "behind_pass"},
     OptionName{"--strict", "strict"},
     OptionName{"--target", "target"},
@@ -39,6 +43,7 @@ constexpr std::array kOptionNames = {
     OptionName{"--tuning-cache", "tuning.file"},
     OptionName{"--tuning-gpu", "tuning.gpu"},
     OptionName{"--verify", "verify"},
+    OptionName{"--weight-scales", "eight_bit.per_channel"},
     OptionName{"--weights", "weights"},
 };
 

@@ -5,6 +5,7 @@
 #include <limits>
 
 #include "runtime/format_error.h"
+#include "tools/compiler/options/eight_bit.h"
 
 namespace sinter::tools {
 namespace {
@@ -43,17 +44,18 @@ std::vector<std::string> split_at(const std::string& text, char at) {
 
 }  // namespace
 
-fusion::WeightOptions to_fusion(const WeightOptions& weights) {
+fusion::WeightOptions to_fusion(const WeightOptions& weights, bool has_eight_bit) {
   if (weights.bits != 0 && weights.bits != 4 && weights.bits != 8)
     throw usage_error("weights of {} bits: they can have 8, 4, or what the model gives them (0)",
                       weights.bits);
   if (weights.max_layer_error < 0)
     throw usage_error("--max-layer-error is negative: write 0 for any error");
   const bool is_calibrated = !weights.calibration.empty() || !weights.calibration_files.empty();
-  if (weights.bits == 0 && (!weights.keep.empty() || is_calibrated || weights.max_layer_error > 0))
+  if (weights.bits == 0 && !has_eight_bit &&
+      (!weights.keep.empty() || is_calibrated || weights.max_layer_error > 0))
     throw usage_error(
-        "--keep, --calibration and --max-layer-error are about --weights int8 or int4, which is "
-        "not given");
+        "--keep, --calibration and --max-layer-error are about --weights int8 or int4, or "
+        "--precision int8 or fp8, of which none is given");
   fusion::WeightOptions result;
   result.bits = weights.bits;
   result.group = weights.group;
@@ -90,20 +92,26 @@ double bytes_without_rounding(const std::vector<fusion::QuantizedLayer>& layers,
     if (precision == fusion::Precision::kFloat16) type = DType::kFloat16;
     if (precision == fusion::Precision::kBFloat16) type = DType::kBFloat16;
     // Else the plan has floats again.
-    if (quantized_matmul.contains(type))
+    if (!layer.type.empty() || quantized_matmul.contains(type))
       bytes += elements * static_cast<double>(size_of(type)) - layer.bytes_after;
   }
   return bytes;
 }
 
-void note_idle(const std::vector<fusion::QuantizedLayer>& layers, const WeightOptions& weights,
+void note_idle(const std::vector<fusion::QuantizedLayer>& layers, const CompileOptions& options,
                Reporter& reporter) {
-  if (weights.bits != 0 && layers.empty())
+  const WeightOptions& weights = options.weights;
+  const bool is_eight_bit = has_eight_bit(options.precision);
+  if ((weights.bits != 0 || is_eight_bit) && layers.empty())
     reporter.warn(
         "weights",
-        fmt::format(
-            "--weights {}: the model has no product of an activation and constant float weights",
-            to_text(weights)));
+        fmt::format("{}: the model has no product of an activation and constant float weights",
+                    is_eight_bit ? fmt::format("--precision {}", to_string(options.precision))
+                                 : fmt::format("--weights {}", to_text(weights))));
+  for (const std::string& text : options.eight_bit.include)
+    if (std::ranges::none_of(
+            layers, [&](const auto& layer) { return layer.name.find(text) != std::string::npos; }))
+      reporter.warn("weights", fmt::format("--include {}: no layer's name has this text", text));
   for (const std::string& text : weights.keep)
     if (std::ranges::none_of(
             layers, [&](const auto& layer) { return layer.name.find(text) != std::string::npos; }))
@@ -122,6 +130,7 @@ LayerResult layer_result(const fusion::QuantizedLayer& layer) {
           layer.n,
           layer.k,
           layer.bits,
+          layer.type,
           layer.weight_error,
           layer.output_error,
           layer.bytes_before,

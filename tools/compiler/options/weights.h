@@ -13,7 +13,8 @@
 namespace sinter::tools {
 
 /// All but the calibration's samples. Throws Error(kUsage) for options that mean nothing together.
-fusion::WeightOptions to_fusion(const WeightOptions& weights);
+/// `has_eight_bit`: samples and layers that stay may be about operands of 8 bits instead.
+fusion::WeightOptions to_fusion(const WeightOptions& weights, bool has_eight_bit = false);
 
 /// parse_weights' text.
 std::string to_text(const WeightOptions& weights);
@@ -25,7 +26,7 @@ double bytes_without_rounding(const std::vector<fusion::QuantizedLayer>& layers,
                               double plan_bytes);
 
 /// Says what was asked for in vain, and what would be better.
-void note_idle(const std::vector<fusion::QuantizedLayer>& layers, const WeightOptions& weights,
+void note_idle(const std::vector<fusion::QuantizedLayer>& layers, const CompileOptions& options,
                Reporter& reporter);
 
 LayerResult layer_result(const fusion::QuantizedLayer& layer);

@@ -25,6 +25,8 @@ double bound_of_precision(Precision precision) {
     case Precision::kFloat16: return 5e-3;
     case Precision::kBFloat16: return 3e-2;
     case Precision::kTf32: return 3e-3;
+    case Precision::kInt8:
+    case Precision::kFloat8: return 1e-1;
     case Precision::kModel: break;
   }
   return 2e-5;

@@ -12,7 +12,8 @@ from . import _core
 from ._errors import UsageError
 from ._operators import definition_files, libraries
 
-PRECISIONS = {"model": "model", "fp16": "fp16", "float16": "fp16", "bf16": "bf16", "bfloat16": "bf16", "tf32": "tf32"}
+PRECISIONS = {"model": "model", "fp16": "fp16", "float16": "fp16", "bf16": "bf16", "bfloat16": "bf16", "tf32": "tf32",
+              "int8": "int8", "fp8": "fp8"}
 
 
 class Tensors:
@@ -118,7 +119,8 @@ def verify_options(tensors: Tensors, value, operator_libraries=()):
 
 
 def compile_options(tensors: Tensors, *, target="auto", precision="model", weights="model", keep_layers=(),
-                    max_layer_error=0.0, calibration=None, dims=None, bounds=None, min_shapes=None, max_shapes=None, constants=None,
+                    max_layer_error=0.0, calibration=None, activation_scales="static", weight_scales="channel", smoothing=None,
+                    max_error=None, include_layers=(), emulate=False, dims=None, bounds=None, min_shapes=None, max_shapes=None, constants=None,
                     operators=(), pad_selections=False, drop_unsupported_outputs=False, states="auto", packed=False, sample=None, entries=None, fuse=True, disabled_passes=(),
                     programmatic_launch=True, precise_math=False, schedule="", strict=False, tune=0.0, tuning_file=None,
                     tuning_gpu="", tuning_shapes=None, jobs=0, max_compile_memory=None, kernel_cache="default",
@@ -139,6 +141,18 @@ def compile_options(tensors: Tensors, *, target="auto", precision="model", weigh
     elif calibration is not None:
         weight_options.calibration_files = [os.fspath(calibration)]
     options.weights = weight_options
+    if activation_scales not in ("static", "token"):
+        raise UsageError(f"activation_scales is {activation_scales!r}: it is 'static' or 'token'")
+    if weight_scales not in ("channel", "tensor"):
+        raise UsageError(f"weight_scales is {weight_scales!r}: it is 'channel' or 'tensor'")
+    eight_bit = _core.EightBitOptions()
+    eight_bit.per_token, eight_bit.per_channel = activation_scales == "token", weight_scales == "channel"
+    if smoothing is not None:
+        eight_bit.smoothing = float(smoothing)
+    if max_error is not None:
+        eight_bit.max_error = float(max_error)
+    eight_bit.include, eight_bit.emulate = list(include_layers), bool(emulate)
+    options.eight_bit = eight_bit
 
     options.min_shapes, options.max_shapes = shapes(min_shapes), shapes(max_shapes)
     options.dims = dim_ranges(dims)

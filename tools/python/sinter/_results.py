@@ -54,6 +54,7 @@ class LayerReport:
     n: int
     k: int
     bits: int  # 0: kept
+    type: str  # of both operands, if the activation is rounded, too
     weight_error: float
     output_error: float
     bytes_before: float

@@ -192,6 +192,7 @@ void bind_compiler(nb::module_& module) {
   SINTER_CLASS(SessionOptions, device, threads, cuda_graphs, operator_libraries);
   SINTER_CLASS(RunInputs, tensors, files, shapes, ranges, seed);
   SINTER_CLASS(WeightOptions, keep, max_layer_error, calibration, calibration_files);
+  SINTER_CLASS(EightBitOptions, per_channel, per_token, smoothing, max_error, include, emulate);
   SINTER_CLASS(StateOptions, find, pairs);
   SINTER_CLASS(SampleOptions, temperature, top_k, top_p, keep_logits, ids, logits, position);
   SINTER_CLASS(EntryOptions, name, limits);
@@ -201,9 +202,9 @@ void bind_compiler(nb::module_& module) {
   SINTER_CLASS(ProfileOptions, inputs, session, rounds);
   SINTER_CLASS(RefitOptions, partial);
   SINTER_CLASS(PlanViews, graph, steps, kernels, source, memory, tuning, shapes);
-  SINTER_CLASS(CompileOptions, target, weights, min_shapes, max_shapes, dims, bounds, constants,
-               operators, pad_selections, drop_unsupported_outputs, max_compile_memory, states,
-               packed, sample, entries, fuse, disabled_passes, strict, programmatic_launch,
+  SINTER_CLASS(CompileOptions, target, weights, eight_bit, min_shapes, max_shapes, dims, bounds,
+               constants, operators, pad_selections, drop_unsupported_outputs, max_compile_memory,
+               states, packed, sample, entries, fuse, disabled_passes, strict, programmatic_launch,
                precise_math, schedule, tuning, jobs, kernel_cache, verify)
       .def_prop_rw(
           "precision", [](const CompileOptions& o) { return std::string(to_string(o.precision)); },

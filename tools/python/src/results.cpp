@@ -32,7 +32,7 @@ static nb::dict to_python(const OutputAccuracy& value) {
   return d;
 }
 
-SINTER_PLAIN(LayerResult, name, n, k, bits, weight_error, output_error, bytes_before, bytes_after,
+SINTER_PLAIN(LayerResult, name, n, k, bits, type, weight_error, output_error, bytes_before, bytes_after,
              wider, kept)
 SINTER_PLAIN(StateResult, input, output, in_place, why_copied)
 SINTER_PLAIN(PassResult, name, milliseconds, nodes_before, nodes_after)

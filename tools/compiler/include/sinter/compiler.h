@@ -67,6 +67,7 @@ struct Monitor {
   /// that are texts: why, inspect_model, graph_text.
   std::function<void(const Diagnostic& diagnostic)> on_diagnostic;
   /// `done` of `total` of a stage, which grows: "import", "passes", "rounding layers" (of weights),
+  /// "reading samples", "smoothing", "choosing scales", "measuring errors" (of operands of 8 bits),
   /// "tuning kernels", "compiling kernels", "reference", "measuring". A stage may come again.
   std::function<void(std::string_view stage, std::size_t done, std::size_t total)> on_progress;
   /// Asked to stop, a call throws CompileError(kCancelled) between two nodes, passes, kernels or
@@ -137,8 +138,10 @@ struct RunInputs {
 
 // Options.
 
-enum class Precision { kModel, kFloat16, kBFloat16, kTf32 };
-/// "model", "fp16", "bf16", "tf32".
+/// kInt8 and kFloat8: products and convolutions with operands of 8 bits (EightBitOptions), beside
+/// float16 on a GPU and the model's own types on the CPU.
+enum class Precision { kModel, kFloat16, kBFloat16, kTf32, kInt8, kFloat8 };
+/// "model", "fp16", "bf16", "tf32", "int8", "fp8".
 SINTER_API std::string_view to_string(Precision precision);
 SINTER_API Precision parse_precision(std::string_view text);
 
@@ -154,11 +157,30 @@ struct WeightOptions {
   double wide_error = 0.048;
   std::vector<std::string> keep;  // layers whose name has one of these texts stay
   double max_layer_error = 0;     // as do those whose output would be off by more; 0: none
-  /// Samples of the model's inputs, on which rounding errors are made up for: of an input's shape,
+  /// Samples of the model's inputs, on which rounding errors are made up for, and ranges and errors
+  /// found under Precision::kInt8 and kFloat8: of an input's shape,
   /// or with samples along a dimension in front. Files: FILE.npz.
   std::vector<NamedTensor> calibration;
   std::vector<std::string> calibration_files;
 };
+/// How products get operands of 8 bits, under Precision::kInt8 and kFloat8. Samples, layers that
+/// stay and the most that one may be off by are those of WeightOptions.
+struct EightBitOptions {
+  bool per_channel = true;  // weights have a scale for each output channel, else one for all
+  bool per_token = false;  // activations have a scale for each row, found in each run; else one for
+                           // all, found on the samples
+  /// SmoothQuant's exponent, 0 to 1, for integers; 0: none; without a value the best of several for
+  /// each layer.
+  std::optional<double> smoothing;
+  double max_error = 0.03; // of the outputs on the samples: layers stay until it holds
+  /// Layers whose name has one of these texts are rounded though they would stay for what they are:
+  /// the last layer, convolutions of single channels.
+  std::vector<std::string> include;
+  /// Products that the target does not have are computed in float on rounded operands: for their
+  /// accuracy, without a device that has them.
+  bool emulate = false;
+};
+
 /// "model", "int8" or "int4", with ":group=N", ":asymmetric", ":embeddings", ":head", ":wide=E" as
 /// `sinter compile --weights` takes them; calibration, kept layers and errors stay empty.
 SINTER_API WeightOptions parse_weights(std::string_view text);
@@ -219,6 +241,7 @@ struct CompileOptions {
   std::string target = "auto";  // auto, cpu, cuda, or cuda:sm_90,sm_80
   Precision precision = Precision::kModel;
   WeightOptions weights;
+  EightBitOptions eight_bit;
 
   Shapes min_shapes, max_shapes;
   DimRanges dims;
@@ -288,7 +311,8 @@ struct Accuracy {
 struct LayerResult {
   std::string name;  // its ONNX nodes
   std::int64_t n = 0, k = 0;
-  int bits = 0;  // 0: kept
+  int bits = 0;      // 0: kept
+  std::string type;  // of both operands, if the activation is rounded, too: "u8 x i8, zero 12"
   double weight_error = 0;
   double output_error = 0;  // on the calibration's samples, else on normal deviates
   double bytes_before = 0, bytes_after = 0;

@@ -1,0 +1,130 @@
+#include "fusion/eight_bit/operands.h"
+
+#include <numeric>
+
+#include "fusion/quantize/quantizer.h"
+#include "fusion/regions/constant_values.h"
+#include "ir/reference/evaluate.h"
+
+namespace sinter::fusion {
+namespace {
+
+// Of rows without a number but zero, so that nothing is divided by zero.
+constexpr double kLeastScale = 0x1p-100;
+
+ValueId as(GraphBuilder& builder, ValueId value, DType type) {
+  if (builder.type(value).dtype == type) return value;
+  return builder.add("Cast", {value}, {{"to", type}});
+}
+
+EightBitWeights integer_weights(const Tensor& weights, std::size_t axis, bool per_channel) {
+  const Ints& shape = weights.shape();
+  const std::int64_t channels = shape[axis], count = weights.element_count();
+  const Tensor rows = axis == 0 ? weights : transposed(weights);
+  WeightOptions options;
+  options.bits = 8;
+  const ir::QuantizedWeights made = quantize(
+      rows.reshaped(per_channel ? Ints{channels, count / channels} : Ints{1, count}), options);
+  Ints along(per_channel ? shape.size() : 0, 1);
+  if (per_channel) along[axis] = channels;
+  const Tensor values = made.values.reshaped(rows.shape());
+  return {axis == 0 ? values : transposed(values), made.scales.reshaped(along)};
+}
+
+EightBitWeights float_weights(const Tensor& weights, std::size_t axis, DType type,
+                              bool per_channel) {
+  const auto number = [](double value) { return Tensor::scalar(DType::kFloat32, value); };
+  const Tensor wide = computed("Cast", {{"to", DType::kFloat32}}, {weights});
+  Ints axes;
+  for (std::size_t d = 0; d < weights.shape().size(); ++d)
+    if (!per_channel || d != axis) axes.push_back(static_cast<std::int64_t>(d));
+  const Tensor largest =
+      computed("ReduceMax", {{"axes", axes}, {"keepdims", std::int64_t{per_channel ? 1 : 0}}},
+               {computed("Abs", {}, {wide})});
+  const Tensor scales =
+      computed("Max", {},
+               {computed("Quotient", {}, {largest, number(largest_of_eight_bits(type))}),
+                number(kLeastScale)});
+  const Tensor values =
+      computed("Cast", {{"to", type}}, {computed("Quotient", {}, {wide, scales})});
+  return {values, scales};
+}
+
+}  // namespace
+
+Tensor computed(std::string_view op, const Attrs& attrs, const std::vector<Tensor>& inputs) {
+  return ir::evaluate_op(ir::get_op(op), attrs, inputs).front();
+}
+
+double largest_of_eight_bits(DType type) {
+  switch (type) {
+    case DType::kFloat8E4M3FN: return 448;
+    case DType::kFloat8E5M2: return 57344;
+    case DType::kUInt8: return 255;
+    default: return 127;
+  }
+}
+
+ValueId add_scaled(GraphBuilder& builder, ValueId x, const std::vector<float>& factors,
+                   std::size_t axis) {
+  Ints shape(builder.type(x).shape.size() - axis, 1);
+  shape[0] = std::ssize(factors);
+  const ValueId constant = builder.constant(Tensor::of(DType::kFloat32, shape, factors));
+  return builder.add("Mul", {as(builder, x, DType::kFloat32), constant});
+}
+
+ValueId add_divided(GraphBuilder& builder, ValueId x, const ActivationScale& scale) {
+  if (scale.smoothing.empty()) return x;
+  std::vector<float> factors(scale.smoothing.size());
+  for (std::size_t i = 0; i < factors.size(); ++i) factors[i] = 1 / scale.smoothing[i];
+  return add_scaled(builder, x, factors, scale.axis);
+}
+
+ValueId add_rounded(GraphBuilder& builder, ValueId x, const ActivationScale& scale, bool smooths) {
+  const DType type = builder.type(x).dtype;
+  ValueId wide = as(builder, x, DType::kFloat32);
+  if (smooths) wide = add_divided(builder, wide, scale);
+  const auto number = [&](double value) { return builder.scalar(DType::kFloat32, value); };
+  ValueId step = number(scale.scale);
+  if (scale.per_token) {
+    const std::int64_t last = std::ssize(builder.type(x).shape) - 1;
+    const ValueId largest = builder.add("ReduceMax", {builder.add("Abs", {wide})},
+                                        {{"axes", Ints{last}}, {"keepdims", std::int64_t{1}}});
+    step = builder.add(
+        "Max", {builder.add("Mul", {largest, number(1 / largest_of_eight_bits(scale.type))}),
+                number(kLeastScale)});
+  }
+  ValueId result = builder.add("Quotient", {wide, step});
+  const bool is_integer_type = is_integer(scale.type);
+  if (is_integer_type) result = builder.add("Round", {result});
+  if (scale.zero != 0)
+    result = builder.add("Add", {result, number(static_cast<double>(scale.zero))});
+  result = as(builder, result, scale.type);
+  if (is_integer_type) result = as(builder, result, DType::kInt32);
+  if (scale.zero != 0)
+    result = builder.add("Sub",
+                         {result, builder.scalar(DType::kInt32, static_cast<double>(scale.zero))});
+  result = builder.add("Mul", {as(builder, result, DType::kFloat32), step});
+  return as(builder, result, type);
+}
+
+EightBitWeights eight_bit_weights(const Tensor& weights, std::size_t axis, DType type,
+                                  bool per_channel) {
+  return is_integer(type) ? integer_weights(weights, axis, per_channel)
+                          : float_weights(weights, axis, type, per_channel);
+}
+
+ValueId add_dequantized(GraphBuilder& builder, const EightBitWeights& weights, DType type) {
+  ValueId values = builder.constant(weights.values);
+  if (is_integer(weights.values.dtype())) values = as(builder, values, DType::kInt32);
+  const ValueId product =
+      builder.add("Mul", {as(builder, values, DType::kFloat32), builder.constant(weights.scales)});
+  return as(builder, product, type);
+}
+
+Tensor dequantized(const EightBitWeights& weights) {
+  const Tensor values = computed("Cast", {{"to", DType::kFloat32}}, {weights.values.plain()});
+  return computed("Mul", {}, {values, weights.scales.plain()});
+}
+
+}  // namespace sinter::fusion

@@ -1,0 +1,55 @@
+// Operands of products as numbers of 8 bits, spelled as a model of QuantizeLinear and
+// DequantizeLinear is imported: a model's own and ours are recognised by the same code.
+#pragma once
+
+#include <cstdint>
+#include <string_view>
+#include <vector>
+
+#include "fusion/context.h"
+
+namespace sinter::fusion {
+
+/// What an operator of one result makes of constants.
+Tensor computed(std::string_view op, const Attrs& attrs, const std::vector<Tensor>& inputs);
+
+/// How an activation becomes numbers of 8 bits: x / smoothing / scale + zero, rounded and
+/// saturated.
+struct ActivationScale {
+  DType type = DType::kInt8;  // kInt8, kUInt8 or a float of 8 bits
+  bool per_token = false;     // the scale is found in each run, one for each row of the last axis
+  float scale = 1;            // of all elements, unless it is per token
+  std::int64_t zero = 0;
+  std::vector<float> smoothing;  // of each element along `axis`; empty: all are 1
+  std::size_t axis = 0;          // along which a layer sums up: columns, or channels
+};
+
+/// The largest magnitude that scales map to: of kInt8, kUInt8, kFloat8E4M3FN or kFloat8E5M2. -128
+/// is left out.
+double largest_of_eight_bits(DType type);
+
+/// `x` times a factor for each element along `axis`, in float32.
+ValueId add_scaled(GraphBuilder& builder, ValueId x, const std::vector<float>& factors,
+                   std::size_t axis);
+/// `x` divided by the smoothing, in float32; `x` itself without any.
+ValueId add_divided(GraphBuilder& builder, ValueId x, const ActivationScale& scale);
+/// What is left of `x` when it has been such numbers, in x's type. Without `smooths` x is divided
+/// by the factors already.
+ValueId add_rounded(GraphBuilder& builder, ValueId x, const ActivationScale& scale, bool smooths);
+
+/// values * scales, of the operand's shape.
+struct EightBitWeights {
+  Tensor values;  // i8, or a float of 8 bits
+  Tensor scales;  // f32; broadcasts to it
+};
+
+/// `weights` with one scale for each slice along `axis`, or one for all. Integers have the scale
+/// with the least squared error of several (quantize), floats the one that maps the largest weight
+/// to the largest number. Weights are [k, n] with axis 1, or axis is 0.
+EightBitWeights eight_bit_weights(const Tensor& weights, std::size_t axis, DType type,
+                                  bool per_channel);
+/// What they stand for, in `type`, as nodes and as a constant of float32.
+ValueId add_dequantized(GraphBuilder& builder, const EightBitWeights& weights, DType type);
+Tensor dequantized(const EightBitWeights& weights);
+
+}  // namespace sinter::fusion

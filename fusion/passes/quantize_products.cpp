@@ -1,0 +1,401 @@
+// --precision int8 and fp8: products and convolutions of activations and constant weights get
+// operands of 8 bits, as if the model had QuantizeLinear and DequantizeLinear in front of them.
+#include <algorithm>
+#include <map>
+#include <numeric>
+#include <optional>
+#include <set>
+
+#include <fmt/format.h>
+#include <sinter/error.h>
+
+#include "fusion/eight_bit/activation_samples.h"
+#include "fusion/eight_bit/activation_scale.h"
+#include "fusion/eight_bit/operands.h"
+#include "fusion/eight_bit/trial.h"
+#include "fusion/passes/passes.h"
+#include "fusion/quantize/layer_inputs.h"
+#include "fusion/quantize/quantizer.h"
+#include "fusion/regions/constant_values.h"
+#include "fusion/regions/rebuild.h"
+
+namespace sinter::fusion {
+namespace {
+
+/// Layers that read one activation, which is rounded once for all of them.
+struct ActivationGroup {
+  ValueId activation;
+  bool is_conv = false;
+  std::vector<std::size_t> layers;
+  ActivationScale scale;
+};
+
+struct EightBitLayer {
+  std::size_t place = 0;  // of the node
+  bool is_conv = false;
+  std::size_t group = 0;
+  EightBitWeights weights;
+  QuantizedLayer report;
+};
+
+Tensor vector_of(const std::vector<float>& values, Ints shape) {
+  return Tensor::of(DType::kFloat32, std::move(shape), values);
+}
+
+class ProductQuantizer {
+ public:
+  ProductQuantizer(const Graph& graph, Context& context)
+      : graph_(graph),
+        context_(context),
+        options_(context.eight_bit),
+        calibration_(context.weights.calibration.get()),
+        values_(graph) {}
+
+  Graph run() {
+    if (!options_.per_token && calibration_ == nullptr)
+      throw Error(ErrorCode::kUsage,
+                  "--precision int8 and fp8 need --calibration FILE.npz, samples of what the model "
+                  "reads, to find the ranges of activations; without samples there is "
+                  "--activation-scales token, which finds them in each run");
+    find_layers();
+    if (!layers_.empty()) {
+      choose_scales();
+      choose_layers();
+    }
+    report();
+    return layers_.empty() ? graph_ : rewritten();
+  }
+
+ private:
+  const Node& node_of(const EightBitLayer& layer) const { return graph_.nodes()[layer.place]; }
+
+  bool is_layer(const Node& node) const {
+    const bool is_conv = node.op->name == "Conv";
+    if (!is_conv && node.op->name != "MatMul") return false;
+    const ValueId x = node.inputs[0], weight = node.inputs[1];
+    const auto is_wide = [&](ValueId value) {
+      const DType type = graph_.type(value).dtype;
+      return is_arithmetic_float(type) && type != DType::kFloat64;
+    };
+    const Shape& shape = graph_.type(weight).shape;
+    return is_wide(x) && is_wide(weight) && !values_.knows(x) && values_.knows(weight) &&
+           (is_conv || shape.size() == 2) && graph_.type(x).shape.size() >= 2 &&
+           std::ranges::none_of(shape, [](const Dim& dim) { return dim == Dim(0); });
+  }
+
+  void find_layers() {
+    std::set<std::size_t> found;
+    for (std::size_t i = 0; i < graph_.nodes().size(); ++i)
+      if (is_layer(graph_.nodes()[i])) found.insert(i);
+    const std::set<std::size_t> last = last_layers(graph_, found);
+    std::map<std::pair<ValueId, bool>, std::size_t> groups;
+    for (const std::size_t place : found) {
+      const Node& node = graph_.nodes()[place];
+      EightBitLayer layer;
+      layer.place = place;
+      layer.is_conv = node.op->name == "Conv";
+      QuantizedLayer& report = layer.report;
+      const TensorType& weight = graph_.type(node.inputs[1]);
+      report.name = layer_name(node);
+      report.n = weight.shape[layer.is_conv ? 0 : 1].value();
+      report.k = ir::element_count(weight.shape).value() / report.n;
+      report.bytes_before = report.bytes_after =
+          static_cast<double>(report.n * report.k) * static_cast<double>(size_of(weight.dtype));
+      report.kept = reason_to_keep(node, report, last.contains(place));
+      if (!report.kept.empty()) {
+        kept_.push_back(std::move(layer));
+        continue;
+      }
+      const auto [group, is_new] =
+          groups.emplace(std::pair(node.inputs[0], layer.is_conv), groups_.size());
+      if (is_new) groups_.push_back({node.inputs[0], layer.is_conv, {}, {}});
+      layer.group = group->second;
+      groups_[layer.group].layers.push_back(layers_.size());
+      layers_.push_back(std::move(layer));
+    }
+  }
+
+  std::string reason_to_keep(const Node& node, const QuantizedLayer& layer, bool is_last) const {
+    const auto has = [&](const std::string& text) {
+      return layer.name.find(text) != std::string::npos;
+    };
+    for (const std::string& text : context_.weights.keep)
+      if (has(text)) return fmt::format("its name has '{}' (--keep)", text);
+    if (!multiplies(*options_.type, node.op->name == "Conv"))
+      return fmt::format("the target has no {} of {} (--emulate)",
+                         node.op->name == "Conv" ? "convolution" : "product",
+                         to_string(*options_.type));
+    if (std::ranges::any_of(options_.include, has)) return "";
+    if (is_last) return "no layer is behind it (--include)";
+    if (node.op->name == "Conv" && graph_.type(node.inputs[1]).shape[1] == Dim(1) &&
+        node.attrs.get_int("group") > 1)
+      return "a convolution of single channels is bound by memory (--include)";
+    if (node.op->name == "Conv" && options_.per_token)
+      return "a convolution has no tokens to have scales: --activation-scales static";
+    return "";
+  }
+
+  /// The weights of a layer times the factors of its group, traced.
+  Tensor smoothed_weights(const EightBitLayer& layer) {
+    const Tensor& weights = values_.tensor(node_of(layer).inputs[1]);
+    const auto& factors = groups_[layer.group].scale.smoothing;
+    if (factors.empty()) return weights;
+    const Tensor wide = computed("Cast", {{"to", DType::kFloat32}}, {weights});
+    Ints shape(wide.shape().size(), 1);
+    shape[layer.is_conv ? 1 : 0] = std::ssize(factors);
+    return computed("Mul", {}, {wide, vector_of(factors, shape)});
+  }
+
+  void choose_scales() {
+    if (calibration_ == nullptr) {
+      for (ActivationGroup& group : groups_) group.scale = token_scale({}, 0);
+    } else {
+      choose_scales_on_samples();
+    }
+    for (EightBitLayer& layer : layers_) round_weights(layer);
+  }
+
+  ActivationScale token_scale(std::vector<float> smoothing, std::size_t axis) const {
+    ActivationScale scale;
+    scale.type = *options_.type;
+    scale.per_token = true;
+    scale.smoothing = std::move(smoothing);
+    scale.axis = axis;
+    return scale;
+  }
+
+  void choose_scales_on_samples() {
+    std::vector<ValueId> activations;
+    std::vector<std::size_t> axes;
+    std::vector<std::string> names;
+    for (const ActivationGroup& group : groups_) {
+      activations.push_back(group.activation);
+      axes.push_back(group.is_conv ? 1 : graph_.type(group.activation).shape.size() - 1);
+      names.push_back(layers_[group.layers.front()].report.name);
+    }
+    const auto samples = sample_activations(graph_, *calibration_, activations, axes, names);
+    std::vector<ScaleChoice> choices;
+    for (std::size_t g = 0; g < groups_.size(); ++g) {
+      if (calibration_->progress) calibration_->progress("smoothing", g, groups_.size());
+      ActivationGroup& group = groups_[g];
+      const std::vector<Tensor> weights = matrices_of(group);
+      std::vector<float> smoothing;
+      if (!weights.empty() && is_integer(*options_.type))
+        smoothing = best_smoothing(samples[g], weights, options_);
+      if (options_.per_token) {
+        group.scale = token_scale(std::move(smoothing), axes[g]);
+        continue;
+      }
+      ScaleChoice choice;
+      if (!weights.empty()) choice.importance = row_norms(weights, smoothing);
+      choice.by_row = !group.is_conv;
+      choice.possible =
+          possible_scales(samples[g], std::move(smoothing), *options_.type, zeros_of(group));
+      choices.push_back(std::move(choice));
+    }
+    if (options_.per_token) return;
+    const auto best = best_scales(graph_, *calibration_, activations, choices);
+    for (std::size_t g = 0; g < groups_.size(); ++g) groups_[g].scale = best[g];
+  }
+
+  /// What is read beyond the border of an image is a zero, so that padding takes none.
+  ZeroPoints zeros_of(const ActivationGroup& group) const {
+    if (!multiplies(DType::kUInt8, group.is_conv)) return ZeroPoints::kNone;
+    const bool is_padded = std::ranges::any_of(group.layers, [&](std::size_t i) {
+      const Attrs& attrs = node_of(layers_[i]).attrs;
+      const auto pads = [&](const char* name) {
+        return std::ranges::any_of(attrs.get_ints(name), [](auto size) { return size != 0; });
+      };
+      return group.is_conv && (pads("pads_begin") || pads("pads_end"));
+    });
+    return is_padded ? ZeroPoints::kOfRange : ZeroPoints::kAny;
+  }
+
+  /// True if activations of `type` can be.
+  bool multiplies(DType type, bool is_conv) const {
+    const auto& pairs = is_conv ? context_.target.narrow_convs : context_.target.narrow_products;
+    return options_.emulate || pairs.contains({type, *options_.type});
+  }
+
+  /// Weights in float32 as matrices [k, n], where k runs along what is summed up: of a convolution
+  /// the channels of its input. None for convolutions in groups.
+  std::vector<Tensor> matrices_of(const ActivationGroup& group) {
+    std::vector<Tensor> matrices;
+    for (const std::size_t i : group.layers) {
+      const Node& node = node_of(layers_[i]);
+      Tensor weights =
+          computed("Cast", {{"to", DType::kFloat32}}, {values_.tensor(node.inputs[1])});
+      if (group.is_conv) {
+        if (node.attrs.get_int("group") != 1) return {};
+        Ints perm(weights.shape().size());
+        std::iota(perm.begin(), perm.end(), std::int64_t{0});
+        std::swap(perm[0], perm[1]);
+        weights = computed("Transpose", {{"perm", perm}}, {weights});
+        const std::int64_t k = weights.shape()[0];
+        weights = weights.reshaped({k, weights.element_count() / k});
+      }
+      matrices.push_back(std::move(weights));
+    }
+    return matrices;
+  }
+
+  void round_weights(EightBitLayer& layer) {
+    QuantizedLayer& report = layer.report;
+    with_context("layer '" + report.name + "'", [&] {
+      const Tensor weights = smoothed_weights(layer);
+      layer.weights =
+          eight_bit_weights(weights, layer.is_conv ? 0 : 1, *options_.type, options_.per_channel);
+      const Tensor exact = weights.plain(), rounded = dequantized(layer.weights);
+      report.weight_error = weight_error(exact, rounded);
+      if (calibration_ == nullptr) {
+        constexpr std::int64_t kRows = 4;
+        report.output_error = output_error(transposed(exact), transposed(rounded), kRows);
+      }
+    });
+    report.bits = 8;
+    report.bytes_after =
+        static_cast<double>(layer.weights.values.byte_count() + layer.weights.scales.byte_count());
+    report.type = type_text(layer);
+  }
+
+  std::string type_text(const EightBitLayer& layer) const {
+    const ActivationScale& scale = groups_[layer.group].scale;
+    std::string text = fmt::format("{} x {}{}", to_string(scale.type), to_string(*options_.type),
+                                   scale.per_token ? ", each token" : "");
+    if (scale.zero != 0) text += fmt::format(", zero {}", scale.zero);
+    if (!scale.smoothing.empty()) text += ", smoothed";
+    return text;
+  }
+
+  void choose_layers() {
+    if (calibration_ == nullptr) return;
+    std::vector<std::size_t> places;
+    for (const EightBitLayer& layer : layers_) places.push_back(layer.place);
+    EightBitTrial trial(graph_, *calibration_, places,
+                        [&](GraphBuilder& builder, std::size_t i, const Node& node,
+                            std::span<const ValueId> inputs) {
+                          return add_layer(builder, layers_[i], node, inputs, true);
+                        });
+    for (std::size_t i = 0; i < layers_.size(); ++i)
+      layers_[i].report.output_error = trial.layer_errors()[i];
+    std::set<std::size_t> dropped;
+    for (std::size_t i = 0; i < layers_.size(); ++i)
+      if (layers_[i].report.output_error > context_.weights.max_error)
+        keep(i, dropped,
+             fmt::format("its output would be off by {:.3g}, --max-layer-error is {:.3g}",
+                         layers_[i].report.output_error, context_.weights.max_error));
+    const EightBitTrial::Outcome outcome = trial.choose(dropped, options_.max_error);
+    for (const std::size_t i : outcome.kept)
+      keep(i, dropped,
+           fmt::format("the model's output would be off by {:.3g} with it and all others, "
+                       "--max-error is {:.3g}",
+                       outcome.error_of_all, options_.max_error));
+    std::erase_if(layers_, [](const EightBitLayer& layer) { return !layer.report.kept.empty(); });
+    context_.precision_notes.push_back(fmt::format(
+        "{}: {} of {} layers; on {} samples the model's outputs are off by {:.3g}, {:.3g} at most "
+        "(--max-error)",
+        name_of_type(), layers_.size(), layers_.size() + kept_.size(), calibration_->samples.size(),
+        outcome.error, options_.max_error));
+  }
+
+  void keep(std::size_t i, std::set<std::size_t>& dropped, std::string reason) {
+    EightBitLayer& layer = layers_[i];
+    layer.report.kept = std::move(reason);
+    layer.report.bits = 0;
+    layer.report.type.clear();
+    layer.report.bytes_after = layer.report.bytes_before;
+    kept_.push_back(layer);
+    dropped.insert(i);
+  }
+
+  std::string_view name_of_type() const { return is_integer(*options_.type) ? "int8" : "fp8"; }
+
+  /// In the graph's order.
+  void report() {
+    std::vector<EightBitLayer> all = layers_;
+    all.insert(all.end(), kept_.begin(), kept_.end());
+    std::ranges::sort(all, {}, &EightBitLayer::place);
+    for (EightBitLayer& layer : all) context_.layers.push_back(std::move(layer.report));
+  }
+
+  ValueId add_layer(GraphBuilder& builder, const EightBitLayer& layer, const Node& node,
+                    std::span<const ValueId> inputs, bool smooths) const {
+    std::vector<ValueId> operands(inputs.begin(), inputs.end());
+    const DType type = builder.type(operands[1]).dtype;
+    operands[0] = add_rounded(builder, operands[0], groups_[layer.group].scale, smooths);
+    operands[1] = add_dequantized(builder, layer.weights, type);
+    return builder.add(node.op->name, std::move(operands), node.attrs);
+  }
+
+  /// The norm that makes the activation of `group` for these layers alone, so that its scale and
+  /// bias can be divided instead; or null.
+  const Node* norm_of(std::size_t group,
+                      const std::map<const Node*, const EightBitLayer*>& chosen) const {
+    const ValueId activation = groups_[group].activation;
+    const Node* norm = graph_.producer(activation);
+    if (norm == nullptr || (norm->op->name != "LayerNorm" && norm->op->name != "RmsNorm") ||
+        groups_[group].scale.smoothing.empty() || groups_[group].is_conv ||
+        graph_.is_output(activation))
+      return nullptr;
+    for (std::size_t i = 1; i < norm->inputs.size(); ++i)
+      if (!graph_.is_constant(norm->inputs[i])) return nullptr;
+    for (const NodeId user : graph_.users(activation)) {
+      const auto found = chosen.find(&graph_.node(user));
+      if (found == chosen.end() || found->second->group != group) return nullptr;
+    }
+    return norm;
+  }
+
+  ValueId add_divided_norm(GraphBuilder& builder, const Node& norm, std::span<const ValueId> inputs,
+                           const std::vector<float>& factors) const {
+    std::vector<ValueId> operands{inputs[0]};
+    for (std::size_t i = 1; i < norm.inputs.size(); ++i) {
+      const Tensor& parameter = *graph_.value(norm.inputs[i]).constant;
+      const Tensor wide = computed("Cast", {{"to", DType::kFloat32}}, {parameter});
+      const Tensor divided = computed("Div", {}, {wide, vector_of(factors, {std::ssize(factors)})});
+      operands.push_back(
+          builder.constant(computed("Cast", {{"to", parameter.dtype()}}, {divided})));
+    }
+    return builder.add(norm.op->name, std::move(operands), norm.attrs);
+  }
+
+  Graph rewritten() const {
+    std::map<const Node*, const EightBitLayer*> chosen;
+    for (const EightBitLayer& layer : layers_) chosen[&node_of(layer)] = &layer;
+    std::map<const Node*, std::size_t> norms;
+    std::set<std::size_t> in_norm;  // groups
+    for (const auto& [node, layer] : chosen)
+      if (const Node* norm = norm_of(layer->group, chosen)) {
+        norms[norm] = layer->group;
+        in_norm.insert(layer->group);
+      }
+    return ir::rewrite(graph_,
+                       [&](GraphBuilder& builder, const Graph&, const Node& node,
+                           std::span<const ValueId> inputs) -> std::optional<std::vector<ValueId>> {
+                         if (const auto norm = norms.find(&node); norm != norms.end())
+                           return std::vector{add_divided_norm(
+                               builder, node, inputs, groups_[norm->second].scale.smoothing)};
+                         const auto found = chosen.find(&node);
+                         if (found == chosen.end()) return std::nullopt;
+                         const EightBitLayer& layer = *found->second;
+                         return std::vector{add_layer(builder, layer, node, inputs,
+                                                      !in_norm.contains(layer.group))};
+                       });
+  }
+
+  const Graph& graph_;
+  Context& context_;
+  const EightBitOptions& options_;
+  const Calibration* calibration_;
+  ConstantValues values_;
+  std::vector<ActivationGroup> groups_;
+  std::vector<EightBitLayer> layers_, kept_;  // in the graph's order, the former
+};
+
+}  // namespace
+
+Graph quantize_products(const Graph& graph, Context& context) {
+  return context.eight_bit.type ? ProductQuantizer(graph, context).run() : graph;
+}
+
+}  // namespace sinter::fusion

@@ -1,0 +1,153 @@
+// --precision int8 and fp8: what samples decide. Goldens have what becomes of a graph.
+#include <cmath>
+#include <limits>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sinter/error.h>
+
+#include "codegen/targets/cpu/cpu_target.h"
+#include "codegen/targets/cuda/cuda_target.h"
+#include "fusion/eight_bit/activation_samples.h"
+#include "fusion/eight_bit/activation_scale.h"
+#include "ir/text/text.h"
+#include "support.h"
+
+namespace sinter::fusion::test {
+namespace {
+
+using testing::AllOf;
+using testing::Each;
+using testing::ElementsAre;
+using testing::HasSubstr;
+
+// One column of what the first product reads is a hundred times the others.
+constexpr const char* kOutlier = R"(graph @main(%x: f32[batch, 32]) {
+  %columns = const f32[32] {1, 1, 1, 1, 100, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1}
+  %w0 = const f32[32, 24] random(1)
+  %w1 = const f32[24, 8] random(2)
+  %w2 = const f32[8, 8] random(3)
+  %a = Mul(%x, %columns)
+  %b = MatMul(%a, %w0)
+  %c = MatMul(%b, %w1)
+  %y = MatMul(%c, %w2)
+  return y = %y
+})";
+
+Context int8_context(const ir::Graph& graph, int samples) {
+  Context context;
+  context.target = codegen::cpu_target().traits();
+  context.eight_bit.type = DType::kInt8;
+  context.eight_bit.max_error = 1;
+  if (samples > 0) context.weights.calibration = random_calibration(graph, samples);
+  return context;
+}
+
+std::string refusal(const ir::Graph& graph, Context context) {
+  try {
+    run_pass("quantize_products", graph, context);
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ErrorCode::kUsage);
+    return error.what();
+  }
+  ADD_FAILURE() << "accepted";
+  return "";
+}
+
+TEST(QuantizeProducts, SmoothingMakesUpForAnOutlierColumn) {
+  const ir::Graph graph = ir::parse_graph(kOutlier);
+  const auto error_with = [&](std::optional<double> smoothing) {
+    Context context = int8_context(graph, 8);
+    context.eight_bit.smoothing = smoothing;
+    run_pass("quantize_products", graph, context);
+    return context.layers.at(0).output_error;
+  };
+  EXPECT_LT(error_with(std::nullopt), 0.5 * error_with(0.0));
+  EXPECT_LE(error_with(std::nullopt), 1.05 * error_with(0.5));
+}
+
+TEST(QuantizeProducts, LayersStayUntilTheBudgetHolds) {
+  const ir::Graph graph = ir::parse_graph(kOutlier);
+  const auto kept_with = [&](double max_error) {
+    Context context = int8_context(graph, 4);
+    context.eight_bit.smoothing = 0;
+    context.eight_bit.max_error = max_error;
+    run_pass("quantize_products", graph, context);
+    std::vector<bool> kept;
+    for (const QuantizedLayer& layer : context.layers) kept.push_back(!layer.kept.empty());
+    return kept;
+  };
+  EXPECT_THAT(kept_with(1), ElementsAre(false, false, true));  // no layer is behind the last
+  // The layer with the outlier is off by most, and goes first.
+  EXPECT_THAT(kept_with(0.02), ElementsAre(true, false, true));
+  EXPECT_THAT(kept_with(1e-7), Each(true));
+}
+
+TEST(QuantizeProducts, NamesDecideBeforeErrors) {
+  const ir::Graph graph = ir::parse_graph(kOutlier);
+  Context context = int8_context(graph, 2);
+  context.weights.keep = {"MatMul"};
+  run_pass("quantize_products", graph, context);
+  for (const QuantizedLayer& layer : context.layers) EXPECT_THAT(layer.kept, HasSubstr("--keep"));
+  Context included = int8_context(graph, 2);
+  included.eight_bit.include = {"MatMul"};
+  run_pass("quantize_products", graph, included);
+  for (const QuantizedLayer& layer : included.layers) EXPECT_EQ(layer.kept, "");
+}
+
+TEST(QuantizeProducts, SaysWhatItNeeds) {
+  const ir::Graph graph = ir::parse_graph(kOutlier);
+  EXPECT_THAT(refusal(graph, int8_context(graph, 0)),
+              AllOf(HasSubstr("--calibration"), HasSubstr("--activation-scales token")));
+  Context infinite = int8_context(graph, 2);
+  auto samples = random_calibration(graph, 2);
+  std::vector<double> values = samples->samples[1][0].to_doubles();
+  values[3] = std::numeric_limits<double>::infinity();
+  samples->samples[1][0] =
+      ir::Tensor::from_doubles(DType::kFloat32, samples->samples[1][0].shape(), values);
+  infinite.weights.calibration = samples;
+  EXPECT_THAT(refusal(graph, infinite),
+              AllOf(HasSubstr("MatMul"), HasSubstr("not finite in sample 1"), HasSubstr("--keep")));
+}
+
+TEST(QuantizeProducts, LayersThatTheTargetDoesNotMultiplyStay) {
+  const ir::Graph graph = ir::parse_graph(kOutlier);
+  Context context = int8_context(graph, 2);
+  context.eight_bit.type = DType::kFloat8E4M3FN;
+  run_pass("quantize_products", graph, context);
+  for (const QuantizedLayer& layer : context.layers)
+    EXPECT_THAT(layer.kept, AllOf(HasSubstr("no product of f8e4m3fn"), HasSubstr("--emulate")));
+}
+
+TEST(QuantizeProducts, OutliersSaturateWhereThatIsBetter) {
+  // One element of a thousand is far off in a row that has much else.
+  ActivationSample sample;
+  sample.columns = 4;
+  sample.low = {-1, -1, -1, -1};
+  sample.high = {1, 1, 1, 8};
+  sample.rows = {0.5, -1, 1, 0.25};
+  const auto possible = possible_scales(sample, {}, DType::kInt8, ZeroPoints::kNone);
+  ASSERT_GT(possible.size(), 1U);
+  EXPECT_FLOAT_EQ(possible.front().scale, 8.0F / 127);
+  for (std::size_t i = 1; i < possible.size(); ++i)
+    EXPECT_LT(possible[i].scale, possible[i - 1].scale);
+  EXPECT_EQ(possible.front().type, DType::kInt8);
+  EXPECT_EQ(possible_scales(sample, {}, DType::kInt8, ZeroPoints::kAny).front().type,
+            DType::kUInt8);
+  EXPECT_EQ(possible_scales(sample, {}, DType::kFloat8E4M3FN, ZeroPoints::kNone).size(), 1U);
+}
+
+TEST(QuantizeProducts, TheRestIsInFloat16WhereThatIsAskedFor) {
+  const ir::Graph graph = ir::parse_graph(kOutlier);
+  Context context = int8_context(graph, 2);
+  context.target = codegen::cuda_target().traits();
+  context.eight_bit.emulate = true;
+  context.precision = Precision::kFloat16;
+  PipelineOptions until;
+  until.stop_after = "lower_precision";
+  const std::string text = ir::print(run_pipeline(graph, context, until).graph);
+  EXPECT_THAT(text, AllOf(HasSubstr(": i8["), HasSubstr("MatMul"), HasSubstr(": f16[")));
+}
+
+}  // namespace
+}  // namespace sinter::fusion::test

@@ -1,0 +1,83 @@
+#include "tools/compiler/options/eight_bit.h"
+
+#include "runtime/format_error.h"
+
+namespace sinter::tools {
+
+bool has_eight_bit(Precision precision) {
+  return precision == Precision::kInt8 || precision == Precision::kFloat8;
+}
+
+fusion::EightBitOptions eight_bit_to_fusion(const CompileOptions& options,
+                                            const ir::TargetTraits& target) {
+  const EightBitOptions& given = options.eight_bit;
+  fusion::EightBitOptions result;
+  const EightBitOptions defaults;
+  const bool is_asked_for = given.per_token || !given.per_channel || given.smoothing ||
+                            !given.include.empty() || given.emulate ||
+                            given.max_error != defaults.max_error;
+  if (!has_eight_bit(options.precision)) {
+    if (is_asked_for)
+      throw usage_error(
+          "--activation-scales, --weight-scales, --smooth, --include and --emulate are about "
+          "--precision int8 or fp8, which is not given");
+    return result;
+  }
+  const auto name = to_string(options.precision);
+  if (options.weights.bits != 0)
+    throw usage_error(
+        "--precision {} gives products operands of 8 bits, --weights int{} weights alone: choose "
+        "one of them",
+        name, options.weights.bits);
+  if (given.smoothing && !(*given.smoothing >= 0 && *given.smoothing <= 1))
+    throw usage_error("--smooth is {}: it is auto, off, or an exponent from 0 to 1",
+                      *given.smoothing);
+  if (given.smoothing && *given.smoothing > 0 && options.precision == Precision::kFloat8)
+    throw usage_error(
+        "--smooth is for --precision int8: floats of 8 bits have a range of their own in each "
+        "column");
+  if (!(given.max_error > 0)) throw usage_error("--max-error must be above 0");
+  const bool is_integer = options.precision == Precision::kInt8;
+  const DType type = is_integer ? DType::kInt8 : DType::kFloat8E4M3FN;
+  if (!given.emulate && !target.narrow_products.contains({type, type}) &&
+      !target.narrow_convs.contains({type, type}))
+    throw unsupported_error(
+        "--precision {}: the target has no products of {}; write {}, or --emulate, which computes "
+        "them in float on rounded operands, as accurate and no faster",
+        name, sinter::to_string(type), is_integer ? "--precision fp16" : "--precision int8");
+  result.type = type;
+  result.emulate = given.emulate;
+  result.per_channel = given.per_channel;
+  result.per_token = given.per_token;
+  result.smoothing = given.smoothing;
+  result.max_error = given.max_error;
+  result.include = given.include;
+  return result;
+}
+
+fusion::Precision precision_to_fusion(Precision precision, const ir::TargetTraits& target) {
+  switch (precision) {
+    case Precision::kFloat16: return fusion::Precision::kFloat16;
+    case Precision::kBFloat16: return fusion::Precision::kBFloat16;
+    case Precision::kTf32: return fusion::Precision::kTf32;
+    case Precision::kInt8:
+    case Precision::kFloat8:
+      return target.generates_kernels ? fusion::Precision::kFloat16 : fusion::Precision::kModel;
+    case Precision::kModel: break;
+  }
+  return fusion::Precision::kModel;
+}
+
+std::vector<std::pair<std::string, std::string>> eight_bit_texts(const EightBitOptions& options) {
+  std::vector<std::pair<std::string, std::string>> all;
+  if (options.per_token) all.emplace_back("activation-scales", "token");
+  if (!options.per_channel) all.emplace_back("weight-scales", "tensor");
+  if (options.smoothing) all.emplace_back("smooth", fmt::format("{}", *options.smoothing));
+  if (options.max_error != EightBitOptions{}.max_error)
+    all.emplace_back("max-error", fmt::format("{}", options.max_error));
+  for (const auto& text : options.include) all.emplace_back("include", text);
+  if (options.emulate) all.emplace_back("emulate", "on");
+  return all;
+}
+
+}  // namespace sinter::tools
