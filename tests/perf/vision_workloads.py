@@ -154,6 +154,7 @@ WORKLOADS = {
     "vit_b16_b1": on_images(timm_model("vit_base_patch16_224")),
     "vit_b16_b8": on_images(timm_model("vit_base_patch16_224"), 8),
     "vit_l14_b1": on_images(lambda: Vit(224, 14, 1024, 24, 16, 1000), half=True, large=True),
+    "vit_l14_b8": on_images(lambda: Vit(224, 14, 1024, 24, 16, 1000), 8, half=True, large=True),
     "dinov2_b14_b1": on_images(lambda: Vit(518, 14, 768, 12, 12, scaled=True), size=518, half=True, large=True),
     "resnet50_b1": on_images(timm_model("resnet50"), **CONVOLUTIONAL),
     "resnet50_b8": on_images(timm_model("resnet50"), 8, **CONVOLUTIONAL),

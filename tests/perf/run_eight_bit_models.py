@@ -1,0 +1,80 @@
+#!/usr/bin/env python3
+"""Whole models with products of 8 bits on a GPU, beside the same models in float16.
+
+  run_eight_bit_models.py --out tests/perf/results/eight_bit_models_h200.json [--workloads bert_b32_s128,vit_l14_b8]
+                          [--precisions fp8,fp8_token,int8]
+
+Workloads are those of run_peers.py, with random weights: for times, and errors say only that nothing is broken. Each is
+exported by PyTorch and compiled in float16 and in each of `precisions`: fp8 and int8 with static scales, calibrated on the
+inputs that are timed, or by token (_token). Every layer that may has 8 bits (--max-error is out of reach). Times are
+microseconds of the GPU with a cold L2 and of a synchronised call, in turns of the same run; `speedup` is float16's time
+over theirs, `relative_error` that of the largest error of an output against PyTorch's float32.
+"""
+import argparse
+import tempfile
+import time
+from pathlib import Path
+
+from common import ROOT, provenance, sinter_json, write
+from run_peers import error_of, export_one
+
+
+def compile_plan(sinter, path, precision, half):
+    plan = path.with_suffix(f".{precision}.plan")
+    if precision == "fp16":
+        options = [f"--precision={'model' if half else 'fp16'}"]
+    else:
+        scales = "token" if precision.endswith("_token") else "static"
+        options = [f"--precision={precision.removesuffix('_token')}", f"--activation-scales={scales}", "--max-error=100"]
+        if scales == "static":
+            options += ["--calibration", path.with_suffix(".npz")]
+    start = time.perf_counter()
+    sinter_json(sinter, "compile", path, "-o", plan, "--target=cuda", *options)
+    return plan, round(time.perf_counter() - start, 1)
+
+
+def measure(sinter, path, plan):
+    bench = sinter_json(sinter, "bench", plan, "--inputs", path.with_suffix(".npz"), "--deviceIo", "--iterations=100",
+                        "--duration=1")
+    return {"gpu_us": round(bench["compute_us"]["median"], 2), "wall_us": round(bench["latency_us"]["median"], 2),
+            "launches": bench["launches"], "bytes_moved": bench["bytes_moved"],
+            "relative_error": error_of(sinter, path, plan)}
+
+
+def main():
+    p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    p.add_argument("--sinter", default=str(ROOT / "build" / "bin" / "sinter"))
+    p.add_argument("--workloads", default="bert_b32_s128,bert_b8_s384,bert_b64_s512,vit_l14_b8,unet_64")
+    p.add_argument("--precisions", default="fp8,fp8_token,int8")
+    p.add_argument("--deadline", type=float, default=540, help="start nothing new after so many seconds")
+    p.add_argument("--commit", help="the commit measured, where there is no git checkout")
+    p.add_argument("--out", type=Path)
+    args = p.parse_args()
+    import torch_workloads
+    start, rows = time.perf_counter(), {}
+    result = {**provenance(args.commit), "workloads": rows}
+    with tempfile.TemporaryDirectory() as folder:
+        for name in args.workloads.split(","):
+            path = Path(folder) / f"{name}.onnx"
+            _, failure, _ = export_one((name, path))
+            row = rows[name] = {}
+            for precision in ["fp16", *args.precisions.split(",")]:
+                if failure or time.perf_counter() - start > args.deadline:
+                    row[precision] = {"failed": failure or "not run: deadline"}
+                    continue
+                try:
+                    plan, seconds = compile_plan(args.sinter, path, precision, torch_workloads.WORKLOADS[name].half)
+                    row[precision] = {**measure(args.sinter, path, plan), "compile_s": seconds}
+                except (SystemExit, Exception) as error:  # pylint: disable=broad-except
+                    row[precision] = {"failed": str(error)[-600:]}
+                    continue
+                if "gpu_us" in row["fp16"]:
+                    row[precision]["speedup"] = round(row["fp16"]["gpu_us"] / row[precision]["gpu_us"], 3)
+            for precision, figures in row.items():
+                print(f"{name:16} {precision:10} {figures}", flush=True)
+            if args.out:
+                write(args.out, result)
+
+
+if __name__ == "__main__":
+    main()
