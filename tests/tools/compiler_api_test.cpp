@@ -560,7 +560,9 @@ TEST_F(CompilerApi, TellsAboutModelsAndPlans) {
 
 TEST(CompilerApiTexts, AreParsed) {
   EXPECT_EQ(parse_precision("fp16"), Precision::kFloat16);
-  EXPECT_THROW((void)parse_precision("fp8"), Error);
+  EXPECT_EQ(parse_precision("int8"), Precision::kInt8);
+  EXPECT_EQ(parse_precision("fp8"), Precision::kFloat8);
+  EXPECT_THROW((void)parse_precision("fp4"), Error);
   EXPECT_EQ(parse_shapes("a:2x3,b:").at("a"), (std::vector<std::int64_t>{2, 3}));
   DimRanges ranges;
   parse_dim("h=32..960/32", ranges);

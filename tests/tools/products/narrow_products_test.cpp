@@ -170,6 +170,11 @@ TEST(NarrowProducts, OfManySizes) {
   check({600, 64, 256, true, true, Zero::kNone, {}, true, false, Result::kQuantized});
 }
 
+/// Columns are divided among parts, whose weights are parts of a matrix.
+TEST(NarrowProducts, OfManyColumns) {
+  for (const bool is_signed : {false, true}) check({160, 384, 1152, is_signed, true});
+}
+
 TEST(NarrowProducts, WithZeroPoints) {
   std::vector<int> columns;
   for (int j = 0; j < 33; ++j) columns.push_back(100 + 3 * j);
