@@ -44,6 +44,9 @@ int run_compile(const CompileArguments& options, const Console& console) {
   BuildOptions& build = request.options();
   if (!build.stop_after.empty()) return print_graphs(build, console);
   build.tuning = parse(options.tuning);
+  build.tuning.operator_libraries = options.accuracy.session.operator_libraries;
+  if (!build.tuning.operator_libraries.empty() && !options.verify && build.tuning.seconds <= 0)
+    throw usage_error("--op-library is for --verify and --tune, which run the plan");
   if (options.verify) {
     build.verify = options.accuracy;
     build.verify->inputs = parse(options.inputs);
@@ -105,8 +108,7 @@ void add_compile(Cli& cli) {
                    "Most relative error of an output; by default as `verify --tolerance`");
   add_input_options(*verb, options->inputs);
   add_session_options(*verb, options->accuracy.session);
-  for (const auto* name :
-       {"--max-error", "--inputs", "--input-range", "--seed", "--device", "--op-library"})
+  for (const auto* name : {"--max-error", "--inputs", "--input-range", "--seed", "--device"})
     verb->get_option(name)->needs(verify);
   verb->get_option("--shapes")
       ->describe(
