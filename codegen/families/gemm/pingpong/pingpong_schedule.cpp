@@ -113,7 +113,8 @@ struct Pingpong final : GemmTile {
     const double depth = static_cast<double>(tma_steps(problem, s) * s.k);
     constexpr double kPromotion = 1.15;  // not measured: additions that no other warpgroup hides
     const double products = 2.0 * s.m * s.n * depth / flops_rate * (promotes ? kPromotion : 1);
-    const double bytes = (s.m + s.n) * depth * problem.product.element_bytes() * tiles / blocks / bytes_rate;
+    const double bytes =
+        (s.m + s.n) * depth * problem.product.element_bytes() * tiles / blocks / bytes_rate;
     const double element = (spread ? kSpread : kRolled) + kInstruction * epilogue.instructions +
                            (spread ? kSpreadByte : kRolledByte) * epilogue.row_bytes;
     const double sums =
@@ -140,9 +141,9 @@ struct Pingpong final : GemmTile {
     const GemmSchedule& s = text.schedule();
     const GemmProgram& product = text.product();
     return fmt::format("PingpongTile<{}, {}, {}, {}, {}, {}, {}, {}, {}, {}{}>",
-                       storage_name(product.type), storage_name(product.b_type), s.m, s.n, consumers, warpgroups, s.stages,
-                       product.rows_are_k, product.batch.size() + 2, spread,
-                       further_arguments(product, promotes));
+                       storage_name(product.type), storage_name(product.b_type), s.m, s.n,
+                       consumers, warpgroups, s.stages, product.rows_are_k,
+                       product.batch.size() + 2, spread, further_arguments(product, promotes));
   }
 
   void write_operands(GemmText& text) const override {
@@ -227,12 +228,12 @@ struct Pingpong final : GemmTile {
     text.split_columns(columns);
     for (std::size_t i = 0; i < text.analysis().instr_count(); ++i) {
       if (!text.is_product(i)) continue;
-      const std::string place = "accumulators, shared, pass, " + k;
-      if (product.parts == 1)
-        mapping.gemm.products.push_back({i, "sums", place});
-      else
-        mapping.gemm.products.push_back({i, fmt::format("sums{}", text.part_of(i)),
-                                         fmt::format("{}, {}", place, text.part_of(i))});
+      std::string sums = "sums", place = "accumulators, shared, pass, " + k;
+      if (product.parts > 1) {
+        sums += std::to_string(text.part_of(i));
+        place += fmt::format(", {}", text.part_of(i));
+      }
+      mapping.gemm.products.push_back({i, fmt::format("Tile::sum({})", place), sums, place});
     }
   }
 };
@@ -244,9 +245,8 @@ std::vector<GemmSchedule> schedules(const GemmProblem& problem) {
        promotes ? std::span<const Tile>(kPromotedTiles) : std::span<const Tile>(kTiles))
     for (const bool spread : {true, false}) {
       if (spread && problem.epilogue.instructions > kMostSpread * problem.product.parts) continue;
-      const auto own =
-          std::make_shared<Pingpong>(tile.consumers, 2 / tile.consumers,
-                                     problem.device.multiprocessors, spread, promotes);
+      const auto own = std::make_shared<Pingpong>(tile.consumers, 2 / tile.consumers,
+                                                  problem.device.multiprocessors, spread, promotes);
       GemmSchedule s;
       s.m = tile.m, s.n = tile.n, s.k = tma_step(problem.product);
       s.vector_a = s.vector_b = tma_unit(problem.product);
