@@ -268,7 +268,7 @@ class CustomFamily final : public KernelFamily {
         program.refuse(fmt::format("the shared memory of '{}' depends on sizes that are not known",
                                    launch.function));
     StepTactics result{step_of(region), {}};
-    CustomBuffers buffers = buffers_of(region, node, program, plan);
+    CustomBuffers buffers = buffers_of(region, node, plan);
     for (const std::uint32_t buffer : buffers.all())
       if (std::ranges::find(region.inputs, buffer) == region.inputs.end() &&
           std::ranges::find(result.step.writes, buffer) == result.step.writes.end())
@@ -288,8 +288,7 @@ class CustomFamily final : public KernelFamily {
   }
 
  private:
-  static CustomBuffers buffers_of(const Region& region, const Node& node,
-                                  const CustomProgram& program, PlanContext& plan) {
+  static CustomBuffers buffers_of(const Region& region, const Node& node, PlanContext& plan) {
     const Graph& body = *region.node.body;
     CustomBuffers buffers;
     for (const ValueId input : node.inputs) {
@@ -315,12 +314,6 @@ class CustomFamily final : public KernelFamily {
                                                    own.value_or(0), plan.exprs));
       buffers.outputs.push_back(has_epilogue ? std::nullopt : own);
     }
-    for (const auto& launch : program.launches())
-      for (const std::size_t output : program.epilogues(launch))
-        for (const auto& other : program.launches())
-          if (&other != &launch && !program.epilogues(other).empty() &&
-              std::ranges::count(program.epilogues(other), output) != 0)
-            program.refuse(fmt::format("two launches write output {} by store(i, value)", output));
     for (const Dim& size : node.attrs.get_dims("workspace"))
       buffers.workspace.push_back(plan.buffers.scratch({DType::kUInt8, {size}}));
     return buffers;

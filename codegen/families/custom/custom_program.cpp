@@ -23,6 +23,21 @@ CustomProgram::CustomProgram(const Node& node) : node_(&node) {
   for (const std::string& line : split_text(node.attrs.get_string("launches"), '\n'))
     launches_.push_back(read(line));
   if (launches_.empty()) refuse("it has no kernels");
+  check_epilogues();
+}
+
+void CustomProgram::check_epilogues() const {
+  const auto& outputs = node_->attrs.get_ints("epilogues");
+  if (!outputs.empty() && !node_->attrs.get_string("cubins").empty())
+    refuse("code that was compiled before can have no epilogue");
+  for (const std::int64_t output : outputs) {
+    const auto writers = std::ranges::count_if(launches_, [&](const CustomLaunch& launch) {
+      return std::ranges::count(epilogues(launch), static_cast<std::size_t>(output)) != 0;
+    });
+    if (writers != 1)
+      refuse(
+          fmt::format("{} launches write output {} by store(i, value), not one", writers, output));
+  }
 }
 
 void CustomProgram::refuse(const std::string& why) const {

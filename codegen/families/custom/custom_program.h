@@ -48,6 +48,7 @@ class CustomProgram {
   [[noreturn]] void refuse(const std::string& why) const;
 
  private:
+  void check_epilogues() const;
   std::size_t number(const std::string& text, std::size_t count) const;
   const Dim& dim(const std::string& text) const;
   CustomLaunch read(const std::string& line) const;

@@ -269,6 +269,9 @@ TEST(CustomEpilogue, AFunctionThatWantsThePointerIsTheUsersMistake) {
               AllOf(HasSubstr("invalid_model"), HasSubstr("twice")));
   EXPECT_THAT(refusal("epilogues = [0]", "epilogues = [1]"), HasSubstr("invalid_model"));
   EXPECT_THAT(refusal("epilogues = [0]", "epilogues = [-1]"), HasSubstr("invalid_model"));
+  EXPECT_THAT(refusal("args=in0,out0", "args=in0"), HasSubstr("0 launches write output 0"));
+  EXPECT_THAT(refusal("names =", "cubins = \"sm_80 00\", names ="),
+              HasSubstr("compiled before can have no epilogue"));
 }
 
 TEST(CustomEpilogue, IsPartOfWhatTheKernelIs) {
