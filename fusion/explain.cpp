@@ -220,6 +220,10 @@ std::string reason_of(const Node& from, const Node& to) {
     return "what a scatter stores is known when all of its updates are";
   if (is_one_of(from, {"horizontal"}) || is_one_of(to, {"horizontal"}))
     return "small kernels share a launch only with others that wait for as many kernels";
+  if (is_one_of(from, {"custom"}))
+    return "of what reads a user's kernel it takes in what needs the element at hand, where its "
+           "definition has 'epilogue' for the output";
+  if (is_one_of(to, {"custom"})) return "a user's kernel reads its inputs from memory";
   if (is_one_of(from, {"sort"}) || is_one_of(to, {"sort"})) return "a sort is a kernel of its own";
   if (is_one_of(from, {"suppression"}) || is_one_of(to, {"suppression"}))
     return "suppressing boxes is a kernel of its own";

@@ -52,6 +52,7 @@ const std::vector<Pass>& pipeline() {
       {"fuse_pointwise", fuse_pointwise, true},
       {"fuse_cache_rows", fuse_cache_rows, true},
       {"fuse_gemm", fuse_gemm, true},
+      {"fuse_custom", fuse_custom, true},
       {"fuse_horizontal", fuse_horizontal, true},
       {"wrap_singletons", wrap_singletons},
   };

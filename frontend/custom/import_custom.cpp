@@ -226,7 +226,18 @@ class CustomImport {
             {"names", names()},
             {"launches", fmt::format("{}", fmt::join(lines, "\n"))},
             {"dims", dims},
-            {"workspace", workspace}};
+            {"workspace", workspace},
+            {"epilogues", epilogues()}};
+  }
+  /// Numbers of the outputs that are written by store(i, value) alone.
+  ir::Ints epilogues() const {
+    ir::Ints all;
+    for (std::size_t i = 0; i < op_.outputs.size(); ++i)
+      if (std::ranges::any_of(op_.kernels, [&](const CustomOperator::Kernel& kernel) {
+            return std::ranges::count(kernel.epilogue, op_.outputs[i].name) != 0;
+          }))
+        all.push_back(static_cast<std::int64_t>(i));
+    return all;
   }
   /// A buffer, "null", a size, or a number of 32 bits: "i32(size)", "f32(attribute)". `number`
   /// gives a size's place in the list.
@@ -244,7 +255,7 @@ class CustomImport {
       fail(fmt::format("argument '{}': '{}' is no attribute", text, inside()));
     const auto value = std::visit([](auto v) { return static_cast<float>(v); }, found->second);
     // As the integer of the same bits.
-    return fmt::format("int{}", number(fmt::format("{}", std::bit_cast<std::int32_t>(value))));
+    return fmt::format("float{}", number(fmt::format("{}", std::bit_cast<std::int32_t>(value))));
   }
   std::optional<std::string> buffer(const std::string& name) const {
     for (std::size_t i = 0; i < op_.inputs.size(); ++i)

@@ -30,6 +30,19 @@ bool is_identifier(std::string_view name) {
          std::ranges::all_of(name, is_word);
 }
 
+/// True if CUDA text declares `function` as __global__.
+bool is_kernel(std::string_view source, const std::string& function) {
+  for (std::size_t at = 0; (at = source.find(function, at)) != std::string_view::npos;
+       at += function.size()) {
+    const std::size_t end = source.find_first_not_of(" \t\r\n", at + function.size());
+    if (end == std::string_view::npos || source[end] != '(') continue;
+    const std::size_t before = source.find_last_of(";{}", at);
+    const std::size_t begin = before == std::string_view::npos ? 0 : before + 1;
+    if (source.substr(begin, at - begin).find("__global__") != std::string_view::npos) return true;
+  }
+  return false;
+}
+
 /// One table of the file, of which every key must be known.
 class Table {
  public:
@@ -248,8 +261,9 @@ class Reader {
       note(op.workspace.back().name);
     }
     for (const toml::table* one : given.tables("kernel")) {
-      const Table kernel(*one, path_, what + ", kernel",
-                         {"function", "grid", "block", "shared_bytes", "cluster", "arguments"});
+      const Table kernel(
+          *one, path_, what + ", kernel",
+          {"function", "grid", "block", "shared_bytes", "cluster", "arguments", "epilogue"});
       CustomOperator::Kernel made;
       made.function = kernel.name("function");
       if (op.cubins.empty() && op.source.find(made.function) == std::string::npos)
@@ -271,11 +285,54 @@ class Reader {
       made.shared_bytes = kernel.text("shared_bytes", "");
       made.cluster = kernel.integer("cluster", 1, 8);
       made.arguments = kernel.texts("arguments");
+      made.epilogue = kernel.texts("epilogue");
+      check_epilogue(made, kernel, op);
       op.kernels.push_back(std::move(made));
     }
     if (op.kernels.empty()) given.fail("it has no [[operator.cuda.kernel]]");
-    if (op.cubins.empty() && op.source.find("extern \"C\"") == std::string::npos)
+    check_writers(given, op);
+    const bool has_own = std::ranges::any_of(
+        op.kernels, [](const CustomOperator::Kernel& kernel) { return kernel.epilogue.empty(); });
+    if (has_own && op.cubins.empty() && op.source.find("extern \"C\"") == std::string::npos)
       given.fail("its kernels must be extern \"C\", so that they are found by name");
+  }
+
+  static void check_epilogue(const CustomOperator::Kernel& made, const Table& kernel,
+                             const CustomOperator& op) {
+    if (made.epilogue.empty()) return;
+    const toml::node& at = *kernel.find("epilogue");
+    if (!op.cubins.empty())
+      kernel.fail(at,
+                  "a cubin is compiled already, and an epilogue is compiled into the kernel: give "
+                  "CUDA text as 'source' or 'file', or leave out 'epilogue'");
+    for (const std::string& name : made.epilogue) {
+      if (std::ranges::find(op.outputs, name, &CustomOperator::Output::name) == op.outputs.end())
+        kernel.fail(at, fmt::format("epilogue: '{}' is no output", name));
+      if (std::ranges::count(made.epilogue, name) != 1)
+        kernel.fail(at, fmt::format("epilogue: '{}' is there twice", name));
+      if (std::ranges::count(made.arguments, name) != 1)
+        kernel.fail(at, fmt::format("epilogue: '{0}' must be one of 'arguments', once: there '{1}' "
+                                    "takes an epilogues::{0}",
+                                    name, made.function));
+    }
+    if (is_kernel(op.source, made.function))
+      kernel.fail(at, fmt::format("'{0}' must be a __device__ function, not extern \"C\" "
+                                  "__global__: the kernel around it, which makes an epilogues::{1} "
+                                  "for it, is written by the compiler",
+                                  made.function, made.epilogue[0]));
+  }
+
+  /// What an epilogue follows is in registers: no kernel reads or writes it in memory.
+  static void check_writers(const Table& given, const CustomOperator& op) {
+    for (const CustomOperator::Kernel& kernel : op.kernels)
+      for (const std::string& name : kernel.epilogue)
+        for (const CustomOperator::Kernel& other : op.kernels)
+          if (&other != &kernel && std::ranges::count(other.arguments, name) != 0)
+            given.fail(
+                fmt::format("'{}' takes output '{}' too, which '{}' writes by store(i, "
+                            "value) alone: leave it out of the one's 'arguments' or of the "
+                            "other's 'epilogue'",
+                            other.function, name, kernel.function));
   }
 
   void read_cubins(const toml::table& table, const Table& given, CustomOperator& op) const {

@@ -39,6 +39,9 @@ struct CustomOperator {
     std::string shared_bytes;         // dynamic shared memory; empty: none
     std::int64_t cluster = 1;         // blocks
     std::vector<std::string> arguments;
+    /// Outputs among the arguments that it writes by store(i, value) alone. If there are any, the
+    /// function is a device function, around which the kernel is written.
+    std::vector<std::string> epilogue;
   };
 
   std::string domain, name;

@@ -9,7 +9,7 @@
 #include "fusion/passes/passes.h"
 #include "fusion/regions/operand.h"
 #include "fusion/regions/rebuild.h"
-#include "fusion/regions/region.h"
+#include "fusion/regions/result_reader.h"
 
 namespace sinter::fusion {
 namespace {
@@ -17,28 +17,11 @@ namespace {
 /// A product or a convolution: what a kernel of our own may do together with its reader.
 bool is_product(const Node& node) { return is_kind(node, "matmul") || is_kind(node, "conv"); }
 
-/// A kernel that reads a product, perhaps through reshapes.
-struct ResultReader {
-  NodeId node;
-  std::vector<NodeId> reshapes;
-  ValueId read;  // what it reads: the product, or the last reshape of it
-};
-
-/// True if a step that is at `step` needs that element of a product, or those that have its place
-/// in both halves of the product's `2 * half` columns.
-bool are_own(const std::vector<Index>& needed, const Index& step, const std::optional<Dim>& half) {
-  if (!half) return needed.size() == 1 && needed[0] == step;
-  Index second = step;
-  second.back() = second.back() + *half;
-  return needed.size() == 2 &&
-         ((needed[0] == step && needed[1] == second) || (needed[1] == step && needed[0] == second));
-}
-
-/// Whether the body of a kernel can follow a product element by element: it needs, for each step
-/// over the elements of input `product`, that one element of it alone. Or its results are half as
-/// wide, and it needs what is at their places in both halves: a gate and what that opens
-/// (`may_be_halves`).
-Verdict follows(const Graph& body, ValueId product, const Dim& columns, bool may_be_halves) {
+/// Whether the body of a kernel can follow a product, its input `product`, element by element or
+/// row by row. Or its results are half as wide, and it needs what is at their places in both
+/// halves: a gate and what that opens (`may_be_halves`).
+Verdict follows_product(const Graph& body, ValueId product, const Dim& columns,
+                        bool may_be_halves) {
   Shape space = body.type(product).shape;
   std::optional<Dim> half;
   if (may_be_halves && columns.is_constant() && columns.value() % 2 == 0 &&
@@ -58,34 +41,7 @@ Verdict follows(const Graph& body, ValueId product, const Dim& columns, bool may
     if (!columns.is_constant())
       return {false, "it reduces rows whose length is not known: they may not fit a kernel"};
   }
-  const std::vector<bool> stored(body.values().size(), false);
-  Region region(body, space, axes, stored);
-  for (ValueId output : body.outputs()) {
-    const Node* node = body.producer(output);
-    // The result is stored through what follows it.
-    while (node && (node->op->name == "Transpose" || node->op->name == "Reshape")) {
-      output = node->inputs[0];
-      node = body.producer(output);
-    }
-    if (!node) return {false, "it stores what it reads"};
-    if (Verdict v = region.add_result(body.value(output).producer); !v.ok) return v;
-  }
-  for (bool changed = true; changed;) {
-    changed = false;
-    for (ValueId leaf : region.leaves()) {
-      const NodeId producer = body.value(leaf).producer;
-      if (!producer.valid() || region.demands().find(leaf)->whole) continue;
-      if (Verdict v = region.add_producer(producer, false); !v.ok) return v;
-      changed = true;
-      break;
-    }
-  }
-  const Region::Demand* demand = region.demands().find(product);
-  const auto step = region.step_index(space);
-  if (demand == nullptr || !step) return {false, "it does not read the product"};
-  if (demand->whole || demand->guarded || !are_own(demand->indices, *step, half))
-    return {false, "it reads other elements of the product than the one at hand"};
-  return {true, ""};
+  return follows(body, product, space, axes, half);
 }
 
 /// A region that computes the rows of a product's left operand, perhaps through reshapes.
@@ -161,7 +117,7 @@ class GemmFuser {
     body.copy(matmul);
     std::vector<ValueId> writes;
     const std::optional<ResultReader> reader = choose_reader(matmul);
-    if (!reader || escapes(result, *reader)) writes.push_back(result);
+    if (!reader || is_read_beside(graph_, result, *reader)) writes.push_back(result);
     if (reader) {
       taken_.insert(reader->node);
       for (NodeId reshape : reader->reshapes) body.copy(graph_.node(reshape));
@@ -221,7 +177,7 @@ class GemmFuser {
   }
 
   std::optional<ResultReader> choose_reader(const Node& matmul) {
-    for (const ResultReader& reader : readers(matmul.outputs[0], {})) {
+    for (const ResultReader& reader : result_readers(graph_, matmul.outputs[0])) {
       const Node& node = graph_.node(reader.node);
       const Verdict verdict = may_follow(matmul, reader);
       decide(context_, matmul, node, verdict.ok,
@@ -231,22 +187,6 @@ class GemmFuser {
     return std::nullopt;
   }
 
-  std::vector<ResultReader> readers(ValueId value, const std::vector<NodeId>& reshapes) const {
-    std::vector<ResultReader> result;
-    for (NodeId user : graph_.users(value)) {
-      const Node& node = graph_.node(user);
-      if (node.op->name == "Reshape") {
-        std::vector<NodeId> longer = reshapes;
-        longer.push_back(user);
-        for (ResultReader& reader : readers(node.outputs[0], longer))
-          result.push_back(std::move(reader));
-      } else if (is_kind(node, "pointwise") || is_kind(node, "reduction")) {
-        result.push_back({user, reshapes, value});
-      }
-    }
-    return result;
-  }
-
   Verdict may_follow(const Node& matmul, const ResultReader& reader) const {
     const Node& node = graph_.node(reader.node);
     if (taken_.count(reader.node) != 0)
@@ -254,57 +194,11 @@ class GemmFuser {
     for (const Node& part : matmul.body->nodes())
       if (part.op->name == "Transpose" && matmul.body->producer(matmul.body->outputs()[0]) == &part)
         return {false, "the product is stored through a transpose"};
-    const auto read = std::ranges::count(node.inputs, reader.read);
-    if (read != 1 || !reads_nothing_else(matmul.outputs[0], reader))
-      return {false, "'" + describe(node) + "' reads the product in two ways"};
-    if (has_detour(matmul.outputs[0], reader))
-      return {false, "a kernel between the two would have to run in the middle"};
+    if (Verdict v = is_next(graph_, matmul, matmul.outputs[0], reader); !v.ok) return v;
     const auto at = std::ranges::find(node.inputs, reader.read);
     const ValueId inner = node.body->inputs()[static_cast<std::size_t>(at - node.inputs.begin())];
-    return follows(*node.body, inner, graph_.type(matmul.outputs[0]).shape.back(),
-                   is_kind(matmul, "matmul"));
-  }
-
-  /// True unless the reader reads another reshape of the product as well.
-  bool reads_nothing_else(ValueId result, const ResultReader& reader) const {
-    std::size_t ways = 0;
-    for (const ResultReader& other : readers(result, {})) ways += other.node == reader.node;
-    return ways == 1;
-  }
-
-  /// True if the reader also waits for something else that waits for the product. Nodes are in
-  /// topological order: none behind the reader is on the way to it.
-  bool has_detour(ValueId result, const ResultReader& reader) const {
-    std::set<NodeId> seen;
-    std::vector<NodeId> open;
-    const auto push_users = [&](ValueId value) {
-      for (NodeId user : graph_.users(value))
-        if (user < reader.node) open.push_back(user);
-    };
-    push_users(result);
-    while (!open.empty()) {
-      const NodeId id = open.back();
-      open.pop_back();
-      if (!seen.insert(id).second) continue;
-      const bool on_the_way = std::ranges::find(reader.reshapes, id) != reader.reshapes.end();
-      for (ValueId out : graph_.node(id).outputs) {
-        const auto& users = graph_.users(out);
-        if (!on_the_way && std::ranges::find(users, reader.node) != users.end()) return true;
-        push_users(out);
-      }
-    }
-    return false;
-  }
-
-  /// True if something else than the reader needs the product.
-  bool escapes(ValueId value, const ResultReader& reader) const {
-    if (graph_.is_output(value)) return true;
-    return std::ranges::any_of(graph_.users(value), [&](NodeId user) {
-      if (user == reader.node) return false;
-      const auto& way = reader.reshapes;
-      if (std::ranges::find(way, user) == way.end()) return true;
-      return escapes(graph_.node(user).outputs[0], reader);
-    });
+    return follows_product(*node.body, inner, graph_.type(matmul.outputs[0]).shape.back(),
+                           is_kind(matmul, "matmul"));
   }
 
   const Graph& graph_;

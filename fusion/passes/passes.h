@@ -58,6 +58,9 @@ Graph fuse_cache_rows(const Graph& graph, Context& context);
 /// Products and convolutions with the kernel that reads their result, on targets that have kernels
 /// for both.
 Graph fuse_gemm(const Graph& graph, Context& context);
+/// Users' kernels with what reads their outputs element by element, where their definition lets
+/// that be computed as they store.
+Graph fuse_custom(const Graph& graph, Context& context);
 /// Reductions of few long rows become two, of parts and of their results (CUDA).
 Graph split_reductions(const Graph& graph, Context& context);
 /// Many small regions that do not depend on each other become one launch (CUDA).

@@ -1,14 +1,18 @@
 // Operators that users bring.
 //
-// CustomKernel(inputs..) {operator, source, names, launches, dims, workspace} body(inputs..)
+// CustomKernel(inputs..) {operator, source, names, launches, dims, workspace, epilogues}
+// body(inputs..)
 //
 // CUDA text, and how its kernels are launched. The body has the types of the results, and is what
 // the kernels compute: evaluation and targets without kernels take it. `names`: those of inputs and
 // outputs, with commas between, whose element types the text knows as types::NAME. `launches` has a
 // line for each launch, "function grid=0,1,2 block=256,1,1 shared=3 cluster=1
-// args=in0,out0,work0,dim4,int5", whose grid, shared memory, dim (64 bits) and int (32 bits)
-// arguments are numbers of `dims`. `cubins`: code in place of the text, a line "sm_90 7f454c46.."
-// (hexadecimal) for each architecture.
+// args=in0,out0,work0,dim4,int5,float6", whose grid, shared memory, dim (64 bits) and int and float
+// (32 bits; of a float the integer of the same bits) arguments are numbers of `dims`. `cubins`:
+// code in place of the text, a line "sm_90 7f454c46.." (hexadecimal) for each architecture.
+// `epilogues` are numbers of outputs that the text writes by store(i, value) of the argument alone:
+// what reads them element by element may be computed there. A launch with such an argument calls a
+// device function, around which a kernel is written.
 // `workspace` are the bytes of buffers that the kernels share.
 //
 // HostOperator(inputs..) {operator, library, values} body(inputs..)
@@ -54,7 +58,8 @@ std::vector<OpDef> custom_ops() {
                   {"names", AttrKind::kString, std::nullopt},
                   {"launches", AttrKind::kString, std::nullopt},
                   {"dims", AttrKind::kDims, std::nullopt},
-                  {"workspace", AttrKind::kDims, Attr(std::vector<Dim>{})}};
+                  {"workspace", AttrKind::kDims, Attr(std::vector<Dim>{})},
+                  {"epilogues", AttrKind::kInts, Attr(Ints{})}};
   host.name = "HostOperator";
   host.attrs = {{"operator", AttrKind::kString, std::nullopt},
                 {"library", AttrKind::kString, Attr(std::string())},

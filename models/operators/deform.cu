@@ -14,11 +14,12 @@ struct Level {
   }
 };
 
-// A thread for each element of the result; neighbours read neighbouring channels of the same pixels.
-extern "C" __global__ void ms_deform_attn(const types::value* value, const long long* shapes, const long long* starts,
-                                          const types::locations* locations, const types::weights* weights, types::y* y,
-                                          long long count, long long keys, long long queries, long long heads,
-                                          long long channels, long long levels, long long points) {
+// A thread for each element of the result; neighbours read neighbouring channels of the same pixels. What the model
+// computes of the element is computed as it is stored.
+__device__ void ms_deform_attn(const types::value* value, const long long* shapes, const long long* starts,
+                               const types::locations* locations, const types::weights* weights, const epilogues::y& y,
+                               long long count, long long keys, long long queries, long long heads, long long channels,
+                               long long levels, long long points) {
   const long long i = blockIdx.x * 256LL + threadIdx.x;
   if (i >= count) return;
   const long long head = i / channels % heads, query = i / (channels * heads), image = query / queries;
@@ -34,5 +35,5 @@ extern "C" __global__ void ms_deform_attn(const types::value* value, const long 
       sum += widen(weights[sample]) * map.between(row, column);
     }
   }
-  y[i] = narrow<types::y>(sum);
+  y.store(i, sum);
 }

@@ -143,6 +143,10 @@ TEST_F(HostOperatorTest, IsMeasuredBeforeAPlanIsWritten) {
   const CliResult compared = with({"compare", path("model.onnx"), "--target=cpu", "--shapes=x:5x8",
                                    "--rounds=2", "--op-library", SINTER_TEST_OPERATORS});
   EXPECT_EQ(compared.code, 0) << compared.err;
+  const CliResult unused = with({"compile", path("model.onnx"), "-o", path("a.plan"),
+                                 "--target=cpu", "--op-library", SINTER_TEST_OPERATORS});
+  EXPECT_EQ(unused.code, 2);
+  EXPECT_THAT(unused.err, HasSubstr("--op-library is for --verify and --tune"));
 }
 
 }  // namespace

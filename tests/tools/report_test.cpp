@@ -62,6 +62,8 @@ TEST_F(ReportTest, AModelHasItsNodesKernelsMemoryAndTimes) {
   EXPECT_EQ(steps[0].at("writes"), steps[1].at("reads"));
   EXPECT_THAT(report.at("decisions"), Not(testing::IsEmpty()));
   EXPECT_EQ(report.at("profile").at("steps").size(), 2U);
+  EXPECT_EQ(report.at("profile").at("steps")[0].at("stream"), 0);
+  EXPECT_EQ(report.at("profile").at("transfers").at("host_to_device_us"), 0);
   std::vector<json> in_arena;
   for (const auto& buffer : report.at("buffers"))
     if (buffer.at("kind") == "Arena") in_arena.push_back(buffer.at("bytes"));

@@ -284,6 +284,43 @@ TEST_F(TuningTest, NeedsAGpuOfTheTarget) {
   EXPECT_THAT(result.err, AllOf(HasSubstr("--tune"), HasSubstr("--tuning-cache")));
 }
 
+TEST_F(TuningTest, AlgorithmsAreLeftToSessionsWhereHostOperatorsHaveNoLibrary) {
+  // A product, of a library; rows, of a user's; and a kernel, which is timed.
+  const std::string graph = write("host.graph", R"(
+graph @main(%x: f32[4, 8]) {
+  %w = const f32[8, 8] random(1)
+  %p = MatMul(%x, %w)
+  %h = HostOperator(%p) {operator = "test::Rows"} body (%p) {
+    %r = Relu(%p)
+    return r = %r
+  }
+  %y = Softmax(%h) {axis = 1}
+  return y = %y
+})");
+  FakeGpu gpu;
+  std::vector<std::string> notes;
+  Monitor monitor;
+  monitor.on_diagnostic = [&](const Diagnostic& said) { notes.push_back(said.message); };
+  Reporter reporter(monitor);
+  TuneOptions options;
+  options.seconds = kBrief;
+  BuildOptions build;
+  build.model = Model(graph);
+  build.target = "cuda:sm_90";
+  Tuning tuning(options, path("a.plan"), reporter, gpu.machine());
+  build.tune = [&](const auto& model, const auto& all, const auto& resolved, auto& compile) {
+    tuning.choose(build.target, model, all, resolved, compile);
+  };
+  const BuildResult result = build_plan(build, reporter);
+  plan::write_plan(result.plan.parts, path("a.plan"));
+  const TuningResult tuned = tuning.finish(result.plan, path("a.plan"));
+  EXPECT_FALSE(gpu.opened.empty());
+  EXPECT_FALSE(tuned.kernels.empty());
+  EXPECT_TRUE(tuned.libraries.empty());
+  EXPECT_THAT(notes, testing::Contains(
+                         AllOf(HasSubstr("functions of test::Rows"), HasSubstr("--op-library"))));
+}
+
 TEST_F(TuningTest, OptionsThatContradict) {
   const auto compile = [&](const std::string& option) {
     return sinter({"compile", model(), "-o", path("a.plan"), "--target=cuda:sm_90", option});

@@ -169,7 +169,7 @@ const Edges kAllowed = {
     {"tools/report",
      {"codegen/program", "ir", "ir/text", "runtime", "runtime/include", "runtime/plan",
       "tools/compiler/build", "tools/compiler/include", "tools/compiler/inspect",
-      "tools/compiler/run", "tools/compiler/verify"}},
+      "tools/compiler/options", "tools/compiler/run", "tools/compiler/verify"}},
     {"tools/cli/text",
      {"ir/text", "runtime/include", "tools/compiler/include", "tools/compiler/inspect",
       "tools/compiler/verify"}},

@@ -1,10 +1,12 @@
-# Writes OUTPUT: a C++ source that defines tools::page_file(name) from FILES, text files by their names.
-set(text "#include \"tools/report/page.h\"\n\nnamespace sinter::tools {\n\n")
-string(APPEND text "std::string_view page_file(std::string_view name) {\n")
+# Writes OUTPUT: a C++ source with texts of FILES by their names, as the header HEADER declares it in
+# namespace sinter::NAMESPACE: const std::vector<TYPE>& FUNCTION(), where TYPE is {name, text}.
+set(text "#include \"${HEADER}\"\n\nnamespace sinter::${NAMESPACE} {\n\n")
+string(APPEND text "const std::vector<${TYPE}>& ${FUNCTION}() {\n")
+string(APPEND text "  static const std::vector<${TYPE}> files = {\n")
 foreach(file ${FILES})
   get_filename_component(name ${file} NAME)
   file(READ ${file} body)
-  string(APPEND text "  if (name == \"${name}\")\n    return R\"page(${body})page\";\n")
+  string(APPEND text "    {\"${name}\", R\"file(${body})file\"},\n")
 endforeach()
-string(APPEND text "  return {};\n}\n\n}  // namespace sinter::tools\n")
+string(APPEND text "  };\n  return files;\n}\n\n}  // namespace sinter::${NAMESPACE}\n")
 file(WRITE ${OUTPUT} "${text}")

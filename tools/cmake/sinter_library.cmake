@@ -101,6 +101,16 @@ ${pointers}  };
 ")
 endfunction()
 
+# sinter_embed(OUTPUT header namespace type function files...): makes a source that has the files'
+# texts, as embed_files.cmake says.
+function(sinter_embed output header namespace type function)
+  set(embed ${PROJECT_SOURCE_DIR}/tools/cmake/embed_files.cmake)
+  add_custom_command(OUTPUT ${output}
+    COMMAND ${CMAKE_COMMAND} -DOUTPUT=${output} -DHEADER=${header} -DNAMESPACE=${namespace}
+            -DTYPE=${type} -DFUNCTION=${function} "-DFILES=${ARGN}" -P ${embed}
+    DEPENDS ${ARGN} ${embed} VERBATIM)
+endfunction()
+
 # sinter_device_headers(OUTPUT folders...): makes a source of all device headers (.cuh) in and below
 # the folders, as strings, so that the binary compiles kernels without its sources.
 function(sinter_device_headers output)
@@ -109,8 +119,6 @@ function(sinter_device_headers output)
     file(GLOB_RECURSE found CONFIGURE_DEPENDS ${folder}/*.cuh)
     list(APPEND headers ${found})
   endforeach()
-  set(embed ${PROJECT_SOURCE_DIR}/tools/cmake/embed_headers.cmake)
-  add_custom_command(OUTPUT ${output}
-    COMMAND ${CMAKE_COMMAND} -DOUTPUT=${output} "-DHEADERS=${headers}" -P ${embed}
-    DEPENDS ${headers} ${embed} VERBATIM)
+  sinter_embed(${output} codegen/targets/cuda/embedded_device_headers.h codegen DeviceHeader
+               embedded_device_headers ${headers})
 endfunction()

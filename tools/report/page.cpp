@@ -1,5 +1,7 @@
 #include "tools/report/page.h"
 
+#include <algorithm>
+
 #include "runtime/format_error.h"
 #include "tools/report/report.h"
 
@@ -59,6 +61,11 @@ std::string fill(std::string_view page, std::string_view title, std::string_view
 }
 
 }  // namespace
+
+std::string_view page_file(std::string_view name) {
+  const auto found = std::ranges::find(page_files(), name, &PageFile::name);
+  return found == page_files().end() ? std::string_view() : found->text;
+}
 
 std::string report_page(const nlohmann::ordered_json& report,
                         const nlohmann::ordered_json& against) {

@@ -2,8 +2,15 @@
 #pragma once
 
 #include <string_view>
+#include <vector>
 
 namespace sinter::tools {
+
+struct PageFile {
+  std::string_view name;  // "base.js"
+  std::string_view text;
+};
+const std::vector<PageFile>& page_files();
 
 /// The text of page/NAME; empty if there is no such file.
 std::string_view page_file(std::string_view name);

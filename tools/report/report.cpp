@@ -14,9 +14,11 @@
 #include "runtime/plan/plan_data.h"
 #include "runtime/plan_access.h"
 #include "tools/compiler/build/model_source.h"
+#include "tools/compiler/inspect/compile_report.h"
 #include "tools/compiler/inspect/plan_report.h"
 #include "tools/compiler/inspect/profile_report.h"
 #include "tools/compiler/inspect/step_list.h"
+#include "tools/compiler/options/weights.h"
 #include "tools/compiler/run/inputs.h"
 #include "tools/compiler/run/measure.h"
 #include "tools/compiler/verify/verify_regions.h"
@@ -144,21 +146,10 @@ void add_compiled(const Compiled& compiled, ordered_json& report) {
                                    {"to", decision.consumer_origins},
                                    {"bytes", decision.bytes}});
   for (const auto& layer : compiled.context.layers)
-    report["layers"].push_back({{"layer", layer.name},
-                                {"n", layer.n},
-                                {"k", layer.k},
-                                {"bits", layer.bits},
-                                {"type", layer.type},
-                                {"weight_error", layer.weight_error},
-                                {"output_error", layer.output_error},
-                                {"bytes_before", layer.bytes_before},
-                                {"bytes_after", layer.bytes_after},
-                                {"why", layer.kept.empty() ? layer.wider : layer.kept}});
+    report["layers"].push_back(to_json(layer_result(layer)));
   for (const auto& pass : compiled.passes)
-    report["passes"].push_back({{"pass", pass.name},
-                                {"ms", pass.milliseconds},
-                                {"nodes_before", pass.nodes_before},
-                                {"nodes_after", pass.nodes_after}});
+    report["passes"].push_back(
+        to_json(PassResult{pass.name, pass.milliseconds, pass.nodes_before, pass.nodes_after}));
 }
 
 /// A profile that is taken now; null where the plan does not run here, with a note why.

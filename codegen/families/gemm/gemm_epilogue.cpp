@@ -87,14 +87,14 @@ void GemmText::read_product() {
   for (std::size_t i = 0; i < analysis_.instr_count(); ++i) {
     if (!is_product(i)) continue;
     const std::string slot = fmt::format("slot * {}", s_.epilogue.vector);
-    if (product_.parts == 1) {
-      mapping_.gemm.products.push_back({i, "sums", fmt::format("shared, at, {}, rank", slot)});
-      continue;
+    std::string sums = "sums", place = slot;
+    if (product_.parts > 1) {
+      const auto part = part_of(i);
+      sums = fmt::format("sums{}", part);
+      place = fmt::format("{} + {}", part * part_tile(), slot);
     }
-    const auto part = part_of(i);
-    mapping_.gemm.products.push_back(
-        {i, fmt::format("sums{}", part),
-         fmt::format("shared, at, {} + {}, rank", part * part_tile(), slot)});
+    const std::string vector = fmt::format("shared, at, {}, rank", place);
+    mapping_.gemm.products.push_back({i, fmt::format("Tile::sum({})", vector), sums, vector});
   }
 }
 

@@ -188,6 +188,11 @@ std::vector<StepTime> CudaExecutor::profile() {
     time.how = bound.how();
     time.arithmetic = plan::fb::EnumNameArithmetic(step.arithmetic);
     time.origins = step.origins;
+    if (!run.places.empty()) {
+      time.stream = run.places[i].stream;
+      for (const std::size_t other : run.places[i].waits)
+        time.waits.push_back(meta().steps[run.steps[other].index]->name);
+    }
     for (const Launch& work : bound.works) {
       time.parts.push_back(describe(*plan_->context(), work));
       time.parts.back().microseconds = time_of_next() * static_cast<double>(runs[i]);

@@ -44,6 +44,10 @@ struct StepTime {
   std::string arithmetic;  // what most of the flops are: see MachineRates
   std::vector<std::string> origins;  // ONNX nodes
   std::vector<PartTime> parts;       // empty: nothing to do for this shape
+  /// Steps that do not need each other may run side by side: which of the run's streams it is on,
+  /// where it follows the step before on that, and the steps of other streams that it waits for.
+  std::size_t stream = 0;
+  std::vector<std::string> waits;
 };
 
 /// What the machine of a session can do: what a profile is compared with.

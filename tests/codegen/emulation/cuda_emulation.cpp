@@ -39,7 +39,7 @@ std::string device_folders() {
   return text;
 }
 
-/// A kernel's parameters are pointers and integers; all travel as long.
+/// A kernel's parameters are pointers, integers and the bits of floats; all travel as long.
 std::string wrapper(const plan::fb::KernelStepT& step, const plan::fb::KernelVariantT& variant) {
   std::string list;
   if (step.packed)
@@ -97,11 +97,14 @@ EmulatedKernels::EmulatedKernels(std::span<const codegen::EmittedKernel> kernels
   if (mkdtemp(pattern.data()) == nullptr) throw std::runtime_error("mkdtemp failed");
   folder_ = pattern;
   std::ofstream source(folder_ + "/kernels.cpp");
-  source << "#include \"cuda_emulator.h\"\n"
-            "struct Argument {\n  long value;\n  explicit Argument(long v) : value(v) {}\n"
-            "  template <class T> operator T*() const { return reinterpret_cast<T*>(value); }\n"
-            "  operator int() const { return static_cast<int>(value); }\n"
-            "  operator long long() const { return value; }\n};\n";
+  source
+      << "#include \"cuda_emulator.h\"\n"
+         "struct Argument {\n  long value;\n  explicit Argument(long v) : value(v) {}\n"
+         "  template <class T> operator T*() const { return reinterpret_cast<T*>(value); }\n"
+         "  operator int() const { return static_cast<int>(value); }\n"
+         "  operator long long() const { return value; }\n"
+         "  operator float() const { return emulator::bits_to_float(static_cast<unsigned>(value)); "
+         "}\n};\n";
   for (const auto& kernel : kernels) {
     source << kernel.source;
     std::set<std::string> wrapped;

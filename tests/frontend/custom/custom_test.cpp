@@ -97,6 +97,69 @@ TEST(CustomOperators, KernelsAreOneNodeWithItsLaunches) {
   EXPECT_EQ(ir::to_string(graph.type(graph.outputs()[0])), "f32[n]");
 }
 
+constexpr const char* kStores = R"toml(
+[[operator]]
+domain = "com.example"
+name = "Twice"
+inputs = ["x"]
+[[operator.output]]
+name = "y"
+[[operator.output]]
+name = "z"
+[operator.cuda]
+source = """
+__device__ void twice(const types::x* x, types::y* y, epilogues::z z, long long n) {}
+extern "C" __global__ void again(const types::x* x) {}"""
+[[operator.cuda.kernel]]
+function = "twice"
+grid = [1]
+block = [32]
+arguments = ["x", "y", "z", "x.size"]
+epilogue = ["z"]
+[[operator.cuda.kernel]]
+function = "again"
+grid = [1]
+block = [32]
+arguments = ["x", "y"]
+)toml";
+
+TEST(CustomOperators, KernelsSayWhichOutputsTheyStoreElementByElement) {
+  const ir::Graph graph = model_of("Twice", {{"n", 8}}).import(with(kStores)).graph;
+  ASSERT_EQ(graph.nodes().size(), 1u);
+  EXPECT_EQ(graph.nodes()[0].attrs.get_ints("epilogues"), ir::Ints{1});
+  EXPECT_THAT(graph.nodes()[0].attrs.get_string("launches"),
+              HasSubstr("args=in0,out0,out1,dim1\n"));
+}
+
+TEST(CustomOperators, EpiloguesAreChecked) {
+  const auto refusal = [](const std::string& what, const std::string& to) {
+    std::string text = kStores;
+    text.replace(text.find(what), what.size(), to);
+    return error_of(ErrorCode::kUsage, [&] { parse_custom_operators(text, "ops.toml"); });
+  };
+  const std::string key = "epilogue = [\"z\"]";
+  EXPECT_THAT(refusal(key, "epilogue = [\"x\"]"), HasSubstr("'x' is no output"));
+  EXPECT_THAT(refusal(key, "epilogue = [\"z\", \"z\"]"), HasSubstr("'z' is there twice"));
+  EXPECT_THAT(refusal(key, "epilogue = \"z\""), HasSubstr("must be a list"));
+  EXPECT_THAT(refusal("\"y\", \"z\", \"x.size\"", "\"y\""),
+              AllOf(HasSubstr("'z' must be one of 'arguments'"), HasSubstr("epilogues::z")));
+  EXPECT_THAT(refusal("\"y\", \"z\", \"x.size\"", "\"z\", \"z\""), HasSubstr("once"));
+  EXPECT_THAT(refusal(key, "epilogue = [\"z\", \"y\"]"),
+              AllOf(HasSubstr("'again' takes output 'y' too"), HasSubstr("'twice'")));
+  EXPECT_THAT(refusal("__device__ void twice", "extern \"C\" __global__ void twice"),
+              AllOf(HasSubstr("'twice' must be a __device__ function"), HasSubstr("epilogues::z")));
+  EXPECT_THAT(refusal("extern \"C\" __global__ void again", "__global__ void again"),
+              HasSubstr("must be extern \"C\""));
+  std::string cubin = kStores;
+  const std::size_t from = cubin.find("source = "), to = cubin.find("[[operator.cuda.kernel]]");
+  TemporaryFolder folder;
+  folder.write("a.cubin", std::string("code"));
+  cubin.replace(from, to - from, "cubin = { sm_90 = \"a.cubin\" }\n");
+  EXPECT_THAT(
+      error_of(ErrorCode::kUsage, [&] { read_custom_operators(folder.write("ops.toml", cubin)); }),
+      AllOf(HasSubstr("a cubin is compiled already"), HasSubstr("'epilogue'")));
+}
+
 constexpr const char* kHost = R"toml(
 [[operator]]
 domain = "com.example"
@@ -161,7 +224,7 @@ TEST(CustomOperators, CubinsTakeThePlaceOfText) {
   EXPECT_EQ(node.attrs.get_string("source"), "");
   EXPECT_EQ(node.attrs.get_string("cubins"), "sm_80 7f0045\nsm_90 42\n");
   EXPECT_EQ(node.attrs.get_string("launches"),
-            "row_sum grid=0,1 block=32,4 cluster=1 shared=2 args=in0,int3,int4,dim5");
+            "row_sum grid=0,1 block=32,4 cluster=1 shared=2 args=in0,int3,float4,dim5");
   const auto& dims = node.attrs.get_dims("dims");
   EXPECT_EQ(dims[3], ir::Dim(9));
   EXPECT_EQ(dims[4], ir::Dim(0x3fc00000));

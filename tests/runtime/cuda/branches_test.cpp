@@ -85,6 +85,19 @@ TEST_F(BranchesTest, TakenWhereTheyMeasureFaster) {
   EXPECT_EQ(fake().calls["cuGraphLaunch"], launches + 2);
 }
 
+TEST_F(BranchesTest, AProfileSaysWhereStepsAre) {
+  crowded = 1000;
+  open(two_chains());
+  run_chains(9);
+  const auto profile = executor->profile();
+  ASSERT_EQ(profile.size(), 5u);
+  EXPECT_EQ(profile[0].name, "u_0");
+  EXPECT_EQ(profile[2].stream, profile[0].stream);
+  EXPECT_EQ(profile[3].stream, profile[1].stream);
+  EXPECT_NE(profile[1].stream, profile[0].stream);
+  EXPECT_THAT(profile[3].waits, ::testing::IsEmpty());
+}
+
 TEST_F(BranchesTest, NotTakenWhereTheyDoNot) {
   open(two_chains());
   const auto streams = run_chains(6);

@@ -10,6 +10,7 @@
 
 #include "ir/text/shown.h"
 #include "tools/cli/text/table.h"
+#include "tools/compiler/inspect/compile_report.h"
 #include "tools/compiler/verify/accuracy.h"
 
 namespace sinter::tools {
@@ -199,28 +200,13 @@ ordered_json to_json(const CompileResult& result) {
   if (!result.ok()) return {{"plan", nullptr}, {"measured", to_json(*result.accuracy)}};
   ordered_json passes = ordered_json::array(), states = ordered_json::array(),
                layers = ordered_json::array();
-  for (const auto& pass : result.passes)
-    passes.push_back({{"pass", pass.name},
-                      {"ms", pass.milliseconds},
-                      {"nodes_before", pass.nodes_before},
-                      {"nodes_after", pass.nodes_after}});
+  for (const auto& pass : result.passes) passes.push_back(to_json(pass));
   for (const auto& state : result.states)
     states.push_back({{"input", state.input},
                       {"output", state.output},
                       {"in_place", state.in_place},
                       {"why_copied", state.why_copied}});
-  for (const auto& layer : result.layers)
-    layers.push_back({{"layer", layer.name},
-                      {"n", layer.n},
-                      {"k", layer.k},
-                      {"bits", layer.bits},
-                      {"type", layer.type},
-                      {"weight_error", layer.weight_error},
-                      {"output_error", layer.output_error},
-                      {"bytes_before", layer.bytes_before},
-                      {"bytes_after", layer.bytes_after},
-                      {"wider", layer.wider},
-                      {"kept", layer.kept}});
+  for (const auto& layer : result.layers) layers.push_back(to_json(layer));
   ordered_json json = {{"plan", result.path},
                        {"bytes", result.plan_bytes},
                        {"target", result.target},

@@ -50,6 +50,9 @@ int run_compile(const CompileArguments& options, const Console& console) {
       throw usage_error("--max-error is about --verify, or --precision int8 or fp8");
     if (has_eight_bit(build.precision)) build.eight_bit.max_error = options.accuracy.max_error;
   }
+  build.tuning.operator_libraries = options.accuracy.session.operator_libraries;
+  if (!build.tuning.operator_libraries.empty() && !options.verify && build.tuning.seconds <= 0)
+    throw usage_error("--op-library is for --verify and --tune, which run the plan");
   if (options.verify) {
     build.verify = options.accuracy;
     build.verify->inputs = parse(options.inputs);
@@ -114,7 +117,7 @@ void add_compile(Cli& cli) {
       "stay as they are until it holds (0.03)");
   add_input_options(*verb, options->inputs);
   add_session_options(*verb, options->accuracy.session);
-  for (const auto* name : {"--inputs", "--input-range", "--seed", "--device", "--op-library"})
+  for (const auto* name : {"--inputs", "--input-range", "--seed", "--device"})
     verb->get_option(name)->needs(verify);
   verb->get_option("--shapes")
       ->describe(

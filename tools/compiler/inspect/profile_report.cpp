@@ -94,6 +94,8 @@ nlohmann::ordered_json to_json(const ProfileReport& report) {
   json["launch_bound_us"] = report.launch_us;
   json["gaps_us"] = report.gaps_us;
   json["overlap_us"] = report.overlap_us;
+  json["transfers"] = {{"host_to_device_us", report.transfers.host_to_device},
+                       {"device_to_host_us", report.transfers.device_to_host}};
   json["launches"] = report.launches;
   json["bytes"] = report.bytes;
   json["flops"] = report.flops;
@@ -120,6 +122,8 @@ nlohmann::ordered_json to_json(const ProfileReport& report) {
          {"launches", step.launches()},
          {"how", time.how},
          {"origins", time.origins},
+         {"stream", time.stream},
+         {"waits", time.waits},
          {"parts", parts}});
   }
   return json;
@@ -142,6 +146,14 @@ ProfileReport profile_plan(const Plan& plan, const ProfileOptions& options,
   }
   ProfileReport report =
       make_report(median_of(rounds), rates, statistics_of(std::move(whole)).median);
+  std::vector<double> to_device, to_host;
+  for (std::size_t round = 0; round < count; ++round) {
+    const TransferTimes transfers = time_transfers(session);
+    to_device.push_back(transfers.host_to_device);
+    to_host.push_back(transfers.device_to_host);
+  }
+  report.transfers = {statistics_of(std::move(to_device)).median,
+                      statistics_of(std::move(to_host)).median};
   report.target = plan.target();
   report.shapes = describe_shapes(plan, inputs);
   return report;

@@ -27,6 +27,14 @@ bool calls_libraries(const plan::fb::PlanT& plan) {
   return found;
 }
 
+/// Operators of the plan that a library computes, for people; empty: none.
+std::string host_operators(const plan::fb::PlanT& plan) {
+  std::vector<std::string> names;
+  for (const auto& code : plan.custom_code)
+    if (code->kind == plan::fb::CodeKind::Host) names.push_back(code->name);
+  return fmt::format("{}", fmt::join(names, ", "));
+}
+
 // An entry: environment "schedules sm_90 NVIDIA H200", problem "KEY VARIANT NAME", no blob, and the
 // note "SCHEDULE | details".
 constexpr std::string_view kEnvironment = "schedules ";
@@ -227,7 +235,14 @@ TuningResult Tuning::finish(const codegen::CompiledPlan& plan, const std::string
     result.versions = machine_->versions;
     result.kernels.assign(tuned_.begin(), tuned_.end());
     if (calls_libraries(plan.parts.meta)) {
-      if (beside.empty() || written.empty())
+      const std::string operators = host_operators(plan.parts.meta);
+      if (!operators.empty() && options_.operator_libraries.empty())
+        reporter_.note("tuning", fmt::format("algorithms of libraries are not timed, as a run of "
+                                             "the plan needs the functions of {}: name their "
+                                             "library by --op-library, or leave the choice to the "
+                                             "plan's sessions",
+                                             operators));
+      else if (beside.empty() || written.empty())
         reporter_.note("tuning",
                        "algorithms of libraries are timed for plans in files alone: sessions of "
                        "this one choose them at first use");
@@ -244,6 +259,7 @@ void Tuning::tune_libraries(const std::string& written, TuningResult& result) {
   SessionOptions session;
   session.device = options_.device;
   session.thorough_tuning = true;
+  session.operator_libraries = options_.operator_libraries;
   with_context("timing algorithms of libraries", [&] {
     const Plan loaded = Plan::load(written);
     // Its sessions keep what they choose beside the file that it will be.

@@ -106,7 +106,7 @@ def compile(model: Any, path: str | os.PathLike[str] | None = None, *, example_i
       constants: inputs that become constants, as arrays
       operators: operators of your own: files that define them, by expressions, by CUDA text or as functions of a
         library, and what custom_op() makes
-      operator_libraries: shared libraries with such functions, for verify and for the plan
+      operator_libraries: shared libraries with such functions, for verify, tune and the plan
       pad_selections: NonMaxSuppression gives all rows that it may, -1 where fewer are
       drop_unsupported_outputs: leave out outputs that depend on what is not supported (strings), with a warning
       states: "auto", None, or {input: output}: memory that sessions keep

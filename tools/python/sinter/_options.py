@@ -195,6 +195,7 @@ def compile_options(tensors: Tensors, *, target="auto", precision="model", weigh
     tuning.seconds = float(tune)
     tuning.file, tuning.gpu = os.fspath(tuning_file or ""), tuning_gpu
     tuning.shapes = shapes(tuning_shapes)
+    tuning.operator_libraries = libraries(operator_libraries)
     options.tuning = tuning
     options.jobs = int(jobs)
     if max_compile_memory is not None:

@@ -224,6 +224,8 @@ class StepProfile:
     how: str
     arithmetic: str
     origins: tuple[str, ...]
+    stream: int  # of those that independent steps are put on
+    waits: tuple[str, ...]  # steps of other streams that it starts behind
     bound: str  # "memory", "compute", "launch"
     memory_us: float
     compute_us: float
@@ -251,6 +253,8 @@ class ProfileReport:
     launches: int
     bytes: int
     flops: int
+    host_to_device: float  # copies of inputs and outputs, which are not part of whole_us
+    device_to_host: float
 
     def _repr_html_(self) -> str:
         rows = [(step.name, f"{step.microseconds:.1f}", step.bound, f"{step.share_of_bound:.0%}",

@@ -196,7 +196,7 @@ void bind_compiler(nb::module_& module) {
   SINTER_CLASS(StateOptions, find, pairs);
   SINTER_CLASS(SampleOptions, temperature, top_k, top_p, keep_logits, ids, logits, position);
   SINTER_CLASS(EntryOptions, name, limits);
-  SINTER_CLASS(TuneOptions, seconds, file, gpu, shapes, device);
+  SINTER_CLASS(TuneOptions, seconds, file, gpu, shapes, device, operator_libraries);
   SINTER_CLASS(VerifyOptions, inputs, session, max_error, runs, save_folder);
   SINTER_CLASS(CompareOptions, inputs, session, rounds, seconds, hot);
   SINTER_CLASS(ProfileOptions, inputs, session, rounds);

@@ -64,7 +64,8 @@ static nb::dict to_python(const CompareVariant& value) {
 
 static nb::dict to_python(const StepProfile& value) {
   nb::dict d;
-  SINTER_ITEMS(value.time, name, microseconds, bytes, flops, how, arithmetic, origins);
+  SINTER_ITEMS(value.time, name, microseconds, bytes, flops, how, arithmetic, origins, stream,
+               waits);
   d["bound"] = std::string(to_string(value.bound));
   SINTER_ITEMS(value, memory_us, compute_us, launch_us);
   d["launches"] = value.launches();
@@ -115,6 +116,7 @@ nb::dict to_python(const ProfileReport& value) {
   d["steps"] = list_of(value.steps);
   SINTER_ITEMS(value, whole_us, steps_us, memory_us, compute_us, launch_us, gaps_us, overlap_us,
                launches, bytes, flops);
+  SINTER_ITEMS(value.transfers, host_to_device, device_to_host);
   return d;
 }
 

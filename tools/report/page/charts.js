@@ -18,42 +18,62 @@ const charts = {
     return selection;
   },
 
-  /// Steps one after the other as they were timed, parts below, and what the whole run took. Zooms
-  /// along time.
-  timeline(report) {
-    const {profile} = report, width = this.width(), height = 150, left = 70;
-    let at = 0;
-    const steps = [], parts = [];
+  /// When steps run: behind the one before on their stream, and behind those of other streams that
+  /// they wait for, each as long as it takes alone. Inputs are copied before, outputs behind.
+  schedule(report) {
+    const {host_to_device_us: to_device = 0, device_to_host_us: to_host = 0} = report.profile.transfers || {};
+    const free = new Map(), ends = new Map();
+    const steps = [], parts = [], copies = [];
     for (const step of report.steps) {
       if (!step.time) continue;
-      steps.push({step: step.index, start: at, us: step.time.us, name: step.name});
-      let inner = at;
+      const lane = step.time.stream || 0;
+      const start = Math.max(free.get(lane) ?? to_device, ...(step.time.waits || []).map((name) => ends.get(name) || 0));
+      steps.push({step: step.index, lane, start, us: step.time.us, name: step.name});
+      let inner = start;
       for (const part of step.time.parts) {
-        parts.push({step: step.index, start: inner, us: part.us, name: part.name, launches: part.launches});
+        parts.push({step: step.index, lane, start: inner, us: part.us, name: part.name, launches: part.launches});
         inner += part.us;
       }
-      at += step.time.us;
+      free.set(lane, start + step.time.us);
+      ends.set(step.name, start + step.time.us);
     }
-    const end = Math.max(at, profile.whole_us);
-    const scale = d3.scaleLinear().domain([0, end]).range([left, width - 14]);
+    const last = Math.max(to_device, ...free.values()), end = Math.max(last, to_device + report.profile.whole_us);
+    if (to_device > 0) copies.push({start: 0, us: to_device, name: 'inputs to the device'});
+    if (to_host > 0) copies.push({start: end, us: to_host, name: 'outputs to the host'});
+    return {steps, parts, copies, first: to_device, last, end: end + to_host, lanes: [...free.keys()].sort((x, y) => x - y)};
+  },
+
+  /// Steps as they were timed, a row for each stream and one below for its launches, and what the
+  /// whole run and its copies took. Zooms along time.
+  timeline(report) {
+    const {profile} = report, plan = this.schedule(report), width = this.width(), left = 90, row_height = 32;
+    const labels = plan.lanes.flatMap((lane) => plan.lanes.length > 1 ? [`stream ${lane}`, 'launches'] : ['steps', 'launches']);
+    labels.push('whole run');
+    if (plan.copies.length > 0) labels.push('copies');
+    const y_of = (row) => 24 + row * row_height, height = y_of(labels.length) + 30;
+    const row_of = (d) => 2 * plan.lanes.indexOf(d.lane);
+    const whole_row = 2 * plan.lanes.length;
+    const scale = d3.scaleLinear().domain([0, plan.end]).range([left, width - 14]);
     const svg = this.svg(width, height, 'Timeline');
     const id = 'plot-area';
     svg.append('clipPath').attr('id', id).append('rect').attr('x', left).attr('width', width - left - 10).attr('height', height);
-    for (const [y, text] of [[27, 'steps'], [59, 'launches'], [91, 'whole run']])
-      svg.append('text').attr('class', 'soft').attr('x', 0).attr('y', y + 14).text(text);
+    labels.forEach((text, row) => svg.append('text').attr('class', 'soft').attr('x', 0).attr('y', y_of(row) + 17).text(text));
     const area = svg.append('g').attr('clip-path', `url(#${id})`);
     const axis = svg.append('g').attr('class', 'axis').attr('transform', `translate(0,${height - 26})`);
-    const bars = (data, y) => area.append('g').selectAll('rect').data(data).enter().append('rect').attr('y', y).attr('height', 24);
+    const bars = (data, row) => area.append('g').selectAll('rect').data(data).enter().append('rect')
+        .attr('y', (d) => y_of(row(d))).attr('height', 24);
     const rows = [
-      this.mark(bars(steps, 24), (d) => d.step, (d) => `${d.name}\n${format.time(d.us)}`),
-      this.mark(bars(parts, 56), (d) => d.step, (d) => `${d.name}\n${format.time(d.us)}, ${d.launches} launch${d.launches === 1 ? '' : 'es'}`),
+      this.mark(bars(plan.steps, row_of), (d) => d.step, (d) => `${d.name}\n${format.time(d.us)}`),
+      this.mark(bars(plan.parts, (d) => row_of(d) + 1), (d) => d.step, (d) => `${d.name}\n${format.time(d.us)}, ${d.launches} launch${d.launches === 1 ? '' : 'es'}`),
     ];
-    const whole = bars([{start: 0, us: profile.whole_us}], 88).attr('fill', theme_colour('edge'));
+    const whole = bars([{start: plan.first, us: profile.whole_us}], () => whole_row).attr('fill', theme_colour('edge'));
     whole.append('title').text(`the whole run as it is replayed: ${format.time(profile.whole_us)}`);
-    const gaps = bars(profile.gaps_us > 0 ? [{start: at, us: profile.gaps_us}] : [], 24)
+    const gaps = bars(profile.gaps_us > 0 ? [{start: plan.last, us: profile.gaps_us}] : [], () => 0)
         .attr('fill', 'none').attr('stroke', theme_colour('bad')).attr('stroke-dasharray', '4 3').attr('id', 'gaps');
     gaps.append('title').text(`gaps: ${format.time(profile.gaps_us)} of the whole run in which no step runs (where they lie is not measured)`);
-    rows.push(whole, gaps);
+    const copies = bars(plan.copies, () => whole_row + 1).attr('fill', theme_colour('soft')).attr('class', 'copy');
+    copies.append('title').text((d) => `${d.name}: ${format.time(d.us)}`);
+    rows.push(whole, gaps, copies);
     const draw = (own) => {
       for (const row of rows)
         row.attr('x', (d) => own(d.start)).attr('width', (d) => Math.max(0.5, own(d.start + d.us) - own(d.start) - 0.3));

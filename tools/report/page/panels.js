@@ -108,7 +108,7 @@ function draw_time(report) {
   const {profile, compare} = report;
   const parts = [];
   if (profile) {
-    const machine = profile.machine;
+    const machine = profile.machine, is_parallel = profile.steps.some((step) => step.stream > 0);
     parts.push(
         make('div', {class: 'cards'},
              card(format.time(profile.whole_us), 'the whole run'), card(format.time(profile.total_us), 'its steps one by one'),
@@ -116,7 +116,7 @@ function draw_time(report) {
              card(format.time(profile.memory_bound_us), 'memory-bound'), card(format.time(profile.compute_bound_us), 'compute-bound'),
              card(format.time(profile.launch_bound_us), 'bound by launches'), card(format.count(profile.launches), 'launches')),
         make('h2', {}, 'Timeline'),
-        note(`Steps in their order, each as long as it takes alone: ${profile.timing}. The wheel zooms.`),
+        note(`Steps in their order, each as long as it takes alone: ${profile.timing}. ${is_parallel ? 'Steps that do not need each other run on streams of their own, behind those that they wait for. ' : ''}The wheel zooms.`),
         charts.timeline(report),
         make('h2', {}, 'Roofline'),
         note(`${machine.name}: copies ${format.large(machine.copy_bytes_per_s)}B/s (measured); operations: ${machine.operations_from}. The larger a circle, the longer it takes. Steps that compute nothing are left out.`),
@@ -139,7 +139,7 @@ function draw_quantization(report) {
       ['weight error', (layer) => layer.bits ? layer.weight_error : undefined, (e) => e.toExponential(2)],
       ['output error', (layer) => layer.bits ? layer.output_error : undefined, (e) => e.toExponential(2)],
       ['before', (layer) => layer.bytes_before, format.bytes], ['after', (layer) => layer.bytes_after, format.bytes],
-      ['why', (layer) => layer.why],
+      ['why', (layer) => layer.kept || layer.wider],
     ]),
   ];
 }

@@ -232,12 +232,12 @@ struct Pingpong final : GemmTile {
     text.split_columns(columns);
     for (std::size_t i = 0; i < text.analysis().instr_count(); ++i) {
       if (!text.is_product(i)) continue;
-      const std::string place = "accumulators, shared, pass, " + k;
-      if (product.parts == 1)
-        mapping.gemm.products.push_back({i, "sums", place});
-      else
-        mapping.gemm.products.push_back({i, fmt::format("sums{}", text.part_of(i)),
-                                         fmt::format("{}, {}", place, text.part_of(i))});
+      std::string sums = "sums", place = "accumulators, shared, pass, " + k;
+      if (product.parts > 1) {
+        sums += std::to_string(text.part_of(i));
+        place += fmt::format(", {}", text.part_of(i));
+      }
+      mapping.gemm.products.push_back({i, fmt::format("Tile::sum({})", place), sums, place});
     }
   }
 };

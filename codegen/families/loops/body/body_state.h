@@ -43,7 +43,8 @@ struct BodyState {
   bool is_transposed(std::size_t i) const {
     return mapping.tile_loads && mapping.schedule().as<TileTranspose>().values[i];
   }
-  /// The product of a GEMM's mainloop, which stands in registers; null for what memory has.
+  /// The product of a GEMM's mainloop, or what a user's kernel has computed, which stands in
+  /// registers; null for what memory has.
   const GemmEpilogue::ProductLoad* product(std::size_t i) const;
   /// A vector load of what all rows share, as the threads compute with it.
   bool loads_exchanged(std::size_t i) const;

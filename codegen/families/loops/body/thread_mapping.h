@@ -50,7 +50,7 @@ struct PassLoop {
   std::string count;  // of passes; empty unless loads of rows are issued some passes ahead
 };
 
-/// What the epilogue of a GEMM has, and no other kernel.
+/// What the epilogue of a GEMM, or of a user's kernel, has and no other kernel.
 struct GemmEpilogue {
   std::string tile_loop_header;              // a loop around that of the passes; empty: none
   std::vector<std::string> tile_loop_lines;  // declare what its tiles differ in
@@ -60,8 +60,9 @@ struct GemmEpilogue {
   /// A load whose value is the product's, not memory's.
   struct ProductLoad {
     std::size_t load;
-    std::string sums;    // the name of a vector of it
-    std::string vector;  // arguments of Tile::sum for that
+    std::string element;  // its text where vectors are single elements
+    std::string sums;     // the name of a vector of it
+    std::string vector;   // arguments of Tile::sum for that
   };
   std::vector<ProductLoad> products;
 };

@@ -152,7 +152,7 @@ std::string ValueText::op(std::size_t i) const {
 std::string ValueText::loaded(std::size_t i) const {
   const bool vectors = s_.vector() > 1;
   if (const auto* product = s_.product(i))
-    return vectors ? product->sums + "[j]" : fmt::format("Tile::sum({})", product->vector);
+    return vectors ? product->sums + "[j]" : product->element;
   if (!s_.in_loop(i)) return widened(i, load(i, false));
   if (s_.is_transposed(i)) {
     const int height = s_.schedule().as<TileTranspose>().height;

@@ -223,6 +223,9 @@ struct TuneOptions {
   std::string gpu;  // whose choices to take from the file; empty: this machine's, or the only one's
   Shapes shapes;    // to time for; else each symbol is the most that it may be, 512 at most
   int device = 0;
+  /// Where the plan's host operators are. Without them algorithms of libraries, which are timed in
+  /// a run of the whole plan, are left to its sessions.
+  std::vector<OperatorLibrary> operator_libraries;
 };
 
 /// A run beside the reference evaluation of the model as it was imported, in float64.
@@ -513,6 +516,7 @@ struct ProfileReport {
   double gaps_us = 0;     // whole_us less steps_us, where that is positive: nothing runs. On a GPU
                           // the launch of the graph is in it.
   double overlap_us = 0;  // where it is negative: steps run side by side or start early
+  TransferTimes transfers;  // copies of inputs and outputs; they are not part of whole_us
   std::size_t launches = 0;
   std::uint64_t bytes = 0, flops = 0;
   std::vector<Diagnostic> diagnostics;
