@@ -17,7 +17,7 @@ Graph fuse_products(const Graph& graph, Context& context) {
     if (!found && refusal.empty()) continue;
     const Node* x = graph.producer(node.inputs[0]);
     decide(context, x != nullptr ? *x : node, node, found,
-           found ? "its operands stand for integers of 8 bits, which are multiplied: scales and "
+           found ? "its operands stand for numbers of 8 bits, which are multiplied: scales and "
                    "zero points come behind"
                  : "not a product of 8 bits: " + refusal);
   }

@@ -322,6 +322,8 @@ Piece merged(const Graph& graph, std::vector<Projection> parts) {
 Graph merge_projections(const Graph& graph, Context& context) {
   std::map<ValueId, std::vector<std::vector<Projection>>> by_activation;
   for (const Node& node : graph.nodes()) {
+    // Our own kernels end with what the sums stand for, of 16 bits; joined they would store sums.
+    if (context.target.gemm_kernels && has_eight_bit_operands(graph, node)) continue;
     auto found = projection(graph, node);
     std::set<ValueId> seen;
     if (!found || !reads_slices(graph, found->result(), context.target, false, seen)) continue;

@@ -55,7 +55,7 @@ std::optional<Maximum> maximum_of(const Graph& graph, const Node& node) {
   ValueId value = node.inputs[0];
   for (const Node* view = graph.producer(value); view != nullptr; view = graph.producer(value)) {
     if (auto found = find_quantized_operand(graph, value)) {
-      if (!found->views.empty()) return std::nullopt;
+      if (!found->views.empty() || is_float(graph.type(found->values).dtype)) return std::nullopt;
       result.found = std::move(*found);
       std::reverse(result.windows.begin(), result.windows.end());
       return result;

@@ -32,7 +32,7 @@ bool NarrowProducts::choose_types(NarrowProduct& product) const {
   const DType x = type_of(product.x), w = type_of(product.w);
   for (const bool shift_x : {false, true})
     for (const bool shift_w : {false, true}) {
-      if ((shift_x && x == DType::kInt8) || (shift_w && w == DType::kInt8)) continue;
+      if ((shift_x && x != DType::kUInt8) || (shift_w && w != DType::kUInt8)) continue;
       if (!pairs.contains({shift_x ? DType::kInt8 : x, shift_w ? DType::kInt8 : w})) continue;
       product.x.shifted = shift_x;
       product.w.shifted = shift_w;
@@ -104,7 +104,8 @@ std::string NarrowProducts::check(NarrowProduct& product) const {
         !std::all_of(w.begin(), w.end(), [](const Dim& dim) { return dim.is_constant(); }))
       return "the weights have a zero point and a size that is not known";
   }
-  if (is_float(graph_.type(node.outputs[0]).dtype)) {
+  const bool sums_integers = !is_float(graph_.type(product.x.found.values).dtype);
+  if (sums_integers && is_float(graph_.type(node.outputs[0]).dtype)) {
     Dim summed(1);
     const Shape& w = graph_.type(node.inputs[1]).shape;
     for (const std::int64_t axis : summed_axes(is_conv, false, w.size()))

@@ -40,7 +40,8 @@ class ProductWriter {
     }
     const DType type = graph_.type(p_.node->outputs[0]).dtype;
     if (is_integer(type)) return with_bias(result, in.bias);
-    result = b_.add("Cast", {result}, {{"to", DType::kFloat32}});
+    if (b_.type(result).dtype != DType::kFloat32)
+      result = b_.add("Cast", {result}, {{"to", DType::kFloat32}});
     for (const ValueId scale : scales(in)) result = b_.add("Mul", {result, scale});
     result = with_bias(result, in.bias);
     return type == DType::kFloat32 ? result : b_.add("Cast", {result}, {{"to", type}});

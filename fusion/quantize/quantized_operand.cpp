@@ -25,15 +25,15 @@ class OperandFinder {
  private:
   using Found = std::optional<QuantizedOperand>;
 
-  /// What `value` is in front of views, and of casts between floats or to its own type: these are
-  /// noted in `so_far`, views from the last to the first.
+  /// What `value` is in front of views, and of casts between floats of 16 bits and more or to its
+  /// own type: these are noted in `so_far`, views from the last to the first.
   ValueId behind_views(QuantizedOperand& so_far, ValueId value) const {
     for (const Node* node = graph_.producer(value); node; node = graph_.producer(value)) {
       const std::string& op = node->op->name;
       const bool is_view = op == "Reshape" || op == "Transpose" || op == "Slice" || op == "Expand";
       const DType to = graph_.type(value).dtype;
       const auto keeps_class = [&](DType from) {
-        return from == to || (is_float(from) && is_float(to));
+        return from == to || (is_arithmetic_float(from) && is_arithmetic_float(to));
       };
       const bool is_cast = op == "Cast" && keeps_class(graph_.type(node->inputs[0]).dtype);
       if (!is_view && !is_cast) break;
@@ -116,7 +116,8 @@ class OperandFinder {
 
   Found values(QuantizedOperand so_far, ValueId value) const {
     value = behind_views(so_far, value);
-    if (!ir::is_eight_bit_integer(graph_.type(value).dtype)) return std::nullopt;
+    const DType type = graph_.type(value).dtype;
+    if (!ir::is_eight_bit_integer(type) && !is_float8(type)) return std::nullopt;
     so_far.values = value;
     return so_far;
   }

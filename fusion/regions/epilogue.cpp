@@ -29,7 +29,9 @@ class EpilogueMatcher {
   Epilogue run(double alpha) {
     epilogue_.alpha = alpha;
     // Libraries store the sums; what they stand for is another kernel's.
-    if (ir::is_eight_bit_integer(graph_.type(last_->inputs[0]).dtype)) return std::move(epilogue_);
+    if (!options_.target.gemm_kernels &&
+        ir::is_eight_bit_integer(graph_.type(last_->inputs[0]).dtype))
+      return std::move(epilogue_);
     while (const Node* reader = only_reader()) {
       const auto reason = take(*reader);
       if (!reason.empty()) {

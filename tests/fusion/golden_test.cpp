@@ -3,8 +3,9 @@
 // Lines that start with // before the graph set the context: "// target=cuda", "// fuse=off",
 // "// precision=fp16", "// channels_last=on", "// quantized=off", "// weights=int8", "// group=32",
 // "// packed=on", "// eight_bit=int8", "// samples=4" (normal deviates), "// token_scales=on",
-// "// smooth=0.5", "// max_error=0.1", "// emulate=on", "// print=layers", "// print=decisions" (or layouts), "// tolerance=1e-2" (of the results, see
-// below). SINTER_UPDATE_GOLDENS=1 rewrites the expectations; review them as a diff.
+// "// smooth=0.5", "// max_error=0.1", "// emulate=on", "// print=layers", "// print=decisions" (or
+// layouts), "// tolerance=1e-2" (of the results, see below). SINTER_UPDATE_GOLDENS=1 rewrites the
+// expectations; review them as a diff.
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
@@ -128,8 +129,7 @@ TEST_P(Golden, Matches) {
   Case test = read_case(GetParam());
   const std::string pass = GetParam().parent_path().filename();
   const ir::Graph before = ir::parse_graph(test.graph);
-  if (test.samples > 0)
-    test.context.weights.calibration = random_calibration(before, test.samples);
+  if (test.samples > 0) test.context.weights.calibration = random_calibration(before, test.samples);
   const ir::Graph after = pass == "pipeline" ? run_pipeline(before, test.context).graph
                                              : run_pass(pass, before, test.context);
   ir::verify(after);

@@ -60,7 +60,8 @@ std::shared_ptr<Calibration> random_calibration(const Graph& graph, int samples)
   constexpr std::uint64_t kFirstSeed = 10;  // apart from what results are compared on
   auto calibration = std::make_shared<Calibration>();
   for (int i = 0; i < samples; ++i)
-    calibration->samples.push_back(random_inputs(graph, kFirstSeed + static_cast<std::uint64_t>(i)));
+    calibration->samples.push_back(
+        random_inputs(graph, kFirstSeed + static_cast<std::uint64_t>(i)));
   calibration->compile = [](const Graph& part) -> Calibration::Run {
     return [part](std::span<const Tensor> inputs) { return ir::evaluate(part, inputs); };
   };

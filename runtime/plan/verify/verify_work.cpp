@@ -290,9 +290,8 @@ void verify_conv(const Checker& check, const fb::ConvStepT& work, Uses& uses) {
   const fb::BufferT& weight = check.buffer(work.weight, "its weight");
   const fb::BufferT& output = check.buffer(work.output, "its output");
   const bool has_narrow_operands = are_narrow(input.dtype, weight.dtype, output.dtype);
-  if (!has_narrow_operands &&
-      (!is_arithmetic_float(static_cast<DType>(input.dtype)) || input.dtype != weight.dtype ||
-       input.dtype != output.dtype))
+  if (!has_narrow_operands && (!is_arithmetic_float(static_cast<DType>(input.dtype)) ||
+                               input.dtype != weight.dtype || input.dtype != output.dtype))
     check.fail(
         "its input, weight and output are of types {}, {} and {}; all must be one float type, or "
         "integers of 8 bits and i32",

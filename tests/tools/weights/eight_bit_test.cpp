@@ -30,8 +30,8 @@ class EightBitTest : public CliTest {
   static std::vector<double> waves(std::int64_t count) {
     std::vector<double> values;
     for (std::int64_t i = 0; i < count; ++i)
-      values.push_back(std::sin(0.2 * static_cast<double>(i % 8) +
-                                static_cast<double>(i / 8 * 7 % 13)));
+      values.push_back(
+          std::sin(0.2 * static_cast<double>(i % 8) + static_cast<double>(i / 8 * 7 % 13)));
     return values;
   }
   /// Five samples of 40 rows.
@@ -66,8 +66,8 @@ TEST_F(EightBitTest, ThePlanComputesIt) {
   tools::write_npz(path("one.npz"),
                    {{"x", ir::Tensor::from_doubles(DType::kFloat32, {40, 8}, waves(320))}});
   const auto run = [&](const std::string& plan) {
-    const auto ran = sinter({"run", path(plan), "--inputs", path("one.npz"), "--outputs",
-                             path(plan + ".npz")});
+    const auto ran =
+        sinter({"run", path(plan), "--inputs", path("one.npz"), "--outputs", path(plan + ".npz")});
     EXPECT_EQ(ran.code, 0) << ran.err;
     return tools::read_npz(path(plan + ".npz")).front().second;
   };
@@ -92,14 +92,12 @@ TEST_F(EightBitTest, ThePlanComputesIt) {
 
 TEST_F(EightBitTest, FloatsOfEightBitsAreEmulated) {
   const auto model = two_layers();
-  const auto refused =
-      compile(model, "fp8.plan", {"--precision=fp8", "--calibration", samples()});
+  const auto refused = compile(model, "fp8.plan", {"--precision=fp8", "--calibration", samples()});
   EXPECT_EQ(refused.code, 3);
-  EXPECT_THAT(refused.err,
-              AllOf(HasSubstr("no products of f8e4m3fn"), HasSubstr("--precision int8"),
-                    HasSubstr("--emulate")));
-  const auto emulated = compile(model, "fp8.plan",
-                                {"--precision=fp8", "--calibration", samples(), "--emulate"});
+  EXPECT_THAT(refused.err, AllOf(HasSubstr("no products of f8e4m3fn"),
+                                 HasSubstr("--precision int8"), HasSubstr("--emulate")));
+  const auto emulated =
+      compile(model, "fp8.plan", {"--precision=fp8", "--calibration", samples(), "--emulate"});
   EXPECT_EQ(emulated.code, 0) << emulated.err;
   EXPECT_THAT(emulated.out, HasSubstr("f8e4m3fn x f8e4m3fn"));
 }
@@ -112,17 +110,17 @@ TEST_F(EightBitTest, GivesTheSameBytes) {
 }
 
 TEST_F(EightBitTest, TheBudgetKeepsLayers) {
-  const auto result = sinter({"--json", "compile", two_layers(), "--target=cpu", "-o",
-                              path("strict.plan"), "--precision=int8", "--calibration", samples(),
-                              "--max-error=1e-7"});
+  const auto result =
+      sinter({"--json", "compile", two_layers(), "--target=cpu", "-o", path("strict.plan"),
+              "--precision=int8", "--calibration", samples(), "--max-error=1e-7"});
   ASSERT_EQ(result.code, 0) << result.err;
   for (const auto& layer : json::parse(result.out)["layers"]) {
     EXPECT_EQ(layer["bits"], 0);
     EXPECT_NE(layer["kept"], "");
   }
-  const auto by_layer = compile(
-      two_layers(), "layer.plan",
-      {"--precision=int8", "--calibration", samples(), "--max-layer-error=1e-7"});
+  const auto by_layer =
+      compile(two_layers(), "layer.plan",
+              {"--precision=int8", "--calibration", samples(), "--max-layer-error=1e-7"});
   EXPECT_THAT(by_layer.out, HasSubstr("--max-layer-error is 1e-07"));
 }
 
@@ -147,8 +145,7 @@ TEST_F(EightBitTest, RefusesWhatMeansNothing) {
   EXPECT_THAT(refusal({"--max-error=0.1"}), HasSubstr("--verify"));
   EXPECT_THAT(refusal({"--precision=int8", "--calibration", samples({5, 40, 8}, "z")}),
               HasSubstr("no input 'z'"));
-  EXPECT_THAT(refusal({"--precision=int8", "--calibration", samples({5, 40, 9})}),
-              HasSubstr("x"));
+  EXPECT_THAT(refusal({"--precision=int8", "--calibration", samples({5, 40, 9})}), HasSubstr("x"));
   tools::write_npz(path("nan.npz"),
                    {{"x", ir::Tensor::from_doubles(DType::kFloat32, {1, 1, 8},
                                                    std::vector<double>(std::size_t{8}, NAN))}});
@@ -157,8 +154,9 @@ TEST_F(EightBitTest, RefusesWhatMeansNothing) {
 }
 
 TEST_F(EightBitTest, SaysWhatWasAskedForInVain) {
-  const auto result = compile(two_layers(), "x.plan",
-                              {"--precision=int8", "--calibration", samples(), "--include=nothing"});
+  const auto result =
+      compile(two_layers(), "x.plan",
+              {"--precision=int8", "--calibration", samples(), "--include=nothing"});
   EXPECT_EQ(result.code, 0) << result.err;
   EXPECT_THAT(result.err, HasSubstr("--include nothing: no layer's name has this text"));
 }
@@ -175,16 +173,16 @@ TEST_F(EightBitTest, RefitRefusesWhatSamplesDecided) {
   const auto after = save(model, "tuned.onnx");
   ASSERT_EQ(compile(before, "static.plan", {"--precision=int8", "--calibration", samples()}).code,
             0);
-  const auto refused = sinter({"refit", path("static.plan"), "--weights", after, "-o",
-                               path("static2.plan")});
+  const auto refused =
+      sinter({"refit", path("static.plan"), "--weights", after, "-o", path("static2.plan")});
   EXPECT_EQ(refused.code, 3) << refused.out << refused.err;
   EXPECT_THAT(refused.err, HasSubstr("quantize_products"));
   // Scales that are found in each run depend on no sample.
   const std::vector<std::string> token = {"--precision=int8", "--activation-scales=token"};
   ASSERT_EQ(compile(before, "token.plan", token).code, 0);
   ASSERT_EQ(compile(after, "compiled.plan", token).code, 0);
-  const auto refitted = sinter({"refit", path("token.plan"), "--weights", after, "-o",
-                                path("token2.plan")});
+  const auto refitted =
+      sinter({"refit", path("token.plan"), "--weights", after, "-o", path("token2.plan")});
   EXPECT_EQ(refitted.code, 0) << refitted.err;
   EXPECT_EQ(read(path("token2.plan")), read(path("compiled.plan")));
 }

@@ -32,8 +32,8 @@ static nb::dict to_python(const OutputAccuracy& value) {
   return d;
 }
 
-SINTER_PLAIN(LayerResult, name, n, k, bits, type, weight_error, output_error, bytes_before, bytes_after,
-             wider, kept)
+SINTER_PLAIN(LayerResult, name, n, k, bits, type, weight_error, output_error, bytes_before,
+             bytes_after, wider, kept)
 SINTER_PLAIN(StateResult, input, output, in_place, why_copied)
 SINTER_PLAIN(PassResult, name, milliseconds, nodes_before, nodes_after)
 SINTER_PLAIN(FusionDecision, producer, consumer, fused, reason)
