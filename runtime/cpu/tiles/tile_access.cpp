@@ -4,7 +4,6 @@
 #include <array>
 
 #include "runtime/cpu/tiles/tile_runs.h"
-#include "runtime/cpu/tiles/tile_walkers.h"
 #include "runtime/format_error.h"
 
 namespace sinter::runtime::cpu {
@@ -59,22 +58,6 @@ bool TileAccess::is_same_along(std::size_t axis) const {
          std::ranges::none_of(access_.guards, [&](const BoundGuard& guard) {
            return guard.linear ? guard.linear->coefficients[axis] != 0 : varies[guard.node];
          });
-}
-
-TileAccess::Strides TileAccess::joined(const Strides& strides) {
-  Strides result;
-  result.step = strides.step;
-  result.linear = strides.linear;
-  for (std::size_t d = 0; d < strides.extents.size(); ++d) {
-    if (!result.extents.empty() && result.steps.back() == strides.steps[d] * strides.extents[d]) {
-      result.extents.back() *= strides.extents[d];
-      result.steps.back() = strides.steps[d];
-    } else {
-      result.extents.push_back(strides.extents[d]);
-      result.steps.push_back(strides.steps[d]);
-    }
-  }
-  return result;
 }
 
 std::int64_t TileAccess::fixed_offset(const Tile& tile) const {

@@ -1,11 +1,10 @@
-// Loads of images, whose channels are interleaved or lie together, and of what is around them.
+// Loads of images, whose channels are interleaved or lie together, and of padding.
 #include <algorithm>
 #include <vector>
 
 #include "runtime/cpu/ops/vector_moves.h"
 #include "runtime/cpu/tiles/tile_access.h"
 #include "runtime/cpu/tiles/tile_runs.h"
-#include "runtime/cpu/tiles/tile_walkers.h"
 
 namespace sinter::runtime::cpu {
 

@@ -5,7 +5,6 @@
 
 #include "runtime/cpu/tiles/tile_access.h"
 #include "runtime/cpu/tiles/tile_runs.h"
-#include "runtime/cpu/tiles/tile_walkers.h"
 
 namespace sinter::runtime::cpu {
 

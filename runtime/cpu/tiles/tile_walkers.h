@@ -1,15 +1,26 @@
-// How the loops of an access are walked; of TileAccess alone.
+// How TileAccess walks the loops of an access.
 #pragma once
 
 #include <algorithm>
 #include <array>
+#include <cstddef>
 #include <cstdint>
 #include <cstdlib>
 #include <vector>
 
-#include "runtime/cpu/tiles/tile_access.h"
-
 namespace sinter::runtime::cpu {
+
+/// Loops that a walk keeps an index for. The verifier allows no more.
+inline constexpr std::size_t kMaxAxes = 32;
+
+/// Strides over the loops of one role.
+struct Strides {
+  std::vector<std::int64_t> extents, steps;
+  std::int64_t step = 0;  // over the joint index of the loops, if they are walked as one
+  bool linear = true;
+};
+/// With neighbouring loops as one that are walked as one.
+Strides joined(const Strides& strides);
 
 /// [low, high) of i in [0, count) with 0 <= base + i * step < extent.
 struct Interval {
@@ -30,7 +41,7 @@ inline Interval valid(std::int64_t base, std::int64_t step, std::int64_t extent,
 }
 
 /// The offset of one linear form as a joint index over several loops advances.
-class TileAccess::Walker {
+class Walker {
  public:
   Walker(const Strides& strides, std::int64_t start) : strides_(strides) {
     if (strides.linear) {
@@ -84,7 +95,7 @@ class TileAccess::Walker {
 };
 
 /// The index over the loops of one role as their joint index advances, for several linear forms.
-class TileAccess::Odometer {
+class Odometer {
  public:
   Odometer(const std::vector<std::int64_t>& extents, std::int64_t joint) : extents_(extents) {
     for (std::size_t d = extents.size(); d-- > 0;) {
