@@ -35,6 +35,7 @@ ConvNarrow::ConvNarrow(const ConvProblem& problem, const plan::PlanData& plan,
       rest /= p_.weight[i + 2];
     }
   }
+  if (p_.channels_last && p_.group == 1 && p_.dilations.back() == 0) row_taps_ = p_.weight.back();
   // Weights [m, taps.., c] or [m, c, taps..].
   const std::int64_t channels = p_.weight[1], outputs = p_.output[1] / p_.group;
   const std::int64_t tap_stride = p_.channels_last ? channels : 1,
@@ -94,14 +95,19 @@ void ConvNarrow::multiply_block(const NarrowParts::Part& part, const std::byte* 
   const std::int32_t* sums = panels_.multiply(
       part.matrix, part.first, part.end, part.rows, workspace,
       [&](std::int64_t row, std::int64_t from, std::int64_t to, std::int16_t* target) {
+        const auto inside = [&](std::int64_t tap) {
+          return is_inside(origins[row], taps_[static_cast<std::size_t>(tap)]);
+        };
         for (std::int64_t i = from, run = 0; i < to; i += run, target += run) {
-          const Tap& tap = taps_[static_cast<std::size_t>(i / channels)];
-          const std::int64_t channel = i % channels;
-          run = std::min(channels - channel, to - i);
-          if (is_inside(origins[row], tap))
+          const std::int64_t tap = i / channels;
+          std::int64_t last = tap - tap % row_taps_ + row_taps_ - 1;
+          const bool is_input = inside(tap);
+          if (last > tap && !(is_input && inside(last))) last = tap;
+          run = std::min((last + 1) * channels, to) - i;
+          if (is_input)
             widen_bytes(p_.input_type,
-                        input + origins[row].offset + tap.offset + group_offset +
-                            channel * input_strides_[1],
+                        input + origins[row].offset + taps_[static_cast<std::size_t>(tap)].offset +
+                            group_offset + i % channels * input_strides_[1],
                         input_strides_[1], run, target);
           else
             std::fill_n(target, run, std::int16_t{0});
