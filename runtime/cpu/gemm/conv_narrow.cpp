@@ -60,7 +60,8 @@ ConvNarrow::ConvNarrow(const ConvProblem& problem, const plan::PlanData& plan,
 
 std::size_t ConvNarrow::workspace_bytes() const {
   if (!is_depthwise_) return NarrowPanels::workspace_bytes();
-  return static_cast<std::size_t>(p_.group) * (sizeof(std::int16_t) + sizeof(std::int32_t));
+  const auto channels = static_cast<std::size_t>(p_.group);
+  return taps_.size() * (2 * sizeof(void*) + channels) + channels * sizeof(std::int32_t);
 }
 
 ConvNarrow::Origin ConvNarrow::origin_of(std::int64_t position) const {
@@ -121,20 +122,26 @@ void ConvNarrow::multiply_block(const NarrowParts::Part& part, const std::byte* 
   }
 }
 
-void ConvNarrow::add_taps(std::int64_t position, const std::byte* input, std::int32_t* output,
-                          std::byte* workspace) const {
-  auto* sums = reinterpret_cast<std::int32_t*>(workspace);
-  auto* x = reinterpret_cast<std::int16_t*>(sums + p_.group);
-  std::fill_n(sums, p_.group, 0);
+void ConvNarrow::multiply_taps(std::int64_t position, const std::byte* input, std::int32_t* output,
+                               std::byte* workspace) const {
+  auto** x = reinterpret_cast<const std::byte**>(workspace);
+  auto** w = reinterpret_cast<const std::int16_t**>(x + taps_.size());
+  auto* sums = reinterpret_cast<std::int32_t*>(w + taps_.size());
+  auto* dense = reinterpret_cast<std::byte*>(sums + p_.group);
   const Origin origin = origin_of(position);
+  std::int64_t taps = 0;
   for (std::size_t t = 0; t < taps_.size(); ++t) {
     if (!is_inside(origin, taps_[t])) continue;
-    widen_bytes(p_.input_type, input + origin.offset + taps_[t].offset, input_strides_[1], p_.group,
-                x);
-    add_channel_products(x, channels_.data() + static_cast<std::int64_t>(t) * p_.group, p_.group,
-                         sums);
+    x[taps] = input + origin.offset + taps_[t].offset;
+    w[taps++] = channels_.data() + static_cast<std::int64_t>(t) * p_.group;
   }
   std::int32_t* to = output + output_offset(position);
+  if (p_.channels_last) return multiply_channels(p_.input_type, x, w, taps, p_.group, to);
+  for (std::int64_t t = 0; t < taps; ++t, dense += p_.group) {
+    for (std::int64_t c = 0; c < p_.group; ++c) dense[c] = x[t][c * input_strides_[1]];
+    x[t] = dense;
+  }
+  multiply_channels(p_.input_type, x, w, taps, p_.group, sums);
   for (std::int64_t c = 0; c < p_.group; ++c) to[c * output_strides_[1]] = sums[c];
 }
 
@@ -158,7 +165,8 @@ void ConvNarrow::execute(std::span<std::byte* const> buffers,
         multiply_block(part, input, output, workspace);
         continue;
       }
-      for (std::int64_t r = 0; r < part.rows; ++r) add_taps(part.row + r, input, output, workspace);
+      for (std::int64_t r = 0; r < part.rows; ++r)
+        multiply_taps(part.row + r, input, output, workspace);
     }
   });
 }

@@ -42,8 +42,8 @@ class ConvNarrow {
   void multiply_block(const NarrowParts::Part& part, const std::byte* input, std::int32_t* output,
                       std::byte* workspace) const;
   /// Each channel for itself.
-  void add_taps(std::int64_t position, const std::byte* input, std::int32_t* output,
-                std::byte* workspace) const;
+  void multiply_taps(std::int64_t position, const std::byte* input, std::int32_t* output,
+                     std::byte* workspace) const;
 
   ConvProblem p_;
   std::uint32_t input_, output_;

@@ -38,18 +38,36 @@ void widen_vectors(DType type, const std::byte* from, std::int64_t stride, std::
     widen(reinterpret_cast<const std::uint8_t*>(from), stride, count, to);
 }
 
-void add_channels(const std::int16_t* x, const std::int16_t* w, std::int64_t count,
-                  std::int32_t* y) {
+template <typename Byte>
+void multiply(const std::byte* const* x, const std::int16_t* const* w, std::int64_t taps,
+              std::int64_t count, std::int32_t* y) {
   const hn::ScalableTag<std::int32_t> d;
   const hn::Rebind<std::int16_t, decltype(d)> halves;
+  const hn::Rebind<Byte, decltype(d)> bytes;
   const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
   std::int64_t i = 0;
   for (; i + lanes <= count; i += lanes) {
-    const auto left = hn::PromoteTo(d, hn::LoadU(halves, x + i)),
-               right = hn::PromoteTo(d, hn::LoadU(halves, w + i));
-    hn::StoreU(hn::Add(hn::LoadU(d, y + i), hn::Mul(left, right)), d, y + i);
+    auto sum = hn::Zero(d);
+    for (std::int64_t t = 0; t < taps; ++t) {
+      const auto* from = reinterpret_cast<const Byte*>(x[t]) + i;
+      const auto left = hn::PromoteTo(d, hn::LoadU(bytes, from)),
+                 right = hn::PromoteTo(d, hn::LoadU(halves, w[t] + i));
+      sum = hn::Add(sum, hn::Mul(left, right));
+    }
+    hn::StoreU(sum, d, y + i);
   }
-  for (; i < count; ++i) y[i] += x[i] * w[i];
+  for (; i < count; ++i) {
+    y[i] = 0;
+    for (std::int64_t t = 0; t < taps; ++t) y[i] += static_cast<Byte>(x[t][i]) * w[t][i];
+  }
+}
+
+void multiply_vectors(DType type, const std::byte* const* x, const std::int16_t* const* w,
+                      std::int64_t taps, std::int64_t count, std::int32_t* y) {
+  if (type == DType::kInt8)
+    multiply<std::int8_t>(x, w, taps, count, y);
+  else
+    multiply<std::uint8_t>(x, w, taps, count, y);
 }
 
 #if HWY_TARGET == HWY_SCALAR
@@ -154,7 +172,7 @@ HWY_AFTER_NAMESPACE();
 namespace sinter::runtime::cpu {
 
 HWY_EXPORT(widen_vectors);
-HWY_EXPORT(add_channels);
+HWY_EXPORT(multiply_vectors);
 HWY_EXPORT(add_pairs);
 
 void widen_bytes(DType type, const std::byte* from, std::int64_t stride, std::int64_t count,
@@ -168,9 +186,9 @@ void add_pair_products(const std::int16_t* const* x, std::int64_t count, const s
   HWY_DYNAMIC_DISPATCH(add_pairs)(x, count, b, columns, pairs, y, y_pitch);
 }
 
-void add_channel_products(const std::int16_t* x, const std::int16_t* w, std::int64_t count,
-                          std::int32_t* y) {
-  HWY_DYNAMIC_DISPATCH(add_channels)(x, w, count, y);
+void multiply_channels(DType type, const std::byte* const* x, const std::int16_t* const* w,
+                       std::int64_t taps, std::int64_t count, std::int32_t* y) {
+  HWY_DYNAMIC_DISPATCH(multiply_vectors)(type, x, w, taps, count, y);
 }
 
 }  // namespace sinter::runtime::cpu

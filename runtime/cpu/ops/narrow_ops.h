@@ -19,8 +19,8 @@ void add_pair_products(const std::int16_t* const* x, std::int64_t count, const s
                        std::int64_t columns, std::int64_t pairs, std::int32_t* y,
                        std::int64_t y_pitch);
 
-/// y[i] += x[i] * w[i], for i < count.
-void add_channel_products(const std::int16_t* x, const std::int16_t* w, std::int64_t count,
-                          std::int32_t* y);
+/// y[i] = sum over t < taps of x[t][i] * w[t][i], for i < count, of x of kInt8 or kUInt8.
+void multiply_channels(DType type, const std::byte* const* x, const std::int16_t* const* w,
+                       std::int64_t taps, std::int64_t count, std::int32_t* y);
 
 }  // namespace sinter::runtime::cpu
