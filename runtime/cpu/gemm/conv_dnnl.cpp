@@ -1,103 +1,21 @@
 // Convolutions through oneDNN.
 #include <algorithm>
 #include <map>
+#include <optional>
 #include <vector>
 
+#include "runtime/cpu/gemm/conv_narrow.h"
+#include "runtime/cpu/gemm/conv_problem.h"
 #include "runtime/cpu/gemm/dnnl_support.h"
 #include "runtime/cpu/gemm/gemm_dnnl.h"
 #include "runtime/cpu/gemm/matmul_dnnl.h"
-#include "runtime/format_error.h"
 
 namespace sinter::runtime::cpu {
 namespace {
 
-using dims = dnnl::memory::dims;
+using Problem = ConvProblem;
 using plan::fb::BufferKind;
 using plan::fb::ConvStepT;
-
-/// One convolution's sizes, channels second; weights are [m, c / group, kernel..].
-struct Problem {
-  dims input, weight, output, strides, dilations, begin, end;
-  std::int64_t group = 1;
-  bool channels_last = false;
-  DType input_type = DType::kFloat32, weight_type = DType::kFloat32, output_type = DType::kFloat32;
-
-  /// As many of float32 as take as long.
-  double multiplications() const {
-    double result = elements(output);
-    for (std::size_t d = 1; d < weight.size(); ++d) result *= static_cast<double>(weight[d]);
-    return weight_type == DType::kFloat32 ? result : result / kNarrowRate;
-  }
-  static double elements(const dims& sizes) {
-    double result = 1;
-    for (const std::int64_t size : sizes) result *= static_cast<double>(size);
-    return result;
-  }
-  /// Each output is a product of one position's channels.
-  bool is_product() const {
-    const auto all = [](const dims& values, std::int64_t value) {
-      return std::ranges::all_of(values, [&](auto v) { return v == value; });
-    };
-    return group == 1 && all({weight.begin() + 2, weight.end()}, 1) && all(strides, 1) &&
-           all(begin, 0) && all(end, 0);
-  }
-};
-
-dims dims_of(const std::vector<std::uint32_t>& expressions, const BoundShape& shape) {
-  dims result;
-  for (const auto expression : expressions) result.push_back(shape.expressions[expression]);
-  return result;
-}
-
-dims dims_of(const std::vector<std::uint64_t>& numbers, std::int64_t minus = 0) {
-  dims result;
-  for (const auto number : numbers) result.push_back(static_cast<std::int64_t>(number) - minus);
-  return result;
-}
-
-/// Without the dimensions that nothing happens in: blocks of windows go along the last one, which
-/// must not be one of one element.
-void drop_single_dimensions(Problem& p) {
-  for (std::size_t d = p.strides.size(); d-- > 0 && p.strides.size() > 1;) {
-    const std::size_t at = d + 2;
-    if (p.input[at] != 1 || p.output[at] != 1 || p.weight[at] != 1 || p.begin[d] != 0 ||
-        p.end[d] != 0)
-      continue;
-    for (dims* sizes : {&p.input, &p.weight, &p.output})
-      sizes->erase(sizes->begin() + static_cast<std::ptrdiff_t>(at));
-    for (dims* window : {&p.strides, &p.dilations, &p.begin, &p.end})
-      window->erase(window->begin() + static_cast<std::ptrdiff_t>(d));
-  }
-}
-
-Problem problem_of(const ConvStepT& step, const BoundShape& shape) {
-  Problem p{dims_of(step.input_shape, shape),
-            dims_of(step.weight_shape, shape),
-            dims_of(step.output_shape, shape),
-            dims_of(step.strides),
-            dims_of(step.dilations, 1),
-            dims_of(step.pads_begin),
-            dims_of(step.pads_end),
-            static_cast<std::int64_t>(step.group),
-            step.channels_last};
-  if (p.channels_last)
-    for (dims* sizes : {&p.input, &p.weight, &p.output})
-      std::rotate(sizes->begin() + 1, sizes->end() - 1, sizes->end());
-  drop_single_dimensions(p);
-  return p;
-}
-
-/// Steps between the elements of dense sizes that are given with channels second.
-dims strides_of(const dims& sizes, bool channels_last) {
-  dims strides(sizes.size(), 1);
-  std::int64_t stride = channels_last ? sizes[1] : 1;
-  for (std::size_t d = sizes.size(); d-- > 0;) {
-    if (channels_last && d == 1) continue;
-    strides[d] = stride;
-    stride *= sizes[d];
-  }
-  return strides;
-}
 
 dnnl::memory::desc stored(const dims& sizes, DType type, bool channels_last) {
   return {sizes, dnnl_type(type), strides_of(sizes, channels_last)};
@@ -352,7 +270,8 @@ struct ConvDnnl::Impl {
   // One after the other: reorders into channels last, which oneDNN is fastest at, the convolution,
   // reorders back.
   std::vector<PrimitiveParts> steps;
-  std::vector<dnnl::memory> own;  // operands of a plan in another layout, channels last
+  std::vector<dnnl::memory> own;     // operands of a plan in another layout, channels last
+  std::optional<ConvNarrow> narrow;  // in their place
 };
 
 ConvDnnl::ConvDnnl(const plan::PlanData& plan, const ConvStepT& step, const BoundShape& shape,
@@ -362,17 +281,13 @@ ConvDnnl::ConvDnnl(const plan::PlanData& plan, const ConvStepT& step, const Boun
   const auto type_of = [&](std::uint32_t buffer) {
     return static_cast<DType>(buffers[buffer]->dtype);
   };
-  Problem p = problem_of(step, shape);
-  p.input_type = type_of(step.input);
-  p.weight_type = type_of(step.weight);
-  p.output_type = type_of(step.output);
-  if (p.input_type != DType::kFloat32 && !multiplies_exactly(p.input_type, p.weight_type))
-    throw unsupported_error(
-        "a convolution of {} and {} on this CPU: compile with --precision=model from a float32 "
-        "model, or without products of 8 bits (--disable-pass fuse_quantization)",
-        to_string(p.input_type), to_string(p.weight_type));
+  const Problem p = conv_problem(plan, step, shape);
   // Without a size oneDNN makes nothing, and there is nothing to do.
   if (std::ranges::count(p.output, 0) > 0) return;
+  if (p.input_type != DType::kFloat32 && !multiplies_exactly(p.input_type, p.weight_type)) {
+    impl_->narrow.emplace(p, plan, step, shape, weights, threads);
+    return;
+  }
   const auto& weight_buffer = *buffers[step.weight];
   const std::byte* weight_data =
       weight_buffer.kind == BufferKind::Weight
@@ -417,19 +332,21 @@ ConvDnnl::~ConvDnnl() = default;
 ConvDnnl::ConvDnnl(ConvDnnl&&) noexcept = default;
 
 std::size_t ConvDnnl::workspace_bytes() const {
+  if (impl_->narrow) return impl_->narrow->workspace_bytes();
   std::size_t bytes = 0;
   for (const PrimitiveParts& step : impl_->steps) bytes = std::max(bytes, step.workspace_bytes());
   return bytes;
 }
 
 std::uint64_t ConvDnnl::own_bytes() const {
-  std::uint64_t bytes = 0;
+  std::uint64_t bytes = impl_->narrow ? impl_->narrow->own_bytes() : 0;
   for (const dnnl::memory& memory : impl_->own) bytes += memory.get_desc().get_size();
   return bytes;
 }
 
 void ConvDnnl::execute(std::span<std::byte* const> buffers,
                        std::span<std::byte* const> workspaces) {
+  if (impl_->narrow) return impl_->narrow->execute(buffers, workspaces);
   with_dnnl_errors("convolution", [&] {
     for (PrimitiveParts& step : impl_->steps) step.execute(buffers, workspaces);
   });

@@ -9,6 +9,7 @@
 #include "runtime/cpu/gemm/dnnl_support.h"
 #include "runtime/cpu/gemm/gemm_dnnl.h"
 #include "runtime/cpu/gemm/matmul_generic.h"
+#include "runtime/cpu/gemm/matmul_narrow.h"
 
 namespace sinter::runtime::cpu {
 namespace {
@@ -32,6 +33,7 @@ GemmOperand operand_of(const MatrixT& matrix, std::span<const std::int64_t> valu
 
 struct MatmulDnnl::Impl {
   std::optional<PrimitiveParts> parts;
+  std::optional<MatmulNarrow> narrow;
   std::optional<MatmulGeneric> generic;
 };
 
@@ -40,9 +42,10 @@ MatmulDnnl::MatmulDnnl(const plan::PlanData& plan, const MatmulStepT& step, cons
     : impl_(std::make_unique<Impl>()) {
   const auto type_of = [](const MatrixT& matrix) { return static_cast<DType>(matrix.dtype); };
   const DType a = type_of(*step.a), b = type_of(*step.b), d = type_of(*step.d);
-  const bool has_kernels =
-      (a == DType::kFloat32 && b == DType::kFloat32 && d == DType::kFloat32) ||
-      (d == DType::kInt32 && !step.residual && step.bias < 0 && multiplies_exactly(a, b));
+  const auto is_byte = [](DType type) { return type == DType::kInt8 || type == DType::kUInt8; };
+  const bool is_float = a == DType::kFloat32 && b == DType::kFloat32 && d == DType::kFloat32,
+             is_narrow =
+                 is_byte(a) && is_byte(b) && d == DType::kInt32 && !step.residual && step.bias < 0;
   const auto& values = shape.expressions;
   Product product;
   for (const auto size : step.batch) product.batch.push_back(values[size]);
@@ -50,13 +53,19 @@ MatmulDnnl::MatmulDnnl(const plan::PlanData& plan, const MatmulStepT& step, cons
   const bool empty = product.m == 0 || product.n == 0 || product.k == 0 ||
                      std::ranges::count(product.batch, 0) > 0;
   constexpr std::size_t kMaxBatchDims = 4;
-  if (!has_kernels || empty || product.batch.size() > kMaxBatchDims) {
+  const bool is_of_dnnl = (is_float || (is_narrow && multiplies_exactly(a, b))) &&
+                          product.batch.size() <= kMaxBatchDims;
+  if (empty || !(is_of_dnnl || is_narrow)) {
     impl_->generic.emplace(plan, step, shape);
     return;
   }
   product.a = operand_of(*step.a, values);
   product.b = operand_of(*step.b, values);
   product.d = operand_of(*step.d, values);
+  if (!is_of_dnnl) {
+    impl_->narrow.emplace(product, plan, shape, weights, threads);
+    return;
+  }
   if (step.residual) product.residual = operand_of(*step.residual, values);
   if (step.bias >= 0) product.bias = static_cast<std::uint32_t>(step.bias);
   product.alpha = step.alpha;
@@ -72,15 +81,14 @@ MatmulDnnl::~MatmulDnnl() = default;
 MatmulDnnl::MatmulDnnl(MatmulDnnl&&) noexcept = default;
 
 std::size_t MatmulDnnl::workspace_bytes() const {
+  if (impl_->narrow) return impl_->narrow->workspace_bytes();
   return impl_->parts ? impl_->parts->workspace_bytes() : 0;
 }
 
 void MatmulDnnl::execute(std::span<std::byte* const> buffers,
                          std::span<std::byte* const> workspaces) {
-  if (impl_->generic) {
-    impl_->generic->execute(buffers);
-    return;
-  }
+  if (impl_->generic) return impl_->generic->execute(buffers);
+  if (impl_->narrow) return impl_->narrow->execute(buffers, workspaces);
   with_dnnl_errors("matrix product", [&] { impl_->parts->execute(buffers, workspaces); });
 }
 

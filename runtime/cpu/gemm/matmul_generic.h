@@ -1,5 +1,5 @@
 // Matrix products of the types that oneDNN does not multiply on every CPU (float16, bfloat16,
-// float64, integers), and of empty sizes: correct, blocked over rows, not fast.
+// float64, integers of more than 8 bits), and of empty sizes: correct, blocked over rows, not fast.
 #pragma once
 
 #include <cstddef>

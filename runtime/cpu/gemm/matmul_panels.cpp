@@ -13,8 +13,6 @@
 namespace sinter::runtime::cpu {
 namespace {
 
-/// Columns of a panel, which a tile of sums has; the last panel has a multiple of kPanelStep.
-constexpr std::int64_t kColumns = 64;
 /// With more rows oneDNN's blocks are faster.
 constexpr std::int64_t kMostRows = 32;
 /// A panel that several tiles of rows read is to stay in a core's own cache.
@@ -22,15 +20,11 @@ constexpr std::int64_t kMostDepth = 2048, kRowsOfTile = 6;
 /// Of weights: reading them takes a few microseconds.
 constexpr double kBytesOfThread = 256 * 1024;
 
-std::int64_t width_of(std::int64_t n, std::int64_t first) {
-  return std::min(kColumns, rounded_up_to(n - first, kPanelStep));
-}
-
 /// Weights [k, n] as [panel, k, column], zeros in the columns that fill the last panel.
 void write_panels(const float* from, std::int64_t row_stride, std::int64_t column_stride,
                   std::int64_t n, std::int64_t k, float* to) {
-  for (std::int64_t first = 0; first < n; first += kColumns) {
-    const std::int64_t width = width_of(n, first);
+  for (std::int64_t first = 0; first < n; first += kPanelColumns) {
+    const std::int64_t width = panel_width(n, first);
     for (std::int64_t i = 0; i < k; ++i)
       for (std::int64_t c = first; c < first + width; ++c)
         *to++ = c < n ? from[i * row_stride + c * column_stride] : 0.0F;
@@ -95,29 +89,29 @@ MatmulPanels::MatmulPanels(const plan::PlanData& plan, const plan::fb::MatmulSte
                       static_cast<int>(std::clamp<double>(bytes / kBytesOfThread, 1, threads)));
 }
 
-std::size_t MatmulPanels::workspace_bytes() const { return bytes_of(m_ * kColumns); }
+std::size_t MatmulPanels::workspace_bytes() const { return bytes_of(m_ * kPanelColumns); }
 
 void MatmulPanels::multiply(std::int64_t panel, std::span<std::byte* const> buffers,
                             float* sums) const {
-  const std::int64_t first = panel * kColumns, count = std::min(kColumns, n_ - first);
+  const std::int64_t first = panel * kPanelColumns, count = std::min(kPanelColumns, n_ - first);
   const float* x[kMostRows];
   for (std::int64_t m = 0; m < m_; ++m) x[m] = a_.at(buffers, m);
-  std::fill_n(sums, m_ * kColumns, 0.0F);
-  add_products(x, m_, panels_ + first * k_, width_of(n_, first), width_of(n_, first), k_, sums,
-               kColumns);
+  std::fill_n(sums, m_ * kPanelColumns, 0.0F);
+  add_products(x, m_, panels_ + first * k_, panel_width(n_, first), panel_width(n_, first), k_,
+               sums, kPanelColumns);
   const float* bias =
       bias_ < 0 ? nullptr
                 : reinterpret_cast<const float*>(buffers[static_cast<std::size_t>(bias_)]) + first;
   for (std::int64_t m = 0; m < m_; ++m) {
-    finish_values(sums + m * kColumns, count, alpha_, bias,
+    finish_values(sums + m * kPanelColumns, count, alpha_, bias,
                   has_residual_ ? residual_.at(buffers, m) + first : nullptr, activation_);
-    std::copy_n(sums + m * kColumns, count, d_.at(buffers, m) + first);
+    std::copy_n(sums + m * kPanelColumns, count, d_.at(buffers, m) + first);
   }
 }
 
 void MatmulPanels::execute(std::span<std::byte* const> buffers,
                            std::span<std::byte* const> workspaces) {
-  const std::int64_t panels = rounded_up_to(n_, kColumns) / kColumns;
+  const std::int64_t panels = rounded_up_to(n_, kPanelColumns) / kPanelColumns;
   const std::int64_t parts = std::min(panels, threads::parts_of(threads_));
   // Each share of the parts is read backwards, so that a thread keeps its own.
   const bool backwards = backwards_;

@@ -2,6 +2,7 @@
 // chosen at run time. What a sum is depends on nothing but its own elements.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 
 namespace sinter::runtime::cpu {
@@ -11,6 +12,13 @@ inline constexpr std::int64_t kPanelStep = 16;
 
 constexpr std::int64_t rounded_up_to(std::int64_t value, std::int64_t to) {
   return (value + to - 1) / to * to;
+}
+
+/// Columns of a panel, which a tile of sums has; the last one of n columns has a multiple of
+/// kPanelStep. That of the panel of column `first`.
+inline constexpr std::int64_t kPanelColumns = 64;
+constexpr std::int64_t panel_width(std::int64_t n, std::int64_t first) {
+  return std::min(kPanelColumns, rounded_up_to(n - first, kPanelStep));
 }
 
 /// y[m * y_pitch + n] += sum over i < k of x[m][i] * b[i * b_pitch + n], for m < count and

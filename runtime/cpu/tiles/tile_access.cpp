@@ -3,118 +3,10 @@
 #include <algorithm>
 #include <array>
 
-#include "runtime/cpu/ops/vector_moves.h"
 #include "runtime/cpu/tiles/tile_runs.h"
 #include "runtime/format_error.h"
 
 namespace sinter::runtime::cpu {
-namespace {
-
-/// [low, high) of i in [0, count) with 0 <= base + i * step < extent.
-struct Interval {
-  std::int64_t low, high;
-};
-Interval valid(std::int64_t base, std::int64_t step, std::int64_t extent, std::int64_t count) {
-  if (step == 0) return base >= 0 && base < extent ? Interval{0, count} : Interval{0, 0};
-  const auto ceil_div = [](std::int64_t a, std::int64_t b) {  // b > 0
-    return a >= 0 ? (a + b - 1) / b : -(-a / b);
-  };
-  // For a falling index, count from the other end of the valid range.
-  const std::int64_t first = step > 0 ? -base : base - extent + 1;
-  const std::int64_t end = step > 0 ? extent - base : base + 1;
-  const std::int64_t low = std::clamp<std::int64_t>(ceil_div(first, std::abs(step)), 0, count);
-  const std::int64_t high = std::clamp<std::int64_t>(ceil_div(end, std::abs(step)), low, count);
-  return {low, high};
-}
-
-}  // namespace
-
-/// The offset of one linear form as a joint index over several loops advances.
-class TileAccess::Walker {
- public:
-  Walker(const Strides& strides, std::int64_t start) : strides_(strides) {
-    if (strides.linear) {
-      offset_ = start * strides.step;
-      return;
-    }
-    for (std::size_t d = strides.extents.size(); d-- > 0;) {
-      index_[d] = start % strides.extents[d];
-      start /= strides.extents[d];
-      offset_ += index_[d] * strides.steps[d];
-    }
-  }
-
-  std::int64_t offset() const { return offset_; }
-
-  void next() {
-    if (strides_.linear) {
-      offset_ += strides_.step;
-      return;
-    }
-    for (std::size_t d = strides_.extents.size(); d-- > 0;) {
-      offset_ += strides_.steps[d];
-      if (++index_[d] < strides_.extents[d]) return;
-      offset_ -= index_[d] * strides_.steps[d];
-      index_[d] = 0;
-    }
-  }
-
-  /// Elements until the end of the innermost loop, or `limit` if all loops are walked as one.
-  std::int64_t run(std::int64_t limit) const {
-    if (strides_.linear) return limit;
-    return std::min(limit, strides_.extents.back() - index_[strides_.extents.size() - 1]);
-  }
-  std::int64_t run_step() const { return strides_.linear ? strides_.step : strides_.steps.back(); }
-
-  void skip(std::int64_t count) {
-    if (strides_.linear) {
-      offset_ += count * strides_.step;
-      return;
-    }
-    const std::size_t last = strides_.extents.size() - 1;
-    index_[last] += count - 1;
-    offset_ += (count - 1) * strides_.steps[last];
-    next();
-  }
-
- private:
-  const Strides& strides_;
-  std::array<std::int64_t, kMaxAxes> index_;
-  std::int64_t offset_ = 0;
-};
-
-/// The index over the loops of one role as their joint index advances, for several linear forms.
-class TileAccess::Odometer {
- public:
-  Odometer(const std::vector<std::int64_t>& extents, std::int64_t joint) : extents_(extents) {
-    for (std::size_t d = extents.size(); d-- > 0;) {
-      index_[d] = joint % extents[d];
-      joint /= extents[d];
-    }
-  }
-
-  std::int64_t form(const std::int64_t* steps) const {
-    std::int64_t sum = 0;
-    for (std::size_t d = 0; d < extents_.size(); ++d) sum += steps[d] * index_[d];
-    return sum;
-  }
-  /// Elements until the end of the innermost loop.
-  std::int64_t run() const { return extents_.back() - index_[extents_.size() - 1]; }
-  /// At most until the end of the innermost loop.
-  void skip(std::int64_t count) {
-    for (std::size_t d = extents_.size(); d-- > 0;) {
-      index_[d] += count;
-      if (index_[d] < extents_[d]) return;
-      index_[d] = 0;
-      count = 1;
-    }
-  }
-
- private:
-  const std::vector<std::int64_t>& extents_;
-  std::array<std::int64_t, kMaxAxes> index_;
-};
-
 TileAccess::TileAccess(const BoundLoops& loops, const BoundAccess& access, const TileAxes& axes)
     : access_(access),
       axes_(axes),
@@ -168,22 +60,6 @@ bool TileAccess::is_same_along(std::size_t axis) const {
          });
 }
 
-TileAccess::Strides TileAccess::joined(const Strides& strides) {
-  Strides result;
-  result.step = strides.step;
-  result.linear = strides.linear;
-  for (std::size_t d = 0; d < strides.extents.size(); ++d) {
-    if (!result.extents.empty() && result.steps.back() == strides.steps[d] * strides.extents[d]) {
-      result.extents.back() *= strides.extents[d];
-      result.steps.back() = strides.steps[d];
-    } else {
-      result.extents.push_back(strides.extents[d]);
-      result.steps.push_back(strides.steps[d]);
-    }
-  }
-  return result;
-}
-
 std::int64_t TileAccess::fixed_offset(const Tile& tile) const {
   std::int64_t offset = access_.address.constant;
   for (std::size_t d = 0; d < z_steps_.size(); ++d) offset += z_steps_[d] * tile.z[d];
@@ -206,36 +82,6 @@ bool TileAccess::gathers_by_element(Domain domain, GatherValues gathered) const 
 bool TileAccess::has_short_runs() const {
   constexpr std::int64_t kShortRun = 16;
   return !x_.linear && x_walk_.extents.back() < kShortRun;
-}
-
-/// True where a few rows that lie anywhere become neighbouring elements: an image's channels, last.
-bool TileAccess::is_interleaved(const Tile& tile) const {
-  if (x_.linear || (storage_size_ != 1 && storage_size_ != sizeof(std::uint32_t)) ||
-      compute_ != access_.storage)
-    return false;
-  const std::int64_t rows = x_.extents.back();
-  return rows >= kLeastStep && rows <= kMostStep && x_.steps[x_.steps.size() - 2] == 1 &&
-         tile.x0 % rows == 0 && tile.cols % rows == 0;
-}
-
-void TileAccess::load_interleaved(const std::byte* buffer, const Tile& tile, Domain domain,
-                                  std::byte* target) const {
-  const auto size = static_cast<std::int64_t>(storage_size_);
-  const std::int64_t interleaved = x_.extents.back(), step = x_.steps.back();
-  const std::vector<std::int64_t> extents(x_.extents.begin(), x_.extents.end() - 1);
-  const Odometer first(extents, tile.x0 / interleaved);
-  for (std::int64_t r = 0; r < (domain.rows ? tile.rows : 1); ++r) {
-    const std::int64_t start = row_offset(tile, domain, r);
-    Odometer x = first;
-    for (std::int64_t c = 0; c < tile.cols;) {
-      const std::int64_t n = std::min(tile.cols - c, x.run() * interleaved) / interleaved;
-      interleave(storage_size_, buffer + (start + x.form(x_.steps.data())) * size, interleaved,
-                 step, target, n);
-      target += n * interleaved * size;
-      c += n * interleaved;
-      x.skip(n);
-    }
-  }
 }
 
 View TileAccess::load(const std::byte* buffer, const Tile& tile, Domain domain,
@@ -327,120 +173,6 @@ View TileAccess::load_plain(const std::byte* buffer, const Tile& tile, Domain do
     if (domain.rows) y.next();
   }
   return {target, domain.rows ? cols : 0, true};
-}
-
-/// True where guards are the same for all channels, last, of an image, and these lie together in
-/// memory or are interleaved.
-bool TileAccess::is_guarded_image(const Tile& tile) const {
-  const std::size_t loops = x_.extents.size();
-  if (loops < 2 || !access_.gathers.empty()) return false;
-  const std::int64_t channels = x_.extents.back();
-  const bool together = x_.steps[loops - 1] == 1 && x_.steps[loops - 2] == channels &&
-                        tile.x0 % channels == 0 && tile.cols % channels == 0;
-  return (together || (is_interleaved(tile) && x_.steps[loops - 1] > 0)) &&
-         std::ranges::all_of(guard_steps_,
-                             [](const GuardSteps& guard) { return guard.x.back() == 0; });
-}
-
-/// An image with what is around it, by the positions of its channels.
-void TileAccess::load_guarded_image(const std::byte* buffer, const Tile& tile, Domain domain,
-                                    std::byte* target) const {
-  const auto size = static_cast<std::int64_t>(storage_size_);
-  const std::int64_t channels = x_.extents.back(), step = x_.steps.back();
-  const std::vector<std::int64_t> extents(x_.extents.begin(), x_.extents.end() - 1);
-  const Odometer first(extents, tile.x0 / channels);
-  const std::int64_t fixed = fixed_offset(tile), x_step = x_.steps[extents.size() - 1];
-  Odometer y(y_.extents, domain.rows ? tile.y0 : 0);
-  const auto fill = [&](std::int64_t count) {
-    if (count <= 0) return;
-    fill_run(compute_, access_.fill, target, count * channels);
-    target += static_cast<std::size_t>(count * channels) * compute_size_;
-  };
-  for (std::int64_t r = 0; r < (domain.rows ? tile.rows : 1); ++r) {
-    const std::int64_t start = fixed + y.form(y_.steps.data());
-    Odometer x = first;
-    for (std::int64_t left = tile.cols / channels; left > 0;) {
-      const std::int64_t n = std::min(left, x.run());
-      Interval inside{0, n};
-      for (const GuardSteps& guard : guard_steps_) {
-        std::int64_t base = guard.constant + y.form(guard.y.data()) + x.form(guard.x.data());
-        for (std::size_t d = 0; d < guard.z.size(); ++d) base += guard.z[d] * tile.z[d];
-        const Interval one = valid(base, guard.x[extents.size() - 1], guard.extent, n);
-        inside.low = std::max(inside.low, one.low);
-        inside.high = std::min(inside.high, one.high);
-      }
-      inside.low = std::min(inside.low, n);
-      inside.high = std::clamp(inside.high, inside.low, n);
-      fill(inside.low);
-      if (const std::int64_t count = inside.high - inside.low; count > 0) {
-        const std::int64_t begin = start + x.form(x_.steps.data()) + inside.low * x_step,
-                           end = begin + (count - 1) * x_step + step * (channels - 1);
-        if (begin < 0) refuse_address(begin);
-        if (end >= access_.count) refuse_address(end);
-        const std::byte* from = buffer + begin * size;
-        if (step == 1)
-          load_run(access_.storage, from, 1, target, count * channels);
-        else
-          interleave(storage_size_, from, channels, step, target, count);
-        target += static_cast<std::size_t>(count * channels) * compute_size_;
-      }
-      fill(n - inside.high);
-      left -= n;
-      x.skip(n);
-    }
-    if (domain.rows && !y_.extents.empty()) y.skip(1);
-  }
-}
-
-void TileAccess::load_guarded(const std::byte* buffer, const Tile& tile, Domain domain,
-                              GatherValues gathered, std::byte* target) const {
-  if (domain.columns && is_guarded_image(tile))
-    return load_guarded_image(buffer, tile, domain, target);
-  const auto size = static_cast<std::int64_t>(storage_size_);
-  const std::int64_t rows = domain.rows ? tile.rows : 1;
-  const std::int64_t cols = domain.columns ? tile.cols : 1;
-  const bool has_x = domain.columns && !x_.extents.empty();
-  const std::int64_t x_step = has_x ? x_.steps.back() : 0;
-  const std::int64_t fixed = fixed_offset(tile);
-  Odometer y(y_.extents, domain.rows ? tile.y0 : 0);
-  const Odometer first_x(x_.extents, has_x ? tile.x0 : 0);
-  for (std::int64_t r = 0; r < rows; ++r) {
-    std::int64_t row_offset = fixed + y.form(y_.steps.data());
-    if (!access_.gathers.empty()) row_offset += gathered_offset(gathered, r, 0);
-    Odometer x = first_x;
-    for (std::int64_t c = 0; c < cols;) {
-      const std::int64_t n = has_x ? std::min(cols - c, x.run()) : cols - c;
-      const std::int64_t offset = row_offset + x.form(x_.steps.data());
-      Interval inside{0, n};
-      for (const GuardSteps& guard : guard_steps_) {
-        std::int64_t base = guard.constant + y.form(guard.y.data()) + x.form(guard.x.data());
-        for (std::size_t d = 0; d < guard.z.size(); ++d) base += guard.z[d] * tile.z[d];
-        const Interval one = valid(base, has_x ? guard.x.back() : 0, guard.extent, n);
-        inside.low = std::max(inside.low, one.low);
-        inside.high = std::min(inside.high, one.high);
-      }
-      inside.high = std::max(inside.high, inside.low);
-      inside.low = std::min(inside.low, n);
-      inside.high = std::min(inside.high, n);
-      std::byte* to = target + static_cast<std::size_t>(r * cols + c) * compute_size_;
-      if (inside.low > 0) fill_run(compute_, access_.fill, to, inside.low);
-      if (inside.high > inside.low) {
-        const std::int64_t first = offset + inside.low * x_step;
-        const std::int64_t final = offset + (inside.high - 1) * x_step;
-        if (std::min(first, final) < 0) refuse_address(std::min(first, final));
-        if (std::max(first, final) >= access_.count) refuse_address(std::max(first, final));
-        load_run(access_.storage, buffer + first * size, x_step,
-                 to + static_cast<std::size_t>(inside.low) * compute_size_,
-                 inside.high - inside.low);
-      }
-      if (inside.high < n)
-        fill_run(compute_, access_.fill, to + static_cast<std::size_t>(inside.high) * compute_size_,
-                 n - inside.high);
-      c += n;
-      if (has_x) x.skip(n);
-    }
-    if (domain.rows && !y_.extents.empty()) y.skip(1);
-  }
 }
 
 void TileAccess::set_index(const std::vector<std::size_t>& axes, const Strides& strides,
@@ -543,65 +275,6 @@ std::int64_t TileAccess::period() const {
   std::int64_t columns = 1;
   for (std::size_t d = first; d < x_.extents.size(); ++d) columns *= x_.extents[d];
   return columns;
-}
-
-bool TileAccess::can_reduce() const {
-  const bool plain = access_.is_plain();
-  if (access_.storage != compute_ || compute_ == DType::kBool || !access_.gathers.empty() ||
-      x_.extents.empty() || x_.steps.back() != 1 || y_.extents.empty() ||
-      !(plain || linear_guards_) || (plain && x_.linear && y_.linear))
-    return false;
-  return std::ranges::all_of(guard_steps_,
-                             [](const GuardSteps& guard) { return guard.x.back() == 0; });
-}
-
-void TileAccess::reduce(const std::byte* buffer, const Tile& tile, const ReduceKernels& kernels,
-                        std::byte* accumulators) const {
-  constexpr std::int64_t kMostRows = 64;
-  const std::int64_t fixed = fixed_offset(tile);
-  std::uint64_t fill = 0;  // one element
-  fill_run(compute_, access_.fill, reinterpret_cast<std::byte*>(&fill), 1);
-  std::vector<std::int64_t> bases;  // of guards
-  for (const GuardSteps& guard : guard_steps_) {
-    std::int64_t base = guard.constant;
-    for (std::size_t d = 0; d < guard.z.size(); ++d) base += guard.z[d] * tile.z[d];
-    bases.push_back(base);
-  }
-  const std::size_t guards = bases.size();
-  std::array<std::int64_t, kMostRows> offsets;
-  std::array<const void*, kMostRows> rows;
-  std::vector<std::int64_t> guarded(static_cast<std::size_t>(kMostRows) * guards);
-  Odometer y(y_.extents, tile.y0);
-  for (std::int64_t done = 0; done < tile.rows; done += kMostRows) {
-    const auto count = static_cast<std::size_t>(std::min(kMostRows, tile.rows - done));
-    for (std::size_t r = 0; r < count; ++r, y.skip(1)) {
-      offsets[r] = fixed + y.form(y_.steps.data());
-      for (std::size_t g = 0; g < guards; ++g)
-        guarded[r * guards + g] = bases[g] + y.form(guard_steps_[g].y.data());
-    }
-    Odometer x(x_.extents, tile.x0);
-    for (std::int64_t c = 0; c < tile.cols;) {
-      const std::int64_t n = std::min(tile.cols - c, x.run());
-      const std::int64_t offset = x.form(x_.steps.data());
-      std::size_t inside = 0;
-      for (std::size_t r = 0; r < count; ++r) {
-        bool is_inside = true;
-        for (std::size_t g = 0; g < guards; ++g) {
-          const std::int64_t at = guarded[r * guards + g] + x.form(guard_steps_[g].x.data());
-          is_inside = is_inside && at >= 0 && at < guard_steps_[g].extent;
-        }
-        if (!is_inside) continue;
-        const std::int64_t address = offsets[r] + offset;
-        if (guards > 0 && address < 0) refuse_address(address);
-        if (guards > 0 && address + n > access_.count) refuse_address(address + n - 1);
-        rows[inside++] = buffer + address * static_cast<std::int64_t>(storage_size_);
-      }
-      kernels.rows_anywhere({rows.data(), inside}, inside < count ? &fill : nullptr, c, n,
-                            accumulators);
-      c += n;
-      x.skip(n);
-    }
-  }
 }
 
 bool TileAccess::is_stream(std::int64_t cols) const {

@@ -12,11 +12,9 @@
 
 #include "runtime/cpu/ops/tile_ops.h"
 #include "runtime/cpu/tiles/tile_loops.h"
+#include "runtime/cpu/tiles/tile_walkers.h"
 
 namespace sinter::runtime::cpu {
-
-/// Loops that a walk keeps an index for. The verifier allows no more.
-inline constexpr std::size_t kMaxAxes = 32;
 
 /// Axes of BoundLoops by role, outermost first.
 struct TileAxes {
@@ -82,15 +80,6 @@ class TileAccess {
   const std::byte* stream_address(const std::byte* buffer, std::int64_t y, std::int64_t x) const;
 
  private:
-  /// Strides over the loops of one role.
-  struct Strides {
-    std::vector<std::int64_t> extents, steps;
-    std::int64_t step = 0;  // over the joint index of the loops, if they are walked as one
-    bool linear = true;
-  };
-  static Strides joined(const Strides& strides);
-  class Walker;
-  class Odometer;
   /// A linear guard over the loops of each role.
   struct GuardSteps {
     std::int64_t constant = 0, extent = 0;
