@@ -22,7 +22,7 @@ void write_panel(const NarrowMatrices& m, const Byte* from, std::int64_t first, 
                       first * m.column_stride;
     std::int16_t* target = to + i / 2 * 2 * width + i % 2;
     for (std::int64_t c = 0; c < count; ++c)
-      target[2 * c] = static_cast<std::int16_t>(row[c * m.column_stride]);
+      target[2 * c] = row[c * m.column_stride];  // NOLINT: numbers
   }
 }
 
