@@ -21,7 +21,8 @@ void write_panel(const NarrowMatrices& m, const Byte* from, std::int64_t first, 
     const Byte* row = from + i / m.inner * m.outer_stride + i % m.inner * m.inner_stride +
                       first * m.column_stride;
     std::int16_t* target = to + i / 2 * 2 * width + i % 2;
-    for (std::int64_t c = 0; c < count; ++c) target[2 * c] = row[c * m.column_stride];
+    for (std::int64_t c = 0; c < count; ++c)
+      target[2 * c] = row[c * m.column_stride];  // NOLINT: numbers
   }
 }
 

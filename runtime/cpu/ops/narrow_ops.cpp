@@ -18,7 +18,7 @@ namespace hn = hwy::HWY_NAMESPACE;
 template <typename Byte>
 void widen(const Byte* from, std::int64_t stride, std::int64_t count, std::int16_t* to) {
   if (stride != 1) {
-    for (std::int64_t i = 0; i < count; ++i) to[i] = from[i * stride];
+    for (std::int64_t i = 0; i < count; ++i) to[i] = from[i * stride];  // NOLINT: numbers
     return;
   }
   const hn::ScalableTag<std::int16_t> d;
@@ -27,7 +27,7 @@ void widen(const Byte* from, std::int64_t stride, std::int64_t count, std::int16
   std::int64_t i = 0;
   for (; i + lanes <= count; i += lanes)
     hn::StoreU(hn::PromoteTo(d, hn::LoadU(bytes, from + i)), d, to + i);
-  for (; i < count; ++i) to[i] = from[i];
+  for (; i < count; ++i) to[i] = from[i];  // NOLINT: numbers
 }
 
 void widen_vectors(DType type, const std::byte* from, std::int64_t stride, std::int64_t count,
@@ -114,7 +114,7 @@ HWY_INLINE void add_tile(const std::int16_t* const* x, const std::int16_t* b, st
   for (std::int64_t i = 0; i < pairs; ++i, b += 2 * columns) {
     hn::VFromD<Pairs> right[kVectors];
     HWY_UNROLL(8)
-    for (int v = 0; v < kVectors; ++v) right[v] = hn::LoadU(d16, b + 2 * v * lanes);
+    for (int v = 0; v < kVectors; ++v) right[v] = hn::LoadU(d16, b + v * lanes * 2);
     HWY_UNROLL(8)
     for (int m = 0; m < kRows; ++m) {
       std::int32_t pair = 0;
