@@ -32,7 +32,7 @@ struct f16 {
 struct bf16 {
   u16 bits;
 };
-// Floats of 8 bits: see float8.cuh.
+// Floats of 8 bits, whose conversions are a header of their own.
 struct e4m3fn {
   u8 bits;
 };

@@ -199,7 +199,7 @@ const DamageCase kCases[] = {
      "its symbol is 3"},
     {"buffer_kind", [](auto& p) { p.buffers[0]->kind = static_cast<fb::BufferKind>(9); },
      "its kind is 9"},
-    {"buffer_dtype", [](auto& p) { p.buffers[0]->dtype = 13; }, "element type 13"},
+    {"buffer_dtype", [](auto& p) { p.buffers[0]->dtype = 17; }, "element type 17"},
     {"buffer_bytes", [](auto& p) { p.buffers[0]->bytes = 99999; }, "its size is 99999"},
     {"buffer_binding", [](auto& p) { p.buffers[0]->binding = 1; }, "input 1 belongs to buffer 1"},
     {"weight_offset", [](auto& p) { p.buffers[5]->weight_offset = 1 << 20; },
