@@ -47,9 +47,10 @@ ValueRange product(const ValueRange& a, const ValueRange& b) {
 }
 
 ValueRange sum(const ValueRange& a, const ValueRange& b) {
-  const double low = a.low + b.low, high = a.high + b.high;
-  ValueRange result =
-      range(std::isnan(low) ? -kInfinity : low, std::isnan(high) ? kInfinity : high);
+  const auto known = [](double bound, double otherwise) {
+    return std::isnan(bound) ? otherwise : bound;
+  };
+  ValueRange result = range(known(a.low + b.low, -kInfinity), known(a.high + b.high, kInfinity));
   result.finite_bound = a.finite_bound + b.finite_bound;
   return result;
 }
