@@ -350,7 +350,8 @@ int sinter_test_c_program(const char* path, const void* bytes, size_t size) {
   CHECK(strcmp(sinter_version(), SINTER_VERSION) == 0);
   CHECK(strcmp(sinter_status_name(SINTER_ERROR_OUT_OF_MEMORY), "out_of_memory") == 0);
   CHECK(strcmp(sinter_status_name(-5), "unknown") == 0);
-  CHECK(sinter_dtype_size(SINTER_BFLOAT16) == 2 && sinter_dtype_size(13) == 1 && sinter_dtype_size(17) == 0);
+  CHECK(sinter_dtype_size(SINTER_BFLOAT16) == 2 && sinter_dtype_size(13) == 1 &&
+        sinter_dtype_size(17) == 0);
   OK(sinter_set_logger(count_log, NULL, SINTER_LOG_INFO));
   STEP(load(path, bytes, size, &plan));
   STEP(options(plan));

@@ -100,7 +100,7 @@ std::vector<Conv> conv_cases() {
   depthwise = {"depthwise", true, 2, 37, 37, 37, {13, 9}, {5, 3}, {2, 1}, {1, 2}, {2, 2}, {2, 2}};
   multiple = {
       "two of each channel", true, 1, 6, 12, 6, {8, 8}, {3, 3}, {1, 1}, {1, 1}, {1, 1}, {1, 1}};
-  volume = {"three dimensions", true, 1, 4, 10,         2,
+  volume = {"three dimensions", true,      1,         4,         10,        2,
             {5, 6, 7},          {3, 2, 3}, {2, 1, 1}, {1, 2, 1}, {1, 1, 0}, {0, 1, 2}};
   flat = {"many windows", true, 3, 8, 16, 1, {32, 33}, {3, 3}, {1, 1}, {1, 1}, {1, 1}, {1, 1}};
   return {line, image, pointwise, deep, grouped, depthwise, multiple, volume, flat};
