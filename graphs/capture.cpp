@@ -15,6 +15,16 @@ Capture::Capture(const Driver& driver, CUstream stream) {
   if (data) edges.assign(data, data + count);
 }
 
+void add_node(const Driver& driver, CUstream stream, const Capture& capture,
+              CUgraphNodeParams& parameters) {
+  CUgraphNode node = nullptr;
+  driver.graph_add_node(&node, capture.graph, capture.behind.data(),
+                        capture.edges.empty() ? nullptr : capture.edges.data(),
+                        capture.behind.size(), &parameters);
+  driver.stream_update_capture_dependencies(stream, &node, nullptr, 1,
+                                            CU_STREAM_SET_CAPTURE_DEPENDENCIES);
+}
+
 bool can_add_to_capture(const Driver& driver) {
   return driver.stream_get_capture_info && driver.stream_update_capture_dependencies &&
          driver.graph_add_node;
@@ -33,12 +43,7 @@ void end_overlap(const Driver& driver, CUstream stream) {
   if (capture.behind.empty()) return;
   CUgraphNodeParams parameters{};
   parameters.type = CU_GRAPH_NODE_TYPE_EMPTY;
-  CUgraphNode node = nullptr;
-  driver.graph_add_node(&node, capture.graph, capture.behind.data(),
-                        capture.edges.empty() ? nullptr : capture.edges.data(),
-                        capture.behind.size(), &parameters);
-  driver.stream_update_capture_dependencies(stream, &node, nullptr, 1,
-                                            CU_STREAM_SET_CAPTURE_DEPENDENCIES);
+  add_node(driver, stream, capture, parameters);
 }
 
 }  // namespace sinter::graphs

@@ -17,6 +17,11 @@ struct Capture {
   Capture(const Driver& driver, CUstream stream);
 };
 
+/// Puts a node into what `stream` is capturing, behind what is there; what comes next on the stream
+/// starts behind the node. The driver can_add_to_capture.
+void add_node(const Driver& driver, CUstream stream, const Capture& capture,
+              CUgraphNodeParams& parameters);
+
 /// Whether the driver (12.3 and later) can put nodes of our own into what a stream is capturing.
 bool can_add_to_capture(const Driver& driver);
 

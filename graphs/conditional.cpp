@@ -5,6 +5,17 @@
 #include "graphs/capture.h"
 
 namespace sinter::graphs {
+namespace {
+
+Capture capture_on(const Driver& driver, CUstream stream) {
+  Capture capture(driver, stream);
+  if (capture.graph == nullptr)
+    throw Error(ErrorCode::kInternal, "a conditional node outside of a capture");
+  return capture;
+}
+
+}  // namespace
+
 bool has_conditional_nodes(const Driver& driver) {
   return can_add_to_capture(driver) && driver.stream_begin_capture_to_graph &&
          driver.graph_conditional_handle_create;
@@ -12,9 +23,7 @@ bool has_conditional_nodes(const Driver& driver) {
 
 Conditional::Conditional(ContextPtr context, CUstream stream) : context_(std::move(context)) {
   const Driver& driver = context_->driver();
-  const Capture capture(driver, stream);
-  if (capture.graph == nullptr)
-    throw Error(ErrorCode::kInternal, "a conditional node outside of a capture");
+  const Capture capture = capture_on(driver, stream);
   // Without a kernel that sets it the body would not be run.
   driver.graph_conditional_handle_create(&handle_, capture.graph, context_->handle(), 0, 0);
 }
@@ -22,21 +31,14 @@ Conditional::Conditional(ContextPtr context, CUstream stream) : context_(std::mo
 void Conditional::add(CUgraphConditionalNodeType type, CUstream stream, CUstream body_stream,
                       const std::function<void(CUstream)>& record) const {
   const Driver& driver = context_->driver();
-  const Capture capture(driver, stream);
-  if (capture.graph == nullptr)
-    throw Error(ErrorCode::kInternal, "a conditional node outside of a capture");
+  const Capture capture = capture_on(driver, stream);
   CUgraphNodeParams parameters{};
   parameters.type = CU_GRAPH_NODE_TYPE_CONDITIONAL;
   parameters.conditional.handle = handle_;
   parameters.conditional.type = type;
   parameters.conditional.size = 1;
   parameters.conditional.ctx = context_->handle();
-  CUgraphNode node = nullptr;
-  driver.graph_add_node(&node, capture.graph, capture.behind.data(),
-                        capture.edges.empty() ? nullptr : capture.edges.data(),
-                        capture.behind.size(), &parameters);
-  driver.stream_update_capture_dependencies(stream, &node, nullptr, 1,
-                                            CU_STREAM_SET_CAPTURE_DEPENDENCIES);
+  add_node(driver, stream, capture, parameters);
   driver.stream_begin_capture_to_graph(body_stream, parameters.conditional.phGraph_out[0], nullptr,
                                        nullptr, 0, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL);
   CUgraph body = nullptr;  // the node's own

@@ -25,9 +25,9 @@ void launch(const Launch& work, const graphs::Driver& driver, CUstream stream, b
   } else if (const auto* product = std::get_if<MatmulLaunch>(&work)) {
     product->launch(stream);
   } else if (const auto* conv = std::get_if<ConvLaunch>(&work)) {
-    // Some of cuDNN's kernels are launched programmatically and read what the kernel in front
-    // writes before that has ended (a convolution with a residual by engine 4 of cuDNN 9.14 on an
-    // H200).
+    // A convolution with a residual by engine 4 of cuDNN 9.14 (H200) reads what the kernel in front
+    // writes before that has ended, if that says early that the next may start: a library that
+    // launches programmatically would. Drivers before 12.3 cannot add the node that prevents it.
     if (graphs::can_add_to_capture(driver)) graphs::end_overlap(driver, stream);
     conv->launch(stream);
   } else if (const auto* copy = std::get_if<CopyLaunch>(&work)) {
