@@ -113,33 +113,6 @@ SINTER_DEVICE void mma_fragments<bf16, bf16>(float (&d)[4], const u32 (&a)[4], u
   mma_16x8x16<bf16>(d, a, b0, b1);
 }
 
-/// d[16][8] += a[16][32] b[32][8] of one warp, signed bytes, sums of 32 bits. With g = lane / 4 a
-/// lane holds four neighbouring k's in each register:
-///   a: {A[g][..], A[g+8][..], A[g][..], A[g+8][..]}, b: {B[..][g], B[..][g]}
-/// a[0], a[1] and b0 of the same k's, a[2], a[3] and b1 of others; d as mma_16x8x16.
-#ifdef __CUDACC__
-SINTER_DEVICE void mma_16x8x32(i32 (&d)[4], const u32 (&a)[4], u32 b0, u32 b1) {
-  asm("mma.sync.aligned.m16n8k32.row.col.s32.s8.s8.s32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, "
-      "%9}, {%0, %1, %2, %3};"
-      : "+r"(d[0]), "+r"(d[1]), "+r"(d[2]), "+r"(d[3])
-      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
-}
-#else
-SINTER_DEVICE void mma_16x8x32(i32 (&d)[4], const u32 (&a)[4], u32 b0, u32 b1) {
-  struct Operands {
-    u32 a[4], b[2];
-  };
-  const emulator::WarpExchange<Operands> lanes({{a[0], a[1], a[2], a[3]}, {b0, b1}});
-  const int g = emulator::current % 32 / 4, t = emulator::current % 4 * 2;
-  for (int i = 0; i < 4; ++i)
-    for (int k = 0; k < 32; ++k) {
-      const u32 x = lanes[g * 4 + k % 16 / 4].a[i / 2 + k / 16 * 2] >> (k % 4 * 8);
-      const u32 y = lanes[(t + i % 2) * 4 + k % 16 / 4].b[k / 16] >> (k % 4 * 8);
-      d[i] += static_cast<i8>(x) * static_cast<i8>(y);
-    }
-}
-#endif
-
 // ---- fragments from shared memory
 // Matrices of 8 rows of 8 elements (16 bytes, 16-byte aligned). Lane 8 i + r passes the address of
 // row r of matrix i; lane l gets elements [l / 4][l % 4 * 2 ..] of each, or, transposed, elements

@@ -51,18 +51,25 @@ IntegerRange range_of(DType type, float low, float high, float part) {
 using Matrix = Eigen::Matrix<float, Eigen::Dynamic, Eigen::Dynamic, Eigen::RowMajor>;
 using View = Eigen::Map<const Matrix>;
 
-/// The largest magnitude in each row of all of the weights.
-std::vector<float> largest_of_rows(std::span<const Tensor> weights) {
+/// For each row of all of the weights, which have as many: what `add(so far, row)` makes of them.
+template <typename Add>
+std::vector<float> over_rows(std::span<const Tensor> weights, const Add& add) {
   std::vector<float> result(static_cast<std::size_t>(weights[0].shape()[0]));
   for (const Tensor& weight : weights) {
     const ir::HeldBytes held = weight.hold();
     const View w(reinterpret_cast<const float*>(held.bytes.data()), weight.shape()[0],
                  weight.shape()[1]);
     for (std::size_t row = 0; row < result.size(); ++row)
-      result[row] =
-          std::max(result[row], w.row(static_cast<Eigen::Index>(row)).cwiseAbs().maxCoeff());
+      result[row] = add(result[row], w.row(static_cast<Eigen::Index>(row)));
   }
   return result;
+}
+
+/// The largest magnitude in each row of all of the weights.
+std::vector<float> largest_of_rows(std::span<const Tensor> weights) {
+  return over_rows(weights, [](float so_far, const auto& row) {
+    return std::max(so_far, row.cwiseAbs().maxCoeff());
+  });
 }
 
 std::vector<float> factors_of(std::span<const float> activations, std::span<const float> weights,
@@ -224,14 +231,8 @@ std::vector<ActivationScale> best_scales(const Graph& graph, const Calibration& 
 }
 
 std::vector<float> row_norms(std::span<const Tensor> weights, std::span<const float> smoothing) {
-  std::vector<float> result(static_cast<std::size_t>(weights[0].shape()[0]));
-  for (const Tensor& weight : weights) {
-    const ir::HeldBytes held = weight.hold();
-    const View w(reinterpret_cast<const float*>(held.bytes.data()), weight.shape()[0],
-                 weight.shape()[1]);
-    for (std::size_t row = 0; row < result.size(); ++row)
-      result[row] += w.row(static_cast<Eigen::Index>(row)).squaredNorm();
-  }
+  std::vector<float> result = over_rows(
+      weights, [](float so_far, const auto& row) { return so_far + row.squaredNorm(); });
   for (std::size_t row = 0; row < result.size(); ++row)
     result[row] = std::sqrt(result[row]) * (smoothing.empty() ? 1 : smoothing[row]);
   return result;

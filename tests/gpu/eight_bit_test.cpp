@@ -160,12 +160,7 @@ TEST(EightBit, ByWarpsOfAnyAlignmentAndOrder) {
         schedule);
 }
 
-class EightBitGroups : public ::testing::Test {
- protected:
-  void SetUp() override {
-    if (architecture() != "sm_90") GTEST_SKIP() << "no warpgroups on " << architecture();
-  }
-};
+class EightBitGroups : public WarpgroupTest {};
 
 TEST_F(EightBitGroups, ByTma) {
   int splits = 1;

@@ -84,13 +84,7 @@ INSTANTIATE_TEST_SUITE_P(Product, Norms,
                                            "16x24x128 warps=1x1x4 stages=3 split_k=1 cluster_n=16",
                                            "16x48x128 warps=1x1x4 stages=3 split_k=2 cluster_n=8"));
 
-// By warpgroups, which only this GPU's architecture has.
-class Groups : public ::testing::TestWithParam<const char*> {
- protected:
-  void SetUp() override {
-    if (architecture() != "sm_90") GTEST_SKIP() << "no warpgroups on " << architecture();
-  }
-};
+class Groups : public WarpgroupTest, public ::testing::WithParamInterface<const char*> {};
 
 TEST_P(Groups, AgreeWithTheReference) {
   for (const int splits : {1, 2, 3, 6}) {

@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include <gtest/gtest.h>
 #include <sinter/sinter.h>
 
 #include "fusion/pipeline.h"
@@ -16,6 +17,14 @@ namespace sinter::gpu_test {
 /// The architecture of GPU 0, "sm_90"; of $SINTER_GPU_ARCH or "sm_90" on a machine without one,
 /// where only compilation can be tested.
 std::string architecture();
+
+/// Tests of kernels by warpgroups, which other architectures do not have: skipped there.
+class WarpgroupTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    if (architecture() != "sm_90") GTEST_SKIP() << "no warpgroups on " << architecture();
+  }
+};
 
 /// A plan file for architecture(). Kernels are cached in the folder $SINTER_KERNEL_CACHE if it is
 /// set.

@@ -5,6 +5,7 @@
 // exact.
 #pragma once
 
+#include "eight_bit_mma.cuh"
 #include "small_m.cuh"
 
 /// (x & mask) ^ bits, as mask_and_set.
@@ -274,8 +275,8 @@ struct Int8Tile
   }
   SINTER_DEVICE static void multiply_tile(i32 (&accumulators)[4], const u32 (&left)[4],
                                           const uint4& right, int k) {
-    mma_16x8x32(accumulators, left, k % 64 == 0 ? right.x : right.z,
-                k % 64 == 0 ? right.y : right.w);
+    mma_fragments<i8, i8>(accumulators, left, k % 64 == 0 ? right.x : right.z,
+                          k % 64 == 0 ? right.y : right.w);
   }
   SINTER_DEVICE static void add_slices(i32 (&accumulators)[4], const uint4& right, int k) {
     constexpr u32 kOnes[4] = {0x01010101u, 0x01010101u, 0x01010101u, 0x01010101u};
