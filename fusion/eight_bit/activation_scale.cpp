@@ -231,8 +231,8 @@ std::vector<ActivationScale> best_scales(const Graph& graph, const Calibration& 
 }
 
 std::vector<float> row_norms(std::span<const Tensor> weights, std::span<const float> smoothing) {
-  std::vector<float> result = over_rows(
-      weights, [](float so_far, const auto& row) { return so_far + row.squaredNorm(); });
+  std::vector<float> result =
+      over_rows(weights, [](float so_far, const auto& row) { return so_far + row.squaredNorm(); });
   for (std::size_t row = 0; row < result.size(); ++row)
     result[row] = std::sqrt(result[row]) * (smoothing.empty() ? 1 : smoothing[row]);
   return result;
