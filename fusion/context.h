@@ -29,6 +29,7 @@ enum class Precision { kModel, kFloat16, kBFloat16, kTf32 };
 struct StateOptions {
   bool find = true;  // caches that the model changes at places are found by themselves
   std::vector<std::pair<std::string, std::string>> pairs;  // names of an input and an output
+  std::optional<DType> cache_type;  // of 8 bits, `--cache-precision`: what caches are stored in
 };
 
 /// What layers are measured on while their weights become integers.
@@ -79,12 +80,21 @@ struct QuantizedLayer {
   std::string name;  // its ONNX nodes
   std::int64_t n = 0, k = 0;
   int bits = 0;      // 0: kept
-  std::string type;  // of both operands, if the activation is rounded, too: "u8 x i8, zero 12"
+  std::string type;  // of both operands, if the activation is rounded, too: "u8 x i8, zero 12";
   double weight_error = 0;
   double output_error = 0;  // on calibration samples, else on normal deviates of a fixed seed
   double bytes_before = 0, bytes_after = 0;
   std::string wider;  // why it has more bits than asked for; empty: it has not
   std::string kept;   // why the layer stays as it was; empty: it is quantized
+};
+
+/// A state that is stored in rows of 8 bits with scales, under StateOptions::cache_type.
+struct QuantizedCache {
+  std::string input, output, scales, output_scales;  // names of it and of the state of its scales
+  DType from = DType::kFloat32, to = DType::kInt8;
+  Shape shape;
+  double error = 0;                          // of a row of normal deviates, in the 2-norm
+  double bytes_before = 0, bytes_after = 0;  // of the state for a typical shape, scales and all
 };
 
 /// One decision about fusing two nodes, for --explain-fusion and --why.
@@ -123,6 +133,7 @@ struct Context {
   EightBitOptions eight_bit;
   bool packed = false;  // --packed: sequences of a batch lie end to end, without padding
   std::vector<QuantizedLayer> layers;  // that `weights` and `eight_bit` ask about
+  std::vector<QuantizedCache> caches;  // that `states` asks about
   /// Hashes of weights that lay_out_weights has transposed in one of the graphs that share them, so
   /// that it does in the next, too; null: no other graph shares any.
   std::set<std::uint64_t>* laid_out = nullptr;

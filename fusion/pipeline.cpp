@@ -20,7 +20,7 @@ const std::vector<Pass>& pipeline() {
   // are found in the model's own spelling; quantize_weights comes next, since what is left
   // of dequantizations is folded into float weights; recognise sees the model's own spelling;
   // scales are folded into weights before those are rounded to 8 bits or a lower
-  // precision; simplify runs after lower_precision to remove the casts that meet; products of
+  // precision; caches become rows of 8 bits once their types are known; simplify runs after lower_precision to remove the casts that meet; products of
   // quantized values are found then, since their sums, and what scales these, are wide whatever
   // precision is asked for, and until then nobody evaluates what dequantizes their weights;
   // attention is found while softmax is one node, and takes in its views once the projections that
@@ -36,9 +36,11 @@ const std::vector<Pass>& pipeline() {
       {"fold_scales", fold_scales, true},
       {"quantize_products", quantize_products, false, false},
       {"lower_precision", lower_precision, false, false},
+      {"quantize_caches", quantize_caches, false, false},
       {"simplify", simplify, true},
       {"fuse_quantization", fuse_quantization, true},
       {"recognise_attention", recognise_attention, true},
+      {"fold_row_scales", fold_row_scales, true},
       {"pack_sequences", pack_sequences, false, false},
       {"decompose", decompose},
       {"reduce_parts", reduce_parts, true},

@@ -6,6 +6,7 @@
 #include <optional>
 
 #include "ir/attributes.h"
+#include "ir/scaled_rows.h"
 
 namespace sinter::ir {
 
@@ -14,14 +15,20 @@ namespace sinter::ir {
 inline constexpr std::int64_t kGuardNone = 0, kGuardNan = 1, kGuardHidden = 2;
 
 struct AttentionInputs {
-  std::optional<std::size_t> mask, limits, bounds;
+  std::optional<std::size_t> mask, limits, bounds, key_scales, value_scales;
 };
 
 /// Of an Attention of these attributes with `count` inputs: q, k, v, then with attribute "packed"
 /// the bounds of sequences, else a mask if there is one, and with attribute "limited" the limits.
-inline AttentionInputs attention_inputs(const Attrs& attrs, std::size_t count) {
+/// `keys`: the type of k and v. Of 8 bits, their rows' scales are the last two inputs.
+inline AttentionInputs attention_inputs(const Attrs& attrs, std::size_t count, DType keys) {
   const bool limited = attrs.get_int("limited") != 0;
   AttentionInputs result;
+  if (is_scaled_row_type(keys) && count > 4) {
+    result.key_scales = count - 2;
+    result.value_scales = count - 1;
+    count -= 2;
+  }
   if (!attrs.get_dims("packed").empty()) {
     result.bounds = 3;
     return result;

@@ -56,6 +56,10 @@ struct TargetTraits {
   bool attention_prologue = false;
   // Types of attention that the runtime does itself, of heads of any known size.
   std::set<DType> attention_steps;
+  /// Types of 8 bits that its keys and values may have, with a scale for each row
+  /// (ir/scaled_rows.h), and what heads are multiples of then.
+  std::set<DType> attention_scaled_rows;
+  std::int64_t attention_scaled_head = 1;
   // Element types for which a recurrent layer is one kernel, and the most units that it may have.
   std::set<DType> recurrent_types;
   std::int64_t recurrent_units = 0;

@@ -3,7 +3,8 @@
 
   build_llama.py --gguf model.gguf --out model.onnx                       float32 weights
   build_llama.py --gguf model.gguf --keep-blocks --out model_q4.onnx      weights as the file's blocks
-  build_llama.py --gguf model.gguf --form score --out score.onnx          what each token of a text costs
+  build_llama.py --gguf model.gguf --form score --out score.onnx          what each token of a text costs; cached-score:
+                                                                          by way of caches
   build_llama.py --gguf model.gguf --out tokenizer.json                   its tokenizer: any name in .json
   build_llama.py --gguf model.gguf --out chat.txt                         its chat template: any name in .txt
   build_llama.py --random --out tiny.onnx                                 seeded, two layers; with tiny.npz: inputs,
@@ -45,7 +46,7 @@ def main():
     p.add_argument("--gguf", help="checkpoint")
     p.add_argument("--random", action="store_true", help="seeded random weights instead")
     p.add_argument("--size", choices=SIZES, default="tiny", help="of a random model")
-    p.add_argument("--form", choices=["generate", "score"], default="generate")
+    p.add_argument("--form", choices=["generate", "score", "cached-score"], default="generate")
     p.add_argument("--keep-blocks", action="store_true", help="quantized weights stay so")
     p.add_argument("--blocks", choices=["dequantize", "nbits"], default="nbits", help="how they are spelled")
     p.add_argument("--out", type=Path, required=True)

@@ -1,9 +1,10 @@
-"""A Llama-style decoder as ONNX (opset 24), in two forms.
+"""A Llama-style decoder as ONNX (opset 24), in three forms.
 
 'generate': input_ids [1, sequence] at the positions `position`, `position` + 1, .. of caches of `capacity` keys and
 values for each layer; the logits of the last token, and the caches with the new keys and values in their places
 (TensorScatter). Prefill (many tokens) and decoding (one) are the same graph.
 'score': input_ids [1, sequence] without caches; for each token but the first what it costs, -log p(token | before).
+'cached-score': the same, but with the caches of 'generate'.
 
 Weights are named as in Hugging Face's checkpoints. Linear layers whose weights are Blocks keep them, spelled
 'dequantize' (DequantizeLinear of blocks, a minimum added) or 'nbits' (com.microsoft.MatMulNBits).
@@ -84,8 +85,12 @@ class Blocks:
 
 
 class Decoder:
-    def __init__(self, config, weights, form="generate", blocks="dequantize"):
+    """`batch` sequences, which are all at one position; `dtype` of activations and of weights that are arrays."""
+
+    def __init__(self, config, weights, form="generate", blocks="dequantize", batch=1, dtype=np.float32):
+        self.batch, self.dtype = batch, dtype
         self.c, self.weights, self.form, self.blocks = config, weights, form, blocks
+        self.has_caches, self.scores = form != "score", form != "generate"
         self.w = Writer(OPSET)
 
     # ------------------------------------------------------------ weights
@@ -127,24 +132,28 @@ class Decoder:
 
     # ------------------------------------------------------------ positions
     def positions(self):
-        """int64 [1, sequence], and for the form with caches the mask [sequence, capacity]."""
+        """int64 [batch, sequence], and for the forms with caches the mask [sequence, capacity]."""
         w = self.w
         count = w.op("Squeeze", w.op("Shape", "input_ids", start=1, end=2), w.ints(0))
         zero, one = w.scalar(0, np.int64), w.scalar(1, np.int64)
         positions = w.op("Range", zero, count, one)
-        if self.form == "score":
-            return w.op("Unsqueeze", positions, w.ints(0)), None
+        if not self.has_caches:
+            return self.of_batch(w.op("Unsqueeze", positions, w.ints(0))), None
         positions = w.op("Add", positions, "position")
         capacity = w.op("Squeeze", w.op("Shape", "past_key_0", start=2, end=3), w.ints(0))
         mask = w.op("LessOrEqual", w.op("Range", zero, capacity, one), w.op("Unsqueeze", positions, w.ints(1)))
-        return w.op("Unsqueeze", positions, w.ints(0)), mask
+        return self.of_batch(w.op("Unsqueeze", positions, w.ints(0))), mask
+
+    def of_batch(self, x):
+        """[1, ..] of int64 for each sequence."""
+        return x if self.batch == 1 else self.w.op("Expand", x, self.w.ints(self.batch, 1))
 
     def rotary_tables(self):
         """Cosines and sines of every position, computed in float64."""
         half = self.c.head_size // 2
         angles = np.arange(self.c.positions)[:, None] / self.c.theta ** (np.arange(half) / half)
-        return (self.w.constant("cosines", np.cos(angles).astype(np.float32)),
-                self.w.constant("sines", np.sin(angles).astype(np.float32)))
+        return (self.w.constant("cosines", np.cos(angles).astype(self.dtype)),
+                self.w.constant("sines", np.sin(angles).astype(self.dtype)))
 
     # ------------------------------------------------------------ the model
     def norm(self, x, name):
@@ -152,7 +161,7 @@ class Decoder:
 
     def heads(self, x, count):
         w = self.w
-        return w.op("Transpose", w.op("Reshape", x, w.ints(1, -1, count, self.c.head_size)), perm=[0, 2, 1, 3])
+        return w.op("Transpose", w.op("Reshape", x, w.ints(self.batch, -1, count, self.c.head_size)), perm=[0, 2, 1, 3])
 
     def attention(self, x, i):
         w, c, p = self.w, self.c, f"model.layers.{i}.self_attn."
@@ -160,13 +169,13 @@ class Decoder:
         q = turn(self.heads(self.linear(x, p + "q_proj.weight"), c.heads))
         k = turn(self.heads(self.linear(x, p + "k_proj.weight"), c.kv_heads))
         v = self.heads(self.linear(x, p + "v_proj.weight"), c.kv_heads)
-        if self.form == "score":
+        if not self.has_caches:
             y = w.op("Attention", q, k, v, is_causal=1)
         else:
-            k = w.op("TensorScatter", f"past_key_{i}", k, "position", axis=2, output=f"present_key_{i}")
-            v = w.op("TensorScatter", f"past_value_{i}", v, "position", axis=2, output=f"present_value_{i}")
+            k = w.op("TensorScatter", f"past_key_{i}", k, self.place, axis=2, output=f"present_key_{i}")
+            v = w.op("TensorScatter", f"past_value_{i}", v, self.place, axis=2, output=f"present_value_{i}")
             y = w.op("Attention", q, k, v, self.mask)
-        y = w.op("Reshape", w.op("Transpose", y, perm=[0, 2, 1, 3]), w.ints(1, -1, c.heads * c.head_size))
+        y = w.op("Reshape", w.op("Transpose", y, perm=[0, 2, 1, 3]), w.ints(self.batch, -1, c.heads * c.head_size))
         return self.linear(y, p + "o_proj.weight")
 
     def mlp(self, x, i):
@@ -185,6 +194,9 @@ class Decoder:
         w.scope = "positions/"
         self.tables = self.rotary_tables()
         self.at, self.mask = self.positions()
+        self.place = "position"
+        if self.has_caches and self.batch > 1:
+            self.place = w.op("Expand", "position", w.ints(self.batch))
         w.scope = "embedding/"
         self.table = self.embedding("model.embed_tokens.weight")
         x = w.op("Gather", self.table, "input_ids")
@@ -193,7 +205,7 @@ class Decoder:
             x = w.op("Add", x, self.attention(self.norm(x, p + "input_layernorm"), i))
             x = w.op("Add", x, self.mlp(self.norm(x, p + "post_attention_layernorm"), i))
         w.scope = "head/"
-        if self.form == "generate":
+        if not self.scores:
             x = w.op("Gather", x, w.scalar(-1, np.int64), axis=1)
             self.logits(self.norm(x, "model.norm"), output="logits")
             return
@@ -205,16 +217,16 @@ class Decoder:
     def model(self):
         self.body()
         value, c = helper.make_tensor_value_info, self.c
-        inputs = [value("input_ids", TensorProto.INT64, [1, "sequence"])]
-        if self.form == "score":
-            outputs = [value("cost", TensorProto.FLOAT, [1, "sequence - 1"])]
-        else:
-            cache = [1, c.kv_heads, "capacity", c.head_size]
-            names = [f"{kind}_{i}" for i in range(c.layers) for kind in ("key", "value")]
+        kind = helper.np_dtype_to_tensor_dtype(np.dtype(self.dtype))
+        inputs = [value("input_ids", TensorProto.INT64, [self.batch, "sequence"])]
+        outputs = [value("cost", kind, [self.batch, "sequence - 1"]) if self.scores else
+                   value("logits", kind, [self.batch, c.vocabulary])]
+        if self.has_caches:
+            cache = [self.batch, c.kv_heads, "capacity", c.head_size]
+            names = [f"{which}_{i}" for i in range(c.layers) for which in ("key", "value")]
             inputs.append(value("position", TensorProto.INT64, [1]))
-            inputs += [value("past_" + n, TensorProto.FLOAT, cache) for n in names]
-            outputs = [value("logits", TensorProto.FLOAT, [1, c.vocabulary])]
-            outputs += [value("present_" + n, TensorProto.FLOAT, cache) for n in names]
+            inputs += [value("past_" + n, kind, cache) for n in names]
+            outputs += [value("present_" + n, kind, cache) for n in names]
         graph = helper.make_graph(self.w.nodes, "decoder", inputs, outputs, self.w.initializers)
         domains = [helper.make_opsetid("", OPSET)]
         if any(node.domain == "com.microsoft" for node in self.w.nodes):

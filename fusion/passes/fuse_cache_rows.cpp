@@ -10,6 +10,7 @@
 #include "fusion/passes/passes.h"
 #include "fusion/regions/rebuild.h"
 #include "fusion/regions/region.h"
+#include "ir/attention_inputs.h"
 
 namespace sinter::fusion {
 namespace {
@@ -42,27 +43,40 @@ class CacheRowFuser {
     for (const Node& node : attention.body->nodes())
       if (node.op->name == "Attention") inner = &node;
     if (!inner) return std::nullopt;
-    const auto q = source(attention, *inner, 0), k = source(attention, *inner, 1),
-               v = source(attention, *inner, 2);
-    // Nothing to say where keys and values are no caches.
-    if (!q || !k || !v || !changes_state(graph_, graph_.node(k->node)) ||
-        !changes_state(graph_, graph_.node(v->node)) || k->node == v->node)
-      return std::nullopt;
-    const Verdict verdict = can_fuse(*attention.body, *inner, *q, *k, *v);
-    for (const Source* part : {&*q, &*k, &*v})
-      decide(context_, graph_.node(part->node), attention, verdict.ok,
+    const auto q = source(attention, *inner, 0);
+    std::vector<Source> caches;  // keys, values, and the scales of both if they have any
+    const ir::AttentionInputs which = ir::attention_inputs(
+        inner->attrs, inner->inputs.size(), attention.body->type(inner->inputs[1]).dtype);
+    std::vector<std::size_t> operands{1, 2};
+    if (which.key_scales) operands.insert(operands.end(), {*which.key_scales, *which.value_scales});
+    for (const std::size_t i : operands) {
+      const auto cache = source(attention, *inner, i);
+      // Nothing to say where keys and values are no caches.
+      if (!cache || !changes_state(graph_, graph_.node(cache->node)) ||
+          std::ranges::find(caches, cache->node, &Source::node) != caches.end())
+        return std::nullopt;
+      caches.push_back(*cache);
+    }
+    if (!q) return std::nullopt;
+    const std::vector<Source> rows = rows_of(caches);
+    const Verdict verdict = can_fuse(*attention.body, *inner, *q, caches, rows);
+    std::vector<Source> parts{*q};
+    parts.insert(parts.end(), rows.begin(), rows.end());
+    parts.insert(parts.end(), caches.begin(), caches.end());
+    for (const Source& part : parts)
+      decide(context_, graph_.node(part.node), attention, verdict.ok,
              verdict.ok ? "each block makes its own queries and new row" : verdict.reason);
     if (!verdict.ok) return std::nullopt;
     context_.decisions.back().launches = 1;
     BodyBuilder body(graph_, BodyBuilder::Literals::kNone);
     std::vector<ValueId> writes, stored;
-    for (const Source* part : {&*q, &*k, &*v}) {
-      body.copy(graph_.node(part->node));
-      for (std::size_t i = part->reshapes.size(); i-- > 0;)
-        body.copy(graph_.node(part->reshapes[i]));
+    for (const Source& part : parts) {
+      body.copy(graph_.node(part.node));
+      for (std::size_t i = part.reshapes.size(); i-- > 0;)
+        body.copy(graph_.node(part.reshapes[i]));
     }
     body.copy(attention);
-    for (const NodeId cache : {k->node, v->node}) writes.push_back(graph_.node(cache).outputs[0]);
+    for (const Source& cache : caches) writes.push_back(graph_.node(cache.node).outputs[0]);
     writes.push_back(attention.outputs[0]);
     for (const ValueId value : writes) stored.push_back(body.import(value));
     return body_piece("attention", body, stored, writes);
@@ -93,8 +107,28 @@ class CacheRowFuser {
     return std::nullopt;
   }
 
-  Verdict can_fuse(const Graph& body, const Node& inner, const Source& q, const Source& k,
-                   const Source& v) const {
+  /// What makes rows of 8 bits and their scales for two of the caches each, and nothing else; none
+  /// where caches are of another kind.
+  std::vector<Source> rows_of(const std::vector<Source>& caches) const {
+    constexpr std::size_t kWithScales = 4;
+    std::vector<Source> rows;
+    if (caches.size() != kWithScales) return rows;
+    const auto is_cache = [&](NodeId id) {
+      return std::ranges::find(caches, id, &Source::node) != caches.end();
+    };
+    for (const Node& node : graph_.nodes()) {
+      if (!is_kind(node, "reduction") || node.outputs.size() != 2) continue;
+      const bool makes_rows = std::ranges::all_of(node.outputs, [&](ValueId value) {
+        return graph_.users(value).size() == 1 && !graph_.is_output(value) &&
+               is_cache(graph_.users(value)[0]);
+      });
+      if (makes_rows) rows.push_back({graph_.value(node.outputs[0]).producer, {}});
+    }
+    return rows;
+  }
+
+  Verdict can_fuse(const Graph& body, const Node& inner, const Source& q,
+                   const std::vector<Source>& caches, const std::vector<Source>& rows) const {
     const Node& queries = graph_.node(q.node);
     if (!is_kind(queries, "pointwise") || queries.outputs.size() != 1 ||
         graph_.is_output(queries.outputs[0]))
@@ -103,19 +137,29 @@ class CacheRowFuser {
     if (shape[shape.size() - 2] != ir::Dim(1))
       return {false, "a head has several queries, which the rows in front of theirs see as well"};
     if (inner.attrs.get_int("causal") == 1) return {false, "its rows see different keys"};
-    std::size_t operators = 0;
-    for (const Source* part : {&q, &k, &v})
-      operators += graph_.node(part->node).body->nodes().size();
+    if (rows.size() != caches.size() - 2)
+      return {false, "the new rows of its caches and their scales are not made together"};
+    std::size_t operators = operators_of(q);
+    for (const std::vector<Source>* parts : {&caches, &rows})
+      for (const Source& part : *parts) operators += operators_of(part);
     if (operators > kMostOperators)
       return {false, fmt::format("each block would do {} operators again", operators)};
-    const auto rows = ir::divide_exactly(ir::element_count(shape), shape.back());
-    const auto added = new_rows(graph_.node(k.node));
-    const auto shared = rows && added ? ir::divide_exactly(*rows, *added) : std::nullopt;
+    const auto asking = ir::divide_exactly(ir::element_count(shape), shape.back());
+    const auto added = new_rows(graph_.node(caches[0].node));
+    const auto shared = asking && added ? ir::divide_exactly(*asking, *added) : std::nullopt;
     if (!shared || !shared->is_constant() || shared->value() > kMostQueries ||
-        new_rows(graph_.node(v.node)) != added)
+        new_rows(graph_.node(caches[1].node)) != added)
       return {false, fmt::format("it is not one row for up to {} queries each that is added",
                                  kMostQueries)};
     return {true, ""};
+  }
+
+  /// Operators that each block does again: not those that say where something lies.
+  std::size_t operators_of(const Source& part) const {
+    const auto& nodes = graph_.node(part.node).body->nodes();
+    return static_cast<std::size_t>(std::ranges::count_if(nodes, [](const Node& node) {
+      return node.op->kind != OpKind::kIndexed || node.op->take() != nullptr;
+    }));
   }
 
   /// Rows of what a region scatters: all elements by those of the last dimension.

@@ -24,6 +24,9 @@ Graph fold_scales(const Graph& graph, Context& context);
 Graph quantize_products(const Graph& graph, Context& context);
 /// Lowers float32 values to context.precision; prints the policy into context.precision_notes.
 Graph lower_precision(const Graph& graph, Context& context);
+/// Caches among the states become rows of 8 bits with scales where context.states asks for it;
+/// throws Error(kUnsupported) naming one that cannot be.
+Graph quantize_caches(const Graph& graph, Context& context);
 /// Algebra: fewer nodes that compute the same.
 Graph simplify(const Graph& graph, Context& context);
 /// Products and convolutions of operands that stand for integers of 8 bits multiply these, where
@@ -31,6 +34,8 @@ Graph simplify(const Graph& graph, Context& context);
 Graph fuse_quantization(const Graph& graph, Context& context);
 /// Replaces attention that is spelled out by Attention, where the target has a kernel for it.
 Graph recognise_attention(const Graph& graph, Context& context);
+/// Attention reads rows of 8 bits and their scales as they are, where the target's does.
+Graph fold_row_scales(const Graph& graph, Context& context);
 /// Computes encoders over the tokens that a batch has, without its padding, where context.packed
 /// asks for it; throws Error(kUnsupported) naming the node that does not allow it.
 Graph pack_sequences(const Graph& graph, Context& context);

@@ -5,16 +5,12 @@
 #include "fusion/passes/passes.h"
 #include "fusion/patterns/matcher.h"
 #include "fusion/patterns/pattern.h"
+#include "fusion/patterns/producer.h"
 #include "fusion/regions/rebuild.h"
 #include "ir/affine.h"
 
 namespace sinter::fusion {
 namespace {
-
-const Node* producer_of(const Graph& graph, ValueId value, std::string_view op) {
-  const Node* node = graph.producer(value);
-  return node != nullptr && node->op->name == op ? node : nullptr;
-}
 
 /// 0, 1, 2, .. along the last dimension.
 bool counts_up(const Graph& graph, ValueId value, std::int64_t rows) {

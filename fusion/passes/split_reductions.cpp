@@ -8,6 +8,7 @@
 #include <map>
 
 #include "fusion/passes/passes.h"
+#include "fusion/patterns/producer.h"
 
 namespace sinter::fusion {
 namespace {
@@ -154,11 +155,6 @@ std::optional<std::int64_t> rows_first(const TensorType& type, const Node& node,
   if (rule.parts == 0 || !length.is_constant() || length.value() < kLeastLength)
     return std::nullopt;
   return last;
-}
-
-const Node* producer_of(const Graph& graph, ValueId value, std::string_view op) {
-  const Node* node = graph.producer(value);
-  return node != nullptr && node->op->name == op ? node : nullptr;
 }
 
 bool same_axes(const Node& a, const Node& b) {

@@ -70,9 +70,13 @@ std::string attention_refusal(const TargetTraits& target, std::span<const Tensor
     return fmt::format("this target has no attention of {}", to_string(type));
   if (!step && type != DType::kFloat16 && type != DType::kBFloat16)
     return fmt::format("attention kernels take float16 and bfloat16, not {}", to_string(type));
-  if (inputs[1].dtype != type || inputs[2].dtype != type)
+  const DType keys = inputs[1].dtype;
+  const bool has_scales = target.attention_scaled_rows.contains(keys);
+  if (inputs[2].dtype != keys || (keys != type && !has_scales))
     return "attention kernels take queries, keys and values of one type";
-  const std::int64_t longest = step ? kLongestStepHead : kLongestHead, multiple = step ? 1 : 8;
+  const std::int64_t longest = step ? kLongestStepHead : kLongestHead,
+                     multiple = std::max<std::int64_t>(
+                         step ? 1 : 8, has_scales ? target.attention_scaled_head : 1);
   for (const Dim& head : {inputs[1].shape.back(), inputs[2].shape.back()})
     if (!head.is_constant() || head.value() < multiple || head.value() > longest ||
         head.value() % multiple != 0)

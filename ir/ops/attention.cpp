@@ -42,13 +42,29 @@ void check_packed(const Attrs& attrs, Types inputs, const Dim& m, const Dim& n) 
     invalid("the bounds of packed sequences are i64 [sequences + 1], found " + list_types(inputs));
 }
 
+/// Keys and values are of the queries' type, or of 8 bits with a scale for each row.
+void check_scales(Types inputs, const AttentionInputs& which) {
+  if (!is_scaled_row_type(inputs[1].dtype)) return require_same_dtype(inputs.first(3));
+  require_same_dtype(inputs.subspan(1, 2));
+  if (!which.key_scales || which.bounds)
+    invalid("keys and values of 8 bits need a scale for each row, and are not packed: " +
+            list_types(inputs));
+  for (const auto& [rows, scales] : {std::pair(std::size_t{1}, *which.key_scales),
+                                     std::pair(std::size_t{2}, *which.value_scales)}) {
+    Shape wanted = inputs[rows].shape;
+    if (!wanted.empty()) wanted.back() = 1;
+    if (inputs[scales].dtype != kRowScaleType || inputs[scales].shape != wanted)
+      invalid(fmt::format("the scales of rows {} are f32 {}, found {}",
+                          to_string(inputs[rows].shape), to_string(wanted), list_types(inputs)));
+  }
+}
+
 /// q [batch..., m, d], k [batch..., n, d], v [batch..., n, dv], mask broadcastable to
 /// [batch..., m, n], limits to [batch..., m, 1] -> [batch..., m, dv]; the batch dimensions of q, k
-/// and v broadcast.
+/// and v broadcast. k and v of 8 bits have scales, f32 of their shapes with one column.
 std::vector<TensorType> infer_attention(const Attrs& attrs, Types inputs) {
-  require_same_dtype(inputs.first(3));
-  require_float(inputs);
-  const AttentionInputs which = attention_inputs(attrs, inputs.size());
+  const AttentionInputs which = attention_inputs(attrs, inputs.size(), inputs[1].dtype);
+  check_scales(inputs, which);
   if (attrs.get_int("limited") != 0 && !which.limits) invalid("there is no input for the limits");
   const Shape &q = inputs[0].shape, &k = inputs[1].shape, &v = inputs[2].shape;
   if (q.size() < 2 || k.size() < 2 || v.size() < 2)
@@ -109,16 +125,22 @@ std::vector<ValueId> decompose_attention(GraphBuilder& b, const Node& node,
   const auto as = [&](ValueId value, DType to) {
     return b.type(value).dtype == to ? value : b.add("Cast", {value}, {{"to", Attr(to)}});
   };
+  const AttentionInputs which =
+      attention_inputs(node.attrs, inputs.size(), b.type(inputs[1]).dtype);
+  ValueId keys = inputs[1], values = inputs[2];
+  if (which.key_scales) {
+    keys = add_dequantized_rows(b, {keys, inputs[*which.key_scales]}, type);
+    values = add_dequantized_rows(b, {values, inputs[*which.value_scales]}, type);
+  }
   const Shape q = b.type(inputs[0]).shape, k = b.type(inputs[1]).shape;
   Ints perm(k.size());
   std::iota(perm.begin(), perm.end(), 0);
   std::swap(perm[perm.size() - 1], perm[perm.size() - 2]);
   const Dim m = q[q.size() - 2], n = k[k.size() - 2];
-  const ValueId transposed = b.add("Transpose", {inputs[1]}, {{"perm", perm}});
+  const ValueId transposed = b.add("Transpose", {keys}, {{"perm", perm}});
   ValueId scores = as(b.add("MatMul", {inputs[0], transposed}), wide);
   if (const double scale = node.attrs.get_float("scale"); scale != 1)
     scores = b.add("Mul", {scores, b.scalar(wide, scale)});
-  const AttentionInputs which = attention_inputs(node.attrs, inputs.size());
   if (which.mask) {
     ValueId mask = inputs[3];
     if (b.type(mask).dtype == DType::kBool) {
@@ -164,7 +186,7 @@ std::vector<ValueId> decompose_attention(GraphBuilder& b, const Node& node,
     const ValueId hidden = b.add("Equal", {most, b.scalar(wide, -kInfinity)});
     weights = b.add("Where", {hidden, b.scalar(wide, 0), weights});
   }
-  const ValueId result = b.add("MatMul", {as(weights, type), inputs[2]});
+  const ValueId result = b.add("MatMul", {as(weights, type), values});
   return {exists.valid() ? b.add("Where", {exists, result, b.scalar(type, 0)}) : result};
 }
 
@@ -174,7 +196,7 @@ std::vector<OpDef> attention_ops() {
   return {{.name = "Attention",
            .kind = OpKind::kLibrary,
            .min_inputs = 3,
-           .max_inputs = 5,
+           .max_inputs = 7,
            .attrs = {{"scale", AttrKind::kFloat, std::nullopt},
                      {"causal", AttrKind::kInt, Attr(std::int64_t{0})},
                      {"fill", AttrKind::kFloat, Attr(-kInfinity)},

@@ -17,6 +17,17 @@ Ints matrix_strides(const Ints& shape, const Ints& batch) {
   return strides;
 }
 
+/// The elements of a matrix, whose rows have scales if there are any.
+std::vector<double> scaled_rows(const Tensor& rows, Tensors inputs,
+                                const std::optional<std::size_t>& scales) {
+  std::vector<double> all = rows.to_doubles();
+  if (!scales) return all;
+  const std::vector<double> factors = inputs[*scales].to_doubles();
+  const auto width = static_cast<std::size_t>(rows.shape().back());
+  for (std::size_t i = 0; i < all.size(); ++i) all[i] *= factors[i / width];
+  return all;
+}
+
 struct SequenceRows {
   std::int64_t begin = 0, end = 0;
 };
@@ -37,7 +48,7 @@ std::vector<SequenceRows> sequences_of_rows(const Tensor& bounds, std::int64_t r
 /// the mask added, then -inf where causal hides a key (1: key > row, 2: key > row + n - m) or with
 /// "limited" the row's limit does (key >= limit). A row
 /// whose every s is -inf has the weights 0 / 0 = NaN, or 0 with `guard`: see attention_inputs.h.
-/// With "packed", rows and keys bounds[i] to bounds[i + 1] are sequence i, which sees its own keys
+/// k and v of 8 bits are times their rows' scales. With "packed", rows and keys bounds[i] to bounds[i + 1] are sequence i, which sees its own keys
 /// alone; rows that are in no sequence are zero.
 std::vector<Tensor> evaluate_attention(const Attrs& attrs, Tensors inputs, Types outputs) {
   const Ints shape = concrete_shape(outputs[0].shape), &q_shape = inputs[0].shape(),
@@ -45,9 +56,10 @@ std::vector<Tensor> evaluate_attention(const Attrs& attrs, Tensors inputs, Types
   const std::int64_t m = shape[shape.size() - 2], dv = shape.back(), d = q_shape.back(),
                      n = k_shape[k_shape.size() - 2];
   const Ints batch(shape.begin(), shape.end() - 2);
-  const std::vector<double> q = inputs[0].to_doubles(), k = inputs[1].to_doubles(),
-                            v = inputs[2].to_doubles();
-  const AttentionInputs which = attention_inputs(attrs, inputs.size());
+  const AttentionInputs which = attention_inputs(attrs, inputs.size(), inputs[1].dtype());
+  const std::vector<double> q = inputs[0].to_doubles(),
+                            k = scaled_rows(inputs[1], inputs, which.key_scales),
+                            v = scaled_rows(inputs[2], inputs, which.value_scales);
   const std::vector<SequenceRows> sequences =
       which.bounds ? sequences_of_rows(inputs[*which.bounds], m) : std::vector<SequenceRows>();
   const bool masked = which.mask.has_value();

@@ -24,7 +24,7 @@ std::vector<Tensor> run_op(const OpDef& op, const Attrs& attrs, Tensors inputs,
                            bool wide) {
   std::vector<TensorType> outputs = declared;
   for (TensorType& output : outputs)
-    if (wide && is_float(output.dtype)) output.dtype = DType::kFloat64;
+    if (wide && is_arithmetic_float(output.dtype)) output.dtype = DType::kFloat64;
   switch (op.kind) {
     case OpKind::kPointwise:
       return {reference::evaluate_pointwise(op.pointwise(), attrs, inputs, types, declared[0].dtype,

@@ -1,6 +1,7 @@
 #include "runtime/cpu/attention.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <limits>
 
@@ -24,6 +25,25 @@ constexpr std::int64_t kPartedRows = 16, kPartKeys = 2 * kBlockKeys, kMostParts 
 std::int64_t rounded_up(std::int64_t value, std::int64_t to) { return (value + to - 1) / to * to; }
 std::int64_t parts_of(std::int64_t count, std::int64_t size) {
   return std::max<std::int64_t>(1, (count + size - 1) / size);
+}
+
+/// `width` elements of 8 bits times `scale`.
+void load_scaled_bytes(DType type, const std::byte* from, std::int64_t width, float scale,
+                       float* to) {
+  if (type == DType::kInt8) {
+    const auto* numbers = reinterpret_cast<const std::int8_t*>(from);
+    for (std::int64_t i = 0; i < width; ++i) to[i] = static_cast<float>(numbers[i]) * scale;
+    return;
+  }
+  static const std::array<float, 256> known = [] {
+    std::array<float, 256> all{};
+    std::array<std::byte, 256> codes{};
+    for (std::size_t i = 0; i < codes.size(); ++i) codes[i] = static_cast<std::byte>(i);
+    load_floats(DType::kFloat8E4M3FN, codes.data(), 1, std::ssize(codes), all.data());
+    return all;
+  }();
+  for (std::int64_t i = 0; i < width; ++i)
+    to[i] = known[std::to_integer<std::size_t>(from[i])] * scale;
 }
 
 /// Floats of one row in a part: its sums, the greatest score and their sum.
@@ -68,6 +88,7 @@ CpuAttention::CpuAttention(const plan::fb::AttentionStepT& step, const BoundShap
       value_head_(static_cast<std::int64_t>(step.value_head)),
       has_mask_(step.mask != nullptr),
       has_limits_(step.limits != nullptr),
+      has_scales_(step.key_scales != nullptr),
       guard_(step.guard),
       scale_(step.scale),
       fill_(step.fill),
@@ -85,6 +106,10 @@ CpuAttention::CpuAttention(const plan::fb::AttentionStepT& step, const BoundShap
   q_ = operand(*step.q, values, false);
   k_ = operand(*step.k, values, true);
   v_ = operand(*step.v, values, true);
+  if (has_scales_) {
+    key_scales_ = operand(*step.key_scales, values, true);
+    value_scales_ = operand(*step.value_scales, values, true);
+  }
   y_ = operand(*step.y, values, false);
   if (has_mask_) mask_ = operand(*step.mask, values, false);
   if (has_limits_) limits_ = operand(*step.limits, values, false);
@@ -251,6 +276,15 @@ class CpuAttention::Worker {
                       operand.groups[static_cast<std::size_t>(group_)] + key * operand.key);
   }
 
+  /// A row of keys or values as floats; of 8 bits, times its scale.
+  void load_row(const Operand& operand, const Operand& scales, std::int64_t key,
+                std::int64_t width, float* to) const {
+    const std::byte* from = at_key(operand, key);
+    if (!a_.has_scales_) return load_floats(operand.dtype, from, 1, width, to);
+    const float scale = *reinterpret_cast<const float*>(at_key(scales, key));
+    load_scaled_bytes(operand.dtype, from, width, scale, to);
+  }
+
   void take_rows(std::int64_t group, std::int64_t first, std::int64_t end) {
     group_ = group;
     first_ = first;
@@ -300,7 +334,7 @@ class CpuAttention::Worker {
     if (a_.v_.dtype != DType::kFloat32 || a_.padded_ != a_.value_head_) {
       for (std::int64_t key = 0; key < count; ++key) {
         float* row = values_ + key * a_.padded_;
-        load_floats(a_.v_.dtype, at_key(a_.v_, begin + key), 1, a_.value_head_, row);
+        load_row(a_.v_, a_.value_scales_, begin + key, a_.value_head_, row);
         std::fill(row + a_.value_head_, row + a_.padded_, 0.0F);
       }
       values = values_;
@@ -316,7 +350,7 @@ class CpuAttention::Worker {
     std::int64_t pitch = a_.k_.key;
     if (a_.k_.dtype != DType::kFloat32) {
       for (std::int64_t key = 0; key < count; ++key)
-        load_floats(a_.k_.dtype, at_key(a_.k_, begin + key), 1, a_.head_, keys_ + key * a_.head_);
+        load_row(a_.k_, a_.key_scales_, begin + key, a_.head_, keys_ + key * a_.head_);
       keys = keys_;
       pitch = a_.head_;
     }

@@ -14,7 +14,7 @@ namespace sinter::runtime::cpu {
 /// kept; keys that no row of a block sees, by its limit or since they come later, are neither read
 /// nor counted. Few rows, as of a decode step, are done in parts of the keys, which are put
 /// together in order: results do not depend on the number of threads. Packed sequences are done one
-/// by one.
+/// by one. Keys and values of 8 bits become floats, times their rows' scales, block by block.
 class CpuAttention {
  public:
   /// `shape` has been checked.
@@ -60,8 +60,8 @@ class CpuAttention {
   std::vector<std::int64_t> batch_;
   std::vector<bool> shared_;  // batch dimensions along which keys and values are the same
   std::int64_t groups_ = 1, rows_ = 0, heads_ = 1;  // rows of a group: queries * heads
-  Operand q_, k_, v_, y_, mask_, limits_, bounds_;
-  bool has_mask_ = false, has_limits_ = false;
+  Operand q_, k_, v_, y_, mask_, limits_, bounds_, key_scales_, value_scales_;
+  bool has_mask_ = false, has_limits_ = false, has_scales_ = false;
   int guard_ = 0;
   float scale_ = 1, fill_ = 0;
   int causal_ = 0, threads_ = 1;

@@ -95,7 +95,8 @@ void visit_work(const fb::WorkUnion& work, const Visit& visit) {
       visit_all(attention.batch, visit);
       for (const auto* matrix :
            {attention.q.get(), attention.k.get(), attention.v.get(), attention.y.get(),
-            attention.mask.get(), attention.limits.get(), attention.bounds.get()})
+            attention.mask.get(), attention.limits.get(), attention.bounds.get(),
+            attention.key_scales.get(), attention.value_scales.get()})
         visit_matrix(matrix, visit);
       if (attention.bounds)
         for (const std::uint32_t size : {attention.sequences, attention.longest}) visit(size);

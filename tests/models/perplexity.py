@@ -33,6 +33,7 @@ GGUF = CACHE / "smollm2" / "SmolLM2-135M-Instruct.Q4_1.gguf"
 TOPICS = ("objects", "execmodel", "import")
 # Name: how the model's weights are written, how they are compiled, whether calibrated, and how much more perplexity
 # than float32's is allowed in all (none: stated, not judged).
+CACHES = ["--form", "cached-score"]  # keys and values by way of caches, which a run fills from their beginning
 WAYS = {
     "float32": ([], [], False, None),
     "Q4_1": (["--keep-blocks"], [], False, 0.001),
@@ -47,6 +48,9 @@ WAYS = {
     "int8 W8A8 not smoothed": ([], ["--precision=int8", "--smooth=off", "--max-error=1"], True, None),
     "int8 W8A8 by token": ([], ["--precision=int8", "--activation-scales=token"], True, 0.02),
     "fp8 W8A8": ([], ["--precision=fp8", "--max-error=0.02"], True, 0.01),
+    "float32 caches": (CACHES, [], False, None),
+    "fp8 caches": (CACHES, ["--cache-precision=fp8"], False, 0.005),
+    "int8 caches": (CACHES, ["--cache-precision=int8"], False, 0.005),
 }
 REFERENCE_TOLERANCE = 1e-4  # of float32 against ONNX Runtime
 
@@ -74,10 +78,11 @@ def windows(text, size, count, spread=False):
 
 def model(options):
     """The form that says what each token costs, made once."""
-    path = CACHE / f"smollm2_score{'_q4' if options else ''}.onnx"
+    form = [] if "--form" in options else ["--form", "score"]
+    path = CACHE / f"smollm2_score{'_caches' if options == CACHES else '_q4' if options else ''}.onnx"
     sources = [ROOT / "models" / name for name in ("build_llama.py", "llama_onnx.py", "gguf_file.py")]
     if not path.exists() or any(s.stat().st_mtime > path.stat().st_mtime for s in [GGUF, *sources]):
-        subprocess.run([sys.executable, sources[0], "--gguf", GGUF, "--form", "score", *options, "--out", path],
+        subprocess.run([sys.executable, sources[0], "--gguf", GGUF, *form, *options, "--out", path],
                        check=True)
     return path
 
@@ -118,9 +123,12 @@ def main():
                 np.savez(Path(folder) / "samples.npz", input_ids=own)
                 read += ["--calibration", str(Path(folder) / "samples.npz")]
             start = time.perf_counter()
-            plan = sinter.compile(model(written), "--dim", f"sequence={a.window}", *compiled, *read)
+            sizes = ["--dim", f"sequence={a.window}"]
+            sizes += ["--dim", f"capacity={a.window}"] if written == CACHES else []
+            plan = sinter.compile(model(written), *sizes, *compiled, *read)
             seconds = time.perf_counter() - start
-            found = perplexity([sinter.run(plan, {"input_ids": ids})["cost"] for ids in texts])
+            place = {"position": np.array([0])} if written == CACHES else {}
+            found = perplexity([sinter.run(plan, {"input_ids": ids, **place})["cost"] for ids in texts])
             more = found / base - 1
             if way == "float32" and a.precision == "model":
                 bound = REFERENCE_TOLERANCE

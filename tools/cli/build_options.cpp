@@ -164,6 +164,12 @@ void add_build_options(Command& verb, BuildTexts& texts, bool with_passes) {
   verb.add_option("--state", texts.states,
                   "Input that is an output of the run before, kept and changed in the session: "
                   "INPUT=OUTPUT; caches are found by themselves ('none': they are not)");
+  verb.add_option(
+          "--cache-precision", texts.cache_precision,
+          "What caches of keys and values are stored in: model (its own type, or --precision's), "
+          "or fp8 or int8 with a scale for each row of a head: half the bytes of 16-bit floats")
+      ->check_one_of({"model", "fp8", "int8"})
+      ->capture_default_str();
   verb.add_flag(
       "--packed", texts.options.packed,
       "Encoders: compute only the tokens that the attention mask says exist, sequences end "
@@ -252,6 +258,7 @@ BuildRequest::BuildRequest(const BuildTexts& texts, const Console& console)
   for (const auto& [name, tensor] : constants_)
     options_.constants.push_back({name, view_of(tensor)});
   options_.states = parse_states(texts.states);
+  options_.states.cache_precision = parse_cache_precision(texts.cache_precision);
   if (!texts.sample.empty()) options_.sample = parse_sample(texts.sample);
   for (const auto& text : texts.entries) options_.entries.push_back(parse_entry(text));
   if (!texts.max_memory.empty())

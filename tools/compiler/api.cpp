@@ -87,6 +87,22 @@ Precision parse_precision(std::string_view text) {
   throw usage_error("'{}' is no precision: write model, fp16, bf16, tf32, int8 or fp8", text);
 }
 
+std::string_view to_string(CachePrecision precision) {
+  switch (precision) {
+    case CachePrecision::kModel: return "model";
+    case CachePrecision::kFloat8: return "fp8";
+    case CachePrecision::kInt8: break;
+  }
+  return "int8";
+}
+
+CachePrecision parse_cache_precision(std::string_view text) {
+  for (const CachePrecision precision :
+       {CachePrecision::kModel, CachePrecision::kFloat8, CachePrecision::kInt8})
+    if (to_string(precision) == text) return precision;
+  throw usage_error("'{}' is no precision of caches: write model, fp8 or int8", text);
+}
+
 CompileResult compile(const Model& model, const CompileOptions& options) {
   return tools::compile_at_boundary(model, "", options);
 }

@@ -54,6 +54,11 @@ CompileResult describe(const BuildResult& built, const Reporter& reporter) {
     result.layers.push_back(layer_result(layer));
     result.layers.back().kept = reporter.spelled(layer.kept);
   }
+  for (const auto& cache : context.caches)
+    result.caches.push_back({cache.input, cache.output, cache.scales,
+                             std::string(to_string(cache.from)), std::string(to_string(cache.to)),
+                             ir::to_string(cache.shape), cache.error, cache.bytes_before,
+                             cache.bytes_after});
   for (const auto& state : built.plan.states)
     result.states.push_back({state.input, state.output, state.in_place, state.reason});
   for (const auto& decision : context.decisions)

@@ -35,7 +35,8 @@ SINTER_DEVICE CausalItem causal_item(u32 item, u32 tiles, u32 heads, i32 keys) {
   }
   if (item >= heads * tiles) return nothing;
   constexpr u32 kCached = 24u << 20;
-  const u64 bytes = static_cast<u64>(keys) * (Shape::kHead + Shape::kValueHead) * 2;
+  const u64 bytes = static_cast<u64>(keys) * (Shape::kHead + Shape::kValueHead) *
+                    sizeof(typename Shape::Key);
   u32 near = bytes < kCached ? kCached / static_cast<u32>(bytes > 0 ? bytes : 1) : 1;
   near = near < heads ? near : heads;
   const u32 first = item / (near * tiles) * near, rest = item - first * tiles;
@@ -70,9 +71,10 @@ SINTER_DEVICE i32 end_of_keys(const AttentionProblem<Shape>& p) {
 /// but the L2 sees them.
 template <class Shape, int kSplitK, int kFirst = 0>
 SINTER_DEVICE void fetch_keys(const AttentionProblem<Shape>& p) {
-  constexpr int kOfBlock = Shape::kKeys * Shape::kKeyGroups, kLine = 128 / 2;
+  constexpr int kOfBlock = Shape::kKeys * Shape::kKeyGroups,
+                kLine = 128 / static_cast<int>(sizeof(typename Shape::Key));
   const i32 end = end_of_keys(p);
-  const auto fetch = [](const typename Shape::T* row, int width) {
+  const auto fetch = [](const typename Shape::Key* row, int width) {
     for (int i = 0; i < width; i += kLine) fetch_line(row + i);
   };
   for (i32 first = (blockIdx.x % kSplitK + kFirst * kSplitK) * kOfBlock; first < end;
@@ -81,6 +83,10 @@ SINTER_DEVICE void fetch_keys(const AttentionProblem<Shape>& p) {
          key += Shape::kThreads * Shape::kKeyGroups) {
       fetch(p.k + key * p.k_stride, Shape::kHead);
       fetch(p.v + key * p.v_stride, Shape::kValueHead);
+      if (Shape::kScaled && key % 32 == 0) {  // of as many keys, where they lie side by side
+        fetch_line(p.key_scale + key * p.key_scale_stride);
+        fetch_line(p.value_scale + key * p.value_scale_stride);
+      }
     }
 }
 
@@ -112,6 +118,7 @@ SINTER_DEVICE Prologue<kCopiesAhead, Wait, Make> prologue_of(const Wait& wait, c
 template <class Shape, int kSplitK = 1, int kAhead = 1, class Prologue = NoPrologue>
 SINTER_DEVICE void attend(AttentionProblem<Shape> p, const Prologue& prologue = Prologue()) {
   typedef typename Shape::T T;
+  typedef typename Shape::Key Key;
   typedef AttentionRows<Shape> Rows;
   constexpr int kKeys = Shape::kKeys, kGroups = Shape::kKeyGroups, kTurns = kGroups * kSplitK;
   static_assert(kSplitK == 1 || !Shape::kPacked, "blocks of a cluster end together");
@@ -128,9 +135,14 @@ SINTER_DEVICE void attend(AttentionProblem<Shape> p, const Prologue& prologue = 
   const int lane = threadIdx.x % 32, warp = threadIdx.x / 32 % Shape::kRowWarps;
   const int group = threadIdx.x / Shape::kThreads, thread = threadIdx.x % Shape::kThreads;
   const auto keys_of = [&](int stage) {
-    return reinterpret_cast<T*>(shared + (group * kAhead + stage) * Shape::kTileBytes);
+    return reinterpret_cast<Key*>(shared + (group * kAhead + stage) * Shape::kTileBytes);
   };
   const auto values_of = [&](int stage) { return keys_of(stage) + kKeys * Shape::kKeyPitch; };
+  const auto key_scales_of = [&](int stage) {
+    return reinterpret_cast<float*>(shared + (group * kAhead + stage) * Shape::kTileBytes +
+                                    kKeys * Shape::kRowBytes);
+  };
+  const auto value_scales_of = [&](int stage) { return key_scales_of(stage) + kKeys; };
   // A group's warps wait for each other; one warp alone needs no other group either.
   const auto barrier = [] {
     if constexpr (Shape::kRowWarps == 1)
@@ -141,10 +153,16 @@ SINTER_DEVICE void attend(AttentionProblem<Shape> p, const Prologue& prologue = 
   const auto copy_keys = [&](int stage, i32 key0) {
     copy_rows<kKeys, Shape::kHead, Shape::kKeyPitch, Shape::kVector, Shape::kThreads>(
         keys_of(stage), p.k, p.k_stride, key0, p.keys, thread);
+    if constexpr (Shape::kScaled)
+      copy_scales<kKeys, Shape::kThreads>(key_scales_of(stage), p.key_scale, p.key_scale_stride,
+                                          key0, p.keys, thread);
   };
   const auto copy_values = [&](int stage, i32 key0) {
     copy_rows<kKeys, Shape::kValueHead, Shape::kValuePitch, Shape::kVector, Shape::kThreads>(
         values_of(stage), p.v, p.v_stride, key0, p.keys, thread);
+    if constexpr (Shape::kScaled)
+      copy_scales<kKeys, Shape::kThreads>(value_scales_of(stage), p.value_scale,
+                                          p.value_scale_stride, key0, p.keys, thread);
   };
 
   i32 key0 = (split * kGroups + group) * kKeys;
@@ -167,6 +185,12 @@ SINTER_DEVICE void attend(AttentionProblem<Shape> p, const Prologue& prologue = 
   T* const own_queries = reinterpret_cast<T*>(shared + Shape::shared_bytes(kAhead, kSplitK));
   T* const own_key = own_queries + Shape::kRows * Shape::kHead;
   T* const own_value = own_key + Shape::kHead;
+  // The new row as the cache has it.
+  Key* const key_row = reinterpret_cast<Key*>(Shape::kScaled ? own_value + Shape::kValueHead
+                                                             : own_key);
+  Key* const value_row = Shape::kScaled ? key_row + Shape::kHead
+                                        : reinterpret_cast<Key*>(own_value);
+  float* const row_scales = reinterpret_cast<float*>(value_row + Shape::kValueHead);
   if constexpr (Prologue::kMakes) {
     const i32 hoped = p.keys;
     if (Prologue::kAhead) copy_first();
@@ -197,28 +221,41 @@ SINTER_DEVICE void attend(AttentionProblem<Shape> p, const Prologue& prologue = 
     for (int i = thread; i < kKeys * kAhead; i += Shape::kThreads)
 #pragma unroll
       for (int c = 0; c < 8; ++c)
-        keys_of(i / kKeys)[i % kKeys * Shape::kKeyPitch + Shape::kHead + c] = T{0};
+        keys_of(i / kKeys)[i % kKeys * Shape::kKeyPitch + Shape::kHead + c] = Key{0};
   }
   if constexpr (Prologue::kMakes) {
     __syncthreads();
+    if constexpr (Shape::kScaled) {
+      if (group == 0) row_scales[0] = round_row<Shape::kHead>(key_row, own_key, lane);
+      if (group == kGroups - 1)
+        row_scales[1] = round_row<Shape::kValueHead>(value_row, own_value, lane);
+      __syncthreads();
+    }
     if (split == 0 && group == 0 && new_row >= 0) {
-      put_row<Shape::kHead, Shape::kVector>(const_cast<T*>(p.k) + new_row * p.k_stride, own_key,
+      put_row<Shape::kHead, Shape::kVector>(const_cast<Key*>(p.k) + new_row * p.k_stride, key_row,
                                             lane);
-      put_row<Shape::kValueHead, Shape::kVector>(const_cast<T*>(p.v) + new_row * p.v_stride,
-                                                 own_value, lane);
+      put_row<Shape::kValueHead, Shape::kVector>(const_cast<Key*>(p.v) + new_row * p.v_stride,
+                                                 value_row, lane);
+      if (Shape::kScaled && lane == 0) {
+        const_cast<float*>(p.key_scale)[new_row * p.key_scale_stride] = row_scales[0];
+        const_cast<float*>(p.value_scale)[new_row * p.value_scale_stride] = row_scales[1];
+      }
     }
   }
   // The new row takes the place of what was copied: this warp's copies have all arrived then.
-  const auto add_new_row = [&](T* tile, const auto& put) {
+  constexpr int kWide = 16 / static_cast<int>(sizeof(Key));
+  const auto add_new_row = [&](Key* tile, float* scales, const auto& put) {
     if (!Prologue::kMakes || new_row < key0 || new_row >= key0 + kKeys || new_row >= p.keys) return;
     __syncwarp();
-    put(tile, new_row - key0);
+    put(tile, scales + (new_row - key0), new_row - key0);
   };
-  const auto add_key = [&](T* tile, i32 row) {
-    put_row<Shape::kHead, 8>(tile + row * Shape::kKeyPitch, own_key, lane);
+  const auto add_key = [&](Key* tile, float* scale, i32 row) {
+    put_row<Shape::kHead, kWide>(tile + row * Shape::kKeyPitch, key_row, lane);
+    if (Shape::kScaled && lane == 0) *scale = row_scales[0];
   };
-  const auto add_value = [&](T* tile, i32 row) {
-    put_row<Shape::kValueHead, 8>(tile + row * Shape::kValuePitch, own_value, lane);
+  const auto add_value = [&](Key* tile, float* scale, i32 row) {
+    put_row<Shape::kValueHead, kWide>(tile + row * Shape::kValuePitch, value_row, lane);
+    if (Shape::kScaled && lane == 0) *scale = row_scales[1];
   };
   Rows rows;
   rows.clear(p.first_row + warp * Shape::kRowTiles * 16, lane);
@@ -237,7 +274,7 @@ SINTER_DEVICE void attend(AttentionProblem<Shape> p, const Prologue& prologue = 
       cp_async_wait<1>();
     else
       cp_async_wait<0>();
-    add_new_row(keys_of(stage), add_key);
+    add_new_row(keys_of(stage), key_scales_of(stage), add_key);
     barrier();  // keys are there; nobody reads the last tile's values any more
     if (kAhead == 1 && round > 0) {
       copy_values(0, key0);
@@ -246,6 +283,7 @@ SINTER_DEVICE void attend(AttentionProblem<Shape> p, const Prologue& prologue = 
     float s[Shape::kRowTiles][Shape::kKeyTiles][4];
     if (live) {
       rows.scores(s, keys_of(stage), lane);
+      if constexpr (Shape::kScaled) rows.scale_keys(s, key_scales_of(stage));
       rows.mask(p, s, mask_tile, key0);
       float shrink[Shape::kRowTiles][2];
       rows.weigh(p, s, shrink);
@@ -253,14 +291,17 @@ SINTER_DEVICE void attend(AttentionProblem<Shape> p, const Prologue& prologue = 
     }
     if constexpr (kAhead == 1) {
       cp_async_wait<0>();
-      add_new_row(values_of(stage), add_value);
+      add_new_row(values_of(stage), value_scales_of(stage), add_value);
       barrier();  // values are there; nobody reads these keys any more
       if (round + 1 < rounds) {
         copy_keys(0, key0 + kKeys * kTurns);
         cp_async_commit();
       }
     }
-    if (live) rows.add_values(s, values_of(stage), lane);
+    if (live) {
+      if constexpr (Shape::kScaled) rows.scale_keys(s, value_scales_of(stage));
+      rows.add_values(s, values_of(stage), lane);
+    }
     if constexpr (kAhead > 1) {
       barrier();
       const i32 next = key0 + kAhead * kKeys * kTurns;
@@ -273,6 +314,7 @@ SINTER_DEVICE void attend(AttentionProblem<Shape> p, const Prologue& prologue = 
     }
   }
 
+  rows.order_columns();
   if constexpr (kGroups == 1) {
     rows.store(p);
   } else {

@@ -63,7 +63,8 @@ class AttentionFamily final : public KernelFamily {
     set_cost(result.step, attention.work, plan.exprs);
     Tactic tactic;
     if (!attention.before.empty()) {
-      result.step.writes.push_back(*attention.queries);
+      result.step.writes.insert(result.step.writes.end(), attention.scratch.begin(),
+                                attention.scratch.end());
       tactic.name = "attention after its prologue (" + attention.refusal + ")";
       for (LoopProgramT& program : attention.before)
         tactic.parts.push_back({fmt::format("{}_prologue{}", region.name, tactic.parts.size()),

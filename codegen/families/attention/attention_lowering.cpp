@@ -92,10 +92,16 @@ class AttentionLowering {
     program.q = trace(program, 0, {row, along}, "q");
     program.k = trace(program, 1, {key, along}, "k");
     program.v = trace(program, 2, {key, column}, "v");
-    const ir::AttentionInputs which = ir::attention_inputs(node_.attrs, node_.inputs.size());
+    const ir::AttentionInputs which = ir::attention_inputs(
+        node_.attrs, node_.inputs.size(), body_.type(node_.inputs[1]).dtype);
     if (which.mask) program.mask = trace(program, *which.mask, {row, key}, "the mask");
     if (which.limits) program.limits = trace(program, *which.limits, {row, key}, "the limits");
     if (which.bounds) take_bounds(program, *which.bounds);
+    if (which.key_scales) {
+      program.key_scales = trace(program, *which.key_scales, {key, Dim(0)}, "the keys' scales");
+      program.value_scales =
+          trace(program, *which.value_scales, {key, Dim(0)}, "the values' scales");
+    }
     program.y = result(program);
     if (wanted_split_) return program;
     take_batch(program);
@@ -299,7 +305,13 @@ std::vector<AttentionOperand*> AttentionProgram::operands() {
   if (mask) all.push_back(&*mask);
   if (limits) all.push_back(&*limits);
   if (bounds) all.push_back(&*bounds);
+  if (key_scales) all.insert(all.end(), {&*key_scales, &*value_scales});
   return all;
+}
+
+std::vector<const AttentionOperand*> AttentionProgram::operands() const {
+  const auto all = const_cast<AttentionProgram*>(this)->operands();
+  return {all.begin(), all.end()};
 }
 
 std::uint32_t AttentionProgram::number_of(std::uint32_t buffer) {
@@ -327,6 +339,9 @@ std::string print_attention(const AttentionProgram& program, const ExprTable& ex
       program.causal, program.guard, program.cached ? " cached" : "");
   if (!program.front) text += print_operand("q", program.q);
   text += print_operand("k", program.k) + print_operand("v", program.v);
+  if (program.key_scales)
+    text += print_operand("key scales", *program.key_scales) +
+            print_operand("value scales", *program.value_scales);
   if (program.mask) text += print_operand("mask", *program.mask);
   if (program.limits) text += print_operand("limits", *program.limits);
   if (program.bounds)
@@ -351,6 +366,9 @@ StepCost cost_of(const AttentionProgram& program, const ExprTable& exprs, const 
   work.bytes_read =
       bytes(program.k, program.keys, head) + bytes(program.v, program.keys, value_head);
   if (!program.front) work.bytes_read += bytes(program.q, program.rows, head);
+  if (program.key_scales)
+    work.bytes_read += bytes(*program.key_scales, program.keys, 1) +
+                       bytes(*program.value_scales, program.keys, 1);
   if (program.mask)
     work.bytes_read += bytes(*program.mask, program.mask->row == Dim(0) ? Dim(1) : program.rows,
                              program.mask->column == Dim(0) ? Dim(1) : program.keys);
@@ -377,6 +395,8 @@ StepCost cost_of(const AttentionProgram& program, const ExprTable& exprs, const 
     work.flops += own.flops;
   }
   work.bytes_written += bytes(program.k, 1, head) + bytes(program.v, 1, value_head);
+  if (program.key_scales)
+    work.bytes_written += bytes(*program.key_scales, 1, 1) + bytes(*program.value_scales, 1, 1);
   return work;
 }
 

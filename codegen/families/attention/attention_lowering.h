@@ -50,12 +50,14 @@ struct AttentionPrologue {
 /// limits[r].
 struct AttentionProgram {
   std::vector<std::uint32_t> buffers;  // Plan.buffers, each once
-  DType dtype = DType::kFloat16;       // of q, k, v and y
+  DType dtype = DType::kFloat16;       // of q and y, and of k and v unless these have scales
   std::int64_t head = 0, value_head = 0;
   Dim rows, keys;
   std::vector<Dim> batch;  // extents, outermost first; neighbours that all walk alike are one
   AttentionOperand q, k, v, y;
   std::optional<AttentionOperand> mask, limits;
+  /// Of the rows of k and of v, which have 8 bits then (ir/scaled_rows.h). Rows are keys.
+  std::optional<AttentionOperand> key_scales, value_scales;
   /// Packed sequences: rows and keys bounds[i] to bounds[i + 1] are sequence i, of at most
   /// `longest`. Columns of the bounds are sequences.
   std::optional<AttentionOperand> bounds;
@@ -70,11 +72,14 @@ struct AttentionProgram {
 
   /// All that there are.
   std::vector<AttentionOperand*> operands();
+  std::vector<const AttentionOperand*> operands() const;
   /// The number of `buffer`, a buffer of the plan, in `buffers`; adds it if it has none.
   std::uint32_t number_of(std::uint32_t buffer);
   /// Whether the kernel writes buffer number `buffer` of `buffers`.
   bool writes(std::uint32_t buffer) const {
-    return buffer == y.buffer || (front && (buffer == k.buffer || buffer == v.buffer));
+    return buffer == y.buffer || (front && (buffer == k.buffer || buffer == v.buffer ||
+                                            (key_scales && (buffer == key_scales->buffer ||
+                                                            buffer == value_scales->buffer))));
   }
   /// Whether rows of one head may see different numbers of keys by their limits.
   bool has_row_limits() const { return limits && limits->row != ir::Dim(0); }

@@ -31,11 +31,8 @@ AttentionParameters::AttentionParameters(const AttentionProgram& program, ExprTa
                                          std::vector<DType> types)
     : exprs_(exprs), result_(program.y.buffer) {
   types.resize(program.buffers.size());
-  for (const AttentionOperand* operand :
-       {&program.q, &program.k, &program.v, &program.y, program.mask ? &*program.mask : nullptr,
-        program.limits ? &*program.limits : nullptr, program.bounds ? &*program.bounds : nullptr})
-    if (operand != nullptr && operand->buffer != kPrologueValue)
-      types[operand->buffer] = operand->dtype;
+  for (const AttentionOperand* operand : program.operands())
+    if (operand->buffer != kPrologueValue) types[operand->buffer] = operand->dtype;
   for (std::uint32_t b = 0; b < types.size(); ++b) {
     const bool written = program.writes(b), read = b != result_;
     names_.push_back(buffer(b));
@@ -87,6 +84,10 @@ std::string ProblemText::write(bool has_maps) {
   operand("k", p_.k);
   operand("v", p_.v);
   operand("y", p_.y);
+  if (p_.key_scales) {
+    operand("key_scale", *p_.key_scales);
+    operand("value_scale", *p_.value_scales);
+  }
   line(p_.mask ? fmt::format("p.mask = {};", address(*p_.mask)) : "p.mask = nullptr;");
   line(fmt::format("p.mask_row = {};", p_.mask ? args_.dim(p_.mask->row) : "0"));
   line(fmt::format("p.mask_key = {};", p_.mask ? args_.dim(p_.mask->column) : "0"));

@@ -7,6 +7,7 @@
 
 #include "codegen/program/loop_lowering.h"
 #include "codegen/program/region_space.h"
+#include "ir/scaled_rows.h"
 #include "runtime/plan/loop_values.h"
 
 namespace sinter::codegen {
@@ -48,6 +49,77 @@ bool is_plain(const AccessT& access) {
   return access.gathers.empty() && access.nonaffine.empty() && access.guards.empty();
 }
 
+/// Nodes of a part's body in `builder`, by their values in the body; those of the inputs are given.
+std::map<ValueId, ValueId> copy_body(GraphBuilder& builder, const Graph& body,
+                                     std::map<ValueId, ValueId> mapped) {
+  for (const Node& node : body.nodes()) {
+    std::vector<ValueId> inputs;
+    for (const ValueId input : node.inputs) {
+      if (body.is_constant(input)) mapped[input] = builder.constant(body.value(input).constant);
+      inputs.push_back(mapped.at(input));
+    }
+    const auto made = builder.add_multi(node.op->name, std::move(inputs), node.attrs, node.body);
+    for (std::size_t i = 0; i < made.size(); ++i) mapped[node.outputs[i]] = made[i];
+  }
+  return mapped;
+}
+
+/// Whether two scatters, parts of `graph`, have the same places but for their columns. Equal nodes
+/// of one builder are one.
+bool puts_at_same_places(const Graph& graph, const Node& a, const Node& b) {
+  GraphBuilder builder("places");
+  std::map<ValueId, ValueId> outer;
+  const auto places = [&](const Node& part) {
+    std::map<ValueId, ValueId> mapped;
+    for (std::size_t i = 0; i < part.inputs.size(); ++i) {
+      const ValueId value = root_of(graph, part.inputs[i]);
+      const TensorType& type = part.body->type(part.body->inputs()[i]);
+      if (!outer.contains(value)) outer[value] = builder.placeholder(type);
+      if (!(builder.type(outer[value]) == type))
+        throw Refusal{"the places of rows of 8 bits and of their scales have two shapes"};
+      mapped[part.body->inputs()[i]] = outer[value];
+    }
+    mapped = copy_body(builder, *part.body, std::move(mapped));
+    std::vector<ValueId> found;
+    for (const Node& node : part.body->nodes())
+      if (node.op->scatter() != nullptr)
+        for (std::size_t i = 2; i + 1 < node.inputs.size(); ++i)
+          found.push_back(mapped.at(node.inputs[i]));
+    return found;
+  };
+  return places(a) == places(b);
+}
+
+/// The body of `part`, which makes rows of 8 bits `values` and their `scales`, with the rows before
+/// they are rounded as its only result, in `type`. Nothing if it is not ir::add_scaled_rows that it
+/// does: equal nodes of one builder are one.
+std::optional<Graph> exact_rows(const Node& part, ValueId values, ValueId scales, DType rounded,
+                                DType type) {
+  const Graph& body = *part.body;
+  const auto output_of = [&](ValueId value) {
+    const auto at = std::ranges::find(part.outputs, value);
+    return body.outputs()[static_cast<std::size_t>(at - part.outputs.begin())];
+  };
+  if (std::ranges::find(part.outputs, scales) == part.outputs.end()) return std::nullopt;
+  for (const Node& node : body.nodes()) {
+    const Node* magnitude = node.op->name == "ReduceMax" ? body.producer(node.inputs[0]) : nullptr;
+    if (magnitude == nullptr || magnitude->op->name != "Abs") continue;
+    GraphBuilder builder(body.name());
+    for (const auto& [symbol, range] : body.ranges()) builder.range(symbol, range);
+    std::map<ValueId, ValueId> mapped;
+    for (const ValueId input : body.inputs())
+      mapped[input] = builder.input(body.value(input).name, body.type(input));
+    mapped = copy_body(builder, body, std::move(mapped));
+    const ValueId exact = mapped.at(magnitude->inputs[0]);
+    const ir::ScaledRows rows = ir::add_scaled_rows(builder, exact, rounded);
+    if (rows.values != mapped.at(output_of(values)) || rows.scales != mapped.at(output_of(scales)))
+      continue;
+    builder.output("exact", builder.add("Cast", {exact}, {{"to", type}}));
+    return builder.finish();
+  }
+  return std::nullopt;
+}
+
 class PrologueLowering {
  public:
   PrologueLowering(const Graph& body, const AttentionParts& parts, Buffers inputs, Buffers outputs,
@@ -72,6 +144,10 @@ class PrologueLowering {
     Place at_k, at_v;
     front.k = row(scatter_into(k), k, program_.k, program_.head, at_k);
     front.v = row(scatter_into(v), v, program_.v, program_.value_head, at_v);
+    if (program_.key_scales) {
+      make_exact(front.k, k, program_.k, *program_.key_scales, program_.head);
+      make_exact(front.v, v, program_.v, *program_.value_scales, program_.value_head);
+    }
     if (at_k.buffer != at_v.buffer || at_k.offset != at_v.offset)
       throw Refusal{"keys and values have their new rows at different places"};
     front.place_buffer = program_.number_of(at_k.buffer);
@@ -94,7 +170,9 @@ class PrologueLowering {
   }
 
   std::vector<std::uint32_t> reads(const Node& part) const {
-    return part_reads(body_, parts_, part, inputs_, outputs_, kPrologueValue);
+    InnerBuffers inner;
+    for (const ValueId value : parts_.inner_values()) inner[value] = kPrologueValue;
+    return part_reads(body_, part, inputs_, outputs_, inner);
   }
 
   /// Takes the buffer that there is not out of the kernel's.
@@ -113,19 +191,60 @@ class PrologueLowering {
     const std::uint32_t writes[] = {kPrologueValue};
     PrologueOperand made;
     made.program = lower_region(*parts_.q->body, reads(*parts_.q), writes, exprs_);
-    const InstrT& store = only_store(made.program, InstrKind::Store);
-    const AccessT& access = *made.program.accesses[store.access];
-    const std::vector<Dim> dense = dense_strides(made.program, exprs_);
-    bool is_dense = is_plain(access) && exprs_.dim(access.offset) == Dim(0);
-    for (std::size_t d = 0; d < dense.size(); ++d)
-      is_dense = is_dense && (exprs_.dim(made.program.extents[d]) == Dim(1) ||
-                              exprs_.dim(access.strides[d]) == dense[d]);
-    if (!is_dense || program_.q.column != Dim(1)) throw Refusal{"its queries are not dense"};
+    if (!stores_densely(made.program) || program_.q.column != Dim(1))
+      throw Refusal{"its queries are not dense"};
     made.offset = program_.q.offset;
     made.row = program_.q.row;
     made.batch = program_.q.batch;
     renumber(made.program);
     return made;
+  }
+
+  bool stores_densely(LoopProgramT& program) const {
+    const AccessT& access = *program.accesses[only_store(program, InstrKind::Store).access];
+    const std::vector<Dim> dense = dense_strides(program, exprs_);
+    bool is_dense = is_plain(access) && exprs_.dim(access.offset) == Dim(0);
+    for (std::size_t d = 0; d < dense.size(); ++d)
+      is_dense = is_dense && (exprs_.dim(program.extents[d]) == Dim(1) ||
+                              exprs_.dim(access.strides[d]) == dense[d]);
+    return is_dense;
+  }
+
+  /// `made` says which of the rows of 8 bits, that another part makes for `cache`, is whose. It
+  /// becomes what makes the rows before they are rounded: the kernel rounds them itself.
+  void make_exact(PrologueOperand& made, std::uint32_t cache, const AttentionOperand& operand,
+                  const AttentionOperand& scales, std::int64_t head) {
+    const Node& rows = scatter_into(cache);
+    const Node& row_scales = scatter_into(program_.buffers[scales.buffer]);
+    if (!lie_as_rows_do(operand, scales, head) || !puts_at_same_places(body_, rows, row_scales))
+      throw Refusal{"scales lie otherwise than the rows of the cache do"};
+    const Node* source = body_.producer(root_of(body_, update_of(rows)));
+    if (source == nullptr || std::ranges::find(parts_.rows, source) == parts_.rows.end())
+      throw Refusal{"rows of 8 bits are not made in front"};
+    const auto exact = exact_rows(*source, root_of(body_, update_of(rows)),
+                                  root_of(body_, update_of(row_scales)), operand.dtype,
+                                  program_.dtype);
+    if (!exact) throw Refusal{"rows of 8 bits are made otherwise than the kernel does"};
+    const std::uint32_t writes[] = {kPrologueValue};
+    made.program = lower_region(*exact, reads(*source), writes, exprs_);
+    if (!stores_densely(made.program)) throw Refusal{"rows of 8 bits are not made densely"};
+    renumber(made.program);
+  }
+
+  /// Whether each step along rows is one along their scales.
+  static bool lie_as_rows_do(const AttentionOperand& rows, const AttentionOperand& scales,
+                             std::int64_t head) {
+    const auto same = [&](const Dim& row, const Dim& scale) { return row == scale * Dim(head); };
+    return same(rows.offset, scales.offset) && same(rows.row, scales.row) &&
+           std::ranges::equal(rows.batch, scales.batch, same);
+  }
+
+  /// What the one Scatter of `part` puts into its cache, outside of it.
+  ValueId update_of(const Node& part) const {
+    for (const Node& node : part.body->nodes())
+      if (node.op->scatter() != nullptr)
+        if (const auto at = part.body->input_number(node.inputs[1])) return part.inputs[*at];
+    throw Refusal{"what goes into a cache of 8 bits is changed on its way"};
   }
 
   /// What `part` scatters into `cache`, which the attention reads as `operand`.
@@ -239,23 +358,29 @@ std::optional<AttentionParts> attention_parts(const Graph& body) {
     if (!node.body) continue;
     const std::string& kind = node.attrs.get_string("kind");
     if (kind == "pointwise") parts.q = &node;
+    if (kind == "reduction") parts.rows.push_back(&node);
     if (kind == "scatter") parts.scatters.push_back(&node);
     if (kind == "attention") parts.attention = &node;
   }
   if (!parts.q && parts.scatters.empty() && !parts.attention) return std::nullopt;
-  if (!parts.q || parts.scatters.size() != 2 || !parts.attention)
+  if (!parts.q || parts.scatters.size() != 2 + parts.rows.size() || !parts.attention)
     throw Error(ErrorCode::kInternal, "an attention region with other parts than it may have");
   return parts;
 }
 
-std::vector<std::uint32_t> part_reads(const Graph& body, const AttentionParts& parts,
-                                      const Node& part, Buffers inputs, Buffers outputs,
-                                      std::uint32_t queries) {
+std::vector<ValueId> AttentionParts::inner_values() const {
+  std::vector<ValueId> all{q->outputs[0]};
+  for (const Node* part : rows) all.insert(all.end(), part->outputs.begin(), part->outputs.end());
+  return all;
+}
+
+std::vector<std::uint32_t> part_reads(const Graph& body, const Node& part, Buffers inputs,
+                                      Buffers outputs, const InnerBuffers& inner) {
   std::vector<std::uint32_t> reads;
   for (const ValueId input : part.inputs) {
     const ValueId value = root_of(body, input);
-    if (value == parts.q->outputs[0]) {
-      reads.push_back(queries);
+    if (const auto known = inner.find(value); known != inner.end()) {
+      reads.push_back(known->second);
     } else if (const Node* made = body.producer(value); made && made->body) {
       reads.push_back(part_writes(body, *made, outputs));
     } else {

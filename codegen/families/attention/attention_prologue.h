@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <string>
 #include <vector>
@@ -13,19 +14,23 @@
 namespace sinter::codegen {
 
 /// The Fused nodes of such a region: pointwise queries, two scatters into caches, and the attention
-/// that alone reads the queries, maybe reshaped.
+/// that alone reads the queries, maybe reshaped. Into caches of 8 bits there are four, of rows and
+/// of their scales, and a reduction for keys and one for values that makes both.
 struct AttentionParts {
   const Node *q = nullptr, *attention = nullptr;
-  std::vector<const Node*> scatters;
+  std::vector<const Node*> rows, scatters;
+
+  /// The values that parts make for each other: queries, rows and scales.
+  std::vector<ValueId> inner_values() const;
 };
 /// Nothing for a region of views and an Attention. Throws Error(kInternal) for anything else.
 std::optional<AttentionParts> attention_parts(const Graph& body);
 
-/// The plan's buffers of a part's inputs; of the queries: `queries`. Those of the region are
-/// `inputs` and `outputs`.
-std::vector<std::uint32_t> part_reads(const Graph& body, const AttentionParts& parts,
-                                      const Node& part, Buffers inputs, Buffers outputs,
-                                      std::uint32_t queries);
+/// By value that a part makes for others: its buffer of the plan, or kPrologueValue.
+using InnerBuffers = std::map<ValueId, std::uint32_t>;
+/// The plan's buffers of a part's inputs. Those of the region are `inputs` and `outputs`.
+std::vector<std::uint32_t> part_reads(const Graph& body, const Node& part, Buffers inputs,
+                                      Buffers outputs, const InnerBuffers& inner);
 /// The plan's buffer of a part's result.
 std::uint32_t part_writes(const Graph& body, const Node& part, Buffers outputs);
 

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "attention_mask.cuh"
+#include "attention_scaled_rows.cuh"
 #include "cluster.cuh"
 #include "mma.cuh"
 
@@ -29,13 +30,15 @@ SINTER_DEVICE i32 keys_before(i64 limit, i32 keys) {
 /// kCausal: a row sees the keys up to its own number + `diagonal`. kGuard: which weights count as
 /// zero: 1: those that are NaN; 2: those of rows of which every score is -inf. Limits: the type of
 /// integers of which a row sees as many keys; NoLimits. kPacked: rows and keys are those of one of
-/// several sequences that lie one behind the other.
+/// several sequences that lie one behind the other. Key: the type of keys and values, T or one of
+/// 8 bits, whose rows have scales then.
 template <class T_, class Mask_, int kHead_, int kValueHead_, int kRowWarps_, int kRowTiles_,
           int kKeyGroups_, int kKeys_, int kVector_, bool kPairs_, bool kMaskRows_, bool kMaskKeys_,
           bool kMaskPairs_, bool kCausal_, int kGuard_, class Limits_ = NoLimits,
-          bool kPacked_ = false>
+          bool kPacked_ = false, class Key_ = T_>
 struct AttentionShape {
   typedef T_ T;
+  typedef Key_ Key;
   typedef Mask_ Mask;  // b8: true attends, false scores `fill`; a float is added; NoMask
   typedef Limits_ Limits;
   static constexpr int kHead = kHead_, kValueHead = kValueHead_, kRowWarps = kRowWarps_,
@@ -46,13 +49,19 @@ struct AttentionShape {
                         kLimited = !IsNoLimits<Limits>::kIs, kPacked = kPacked_;
   static constexpr int kGuard = kGuard_;
   static_assert(kHead % 8 == 0 && kValueHead % 8 == 0 && kKeys % 16 == 0, "whole matrices of 8x8");
+  static constexpr bool kScaled = sizeof(Key) == 1;
+  static_assert(!kScaled || (kHead % 16 == 0 && kValueHead % 16 == 0), "whole units of 16 bytes");
+  static_assert(!kScaled || !kPacked, "caches are not packed");
   static_assert(kKeys <= 128, "a lane keeps its part of a bool mask in 32 bits");
 
   static constexpr int kSteps = (kHead + 15) / 16, kKeyTiles = kKeys / 8,
                        kOutTiles = kValueHead / 8, kThreads = kRowWarps * 32;
   // Rows of an odd number of 16-byte units: matrices are then read without bank conflicts.
-  static constexpr int kKeyPitch = (kSteps * 2 | 1) * 8, kValuePitch = (kOutTiles | 1) * 8;
-  static constexpr int kTileBytes = kKeys * (kKeyPitch + kValuePitch) * 2;
+  static constexpr int kKeyPitch = kScaled ? (kSteps | 1) * 16 : (kSteps * 2 | 1) * 8,
+                       kValuePitch = kScaled ? (kOutTiles / 2 | 1) * 16 : (kOutTiles | 1) * 8;
+  // Scales of keys and of values lie behind both.
+  static constexpr int kRowBytes = (kKeyPitch + kValuePitch) * static_cast<int>(sizeof(Key)),
+                       kTileBytes = kKeys * (kRowBytes + (kScaled ? 8 : 0));
   static constexpr int kRows = kRowWarps * kRowTiles * 16;  // of a block
   // What a group, or a block, has of the rows when they add up: results, a maximum, a sum.
   static constexpr int kPartPitch = kValueHead + 4, kPartFloats = kRows * kPartPitch;
@@ -63,7 +72,8 @@ struct AttentionShape {
                                                          : kMergeBytes;
   }
   /// Of what a block makes itself: its queries, a row of keys and one of values (Prologue).
-  static constexpr int kPrologueBytes = (kRows * kHead + kHead + kValueHead) * 2;
+  static constexpr int kPrologueBytes = (kRows * kHead + kHead + kValueHead) * 2 +
+                                        (kScaled ? kHead + kValueHead + 16 : 0);
   /// Where their arrival is counted.
   static constexpr int arrived_at(int ahead, int splits) {
     return parts_at(ahead) + splits * kPartFloats * 4;
@@ -84,7 +94,8 @@ struct SpareRows {
 template <class Shape>
 struct AttentionProblem {
   static constexpr int kValueHead = Shape::kValueHead;
-  const typename Shape::T *q, *k, *v;
+  const typename Shape::T* q;
+  const typename Shape::Key *k, *v;
   typename Shape::T* y;
   const typename Shape::Mask* mask;
   const typename Shape::Limits* limits;
@@ -92,6 +103,8 @@ struct AttentionProblem {
   i32 rows, keys, first_row, diagonal;
   i32 batch[3];       // the head's place in the first dimensions of the batch
   float scale, fill;  // fill in base 2: times log2(e)
+  const float *key_scale, *value_scale;  // of rows, if they have any; a stride apart
+  i64 key_scale_stride, value_scale_stride;
   SpareRows spare;    // where sequences are packed
 
   /// The end of the keys that a row sees by its limit.
@@ -144,7 +157,7 @@ SINTER_DEVICE void copy_rows(T* shared, const T* from, i64 stride, i32 first, i3
     const T* source = from + (valid ? first + row : 0) * stride + column;
     T* to = shared + row * kPitch + column;
     if constexpr (kVector > 1)
-      cp_async<kVector * 2>(to, source, valid);
+      cp_async<kVector * static_cast<int>(sizeof(T))>(to, source, valid);
     else
       *to = valid ? *source : T{0};
   }
@@ -157,7 +170,7 @@ SINTER_DEVICE void put_row(T* to, const T* row, int lane) {
   for (int first = 0; first < kWidth; first += 32 * kVector) {
     const int column = first + lane * kVector;
     if (column >= kWidth) break;
-    if constexpr (kVector == 8) {
+    if constexpr (kVector * sizeof(T) == 16) {
       *reinterpret_cast<uint4*>(to + column) = *reinterpret_cast<const uint4*>(row + column);
     } else {
 #pragma unroll
@@ -167,10 +180,14 @@ SINTER_DEVICE void put_row(T* to, const T* row, int lane) {
 }
 
 /// What a warp holds of its rows. A lane has, with g = lane / 4 and t = lane % 4 * 2, of each 16
-/// rows the rows g and g + 8, and of each 8 columns t and t + 1: see mma_16x8x16.
+/// rows the rows g and g + 8, and of each 8 columns t and t + 1: see mma_16x8x16. Of rows of 8 bits
+/// a word has four neighbouring elements, so that a lane has columns 2 t to 2 t + 3 of each 16
+/// instead: of q the even and the odd ones are pairs; y[2 i] has the even ones and y[2 i + 1] the
+/// odd ones, until order_columns().
 template <class Shape>
 struct AttentionRows {
   typedef typename Shape::T T;
+  typedef typename Shape::Key Key;
   typedef AttentionProblem<Shape> Problem;
   static constexpr int kRowTiles = Shape::kRowTiles, kKeyTiles = Shape::kKeyTiles,
                        kOutTiles = Shape::kOutTiles, kSteps = Shape::kSteps;
@@ -184,6 +201,10 @@ struct AttentionRows {
   i32 ends[Shape::kLimited ? kRowTiles : 1][2];  // of keys, by limits
   int g, t;
 
+  /// The first of the two columns of the result that this lane has in tile j.
+  SINTER_DEVICE int column_of(int j) const {
+    return Shape::kScaled ? j / 2 * 16 + t * 2 + j % 2 * 2 : j * 8 + t;
+  }
   SINTER_DEVICE i32 row_of(int tile, int half) const { return row0 + tile * 16 + half * 8 + g; }
 
   SINTER_DEVICE void clear(i32 first, int lane) {
@@ -215,6 +236,13 @@ struct AttentionRows {
         const T* source = p.q + (row < p.rows ? row : p.rows - 1) * p.q_stride + t;
 #pragma unroll
         for (int s = 0; s < kSteps; ++s) {
+          if constexpr (Shape::kScaled) {
+            const u32 first = load_pair<Shape::kPairs>(source + s * 16 + t),
+                      second = load_pair<Shape::kPairs>(source + s * 16 + t + 2);
+            q[r][s][h] = (first & 0xffff) | second << 16;
+            q[r][s][h + 2] = first >> 16 | (second & 0xffff0000u);
+            continue;
+          }
           q[r][s][h] = load_pair<Shape::kPairs>(source + s * 16);
           q[r][s][h + 2] =
               s * 16 + 8 < Shape::kHead ? load_pair<Shape::kPairs>(source + s * 16 + 8) : 0;
@@ -224,14 +252,15 @@ struct AttentionRows {
   }
 
   /// s = q k' over a tile of keys in shared memory.
-  SINTER_DEVICE void scores(float (&s)[kRowTiles][kKeyTiles][4], const T* keys, int lane) const {
+  SINTER_DEVICE void scores(float (&s)[kRowTiles][kKeyTiles][4], const Key* keys, int lane) const {
 #pragma unroll
     for (int r = 0; r < kRowTiles; ++r)
 #pragma unroll
       for (int j = 0; j < kKeyTiles; ++j)
 #pragma unroll
         for (int e = 0; e < 4; ++e) s[r][j][e] = 0;
-    const T* at = keys + (lane / 16 * 8 + lane % 8) * Shape::kKeyPitch + lane / 8 % 2 * 8;
+    if constexpr (Shape::kScaled) return scores_of_bytes(s, keys, lane);
+    const Key* at = keys + (lane / 16 * 8 + lane % 8) * Shape::kKeyPitch + lane / 8 % 2 * 8;
 #pragma unroll
     for (int step = 0; step < kSteps; ++step) {
 #pragma unroll
@@ -244,6 +273,45 @@ struct AttentionRows {
           mma_16x8x16<T>(s[r][j + 1], q[r][step], b[2], b[3]);
         }
       }
+    }
+  }
+
+  /// The same of rows of 8 bits, without their scales. Two steps of 16 elements at once.
+  SINTER_DEVICE void scores_of_bytes(float (&s)[kRowTiles][kKeyTiles][4], const Key* keys,
+                                     int lane) const {
+    const Key* at = keys + (lane / 16 * 8 + lane % 8) * Shape::kKeyPitch;
+#pragma unroll
+    for (int step = 0; step < kSteps; step += 2) {
+      const bool both = step + 1 < kSteps;
+#pragma unroll
+      for (int j = 0; j < kKeyTiles; j += 2) {
+        u32 words[4];
+        load_matrix_x4(words, at + j * 8 * Shape::kKeyPitch +
+                                  (step + (both ? lane / 8 % 2 : 0)) * 16);
+#pragma unroll
+        for (int i = 0; i < 4; ++i) {
+          if (i % 2 != 0 && !both) continue;
+          u32 even, odd;
+          widen_bytes<T, Key>(words[i], even, odd);
+#pragma unroll
+          for (int r = 0; r < kRowTiles; ++r)
+            mma_16x8x16<T>(s[r][j + i / 2], q[r][step + i % 2 < kSteps ? step + i % 2 : 0], even,
+                           odd);
+        }
+      }
+    }
+  }
+
+  /// Scores, or weights, times the scales of the tile's rows.
+  SINTER_DEVICE void scale_keys(float (&s)[kRowTiles][kKeyTiles][4], const float* scales) const {
+#pragma unroll
+    for (int j = 0; j < kKeyTiles; ++j) {
+      const float factors[2] = {scales[j * 8 + t] * ScaledRow<Key>::kUnit,
+                                scales[j * 8 + t + 1] * ScaledRow<Key>::kUnit};
+#pragma unroll
+      for (int r = 0; r < kRowTiles; ++r)
+#pragma unroll
+        for (int e = 0; e < 4; ++e) s[r][j][e] *= factors[e % 2];
     }
   }
 
@@ -360,9 +428,10 @@ struct AttentionRows {
   }
 
   /// y += weights * values.
-  SINTER_DEVICE void add_values(const float (&s)[kRowTiles][kKeyTiles][4], const T* values,
+  SINTER_DEVICE void add_values(const float (&s)[kRowTiles][kKeyTiles][4], const Key* values,
                                 int lane) {
-    const T* at = values + (lane % 16) * Shape::kValuePitch + lane / 16 * 8;
+    if constexpr (Shape::kScaled) return add_bytes(s, values, lane);
+    const Key* at = values + (lane % 16) * Shape::kValuePitch + lane / 16 * 8;
 #pragma unroll
     for (int step = 0; step < kKeyTiles / 2; ++step) {
       u32 weights[kRowTiles][4];
@@ -388,6 +457,53 @@ struct AttentionRows {
     }
   }
 
+  /// The same of rows of 8 bits, whose scales are in the weights. Two units of 16 columns at once.
+  SINTER_DEVICE void add_bytes(const float (&s)[kRowTiles][kKeyTiles][4], const Key* values,
+                               int lane) {
+    constexpr int kUnits = kOutTiles / 2;
+#pragma unroll
+    for (int step = 0; step < kKeyTiles / 2; ++step) {
+      u32 weights[kRowTiles][4];
+#pragma unroll
+      for (int r = 0; r < kRowTiles; ++r) pack_weights(weights[r], s[r], step);
+#pragma unroll
+      for (int unit = 0; unit < kUnits; unit += 2) {
+        const bool both = unit + 1 < kUnits;
+        u32 words[4];
+        load_matrix_x4_transposed(words, values + (step * 16 + lane % 16) * Shape::kValuePitch +
+                                             (unit + (both ? lane / 16 : 0)) * 16);
+#pragma unroll
+        for (int i = 0; i < (both ? 2 : 1); ++i) {
+          u32 even[2], odd[2];
+#pragma unroll
+          for (int half = 0; half < 2; ++half)
+            widen_bytes<T, Key>(words[i * 2 + half], even[half], odd[half]);
+#pragma unroll
+          for (int r = 0; r < kRowTiles; ++r) {
+            mma_16x8x16<T>(y[r][(unit + i) * 2], weights[r], even[0], even[1]);
+            mma_16x8x16<T>(y[r][(unit + i) * 2 + 1], weights[r], odd[0], odd[1]);
+          }
+        }
+      }
+    }
+  }
+
+  /// Puts the result's columns where column_of() says: behind the last add_values().
+  SINTER_DEVICE void order_columns() {
+    if constexpr (Shape::kScaled) {
+#pragma unroll
+      for (int r = 0; r < kRowTiles; ++r)
+#pragma unroll
+        for (int j = 0; j < kOutTiles; j += 2)
+#pragma unroll
+          for (int h = 0; h < 4; h += 2) {
+            const float second = y[r][j + 1][h];
+            y[r][j + 1][h] = y[r][j][h + 1];
+            y[r][j][h + 1] = second;
+          }
+    }
+  }
+
   /// Writes what the warp has of the rows that there are to `part`, rows of the block.
   SINTER_DEVICE void put(const Problem& p, float* part) const {
 #pragma unroll
@@ -400,8 +516,8 @@ struct AttentionRows {
         float* const to = part + (row - p.first_row) * Shape::kPartPitch;
 #pragma unroll
         for (int j = 0; j < kOutTiles; ++j) {
-          to[j * 8 + t] = y[r][j][h * 2];
-          to[j * 8 + t + 1] = y[r][j][h * 2 + 1];
+          to[column_of(j)] = y[r][j][h * 2];
+          to[column_of(j) + 1] = y[r][j][h * 2 + 1];
         }
         if (t != 0) continue;
         to[Shape::kValueHead] = most[r][h];
@@ -471,11 +587,11 @@ struct AttentionRows {
         const float inverse = inverse_of(p, sum_of_row(sum[r][h]), drop);
         const i32 row = row_of(r, h);
         if (row >= p.rows) continue;
-        T* to = p.y + row * p.y_stride + t;
+        T* to = p.y + row * p.y_stride;
 #pragma unroll
         for (int j = 0; j < kOutTiles; ++j) {
           const float low = y[r][j][h * 2] * inverse, high = y[r][j][h * 2 + 1] * inverse;
-          store_pair<Shape::kPairs>(to + j * 8, drop ? 0 : low, drop ? 0 : high);
+          store_pair<Shape::kPairs>(to + column_of(j), drop ? 0 : low, drop ? 0 : high);
         }
       }
     }

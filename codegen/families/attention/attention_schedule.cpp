@@ -24,9 +24,12 @@ std::uint32_t most_shared(const DeviceModel& device, const AttentionSchedule& sc
                                         : std::min(kMostShared, device.block_shared_bytes));
 }
 
-/// The most elements (8, 4, 2 or 1) of which every row of the operands starts at a multiple.
+/// The most elements of up to 16 bytes (a power of two) of which every row of the operands starts
+/// at a multiple.
 int common_vector(std::initializer_list<const AttentionOperand*> operands) {
-  int vector = 8;
+  int vector = 1;
+  for (const AttentionOperand* operand : operands)
+    vector = std::max(vector, 16 / static_cast<int>(size_of(operand->dtype)));
   const auto fits = [&](const Dim& dim) { return ir::is_multiple_of(dim, vector); };
   for (const AttentionOperand* operand : operands)
     while (vector > 1 && !(fits(operand->offset) && fits(operand->row) &&
@@ -56,6 +59,7 @@ bool fits_warpgroups(const AttentionProgram& program, const DeviceModel& device,
                      const AttentionSchedule& schedule) {
   if (!device.has_wgmma) return false;
   if (program.has_row_limits()) return false;  // their kernel has no place for them
+  if (program.key_scales) return false;        // nor for rows of 8 bits
   const auto fits = [](std::int64_t head) { return head >= kLeastWarpgroupHead && head % 8 == 0; };
   const bool known = schedule.keys == 64 || schedule.keys == 96 || schedule.keys == 128;
   return fits(program.head) && fits(program.value_head) && known &&
@@ -192,13 +196,17 @@ std::uint32_t attention_shared_bytes(const AttentionProgram& program,
                                       (2 * schedule.queries + 4 * schedule.stages) * 16);
   }
   const std::int64_t steps = (program.head + 15) / 16, out_tiles = program.value_head / 8;
-  const std::int64_t tile = schedule.keys * ((steps * 2 | 1) + (out_tiles | 1)) * 8 * 2;
+  const std::int64_t units = program.key_scales ? (steps | 1) + (out_tiles / 2 | 1)
+                                                : (steps * 2 | 1) + (out_tiles | 1),
+                     scales = program.key_scales ? 8 : 0;
+  const std::int64_t tile = schedule.keys * (units * 16 + scales);
   // What groups, and blocks of a cluster, add up.
   const std::int64_t part = schedule.rows() * (program.value_head + 4) * 4;
   const std::int64_t merge = schedule.key_groups > 1 ? schedule.key_groups * part : 0;
   const std::int64_t sent = schedule.splits > 1 ? schedule.splits * part + 16 : 0;
   const std::int64_t front =
-      program.front ? ((schedule.rows() + 1) * program.head + program.value_head) * std::int64_t{2}
+      program.front ? ((schedule.rows() + 1) * program.head + program.value_head) * std::int64_t{2} +
+                          (program.key_scales ? program.head + program.value_head + 16 : 0)
                     : 0;
   return static_cast<std::uint32_t>(std::max(schedule.key_groups * schedule.ahead * tile, merge) +
                                     sent + front);
@@ -220,6 +228,13 @@ bool can_schedule_attention(const AttentionProgram& program, std::string& reason
     if (head < 8 || head > kLongestHead || head % 8 != 0)
       return refuse(
           fmt::format("head dimension {} is no multiple of 8 up to {}", head, kLongestHead));
+  if (program.key_scales) {
+    if (program.head % 16 != 0 || program.value_head % 16 != 0)
+      return refuse(fmt::format("heads of {} and {} with caches of 8 bits are no multiples of 16",
+                                program.head, program.value_head));
+    if (common_vector({&program.k, &program.v}) < 4)
+      return refuse("rows of 8 bits do not begin at multiples of 4 bytes");
+  }
   if (program.y.dtype != program.dtype) return refuse("the result has another type");
   if (program.mask && program.mask->dtype != DType::kBool && size_of(program.mask->dtype) > 4)
     return refuse("the mask is float64");

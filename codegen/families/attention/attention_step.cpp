@@ -36,17 +36,25 @@ AttentionStep lower_attention_step(const Graph& graph, const Node& node, Buffers
     step.program = std::move(*whole);
     return finish();
   }
-  step.queries = buffers.scratch(body.type(parts->q->outputs[0]));
+  InnerBuffers inner;
+  for (const ValueId value : parts->inner_values()) {
+    inner[value] = buffers.scratch(body.type(value));
+    step.scratch.push_back(inner[value]);
+  }
   const auto reads = [&](const Node& part) {
-    return part_reads(body, *parts, part, inputs, outputs, *step.queries);
+    return part_reads(body, part, inputs, outputs, inner);
   };
-  const auto add = [&](const Node& part, std::uint32_t result) {
-    const std::uint32_t writes[] = {result};
+  const auto add = [&](const Node& part, const std::vector<std::uint32_t>& writes) {
     step.before.push_back(lower_region(*part.body, reads(part), writes, exprs));
     step.work += cost_of(step.before.back(), exprs, size);
   };
-  add(*parts->q, *step.queries);
-  for (const Node* part : parts->scatters) add(*part, part_writes(body, *part, outputs));
+  add(*parts->q, {inner.at(parts->q->outputs[0])});
+  for (const Node* part : parts->rows) {
+    std::vector<std::uint32_t> writes;
+    for (const ValueId value : part->outputs) writes.push_back(inner.at(value));
+    add(*part, writes);
+  }
+  for (const Node* part : parts->scatters) add(*part, {part_writes(body, *part, outputs)});
   const std::uint32_t writes[] = {part_writes(body, *parts->attention, outputs)};
   step.program = lower_attention(*parts->attention->body, reads(*parts->attention), writes, exprs);
   return finish();
@@ -75,6 +83,10 @@ plan::fb::AttentionStepT cpu_attention_step(const AttentionProgram& program, Exp
   step.y = matrix(program.y);
   if (program.mask) step.mask = matrix(*program.mask);
   if (program.limits) step.limits = matrix(*program.limits);
+  if (program.key_scales) {
+    step.key_scales = matrix(*program.key_scales);
+    step.value_scales = matrix(*program.value_scales);
+  }
   if (program.bounds) {
     step.bounds = matrix(*program.bounds);
     step.sequences = exprs.intern(program.sequences);

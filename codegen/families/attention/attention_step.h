@@ -13,9 +13,9 @@ namespace sinter::codegen {
 
 struct AttentionStep {
   AttentionProgram program;
-  std::vector<LoopProgramT> before;      // kernels before it; empty: it is all
-  std::optional<std::uint32_t> queries;  // scratch memory that these write
-  std::string refusal;                   // why they are kernels of their own
+  std::vector<LoopProgramT> before;    // kernels before it; empty: it is all
+  std::vector<std::uint32_t> scratch;  // memory that these write
+  std::string refusal;                 // why they are kernels of their own
   StepCost work;
 };
 

@@ -36,6 +36,9 @@ std::string shape_text(const AttentionProgram& p, const AttentionSchedule& s) {
   if (p.has_row_limits())
     text += fmt::format(",\n{}{}", indent, part("limits", storage_name(p.limits->dtype)));
   if (p.bounds) text += fmt::format(",\n{}NoLimits, {}", indent, part("packed", true));
+  if (p.key_scales)
+    text += fmt::format(",\n{}{}{}, {}", indent, p.has_row_limits() ? "" : "NoLimits, ",
+                        part("packed", false), storage_name(p.k.dtype));
   text += "> Shape;\n";
   const std::string bytes =
       s.by_warpgroups()

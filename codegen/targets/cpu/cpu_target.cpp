@@ -29,6 +29,7 @@ ir::TargetTraits make_traits() {
   traits.matmul_epilogue_gelu_tanh = true;
   traits.quantized_matmul = {DType::kFloat32, DType::kFloat16, DType::kBFloat16};
   traits.attention_steps = traits.quantized_matmul;
+  traits.attention_scaled_rows = {DType::kInt8, DType::kFloat8E4M3FN};
   // The library multiplies signed weights alone.
   traits.narrow_products = {{DType::kUInt8, DType::kInt8}, {DType::kInt8, DType::kInt8}};
   traits.narrow_convs = traits.narrow_products;

@@ -26,6 +26,8 @@ ir::TargetTraits make_traits() {
                             .run_bytes = 32};
   traits.attention = true;
   traits.attention_prologue = true;
+  traits.attention_scaled_rows = {DType::kInt8, DType::kFloat8E4M3FN};
+  traits.attention_scaled_head = 16;
   traits.gemm_kernels = true;
   traits.conv_kernel_flops = kMostKernelFlops;
   traits.recurrent_types = {DType::kFloat16, DType::kBFloat16};

@@ -295,6 +295,10 @@ void check_attention(const BoundChecker& check, const fb::AttentionStepT& work) 
   check_matrix(check, *work.y, sizes, rows, value_head, "its result");
   if (work.mask) check_matrix(check, *work.mask, sizes, rows, keys, "its mask");
   if (work.limits) check_matrix(check, *work.limits, sizes, rows, 1, "its limits");
+  if (work.key_scales) {
+    check_matrix(check, *work.key_scales, sizes, keys, 1, "the scales of its keys");
+    check_matrix(check, *work.value_scales, sizes, keys, 1, "the scales of its values");
+  }
   if (!work.bounds) return;
   const std::int64_t sequences = check.extent(work.sequences, "the number of sequences");
   check.extent(work.longest, "the most rows of a sequence");

@@ -97,7 +97,8 @@ struct Sum {
           conv->dilations(), conv->pads_begin(), conv->pads_end());
     } else if (const fb::AttentionStep* attention = owner->work_as_AttentionStep()) {
       all(attention->batch(), attention->q(), attention->k(), attention->v(), attention->y(),
-          attention->mask(), attention->limits(), attention->bounds());
+          attention->mask(), attention->limits(), attention->bounds(), attention->key_scales(),
+          attention->value_scales());
     } else if (const fb::TacticStep* choice = owner->work_as_TacticStep()) {
       add(choice);
     } else if (const fb::HostStep* host = owner->work_as_HostStep()) {

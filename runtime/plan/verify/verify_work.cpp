@@ -389,15 +389,28 @@ void verify_attention(const Checker& check, const fb::AttentionStepT& work, Uses
                                      {work.v.get(), "its values"},
                                      {work.y.get(), "its result"}}) {
     verify_strided(check, *matrix, work.batch.size(), what);
-    if (!is_narrow(static_cast<DType>(matrix->dtype)) || matrix->dtype != work.q->dtype)
-      check.fail("{} are of type {} beside queries of type {}", what,
-                 to_string(static_cast<DType>(matrix->dtype)),
-                 to_string(static_cast<DType>(work.q->dtype)));
+    const auto type = static_cast<DType>(matrix->dtype);
+    const bool has_scales =
+        work.key_scales && (matrix == work.k.get() || matrix == work.v.get());
+    if (has_scales ? type != DType::kInt8 && type != DType::kFloat8E4M3FN
+                   : !is_narrow(type) || is_float8(type) || matrix->dtype != work.q->dtype)
+      check.fail("{} are of type {}{} beside queries of type {}", what, to_string(type),
+                 has_scales ? " with scales" : "", to_string(static_cast<DType>(work.q->dtype)));
     if (!is_one(check, matrix->col_stride))
       check.fail("the columns of {} are not contiguous", what);
   }
   uses.reads.insert({work.q->buffer, work.k->buffer, work.v->buffer});
   uses.writes.insert(work.y->buffer);
+  if (!work.key_scales != !work.value_scales || (work.key_scales && work.bounds))
+    check.fail("its keys and values have no scales each, or are packed beside them");
+  for (const plan::fb::MatrixT* scales : {work.key_scales.get(), work.value_scales.get()}) {
+    if (scales == nullptr) continue;
+    verify_strided(check, *scales, work.batch.size(), "scales of its keys or values");
+    if (static_cast<DType>(scales->dtype) != DType::kFloat32)
+      check.fail("scales of its keys or values are of type {}, not f32",
+                 to_string(static_cast<DType>(scales->dtype)));
+    uses.reads.insert(scales->buffer);
+  }
   if (work.mask) {
     verify_strided(check, *work.mask, work.batch.size(), "its mask");
     const auto type = static_cast<DType>(work.mask->dtype);

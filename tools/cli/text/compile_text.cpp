@@ -125,6 +125,25 @@ std::vector<std::string> layers_text(const CompileResult& result, bool is_calibr
                       is_calibrated ? "the samples of --calibration" : "normal deviates")};
 }
 
+std::vector<std::string> caches_text(const std::vector<CacheResult>& caches) {
+  if (caches.empty()) return {};
+  Rows rows{{"cache", "shape", "elements", "row error", "before", "after"}};
+  double before = 0, after = 0;
+  for (const auto& cache : caches) {
+    before += cache.bytes_before;
+    after += cache.bytes_after;
+    rows.push_back({cache.input, cache.shape, fmt::format("{} -> {}", cache.model_type, cache.type),
+                    fmt::format("{:.2e}", cache.error), format_bytes(cache.bytes_before),
+                    format_bytes(cache.bytes_after)});
+  }
+  return {format_table(rows),
+          fmt::format("{} caches in rows of {} with a scale each, in states of their own ({}, ..): "
+                      "{} -> {} for a typical shape; errors are relative, in the 2-norm, of normal "
+                      "deviates",
+                      caches.size(), caches.front().type, caches.front().scales,
+                      format_bytes(before), format_bytes(after))};
+}
+
 std::vector<std::string> tuning_text(const TuningResult& tuning) {
   std::vector<std::string> lines;
   if (!tuning.kernels.empty()) {
@@ -199,7 +218,7 @@ ordered_json tuning_json(const TuningResult& tuning) {
 ordered_json to_json(const CompileResult& result) {
   if (!result.ok()) return {{"plan", nullptr}, {"measured", to_json(*result.accuracy)}};
   ordered_json passes = ordered_json::array(), states = ordered_json::array(),
-               layers = ordered_json::array();
+               layers = ordered_json::array(), caches = ordered_json::array();
   for (const auto& pass : result.passes) passes.push_back(to_json(pass));
   for (const auto& state : result.states)
     states.push_back({{"input", state.input},
@@ -207,6 +226,16 @@ ordered_json to_json(const CompileResult& result) {
                       {"in_place", state.in_place},
                       {"why_copied", state.why_copied}});
   for (const auto& layer : result.layers) layers.push_back(to_json(layer));
+  for (const auto& cache : result.caches)
+    caches.push_back({{"input", cache.input},
+                      {"output", cache.output},
+                      {"scales", cache.scales},
+                      {"model_type", cache.model_type},
+                      {"type", cache.type},
+                      {"shape", cache.shape},
+                      {"error", cache.error},
+                      {"bytes_before", cache.bytes_before},
+                      {"bytes_after", cache.bytes_after}});
   ordered_json json = {{"plan", result.path},
                        {"bytes", result.plan_bytes},
                        {"target", result.target},
@@ -219,6 +248,7 @@ ordered_json to_json(const CompileResult& result) {
                        {"codegen_ms", result.codegen_ms},
                        {"passes", passes},
                        {"states", states},
+                       {"caches", caches},
                        {"layers", layers},
                        {"precision_notes", result.precision_notes}};
   if (!result.layers.empty()) json["bytes_without_rounding"] = result.bytes_without_rounding;

@@ -12,10 +12,12 @@ namespace sinter::tools {
 /// States that are changed in place in one line, the others one by one.
 std::vector<std::string> states_text(const std::vector<StateResult>& states);
 
-/// A row for each layer, and what all of them come to; nothing without layers.
 /// Why pairs were fused or not: counts and, of those that were not, the kinds with most bytes at
 /// stake and most pairs; or with `all` each, and why values lie as they lie.
 std::vector<std::string> fusion_text(const CompileResult& result, bool all);
+/// The table of caches in 8 bits, and what holds for all of them; nothing if there are none.
+std::vector<std::string> caches_text(const std::vector<CacheResult>& caches);
+/// A row for each layer, and what all of them come to; nothing without layers.
 std::vector<std::string> layers_text(const CompileResult& result, bool is_calibrated);
 
 /// Tables of what was timed; nothing if nothing was.

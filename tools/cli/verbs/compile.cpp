@@ -89,6 +89,7 @@ int run_compile(const CompileArguments& options, const Console& console) {
                                                        result.kernels, result.kernels_from_cache),
                   result.target);
     print_all(states_text(result.states));
+    print_all(caches_text(result.caches));
     print_all(layers_text(result, !options.build.calibration.empty()));
     console.print("import {:.0f} ms, passes {:.0f} ms, code {:.0f} ms", result.import_ms,
                   result.passes_ms, result.codegen_ms);

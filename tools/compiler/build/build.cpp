@@ -10,6 +10,7 @@
 
 #include "fusion/narrow_dims.h"
 #include "fusion/pipeline.h"
+#include "ir/scaled_rows.h"
 #include "runtime/format_error.h"
 #include "tools/compiler/build/calibration.h"
 #include "tools/compiler/build/model_source.h"
@@ -41,7 +42,11 @@ fusion::Context context_of(const BuildOptions& options, const Target& target) {
   context.weights = to_fusion(options.weights, has_eight_bit(options.precision));
   context.eight_bit = eight_bit_to_fusion(options, context.target);
   context.max_memory = memory_limit(options);
-  context.states = {options.states.find, options.states.pairs};
+  context.states = {options.states.find, options.states.pairs, std::nullopt};
+  if (options.states.cache_precision != CachePrecision::kModel)
+    context.states.cache_type = options.states.cache_precision == CachePrecision::kInt8
+                                    ? DType::kInt8
+                                    : DType::kFloat8E4M3FN;
   context.packed = options.packed;
   return context;
 }
@@ -76,6 +81,29 @@ void add_decisions(const fusion::Context& one, fusion::Context& all) {
   for (const auto& note : one.precision_notes)
     if (auto& notes = all.precision_notes; std::ranges::find(notes, note) == notes.end())
       notes.push_back(note);
+}
+
+/// The graph with inputs and outputs for the scales of `caches`, as the graphs of entry points have
+/// them.
+ir::Graph with_scales(const ir::Graph& graph, const std::vector<fusion::QuantizedCache>& caches) {
+  if (caches.empty()) return graph;
+  ir::GraphBuilder builder(graph.name());
+  for (const auto& [symbol, range] : graph.ranges()) builder.range(symbol, range);
+  std::vector<ir::ValueId> inputs, scales;
+  for (const ir::ValueId input : graph.inputs())
+    inputs.push_back(builder.input(graph.value(input).name, graph.type(input)));
+  for (const fusion::QuantizedCache& cache : caches) {
+    ir::Shape shape = cache.shape;
+    shape.back() = 1;
+    scales.push_back(builder.input(cache.scales, {ir::kRowScaleType, std::move(shape)}));
+  }
+  const std::vector<ir::ValueId> outputs = ir::inline_graph(builder, graph, inputs);
+  for (std::size_t i = 0; i < outputs.size(); ++i)
+    builder.output(graph.output_names()[i], outputs[i]);
+  for (std::size_t i = 0; i < caches.size(); ++i)
+    builder.output(caches[i].output_scales, scales[i]);
+  for (const ir::State& state : graph.states()) builder.state(state);
+  return builder.finish();
 }
 
 /// States and integers are found once for all entry points; the other passes go over each of them.
@@ -125,9 +153,11 @@ std::vector<codegen::EntryGraph> run_entry_passes(const BuildOptions& options, c
     }
     add_decisions(context, run.context);
     for (const auto& note : context.notes) reporter.note("passes", note);
+    run.context.caches = context.caches;  // the same of all
     graphs[e] = {name, std::move(of_entry.graph), limits};
   }
   run.graph = graphs.front().graph;
+  model = with_scales(model, run.context.caches);
   return graphs;
 }
 
@@ -173,6 +203,8 @@ std::vector<std::pair<std::string, std::string>> manifest_options(const BuildOpt
   if (has_eight_bit(options.precision))
     for (auto& text : eight_bit_texts(options.eight_bit)) all.push_back(std::move(text));
   if (options.weights.bits != 0) all.emplace_back("weights", to_text(options.weights));
+  if (options.states.cache_precision != CachePrecision::kModel)
+    all.emplace_back("cache-precision", to_string(options.states.cache_precision));
   for (const auto& file : options.weights.calibration_files) all.emplace_back("calibration", file);
   if (!options.weights.calibration.empty()) all.emplace_back("calibration", "given tensors");
   for (const auto& pass : options.disabled_passes) all.emplace_back("disable-pass", pass);

@@ -9,6 +9,7 @@ namespace {
 constexpr std::array kOptionNames = {
     OptionName{"--activation-scales", "eight_bit.per_token"},
     OptionName{"--bound", "bounds"},
+    OptionName{"--cache-precision", "states.cache_precision"},
     OptionName{"--calibration", "weights.calibration"},
     OptionName{"--constant", "constants"},
     OptionName{"--dim", "dims"},

@@ -12,12 +12,18 @@
 #include "ir/reference/kernels.h"
 #include "tools/compiler/run/inputs.h"
 #include "tools/compiler/run/measure.h"
+#include "tools/compiler/verify/exact_caches.h"
 
 namespace sinter::tools {
 namespace {
 
 /// What rounding weights to few bits costs whole models.
 double bound_of_weights(int bits) { return bits == 8 ? 5e-2 : bits == 4 ? 3e-1 : 0; }
+
+/// What rounding rows of caches costs the rows themselves.
+double bound_of_caches(CachePrecision precision) {
+  return precision == CachePrecision::kFloat8 ? 5e-2 : precision == CachePrecision::kInt8 ? 2e-2 : 0;
+}
 
 /// Relative errors of whole models: float32 sums in another order, 10-bit and 7-bit mantissas.
 double bound_of_precision(Precision precision) {
@@ -40,9 +46,16 @@ void save(const std::string& folder, std::string_view name, const Plan& plan,
           const std::vector<ir::Tensor>& outputs) {
   NamedTensors named;
   const auto bindings = plan.outputs();
-  for (std::size_t i = 0; i < bindings.size(); ++i)
+  for (std::size_t i = 0; i < outputs.size(); ++i)
     named.emplace_back(bindings[i].name, outputs[i]);
   write_npz(fmt::format("{}/{}.npz", folder, name), named);
+}
+
+template <typename Bindings>
+std::vector<std::string> names_of(const Bindings& bindings) {
+  std::vector<std::string> names;
+  for (const auto& binding : bindings) names.push_back(binding.name);
+  return names;
 }
 
 /// On these inputs, with what `model` says of them.
@@ -52,26 +65,30 @@ Accuracy measure(const BuildResult& built, const BuildOptions& build, const Veri
   Session session(plan, options.session);
   set_inputs(session, plan, inputs);
   session.run();
-  const auto outputs = get_outputs(session, plan);
+  const auto stored = get_outputs(session, plan);
+  const auto& caches = built.pipeline.context.caches;
+  const auto outputs = with_exact_caches(stored, names_of(plan.outputs()), caches, false);
+  const auto given = with_exact_caches(inputs, names_of(plan.inputs()), caches, true);
   Accuracy accuracy;
   for (int run = 1; run < options.runs; ++run) {
     reporter.check();
     set_inputs(session, plan, inputs);  // the last run has changed states
     session.run();
     const auto again = get_outputs(session, plan);
-    accuracy.same_bits = accuracy.same_bits && std::ranges::equal(outputs, again, same_bytes);
+    accuracy.same_bits = accuracy.same_bits && std::ranges::equal(stored, again, same_bytes);
   }
-  const auto expected = evaluate_reference(model, inputs, true, reporter);
+  const auto expected = evaluate_reference(model, given, true, reporter);
   if (!options.save_folder.empty()) {
     save(options.save_folder, "outputs", plan, outputs);
     save(options.save_folder, "reference", plan, expected);
-    save(options.save_folder, "rounded", plan, evaluate_reference(model, inputs, false, reporter));
+    save(options.save_folder, "rounded", plan, evaluate_reference(model, given, false, reporter));
   }
 
   accuracy.shapes = describe_shapes(plan, inputs);
   accuracy.source = source_of(options.inputs);
+  // Scales of caches are the last ones, and no outputs of the model.
   const auto bindings = plan.outputs();
-  for (std::size_t i = 0; i < bindings.size(); ++i)
+  for (std::size_t i = 0; i < outputs.size(); ++i)
     accuracy.outputs.push_back(
         {bindings[i].name, relative_error(outputs[i], expected[i]),
          largest_difference(outputs[i], expected[i]),
@@ -84,7 +101,8 @@ Accuracy measure(const BuildResult& built, const BuildOptions& build, const Veri
 
 double default_bound(DType type, const CompileOptions& options, const ir::TargetTraits& target) {
   const double base =
-      std::max(bound_of_precision(options.precision), bound_of_weights(options.weights.bits));
+      std::max({bound_of_precision(options.precision), bound_of_weights(options.weights.bits),
+                bound_of_caches(options.states.cache_precision)});
   // A sum in another order may round to the next number, which is far.
   if (is_float8(type)) return std::max(base, std::ldexp(1.0, -float8_format(type).mantissa_bits));
   // Kernels compute 16-bit results to a sixteenth of their rounding (--math): some round the other

@@ -13,13 +13,13 @@ from ._errors import (CancelledError, DeviceError, Error, InternalError, Invalid
 from ._operators import CustomOp, custom_op
 from ._plan import Binding, Dim, Entry, Plan, Session, State, load
 from ._process import Gpu, get_threads, gpus, set_logger, set_threads
-from ._results import (Accuracy, CompareReport, CompileReport, Diagnostic, FusionDecision, LayerReport, LayoutDecision,
+from ._results import (Accuracy, CacheReport, CompareReport, CompileReport, Diagnostic, FusionDecision, LayerReport, LayoutDecision,
                        MachineRates, OutputAccuracy, PassReport, ProfileReport, StateReport, Statistics, StepProfile,
                        TunedKernel, TunedLibraryCall, TuningReport, Variant)
 from ._tables import Table
 
 __all__ = [
-    "Accuracy", "Binding", "CancelledError", "CompareReport", "CompileReport", "CompiledPlan", "CustomOp",
+    "Accuracy", "Binding", "CacheReport", "CancelledError", "CompareReport", "CompileReport", "CompiledPlan", "CustomOp",
     "DeviceError", "Diagnostic", "Dim", "Entry", "Error", "FusionDecision", "Gpu", "InternalError", "InvalidModelError",
     "InvalidPlanError", "LayerReport", "LayoutDecision", "MachineRates", "OutOfMemoryError", "OutputAccuracy", "Outputs",
     "PassReport", "Plan", "ProfileReport", "Session", "State", "StateReport", "Statistics", "StepProfile", "Table",

@@ -121,7 +121,7 @@ def verify_options(tensors: Tensors, value, operator_libraries=()):
 def compile_options(tensors: Tensors, *, target="auto", precision="model", weights="model", keep_layers=(),
                     max_layer_error=0.0, calibration=None, activation_scales="static", weight_scales="channel", smoothing=None,
                     max_error=None, include_layers=(), emulate=False, dims=None, bounds=None, min_shapes=None, max_shapes=None, constants=None,
-                    operators=(), pad_selections=False, drop_unsupported_outputs=False, states="auto", packed=False, sample=None, entries=None, fuse=True, disabled_passes=(),
+                    operators=(), pad_selections=False, drop_unsupported_outputs=False, states="auto", cache_precision="model", packed=False, sample=None, entries=None, fuse=True, disabled_passes=(),
                     programmatic_launch=True, precise_math=False, schedule="", strict=False, tune=0.0, tuning_file=None,
                     tuning_gpu="", tuning_shapes=None, jobs=0, max_compile_memory=None, kernel_cache="default",
                     verify=None, operator_libraries=()):
@@ -169,6 +169,7 @@ def compile_options(tensors: Tensors, *, target="auto", precision="model", weigh
         state_options.pairs = [(taken, given) for taken, given in states.items()]
     elif states != "auto":
         raise UsageError(f"states is {states!r}: it takes 'auto', None, or a dict of inputs and their outputs")
+    state_options.cache_precision = cache_precision
     options.states = state_options
     if isinstance(sample, str):
         options.sample = _core.parse_sample(sample)

@@ -72,6 +72,20 @@ class StateReport:
 
 
 @dataclass(frozen=True)
+class CacheReport:
+    """A cache in rows of 8 bits; `scales` is the state that has their scales."""
+    input: str
+    output: str
+    scales: str
+    model_type: str
+    type: str
+    shape: str
+    error: float  # of a row of normal deviates, relative, in the 2-norm
+    bytes_before: float
+    bytes_after: float
+
+
+@dataclass(frozen=True)
 class PassReport:
     name: str
     milliseconds: float
@@ -145,6 +159,7 @@ class CompileReport:
     layers: tuple[LayerReport, ...]
     bytes_without_rounding: float
     states: tuple[StateReport, ...]
+    caches: tuple[CacheReport, ...]
     decisions: tuple[FusionDecision, ...] = dataclasses.field(repr=False, default=())
     layouts: tuple[LayoutDecision, ...] = dataclasses.field(repr=False, default=())
     accuracy: Optional[Accuracy] = None

@@ -193,7 +193,13 @@ void bind_compiler(nb::module_& module) {
   SINTER_CLASS(RunInputs, tensors, files, shapes, ranges, seed);
   SINTER_CLASS(WeightOptions, keep, max_layer_error, calibration, calibration_files);
   SINTER_CLASS(EightBitOptions, per_channel, per_token, smoothing, max_error, include, emulate);
-  SINTER_CLASS(StateOptions, find, pairs);
+  SINTER_CLASS(StateOptions, find, pairs)
+      .def_prop_rw(
+          "cache_precision",
+          [](const StateOptions& o) { return std::string(to_string(o.cache_precision)); },
+          [](StateOptions& o, const std::string& text) {
+            o.cache_precision = parse_cache_precision(text);
+          });
   SINTER_CLASS(SampleOptions, temperature, top_k, top_p, keep_logits, ids, logits, position);
   SINTER_CLASS(EntryOptions, name, limits);
   SINTER_CLASS(TuneOptions, seconds, file, gpu, shapes, device, operator_libraries);

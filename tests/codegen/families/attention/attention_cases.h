@@ -368,6 +368,44 @@ inline const AttentionCase kAttentionCases[] = {
     })",
      {{{"tokens", 300}, {"bounds", 5}}, {{"tokens", 200}, {"bounds", 41}}},
      "attention rows=4x16 key_groups=1 keys=128 vector=8 stages=2 blocks=4"},
+    {"cache_of_floats_of_8_bits",
+     R"(graph @g(%q: f16[1, 3, rows, 64], %k: f8e4m3fn[1, 1, keys, 64],
+                 %v: f8e4m3fn[1, 1, keys, 64], %key_scales: f32[1, 1, keys, 1],
+                 %value_scales: f32[1, 1, keys, 1]) ranges {rows: 1..64, keys: 1..4096} {
+      %y = Attention(%q, %k, %v, %key_scales, %value_scales) {scale = 0.05}
+      return y = %y
+    })",
+     {{{"rows", 1}, {"keys", 1}}, {{"rows", 20}, {"keys", 150}}}},
+    {"cache_of_integers_with_limits",
+     R"(graph @g(%q: bf16[2, 2, 4, 1, 48], %k: i8[2, 2, 1, 300, 48], %v: i8[2, 2, 1, 300, 80],
+                 %limits: i64[2, 1, 1, 1, 1], %key_scales: f32[2, 2, 1, 300, 1],
+                 %value_scales: f32[2, 2, 1, 300, 1]) {
+      %y = Attention(%q, %k, %v, %limits, %key_scales, %value_scales) {scale = 0.05, limited = 1}
+      return y = %y
+    })"},
+    {"cache_of_integers_in_clusters",
+     R"(graph @g(%q: f16[2, 4, 128], %k: i8[2, 500, 128], %v: i8[2, 500, 128],
+                 %limits: i64[1], %key_scales: f32[2, 500, 1], %value_scales: f32[2, 500, 1]) {
+      %y = Attention(%q, %k, %v, %limits, %key_scales, %value_scales) {scale = 0.03, limited = 1}
+      return y = %y
+    })",
+     {{}},
+     "attention rows=1x16 key_groups=4 keys=32 vector=16 split_kv=4"},
+    {"cache_of_floats_under_a_mask",
+     R"(graph @g(%q: f16[2, 70, 32], %k: f8e4m3fn[2, 100, 32], %v: f8e4m3fn[2, 100, 16],
+                 %mask: bool[2, 70, 100], %key_scales: f32[2, 100, 1],
+                 %value_scales: f32[2, 100, 1]) {
+      %y = Attention(%q, %k, %v, %mask, %key_scales, %value_scales) {scale = 0.1, causal = 2}
+      return y = %y
+    })"},
+    {"cache_of_bfloats_ahead",
+     R"(graph @g(%q: bf16[3, 30, 64], %k: f8e4m3fn[3, 200, 64], %v: f8e4m3fn[3, 200, 64],
+                 %bias: f32[30, 200], %key_scales: f32[3, 200, 1], %value_scales: f32[3, 200, 1]) {
+      %y = Attention(%q, %k, %v, %bias, %key_scales, %value_scales) {scale = 0.1}
+      return y = %y
+    })",
+     {{}},
+     "attention rows=1x32 key_groups=2 keys=32 vector=16 ahead=2"},
 };
 
 }  // namespace sinter::test

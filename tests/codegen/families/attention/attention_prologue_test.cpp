@@ -32,7 +32,30 @@ struct Step {
   int heads, caches, keys, head, value_head;
   const char* type = "f16";
   const char* schedule = "";
+  const char* cache = "";  // of 8 bits: the type of caches, whose rows have scales then
+
+  bool has_scales() const { return cache[0] != '\0'; }
 };
+
+/// Rows %u of 8 bits and their scales, as ir::add_scaled_rows makes them.
+std::string rounded_rows(const Step& step) {
+  const bool is_integer = std::string(step.cache) == "i8";
+  return fmt::format(R"(
+      %wide = Cast(%u) {{to = f32}}
+      %magnitude = Abs(%wide)
+      %most = ReduceMax(%magnitude) {{axes = [3], keepdims = 1}}
+      %inverse = const f32[] {{{0}}}
+      %least = const f32[] {{7.888609e-31}}
+      %part = Mul(%most, %inverse)
+      %scale = Max(%part, %least)
+      %number = Quotient(%wide, %scale){1}
+      %row = Cast({2}) {{to = {3}}}
+      return row = %row, scale = %scale
+    }})",
+                     is_integer ? "0.007874016" : "0.0022321429",
+                     is_integer ? "\n      %whole = Round(%number)" : "",
+                     is_integer ? "%whole" : "%number", step.cache);
+}
 
 std::string rotated(const char* value, const Step& step, int heads, int first) {
   return fmt::format(R"(
@@ -65,26 +88,48 @@ std::string region(const Step& s) {
   };
   std::string text = fmt::format(
       "graph @g(%x: {0}[{1}, 1, {2}], %cos: {0}[{3}, {4}], %sin: {0}[{3}, {4}], %at: i64[1], "
-      "%limit: i64[1], %keys: {0}[{1}, {5}, {3}, {4}], %values: {0}[{1}, {5}, {3}, {6}]) {7} {{",
+      "%limit: i64[1], %keys: {8}[{1}, {5}, {3}, {4}], %values: {8}[{1}, {5}, {3}, {6}]{9}) {7} {{",
       s.type, s.batch, width, s.keys, s.head, s.caches, s.value_head,
-      std::string(s.batch) == "batch" ? "ranges {batch: 1..64}" : "");
+      std::string(s.batch) == "batch" ? "ranges {batch: 1..64}" : "",
+      s.has_scales() ? s.cache : s.type,
+      s.has_scales() ? fmt::format(", %key_scales: f32[{0}, {1}, {2}, 1], %value_scales: f32[{0}, "
+                                   "{1}, {2}, 1]",
+                                   s.batch, s.caches, s.keys)
+                     : "");
   text +=
       "\n    %q = Fused(%x, %cos, %sin, %at) {kind = \"pointwise\"} body (%x, %cos, %sin, %at) "
       "{" +
       angles + rotated("q", s, s.heads, 0) + "\n      return q = %qr\n    }";
-  text += "\n    %v = Fused(%x, %values, %at) {kind = \"scatter\"} body (%x, %cache, %at) {" +
-          fmt::format(R"(
+  const std::string value_rows = fmt::format(R"(
       %v0 = Slice(%x) {{starts = [0, 0, {0}], steps = [1, 1, 1], shape = [{1}, 1, {2}]}}
       %u = Reshape(%v0) {{shape = [{1}, {3}, 1, {4}]}})",
-                      (s.heads + s.caches) * s.head, s.batch, s.caches * s.value_head, s.caches,
-                      s.value_head) +
-          scatter(s.value_head) + "\n    }";
-  text +=
-      "\n    %k = Fused(%x, %cos, %sin, %keys, %at) {kind = \"scatter\"} body (%x, %cos, %sin, "
-      "%cache, %at) {" +
-      angles + rotated("k", s, s.caches, s.heads * s.head) + "\n      %u = Reshape(%kr) " +
-      fmt::format("{{shape = [{}, {}, 1, {}]}}", s.batch, s.caches, s.head) + scatter(s.head) +
-      "\n    }";
+                                             (s.heads + s.caches) * s.head, s.batch,
+                                             s.caches * s.value_head, s.caches, s.value_head);
+  const std::string key_rows = angles + rotated("k", s, s.caches, s.heads * s.head) +
+                               fmt::format("\n      %u = Reshape(%kr) {{shape = [{}, {}, 1, {}]}}",
+                                           s.batch, s.caches, s.head);
+  if (s.has_scales()) {
+    text += "\n    %vr, %vf = Fused(%x) {kind = \"reduction\"} body (%x) {" + value_rows +
+            rounded_rows(s);
+    text +=
+        "\n    %kr, %kf = Fused(%x, %cos, %sin, %at) {kind = \"reduction\"} body (%x, %cos, %sin, "
+        "%at) {" +
+        key_rows + rounded_rows(s);
+    for (const auto& [result, cache, update, columns] :
+         {std::tuple("v", "values", "vr", s.value_head), std::tuple("k", "keys", "kr", s.head),
+          std::tuple("vs", "value_scales", "vf", 1), std::tuple("ks", "key_scales", "kf", 1)})
+      text += fmt::format(
+                  "\n    %{} = Fused(%{}, %{}, %at) {{kind = \"scatter\"}} body (%cache, %u, %at) {{",
+                  result, cache, update) +
+              scatter(columns) + "\n    }";
+  } else {
+    text += "\n    %v = Fused(%x, %values, %at) {kind = \"scatter\"} body (%x, %cache, %at) {" +
+            value_rows + scatter(s.value_head) + "\n    }";
+    text +=
+        "\n    %k = Fused(%x, %cos, %sin, %keys, %at) {kind = \"scatter\"} body (%x, %cos, %sin, "
+        "%cache, %at) {" +
+        key_rows + scatter(s.head) + "\n    }";
+  }
   const auto shared = [&](const char* value, int columns) {
     return fmt::format(R"(
       %{0}5 = Reshape(%{0}) {{shape = [{1}, {2}, 1, {3}, {4}]}}
@@ -92,15 +137,22 @@ std::string region(const Step& s) {
       %{0}h = Reshape(%{0}e) {{shape = [{1}, {6}, {3}, {4}]}})",
                        value, s.batch, s.caches, s.keys, columns, s.heads / s.caches, s.heads);
   };
-  text +=
-      "\n    %y = Fused(%q, %k, %v, %limit) {kind = \"attention\"} body (%q, %k, %v, %limit) {" +
-      shared("k", s.head) + shared("v", s.value_head) + R"(
-      %l = Reshape(%limit) {shape = [1, 1, 1, 1]}
-      %y = Attention(%q, %kh, %vh, %l) {limited = 1, scale = 0.2}
+  const std::string scales = s.has_scales() ? ", %ks, %vs" : "";
+  text += fmt::format(
+      "\n    %y = Fused(%q, %k, %v, %limit{0}) {{kind = \"attention\"}} body (%q, %k, %v, "
+      "%limit{0}) {{",
+      scales);
+  text += shared("k", s.head) + shared("v", s.value_head);
+  if (s.has_scales()) text += shared("ks", 1) + shared("vs", 1);
+  text += fmt::format(R"(
+      %l = Reshape(%limit) {{shape = [1, 1, 1, 1]}}
+      %y = Attention(%q, %kh, %vh, %l{0}) {{limited = 1, scale = 0.2}}
       return y = %y
-    }
-    return keys_next = %k, values_next = %v, y = %y
-  })";
+    }}
+    return keys_next = %k, values_next = %v{1}, y = %y
+  }})",
+                      s.has_scales() ? ", %ksh, %vsh" : "",
+                      s.has_scales() ? ", key_scales_next = %ks, value_scales_next = %vs" : "");
   return text;
 }
 
@@ -112,6 +164,10 @@ constexpr Step kSteps[] = {
     {"bf16", "1", 4, 1, 40, 128, 128, "bf16"},
     {"odd_head", "1", 2, 1, 33, 40, 40},
     {"any_batch", "batch", 4, 2, 64, 16, 16},
+    {"rows_of_floats", "2", 8, 2, 96, 64, 32, "f16", "", "f8e4m3fn"},
+    {"rows_of_integers", "1", 4, 1, 150, 128, 128, "bf16",
+     "attention rows=1x16 key_groups=2 keys=16 vector=16 split_kv=4", "i8"},
+    {"rows_of_any_batch", "batch", 4, 2, 64, 16, 48, "f16", "", "i8"},
 };
 
 struct AttentionFrontEmitted {
@@ -124,7 +180,11 @@ struct AttentionFrontEmitted {
 std::optional<codegen::AttentionProgram> lower_step(const ir::Graph& body,
                                                     codegen::ExprTable& exprs,
                                                     std::string& refusal) {
-  const std::uint32_t inputs[] = {0, 1, 2, 3, 4, 5, 6}, outputs[] = {5, 6, 7};
+  // Caches, and their scales if they have any, are changed in place.
+  const auto count = static_cast<std::uint32_t>(body.inputs().size());
+  std::vector<std::uint32_t> inputs, outputs;
+  for (std::uint32_t i = 0; i < count; ++i) inputs.push_back(i);
+  for (std::uint32_t i = 5; i <= count; ++i) outputs.push_back(i);
   return codegen::lower_with_prologue(body, *codegen::attention_parts(body), inputs, outputs, exprs,
                                       refusal);
 }
@@ -140,8 +200,8 @@ AttentionFrontEmitted emit(const Step& step, bool early, bool still) {
   codegen::KernelRequest facts;
   facts.given = early ? std::set<std::uint32_t>{1, 2, 3} : std::set<std::uint32_t>{};
   for (const std::uint32_t buffer : program->buffers)
-    facts.buffer_types.push_back(buffer == 7 ? program->dtype
-                                             : body.type(body.inputs()[buffer]).dtype);
+    facts.buffer_types.push_back(buffer == body.inputs().size() ? program->dtype
+                                                                : body.type(body.inputs()[buffer]).dtype);
   auto kernel =
       codegen::emit_attention(*program, step.name, {}, exprs, early, step.schedule, {}, facts);
   return {body, std::move(exprs), std::move(*program), std::move(kernel)};
@@ -177,14 +237,12 @@ TEST(AttentionPrologue, MeansItsBody) {
       if (!is_there)  // nothing is put anywhere, and tables say what they say at 0
         reads[3] = ir::Tensor::from_doubles(DType::kInt64, {1}, std::vector<double>(1, 0));
       std::vector<ir::Tensor> expected = ir::evaluate(kernel.body, reads);
-      if (!is_there) {
-        expected[0] = inputs[5];
-        expected[1] = inputs[6];
-      }
+      const std::size_t caches = inputs.size() - 5;
+      for (std::size_t i = 0; !is_there && i < caches; ++i) expected[i] = inputs[5 + i];
       Memory memory;
       for (const ir::Tensor& input : inputs)
         memory.emplace_back(input.bytes().begin(), input.bytes().end());
-      memory.emplace_back(expected[2].bytes().size(), std::byte{0xa5});
+      memory.emplace_back(expected.back().bytes().size(), std::byte{0xa5});
       plan::fb::PlanT plan;
       kernel.exprs.write(plan);
       std::vector<std::int64_t> symbols;
@@ -192,13 +250,20 @@ TEST(AttentionPrologue, MeansItsBody) {
       const auto check = [&](const plan::fb::KernelVariantT& variant, const Memory& found) {
         std::string problems;
         // Where nothing is put the caches are as they were, and the queries of any angle.
-        for (std::size_t which = 0; which < (is_there ? 3u : 2u); ++which) {
+        for (std::size_t which = 0; which < caches + (is_there ? 1 : 0); ++which) {
           const ir::Tensor& wanted = expected[which];
-          const double most = wanted.dtype() == DType::kFloat16 ? 1e-2 : 6e-2;
+          // Of rows of 8 bits an element may be rounded to the next number: an eighth, or one.
+          const double most = wanted.dtype() == DType::kFloat16        ? 1e-2
+                              : wanted.dtype() == DType::kFloat8E4M3FN ? 0.13
+                              : wanted.dtype() == DType::kInt8         ? 1
+                                                                       : 6e-2;
+          const bool is_whole = wanted.dtype() == DType::kInt8;
           for (std::int64_t n = 0; n < wanted.element_count(); ++n) {
             const double a = ir::load_as_double(
-                wanted.dtype(), found[which + 5].data() + static_cast<std::size_t>(n) * 2);
-            if (std::abs(a - wanted.at(n)) <= most * (1 + std::abs(wanted.at(n)))) continue;
+                wanted.dtype(), found[which + 5].data() + static_cast<std::size_t>(n) *
+                                                              size_of(wanted.dtype()));
+            const double size = is_whole ? 1 : 1 + std::abs(wanted.at(n));
+            if (std::abs(a - wanted.at(n)) <= most * size) continue;
             problems +=
                 problem_in(variant, which, fmt::format("[{}] is {}, not {}", n, a, wanted.at(n)));
             break;

@@ -77,6 +77,19 @@ std::vector<ir::Tensor> inputs_of(const ir::Graph& body, const ir::Bindings& siz
         values.push_back(static_cast<double>(1 + (e * 131 + 57) % (k[k.size() - 2] + 5)));
       inputs[i] = ir::Tensor::from_doubles(inputs[i].dtype(), inputs[i].shape(), values);
     }
+    if (inputs[i].dtype() == DType::kInt8) {  // all values that there are
+      std::vector<double> values;
+      for (std::int64_t e = 0; e < inputs[i].element_count(); ++e)
+        values.push_back(static_cast<double>(e * 97 % 255 - 127));
+      inputs[i] = ir::Tensor::from_doubles(DType::kInt8, inputs[i].shape(), values);
+    }
+    if (name.ends_with("_scales")) {  // such that rows are below 2
+      const double largest = inputs[1].dtype() == DType::kInt8 ? 128 : 2;
+      std::vector<double> values;
+      for (std::int64_t e = 0; e < inputs[i].element_count(); ++e)
+        values.push_back((1 + static_cast<double>(e * 37 % 64) / 64) / largest);
+      inputs[i] = ir::Tensor::from_doubles(DType::kFloat32, inputs[i].shape(), values);
+    }
     if (name == "bounds") inputs[i] = bounds_of(inputs[0].shape()[0], inputs[i].shape()[0] - 1);
     if (name != "none" && name != "low") continue;
     const double value = name == "low" ? -3.4028234e38 : 0;

@@ -185,10 +185,20 @@ struct EightBitOptions {
 /// `sinter compile --weights` takes them; calibration, kept layers and errors stay empty.
 SINTER_API WeightOptions parse_weights(std::string_view text);
 
+/// What caches of keys and values are stored in: the model's type (or that of Precision), or 8 bits
+/// with a scale for each row of a head.
+enum class CachePrecision { kModel, kFloat8, kInt8 };
+/// "model", "fp8", "int8".
+SINTER_API std::string_view to_string(CachePrecision precision);
+SINTER_API CachePrecision parse_cache_precision(std::string_view text);
+
 /// Inputs that are outputs of the run before, which sessions keep.
 struct StateOptions {
   bool find = true;                                        // caches are found by themselves
   std::vector<std::pair<std::string, std::string>> pairs;  // input and output
+  /// Of 8 bits: every cache among the states; kUnsupported, naming it, if one cannot be. Such a
+  /// state "key" has its scales in another state, "key.scales".
+  CachePrecision cache_precision = CachePrecision::kModel;
 };
 
 /// How a plan chooses the next token itself. Where several names stand, the first that is there.
@@ -329,6 +339,16 @@ struct StateResult {
   std::string why_copied;  // empty: it is not
 };
 
+/// A cache under StateOptions::cache_precision.
+struct CacheResult {
+  std::string input, output;      // names of the state's bindings
+  std::string scales;             // the input that is the state of its scales, f32 [.., n, 1]
+  std::string model_type, type;   // of elements before and now: "f16", "f8e4m3fn"
+  std::string shape;              // "[1, 8, capacity, 128]"
+  double error = 0;               // of a row of normal deviates, relative, in the 2-norm
+  double bytes_before = 0, bytes_after = 0;  // for a typical shape, with scales
+};
+
 struct PassResult {
   std::string name;  // behind that of its entry point, if there are any: "decode:simplify"
   double milliseconds = 0;
@@ -394,6 +414,7 @@ struct CompileResult {
   std::vector<LayerResult> layers;           // what WeightOptions asks about
   double bytes_without_rounding = 0;         // of the plan, had these layers kept their floats
   std::vector<StateResult> states;
+  std::vector<CacheResult> caches;  // what StateOptions::cache_precision asks about
   std::vector<FusionDecision> decisions;
   std::vector<LayoutDecision> layouts;
   std::optional<Accuracy> accuracy;    // if CompileOptions::verify asks

@@ -1,0 +1,120 @@
+// Keys and values in rows of 8 bits with a scale each (ir/scaled_rows.h): made 16-bit floats on
+// their way from shared memory to the products, and new rows of them.
+#pragma once
+
+#include "math.cuh"
+#include "mma.cuh"
+#include "reduce.cuh"
+
+/// What elements of type C are: kLargest, and kUnit: products multiply element / kUnit, which is
+/// about one at most, and the row's scale times kUnit. So weights times scales of values, which
+/// become 16-bit floats, are about as large as weights times values.
+template <class C>
+struct ScaledRow;
+template <>
+struct ScaledRow<e4m3fn> {
+  static constexpr float kLargest = 448, kUnit = 256;
+};
+template <>
+struct ScaledRow<i8> {
+  static constexpr float kLargest = 127, kUnit = 128;
+};
+
+SINTER_DEVICE float widen_code(e4m3fn x) { return widen_float8<e4m3fn>(x.bits); }
+SINTER_DEVICE float widen_code(i8 x) { return static_cast<float>(x); }
+SINTER_DEVICE void narrow_code(float x, e4m3fn& code) {
+  code.bits = static_cast<u8>(narrow_pair<e4m3fn>(x, 0.0f));
+}
+SINTER_DEVICE void narrow_code(float x, i8& code) { code = static_cast<i8>(rintf(x)); }
+
+/// Pairs of T, elements / kUnit, of four elements in a word: of its bytes 0 and 2, and 1 and 3.
+template <class T, class C>
+SINTER_DEVICE void widen_bytes(u32 word, u32& even, u32& odd) {
+  float x[4];
+#pragma unroll
+  for (int i = 0; i < 4; ++i) {
+    C code;
+    const u8 byte = static_cast<u8>(word >> (i * 8));
+    memcpy(&code, &byte, 1);
+    x[i] = widen_code(code) / ScaledRow<C>::kUnit;
+  }
+  even = pack_pair<T>(x[0], x[2]);
+  odd = pack_pair<T>(x[1], x[3]);
+}
+#ifdef __CUDACC__
+// NaN is no number here: a row that has one has a scale of NaN.
+/// The exponent's bits of E4M3 among those of float16 stand for 2^-8 of the number.
+template <>
+SINTER_DEVICE void widen_bytes<f16, e4m3fn>(u32 word, u32& even, u32& odd) {
+  even = (word << 7 & 0x3f803f80u) | (word << 8 & 0x80008000u);
+  odd = (word >> 1 & 0x3f803f80u) | (word & 0x80008000u);
+}
+/// Among those of bfloat16 for 2^-120.
+template <>
+SINTER_DEVICE void widen_bytes<bf16, e4m3fn>(u32 word, u32& even, u32& odd) {
+  const auto scaled = [](u32 pair) {
+    constexpr u32 kPower112 = 0x77807780u, kMinusZero = 0x80008000u;
+    u32 result;
+    asm("fma.rn.bf16x2 %0, %1, %2, %3;"
+        : "=r"(result)
+        : "r"(pair), "r"(kPower112), "r"(kMinusZero));
+    return result;
+  };
+  even = scaled((word << 4 & 0x07f007f0u) | (word << 8 & 0x80008000u));
+  odd = scaled((word >> 4 & 0x07f007f0u) | (word & 0x80008000u));
+}
+/// 128 more is a byte without a sign, and float16 of 1024 and it has it in its last bits.
+template <>
+SINTER_DEVICE void widen_bytes<f16, i8>(u32 word, u32& even, u32& odd) {
+  const u32 biased = word ^ 0x80808080u;
+  const auto scaled = [](u32 pair) {
+    constexpr u32 kOne128th = 0x20002000u, kMinusNine = 0xc880c880u;
+    u32 result;
+    asm("fma.rn.f16x2 %0, %1, %2, %3;"
+        : "=r"(result)
+        : "r"(pair), "r"(kOne128th), "r"(kMinusNine));
+    return result;
+  };
+  even = scaled((biased & 0x00ff00ffu) | 0x64006400u);
+  odd = scaled((biased >> 8 & 0x00ff00ffu) | 0x64006400u);
+}
+/// bfloat16 has too few bits for that; float32 of 2^23 and it has enough.
+template <>
+SINTER_DEVICE void widen_bytes<bf16, i8>(u32 word, u32& even, u32& odd) {
+  const u32 biased = word ^ 0x80808080u;
+  const auto number = [biased](u32 selector) {
+    constexpr float kOffset = 8388608.0f + 128.0f;
+    return (float_of_bits(__byte_perm(biased, 0x4b000000u, selector)) - kOffset) * (1.0f / 128.0f);
+  };
+  even = pack_pair<bf16>(number(0x7440), number(0x7442));
+  odd = pack_pair<bf16>(number(0x7441), number(0x7443));
+}
+#endif
+
+/// A warp makes a row of 8 bits of kWidth elements; every lane returns the row's scale.
+template <int kWidth, class C, class T>
+SINTER_DEVICE float round_row(C* to, const T* row, int lane) {
+  constexpr float kLeast = 0x1p-100f;
+  float most = 0;
+#pragma unroll
+  for (int i = lane; i < kWidth; i += 32) most = maximum(most, fabsf(widen(row[i])));
+#pragma unroll
+  for (int distance = 16; distance > 0; distance /= 2)
+    most = maximum(most, exchange(most, distance));
+  const float scale = maximum(most * (1.0f / ScaledRow<C>::kLargest), kLeast);
+#pragma unroll
+  for (int i = lane; i < kWidth; i += 32) narrow_code(divide(widen(row[i]), scale), to[i]);
+  return scale;
+}
+
+/// Starts to copy the scales of rows [first, first + kRows) of `count`, a stride apart; zeros
+/// behind them.
+template <int kRows, int kThreads>
+SINTER_DEVICE void copy_scales(float* shared, const float* from, i64 stride, i32 first, i32 count,
+                               int thread) {
+#pragma unroll
+  for (int i = thread; i < kRows; i += kThreads) {
+    const bool valid = first + i < count;
+    cp_async<4>(shared + i, from + (valid ? first + i : 0) * stride, valid);
+  }
+}

@@ -1,0 +1,15 @@
+#pragma once
+
+#include <string_view>
+
+#include "fusion/context.h"
+
+namespace sinter::fusion {
+
+/// The node that makes `value`, if it is an `op`; else null.
+inline const Node* producer_of(const Graph& graph, ValueId value, std::string_view op) {
+  const Node* node = graph.producer(value);
+  return node != nullptr && node->op->name == op ? node : nullptr;
+}
+
+}  // namespace sinter::fusion

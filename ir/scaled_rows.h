@@ -1,0 +1,31 @@
+// Rows of 8 bits with a scale each, as caches of keys and values may be stored: the one definition
+// of the format, which passes write and kernels read.
+#pragma once
+
+#include "ir/graph.h"
+
+namespace sinter::ir {
+
+/// What scales are stored in.
+inline constexpr DType kRowScaleType = DType::kFloat32;
+
+/// Types of 8 bits that elements may have.
+constexpr bool is_scaled_row_type(DType type) {
+  return type == DType::kInt8 || type == DType::kFloat8E4M3FN;
+}
+
+/// Elements x of a row of `values` [.., n, d] stand for x * scale, the row's of `scales` [.., n, 1].
+/// So a row needs d bytes and 4.
+struct ScaledRows {
+  ValueId values, scales;
+};
+
+/// `x`, of any float, in rows of `type`: a scale is the row's largest magnitude over the largest
+/// number of the type (448 of f8e4m3fn, 127 of i8), and 2^-100 at least; elements are x / scale,
+/// rounded to nearest even. A row with a NaN is NaN.
+ScaledRows add_scaled_rows(GraphBuilder& builder, ValueId x, DType type);
+
+/// What they stand for, rounded to `type`.
+ValueId add_dequantized_rows(GraphBuilder& builder, const ScaledRows& rows, DType type);
+
+}  // namespace sinter::ir

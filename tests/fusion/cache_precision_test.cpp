@@ -1,0 +1,155 @@
+// Caches in rows of 8 bits: what they stand for, and which caches there are none of.
+#include <cmath>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sinter/error.h>
+
+#include "codegen/targets/cpu/cpu_target.h"
+#include "codegen/targets/cuda/cuda_target.h"
+#include "fusion/pipeline.h"
+#include "ir/reference/evaluate.h"
+#include "ir/text/text.h"
+#include "support.h"
+
+namespace sinter::fusion::test {
+namespace {
+
+using ::testing::HasSubstr;
+
+/// Two rows at `at` and behind it of a cache of keys and of one of values, and attention of them.
+constexpr const char* kDecoder = R"(
+graph @main(%q: f32[1, 2, 2, 16], %k: f32[1, 2, 2, 16], %v: f32[1, 2, 2, 16], %at: i64[1],
+            %key: f32[1, 2, 8, 16], %value: f32[1, 2, 8, 16])
+    states {output 1 -> input 4, output 2 -> input 5} {
+  %i0 = Iota() {axis = 0, dtype = i64, shape = [1, 1, 1, 1]}
+  %i1 = Iota() {axis = 1, dtype = i64, shape = [1, 2, 1, 1]}
+  %i2 = Iota() {axis = 2, dtype = i64, shape = [1, 1, 2, 1]}
+  %i3 = Iota() {axis = 3, dtype = i64, shape = [1, 1, 1, 16]}
+  %rows = Add(%i2, %at)
+  %key_next = Scatter(%key, %k, %i0, %i1, %rows, %i3) {combine = "none"}
+  %value_next = Scatter(%value, %v, %i0, %i1, %rows, %i3) {combine = "none"}
+  %y = Attention(%q, %key_next, %value_next) {scale = 0.25}
+  return y = %y, key_next = %key_next, value_next = %value_next
+})";
+
+Context context_of(const TargetTraits& target, DType type) {
+  Context context;
+  context.target = target;
+  context.states.cache_type = type;
+  return context;
+}
+
+Tensor numbers(DType type, const Ints& shape, int seed) {
+  std::vector<double> values;
+  std::int64_t count = 1;
+  for (const std::int64_t size : shape) count *= size;
+  for (std::int64_t i = 0; i < count; ++i)
+    values.push_back(std::sin(static_cast<double>(i * 7 + seed)) * (i % 16 == 3 ? 4 : 1));
+  return Tensor::from_doubles(type, shape, values);
+}
+
+/// Of the inputs from number `first` on.
+std::vector<Tensor> zeros_of(const Graph& graph, std::size_t first) {
+  std::vector<Tensor> all;
+  for (std::size_t i = first; i < graph.inputs().size(); ++i) {
+    const TensorType& type = graph.type(graph.inputs()[i]);
+    Ints shape;
+    for (const Dim& dim : type.shape) shape.push_back(dim.value());
+    const auto count = static_cast<std::size_t>(ir::element_count(type.shape).value());
+    all.push_back(Tensor::from_doubles(type.dtype, shape, std::vector<double>(count, 0)));
+  }
+  return all;
+}
+
+double error_of(const std::vector<double>& exact, const std::vector<double>& found) {
+  double difference = 0, size = 0;
+  for (std::size_t i = 0; i < exact.size(); ++i) {
+    difference += (exact[i] - found[i]) * (exact[i] - found[i]);
+    size += exact[i] * exact[i];
+  }
+  return std::sqrt(difference / size);
+}
+
+class CachePrecision : public testing::TestWithParam<DType> {};
+INSTANTIATE_TEST_SUITE_P(Types, CachePrecision,
+                         testing::Values(DType::kFloat8E4M3FN, DType::kInt8));
+
+TEST_P(CachePrecision, AttentionIsThatOfRoundedRows) {
+  const Graph model = ir::parse_graph(kDecoder);
+  const double allowed = GetParam() == DType::kInt8 ? 0.01 : 0.04;
+  for (const TargetTraits& target :
+       {codegen::cpu_target().traits(), codegen::cuda_target().traits()})
+    for (const bool fuse : {true, false}) {
+      Context context = context_of(target, GetParam());
+      context.fuse = fuse;
+      const Graph graph = run_pipeline(model, context).graph;
+      ASSERT_EQ(graph.inputs().size(), 8u);
+      EXPECT_EQ(graph.type(graph.inputs()[4]).dtype, GetParam());
+      EXPECT_EQ(graph.value(graph.inputs()[6]).name, "key.scales");
+      EXPECT_EQ(ir::to_string(graph.type(graph.inputs()[6])), "f32[1, 2, 8, 1]");
+      ASSERT_EQ(graph.states().size(), 4u);
+      EXPECT_EQ(graph.states()[3], (ir::State{7, 4}));
+      // The first two rows, then two more.
+      std::vector<Tensor> exact = zeros_of(model, 4), rounded = zeros_of(graph, 4);
+      for (int step = 0; step < 2; ++step) {
+        std::vector<Tensor> given{numbers(DType::kFloat32, {1, 2, 2, 16}, step),
+                                  numbers(DType::kFloat32, {1, 2, 2, 16}, step + 10),
+                                  numbers(DType::kFloat32, {1, 2, 2, 16}, step + 20)};
+        const std::int64_t at = step * 2;
+        given.push_back(Tensor::from_ints(DType::kInt64, {1}, std::span(&at, 1)));
+        std::vector<Tensor> a = given, b = given;
+        a.insert(a.end(), exact.begin(), exact.end());
+        b.insert(b.end(), rounded.begin(), rounded.end());
+        const auto expected = ir::evaluate(model, a), found = ir::evaluate(graph, b);
+        EXPECT_LE(error_of(expected[0].to_doubles(), found[0].to_doubles()), allowed);
+        exact.assign(expected.begin() + 1, expected.end());
+        rounded.assign(found.begin() + 1, found.end());
+      }
+      // Rows that nobody wrote stand for zero, those that were written for what was put there.
+      const std::vector<double> values = rounded[0].to_doubles(), scales = rounded[2].to_doubles();
+      std::vector<double> product;
+      for (std::size_t i = 0; i < values.size(); ++i) product.push_back(values[i] * scales[i / 16]);
+      EXPECT_LE(error_of(exact[0].to_doubles(), product), allowed);
+      EXPECT_GT(error_of(exact[0].to_doubles(), product), 1e-4);
+    }
+}
+
+TEST_P(CachePrecision, IsReported) {
+  Context context = context_of(codegen::cpu_target().traits(), GetParam());
+  run_pass("quantize_caches", ir::parse_graph(kDecoder), context);
+  ASSERT_EQ(context.caches.size(), 2u);
+  EXPECT_EQ(context.caches[1].input, "value");
+  EXPECT_EQ(context.caches[1].output, "value_next");
+  EXPECT_EQ(context.caches[1].output_scales, "value_next.scales");
+  EXPECT_EQ(context.caches[1].bytes_before, 1024);
+  EXPECT_EQ(context.caches[1].bytes_after, 256 + 16 * 4);
+  EXPECT_GT(context.caches[1].error, 1e-3);
+  EXPECT_LT(context.caches[1].error, 0.04);
+}
+
+std::string refusal(std::string text, const std::string& what, const std::string& with) {
+  const std::size_t at = text.find(what);
+  EXPECT_NE(at, std::string::npos) << what;
+  text.replace(at, what.size(), with);
+  Context context = context_of(codegen::cpu_target().traits(), DType::kInt8);
+  try {
+    run_pass("quantize_caches", ir::parse_graph(text), context);
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ErrorCode::kUnsupported);
+    return error.what();
+  }
+  return "no error";
+}
+
+TEST(CachePrecisions, CachesWithoutRowsAreRefusedByName) {
+  EXPECT_THAT(refusal(kDecoder, "states {output 1 -> input 4, output 2 -> input 5}", ""),
+              HasSubstr("no cache that it changes in place (its states: none)"));
+  EXPECT_THAT(refusal(kDecoder, "%rows, %i3) {combine = \"none\"}\n  %value_next",
+                      "%rows, %i0) {combine = \"none\"}\n  %value_next"),
+              testing::AllOf(HasSubstr("'key' cannot be stored in rows of i8"),
+                             HasSubstr("puts parts of rows into it")));
+}
+
+}  // namespace
+}  // namespace sinter::fusion::test

@@ -1,0 +1,43 @@
+#include "tools/compiler/verify/exact_caches.h"
+
+#include <algorithm>
+
+#include <sinter/error.h>
+
+namespace sinter::tools {
+namespace {
+
+ir::Tensor exact_rows(const ir::Tensor& values, const ir::Tensor& scales, DType type) {
+  std::vector<double> all = values.to_doubles();
+  const std::vector<double> factors = scales.to_doubles();
+  const auto width = static_cast<std::size_t>(values.shape().back());
+  for (std::size_t i = 0; i < all.size(); ++i) all[i] *= factors[i / width];
+  return ir::Tensor::from_doubles(type, values.shape(), all);
+}
+
+}  // namespace
+
+std::vector<ir::Tensor> with_exact_caches(std::vector<ir::Tensor> tensors,
+                                          const std::vector<std::string>& names,
+                                          const std::vector<fusion::QuantizedCache>& caches,
+                                          bool is_input) {
+  const auto place_of = [&](const std::string& name) {
+    const auto at = std::ranges::find(names, name);
+    if (at == names.end())
+      throw Error(ErrorCode::kInternal, "the plan has no '" + name + "' of a cache");
+    return static_cast<std::size_t>(at - names.begin());
+  };
+  std::vector<bool> is_scales(tensors.size(), false);
+  for (const fusion::QuantizedCache& cache : caches) {
+    const std::size_t values = place_of(is_input ? cache.input : cache.output),
+                      scales = place_of(is_input ? cache.scales : cache.output_scales);
+    tensors[values] = exact_rows(tensors[values], tensors[scales], cache.from);
+    is_scales[scales] = true;
+  }
+  std::vector<ir::Tensor> result;
+  for (std::size_t i = 0; i < tensors.size(); ++i)
+    if (!is_scales[i]) result.push_back(std::move(tensors[i]));
+  return result;
+}
+
+}  // namespace sinter::tools

@@ -1,0 +1,19 @@
+// Caches in rows of 8 bits as what they stand for, so that a plan which has such can be compared
+// with its model.
+#pragma once
+
+#include <vector>
+
+#include "fusion/context.h"
+
+namespace sinter::tools {
+
+/// `tensors`, inputs or outputs of a plan, without those that are scales of `caches`, and with the
+/// caches in the model's type. `names`: of the plan's bindings, in order; `is_input`: which of a
+/// cache's two bindings they are.
+std::vector<ir::Tensor> with_exact_caches(std::vector<ir::Tensor> tensors,
+                                          const std::vector<std::string>& names,
+                                          const std::vector<fusion::QuantizedCache>& caches,
+                                          bool is_input);
+
+}  // namespace sinter::tools
