@@ -48,6 +48,7 @@ struct WeightOptions {
   int bits = 0;                 // 4 or 8; 0: weights stay as the model has them
   std::int64_t group = 0;       // elements along k that share a scale; 0: a whole channel
   bool symmetric = true;        // no zero points
+  bool floats = false;          // f8e4m3fn: 8 bits, symmetric, rounded to the nearest
   bool embeddings = false;      // tables that rows are gathered from, too
   bool last_as_others = false;  // false: layers that no other reads from have 8 bits at least
   // What rounding errors are compensated on; null: each weight is rounded to the nearest.

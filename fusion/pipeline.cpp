@@ -20,13 +20,14 @@ const std::vector<Pass>& pipeline() {
   // are found in the model's own spelling; quantize_weights comes next, since what is left
   // of dequantizations is folded into float weights; recognise sees the model's own spelling;
   // scales are folded into weights before those are rounded to 8 bits or a lower
-  // precision; caches become rows of 8 bits once their types are known; simplify runs after lower_precision to remove the casts that meet; products of
-  // quantized values are found then, since their sums, and what scales these, are wide whatever
-  // precision is asked for, and until then nobody evaluates what dequantizes their weights;
-  // attention is found while softmax is one node, and takes in its views once the projections that
-  // it reads are slices of one; projections are merged before views are folded into products, since
-  // the slices are views too, and so are weights that are laid out the other way round; reductions
-  // pick their neighbours before what is left becomes pointwise regions.
+  // precision; caches become rows of 8 bits once their types are known; simplify runs after
+  // lower_precision to remove the casts that meet; products of quantized values are found then,
+  // since their sums, and what scales these, are wide whatever precision is asked for, and until
+  // then nobody evaluates what dequantizes their weights; attention is found while softmax is one
+  // node, and takes in its views once the projections that it reads are slices of one; projections
+  // are merged before views are folded into products, since the slices are views too, and so are
+  // weights that are laid out the other way round; reductions pick their neighbours before what is
+  // left becomes pointwise regions.
   static const std::vector<Pass> passes = {
       {"expand_bodies", expand_bodies},
       {"find_states", find_states, false, false},

@@ -16,7 +16,7 @@ extern const ir::Derivation kJoinedColumns, kJoinedRows;
 extern const ir::Transform kJoinedBiases;
 /// A float tensor in another type; integers of few bits; what scales and shifts behind a product
 /// make of its weights.
-extern const ir::Transform kNarrowed, kQuantized, kFoldedScales;
+extern const ir::Transform kNarrowed, kQuantized, kQuantizedFloats, kFoldedScales;
 /// The integers that a model itself has for weights, their scales and zero points (read_weights.h).
 extern const ir::Transform kReadIntegers;
 /// Questions whose answers decide: the value of all elements; whether some stand for infinity, and

@@ -57,7 +57,12 @@ namespace {
 
 Tensor multiplied(const QuantizedWeights& weights, DType dtype) {
   const Tensor values = unpacked_values(weights);
-  const std::span<const std::int8_t> q = values.as<std::int8_t>();
+  const std::span<const std::byte> q = values.bytes();
+  // What each byte stands for.
+  std::vector<std::byte> codes(256);
+  for (std::size_t i = 0; i < codes.size(); ++i) codes[i] = static_cast<std::byte>(i);
+  const std::vector<double> numbers =
+      Tensor(values.dtype(), {256}, Buffer::take(std::move(codes))).to_doubles();
   const std::vector<double> scales = weights.scales.to_doubles();
   const std::vector<double> zeros =
       weights.zero_points ? weights.zero_points->to_doubles() : std::vector<double>();
@@ -66,17 +71,19 @@ Tensor multiplied(const QuantizedWeights& weights, DType dtype) {
   const auto groups = static_cast<std::size_t>(group_count(weights.k, weights.group));
   const std::size_t size = size_of(dtype);
   std::vector<std::byte> bytes(q.size() * size);
-  for_each_range(static_cast<std::size_t>(weights.n()), kRowsAtOnce,
-                 [&](std::size_t first, std::size_t last) {
-                   std::byte* out = bytes.data() + first * width * size;
-                   for (std::size_t row = first; row < last; ++row) {
-                     for (std::size_t i = 0; i < width; ++i, out += size) {
-                       const std::size_t at = row * groups + i / group;
-                       const double zero = zeros.empty() ? 0 : zeros[at];
-                       store_double(dtype, out, (q[row * width + i] - zero) * scales[at]);
-                     }
-                   }
-                 });
+  for_each_range(
+      static_cast<std::size_t>(weights.n()), kRowsAtOnce, [&](std::size_t first, std::size_t last) {
+        std::byte* out = bytes.data() + first * width * size;
+        for (std::size_t row = first; row < last; ++row) {
+          for (std::size_t i = 0; i < width; ++i, out += size) {
+            const std::size_t at = row * groups + i / group;
+            const double zero = zeros.empty() ? 0 : zeros[at];
+            store_double(
+                dtype, out,
+                (numbers[std::to_integer<std::size_t>(q[row * width + i])] - zero) * scales[at]);
+          }
+        }
+      });
   return Tensor(dtype, {weights.n(), weights.k}, Buffer::take(std::move(bytes)));
 }
 
@@ -94,7 +101,9 @@ const Transform kDequantized = {
       const bool is_packed = bits == 4;
       const bool fits =
           is_packed ? inputs[0].dtype() == DType::kUInt8 && k >= 0 && k / 2 + k % 2 == shape[1]
-                    : bits == 8 && inputs[0].dtype() == DType::kInt8 && k == shape[1];
+                    : bits == 8 && k == shape[1] &&
+                          (inputs[0].dtype() == DType::kInt8 ||
+                           (inputs[0].dtype() == DType::kFloat8E4M3FN && inputs.size() == 2));
       return fits && std::ranges::all_of(inputs.subspan(1), [&](const Tensor& input) {
                return input.shape() == Ints{shape[0], group_count(k, group)};
              });

@@ -13,10 +13,10 @@ namespace sinter::ir {
 
 /// w[n, k] = (q[n, k] - zero[n, k / group]) * scale[n, k / group].
 ///
-/// 8 bits: `values` is [n, k] of i8, the numbers themselves. 4 bits: it is [n, ceil(k / 2)] of u8,
-/// two numbers to a byte, that of even k in the low half; a half holds q + 8, so that q is -8..7.
-/// Scales are [n, groups] of f16, bf16 or f32; zero points, if there are any, [n, groups] of i8 (in
-/// the range of q) or of f32 (any number).
+/// 8 bits: `values` is [n, k] of i8 or f8e4m3fn, the numbers themselves; floats have no zero
+/// points. 4 bits: it is [n, ceil(k / 2)] of u8, two numbers to a byte, that of even k in the low
+/// half; a half holds q + 8, so that q is -8..7. Scales are [n, groups] of f16, bf16 or f32; zero
+/// points, if there are any, [n, groups] of i8 (in the range of q) or of f32 (any number).
 struct QuantizedWeights {
   int bits = 8;
   std::int64_t group = 0;  // elements along k that share a scale; 0: all of them
@@ -25,6 +25,7 @@ struct QuantizedWeights {
   std::optional<Tensor> zero_points;
 
   std::int64_t n() const { return values.shape()[0]; }
+  bool are_floats() const { return is_float8(values.dtype()); }
 };
 
 /// How many groups k elements make; `group` as in QuantizedWeights.

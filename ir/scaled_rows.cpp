@@ -20,8 +20,8 @@ ScaledRows add_scaled_rows(GraphBuilder& builder, ValueId x, DType type) {
   const auto last = static_cast<std::int64_t>(builder.type(x).shape.size()) - 1;
   const ValueId most = builder.add("ReduceMax", {builder.add("Abs", {wide})},
                                    {{"axes", Ints{last}}, {"keepdims", std::int64_t{1}}});
-  const ValueId scale = builder.add(
-      "Max", {builder.add("Mul", {most, number(1 / largest)}), number(kLeastScale)});
+  const ValueId scale =
+      builder.add("Max", {builder.add("Mul", {most, number(1 / largest)}), number(kLeastScale)});
   ValueId values = builder.add("Quotient", {wide, scale});
   if (type == DType::kInt8) values = builder.add("Round", {values});
   return {as(builder, values, type), scale};

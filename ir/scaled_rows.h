@@ -14,8 +14,8 @@ constexpr bool is_scaled_row_type(DType type) {
   return type == DType::kInt8 || type == DType::kFloat8E4M3FN;
 }
 
-/// Elements x of a row of `values` [.., n, d] stand for x * scale, the row's of `scales` [.., n, 1].
-/// So a row needs d bytes and 4.
+/// Elements x of a row of `values` [.., n, d] stand for x * scale, the row's of `scales` [.., n,
+/// 1]. So a row needs d bytes and 4.
 struct ScaledRows {
   ValueId values, scales;
 };

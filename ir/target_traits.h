@@ -71,7 +71,8 @@ struct TargetTraits {
   /// Pairs of operands of 8 bits that MatMul, and that Conv, multiply as they are, x's type and the
   /// weights' (ir/ops/product_types.h).
   std::set<std::pair<DType, DType>> narrow_products, narrow_convs;
-  int quantized_group = 1;  // what groups, if they are not all of k, are multiples of
+  bool quantized_floats = false;  // weights may be f8e4m3fn there, too
+  int quantized_group = 1;        // what groups, if they are not all of k, are multiples of
   std::int64_t quantized_least_columns = 1;  // of such a product
   bool quantized_zeros_in_type = false;      // zero points become numbers of x's type
 };

@@ -17,12 +17,15 @@ ValueId as(GraphBuilder& builder, ValueId value, DType type) {
   return builder.add("Cast", {value}, {{"to", type}});
 }
 
-EightBitWeights integer_weights(const Tensor& weights, std::size_t axis, bool per_channel) {
+/// As weights alone are rounded: integers, or e4m3.
+EightBitWeights quantized_weights(const Tensor& weights, std::size_t axis, bool are_floats,
+                                  bool per_channel) {
   const Ints& shape = weights.shape();
   const std::int64_t channels = shape[axis], count = weights.element_count();
   const Tensor rows = axis == 0 ? weights : transposed(weights);
   WeightOptions options;
   options.bits = 8;
+  options.floats = are_floats;
   const ir::QuantizedWeights made = quantize(
       rows.reshaped(per_channel ? Ints{channels, count / channels} : Ints{1, count}), options);
   Ints along(per_channel ? shape.size() : 0, 1);
@@ -110,8 +113,9 @@ ValueId add_rounded(GraphBuilder& builder, ValueId x, const ActivationScale& sca
 
 EightBitWeights eight_bit_weights(const Tensor& weights, std::size_t axis, DType type,
                                   bool per_channel) {
-  return is_integer(type) ? integer_weights(weights, axis, per_channel)
-                          : float_weights(weights, axis, type, per_channel);
+  const bool is_e4m3 = type == DType::kFloat8E4M3FN;
+  return is_integer(type) || is_e4m3 ? quantized_weights(weights, axis, is_e4m3, per_channel)
+                                     : float_weights(weights, axis, type, per_channel);
 }
 
 ValueId add_dequantized(GraphBuilder& builder, const EightBitWeights& weights, DType type) {

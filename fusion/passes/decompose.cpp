@@ -137,6 +137,9 @@ std::string quantized_refusal(const TargetTraits& target, const Graph& graph, co
   if (target.quantized_matmul.count(x.dtype) == 0)
     return fmt::format("this target has no product of {} with quantized weights",
                        to_string(x.dtype));
+  if (is_float8(graph.type(node.inputs[1]).dtype) && !target.quantized_floats)
+    return fmt::format("this target has no product with weights of {}",
+                       to_string(graph.type(node.inputs[1]).dtype));
   const Dim& columns = graph.type(node.inputs[1]).shape[0];
   if (columns.is_constant() && columns.value() < target.quantized_least_columns)
     return fmt::format("this target's products with quantized weights have {} columns or more",

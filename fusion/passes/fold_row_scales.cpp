@@ -3,6 +3,8 @@
 #include <map>
 #include <optional>
 
+#include <fmt/format.h>
+
 #include "fusion/passes/passes.h"
 #include "fusion/regions/attention_access.h"
 #include "fusion/regions/operand.h"
@@ -59,8 +61,8 @@ std::string views_refusal(const Graph& graph, const std::vector<NodeId>& views) 
     const bool keeps_rows =
         (view.op->name == "Reshape" || view.op->name == "Expand") && from.back() == to.back();
     const bool moves_rows =
-        view.op->name == "Transpose" && view.attrs.get_ints("perm").back() + 1 ==
-                                            static_cast<std::int64_t>(from.size());
+        view.op->name == "Transpose" &&
+        view.attrs.get_ints("perm").back() + 1 == static_cast<std::int64_t>(from.size());
     if (!keeps_rows && !moves_rows)
       return "'" + describe(view) + "' does not leave the rows of the cache whole";
   }
@@ -107,7 +109,11 @@ Graph fold_row_scales(const Graph& graph, Context& context) {
         for (const ScaledOperand* operand : {&*k, &*v})
           decide(context, *operand->product, node, why.empty(),
                  why.empty() ? "attention reads rows of 8 bits and their scales" : why);
-        if (!why.empty()) return std::nullopt;
+        if (!why.empty()) {
+          context.notes.push_back(fmt::format(
+              "the caches of '{}' are made floats in front of it: {}", describe(node), why));
+          return std::nullopt;
+        }
         std::vector<ValueId> operands(inputs.begin(), inputs.end());
         const auto of = [&](const ScaledOperand& operand, ValueId value) {
           return through_views(builder, old, mapped.at(value), operand.views);

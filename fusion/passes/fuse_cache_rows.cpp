@@ -72,8 +72,7 @@ class CacheRowFuser {
     std::vector<ValueId> writes, stored;
     for (const Source& part : parts) {
       body.copy(graph_.node(part.node));
-      for (std::size_t i = part.reshapes.size(); i-- > 0;)
-        body.copy(graph_.node(part.reshapes[i]));
+      for (std::size_t i = part.reshapes.size(); i-- > 0;) body.copy(graph_.node(part.reshapes[i]));
     }
     body.copy(attention);
     for (const Source& cache : caches) writes.push_back(graph_.node(cache.node).outputs[0]);
@@ -137,6 +136,9 @@ class CacheRowFuser {
     if (shape[shape.size() - 2] != ir::Dim(1))
       return {false, "a head has several queries, which the rows in front of theirs see as well"};
     if (inner.attrs.get_int("causal") == 1) return {false, "its rows see different keys"};
+    if (!std::ranges::all_of(
+            caches, [&](const Source& cache) { return has_one_place(graph_.node(cache.node)); }))
+      return {false, "the place of the new row is not one for all sequences"};
     if (rows.size() != caches.size() - 2)
       return {false, "the new rows of its caches and their scales are not made together"};
     std::size_t operators = operators_of(q);
@@ -152,6 +154,21 @@ class CacheRowFuser {
       return {false, fmt::format("it is not one row for up to {} queries each that is added",
                                  kMostQueries)};
     return {true, ""};
+  }
+
+  /// Whether all that a region scatters goes to one place, beside what its own index says.
+  static bool has_one_place(const Node& scatter) {
+    const Graph& body = *scatter.body;
+    for (const Node& part : body.nodes()) {
+      if (part.op->scatter() == nullptr) continue;
+      for (std::size_t i = 2; i < part.inputs.size(); ++i) {
+        const Node* made = body.producer(part.inputs[i]);
+        const bool is_counted = made != nullptr && made->op->generate() != nullptr;
+        if (!is_counted && ir::element_count(body.type(part.inputs[i]).shape) != Dim(1))
+          return false;
+      }
+    }
+    return true;
   }
 
   /// Operators that each block does again: not those that say where something lies.

@@ -51,8 +51,8 @@ std::optional<MaskedAttention> masked_attention(const Graph& graph, const Node& 
     why = std::move(reason);
     return std::nullopt;
   };
-  const ir::AttentionInputs which = ir::attention_inputs(
-      node.attrs, node.inputs.size(), graph.type(node.inputs[1]).dtype);
+  const ir::AttentionInputs which =
+      ir::attention_inputs(node.attrs, node.inputs.size(), graph.type(node.inputs[1]).dtype);
   if (which.key_scales) return no("its keys and values have 8 bits and scales");
   if (node.attrs.get_int("causal") != 0)
     return no("its rows see the keys in front of them alone (causal)");

@@ -35,11 +35,10 @@ double rounding_error(std::int64_t width, DType type) {
   const Tensor rows = Tensor::of(DType::kFloat32, {kRows, width}, exact);
   GraphBuilder builder("rows");
   const ValueId x = builder.input("x", {DType::kFloat32, {Dim(kRows), Dim(width)}});
-  builder.output(
-      "y", ir::add_dequantized_rows(builder, ir::add_scaled_rows(builder, x, type), DType::kFloat32));
+  builder.output("y", ir::add_dequantized_rows(builder, ir::add_scaled_rows(builder, x, type),
+                                               DType::kFloat32));
   const std::vector<Tensor> given{rows};
-  const std::vector<double> rounded =
-      ir::evaluate(builder.finish(), given).front().to_doubles();
+  const std::vector<double> rounded = ir::evaluate(builder.finish(), given).front().to_doubles();
   double difference = 0, size = 0;
   for (std::size_t i = 0; i < exact.size(); ++i) {
     const double x = static_cast<double>(exact[i]);
@@ -110,8 +109,8 @@ class CacheQuantizer {
     if (!is_arithmetic_float(type.dtype))
       refuse(name, fmt::format("its elements are {}", to_string(type.dtype)));
     if (type.shape.size() < 2 || !type.shape.back().is_constant())
-      refuse(name, fmt::format("its shape {} has no rows of a known length",
-                               ir::to_string(type.shape)));
+      refuse(name,
+             fmt::format("its shape {} has no rows of a known length", ir::to_string(type.shape)));
     ValueId data = input;
     for (auto id = history->nodes.rbegin(); id != history->nodes.rend(); ++id) {
       const Node& node = old_.node(*id);
@@ -173,8 +172,8 @@ class CacheQuantizer {
   void add_inputs() {
     for (const ValueId input : old_.inputs()) {
       TensorType type = old_.type(input);
-      const bool is_cache = std::ranges::any_of(
-          caches_, [&](const Cache& cache) { return cache.input == input; });
+      const bool is_cache =
+          std::ranges::any_of(caches_, [&](const Cache& cache) { return cache.input == input; });
       if (is_cache) type.dtype = type_;
       const ValueId made = builder_.input(old_.value(input).name, type);
       (is_cache ? narrow_[input].values : mapped_[input.position()]) = made;
@@ -241,8 +240,9 @@ class CacheQuantizer {
     if (shape.empty() || shape.back() == Dim(1)) return index;
     shape.back() = 1;
     const std::size_t rank = shape.size();
-    return builder_.add("Slice", {index},
-                        {{"starts", Shape(rank, Dim(0))}, {"steps", Ints(rank, 1)}, {"shape", shape}});
+    return builder_.add(
+        "Slice", {index},
+        {{"starts", Shape(rank, Dim(0))}, {"steps", Ints(rank, 1)}, {"shape", shape}});
   }
 
   /// What `value` is to nodes that know nothing of rows.
@@ -280,7 +280,8 @@ class CacheQuantizer {
                  elements = bytes / static_cast<double>(size_of(type.dtype));
     const auto scale_bytes = static_cast<double>(size_of(ir::kRowScaleType));
     context_.caches.push_back({cache.name, output, cache.name + kScalesSuffix,
-                               output + kScalesSuffix, type.dtype, type_, type.shape, errors_[width], bytes,
+                               output + kScalesSuffix, type.dtype, type_, type.shape,
+                               errors_[width], bytes,
                                elements * (1 + scale_bytes / static_cast<double>(width))});
   }
 
@@ -288,10 +289,10 @@ class CacheQuantizer {
   Context& context_;
   DType type_;
   GraphBuilder builder_;
-  std::vector<ValueId> mapped_;          // values of the old graph that stay what they are
+  std::vector<ValueId> mapped_;           // values of the old graph that stay what they are
   std::map<ValueId, ScaledRows> narrow_;  // caches, on their way through the model
   std::vector<Cache> caches_;
-  std::set<NodeId> chain_;  // the nodes of that way
+  std::set<NodeId> chain_;                 // the nodes of that way
   std::map<std::int64_t, double> errors_;  // by width
 };
 

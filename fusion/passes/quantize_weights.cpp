@@ -155,8 +155,8 @@ class WeightQuantizer {
     if (layer.kept.empty()) {
       const auto round = [&] {
         result = with_context("layer '" + layer.name + "'", [&] {
-          return moments != nullptr ? quantize(weight, options, *moments)
-                                    : quantize(weight, options);
+          return moments != nullptr && !options.floats ? quantize(weight, options, *moments)
+                                                       : quantize(weight, options);
         });
         QuantizedWeights plain = *result;
         plain.values = plain.values.plain();
@@ -244,6 +244,7 @@ class WeightQuantizer {
     options.bits = 8;
     options.group = 0;
     options.symmetric = true;
+    options.floats = false;
     auto weights = quantized_layer(node, values_.tensor(table), options, nullptr, false);
     return weights ? std::optional(gathered(node, std::move(*weights), type.dtype)) : std::nullopt;
   }

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include <sinter/error.h>
+#include <sinter/float8.h>
 
 #include "fusion/quantize/gptq.h"
 #include "fusion/transforms.h"
@@ -145,6 +146,58 @@ ir::QuantizedWeights rounded(const Tensor& weights, const WeightOptions& options
 
 }  // namespace
 
+/// Floats of 8 bits.
+ir::QuantizedWeights rounded_floats(const Tensor& weights, const WeightOptions& options) {
+  constexpr float kLargest = 448;
+  constexpr float kLeastScale = 0x1p-100F;
+  const Layout layout(weights, options);
+  const Floats w = finite_floats(weights);
+  std::vector<std::byte> values(w.size());
+  std::vector<float> scales(static_cast<std::size_t>(layout.n * layout.groups));
+  ir::for_each_range(scales.size(), kGroupsAtOnce, [&](std::size_t first, std::size_t last) {
+    for (std::size_t at = first; at < last; ++at) {
+      const std::int64_t row = static_cast<std::int64_t>(at) / layout.groups,
+                         g = static_cast<std::int64_t>(at) % layout.groups;
+      const std::int64_t begin = row * layout.k + g * layout.width,
+                         end = std::min(begin + layout.width, (row + 1) * layout.k);
+      float largest = 0;
+      for (std::int64_t i = begin; i < end; ++i)
+        largest = std::max(largest, std::abs(w.values()[static_cast<std::size_t>(i)]));
+      scales[at] = std::max(largest / kLargest, kLeastScale);
+      for (std::int64_t i = begin; i < end; ++i) {
+        const auto place = static_cast<std::size_t>(i);
+        const float number = w.values()[place] / scales[at];
+        values[place] = static_cast<std::byte>(encode_float8(
+            DType::kFloat8E4M3FN, static_cast<double>(std::clamp(number, -kLargest, kLargest))));
+      }
+    }
+  });
+  ir::QuantizedWeights result;
+  result.bits = options.bits;
+  result.group = layout.group;
+  result.k = layout.k;
+  result.values =
+      Tensor(DType::kFloat8E4M3FN, {layout.n, layout.k}, ir::Buffer::take(std::move(values)));
+  result.scales = Tensor::of(DType::kFloat32, {layout.n, layout.groups}, scales);
+  return result;
+}
+
+/// The values and the scales.
+const ir::Transform kQuantizedFloats = {
+    "quantized_floats",
+    [](const Attrs& attrs, std::span<const Tensor> inputs) {
+      return attrs.get_int("group") >= 0 && ir::has_inputs(inputs, 1, 2) &&
+             is_float(inputs[0].dtype()) && inputs[0].element_count() > 0;
+    },
+    [](const Attrs& attrs, std::span<const Tensor> inputs) {
+      WeightOptions options;
+      options.bits = 8;
+      options.group = attrs.get_int("group");
+      ir::QuantizedWeights made = rounded_floats(inputs[0], options);
+      return std::vector{std::move(made.values), std::move(made.scales)};
+    },
+    2};
+
 /// The values, the scales, whether there are zero points, and these.
 const ir::Transform kQuantized = {
     "quantized",
@@ -170,11 +223,13 @@ const ir::Transform kQuantized = {
 
 ir::QuantizedWeights quantize(const Tensor& weights, const WeightOptions& options) {
   const std::vector<Tensor> made =
-      ir::apply(kQuantized,
-                {{"bits", std::int64_t{options.bits}},
-                 {"group", options.group},
-                 {"symmetric", std::int64_t{options.symmetric ? 1 : 0}}},
-                std::span(&weights, 1));
+      options.floats
+          ? ir::apply(kQuantizedFloats, {{"group", options.group}}, std::span(&weights, 1))
+          : ir::apply(kQuantized,
+                      {{"bits", std::int64_t{options.bits}},
+                       {"group", options.group},
+                       {"symmetric", std::int64_t{options.symmetric ? 1 : 0}}},
+                      std::span(&weights, 1));
   ir::QuantizedWeights result;
   const Layout layout(weights, options);
   result.bits = options.bits;
@@ -182,7 +237,7 @@ ir::QuantizedWeights quantize(const Tensor& weights, const WeightOptions& option
   result.k = layout.k;
   result.values = made[0];
   result.scales = made[1];
-  if (made[2].at(0) != 0) result.zero_points = made[3];
+  if (!options.floats && made[2].at(0) != 0) result.zero_points = made[3];
   return result;
 }
 

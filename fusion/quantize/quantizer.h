@@ -1,4 +1,4 @@
-// Float weights as integers of few bits.
+// Float weights in few bits: integers, or floats of 8.
 #pragma once
 
 #include <cstdint>
@@ -11,7 +11,8 @@ namespace sinter::fusion {
 /// Weights [n, k] of any float type with the scales (and zero points) that make the squared error
 /// of each group least, among those tried: the whole range and ranges cut down to where outliers
 /// saturate, each followed by the best scale for the integers found. Rows without numbers that an
-/// integer can stand for (infinite, NaN) throw Error(kInvalidModel).
+/// integer can stand for (infinite, NaN) throw Error(kInvalidModel). Of floats the largest
+/// magnitude of a group becomes the largest number, 448.
 ir::QuantizedWeights quantize(const Tensor& weights, const WeightOptions& options);
 
 /// The same with the error made up for where it shows in products with inputs x, of which

@@ -43,8 +43,8 @@ std::vector<OpDef> matmul_ops() {
 
 namespace {
 
-/// x [batch..., m, k], weight [n, k] of i8 or [n, ceil(k / 2)] of u8, scales and zero points
-/// [n, groups] -> [batch..., m, n].
+/// x [batch..., m, k], weight [n, k] of i8 or, without zero points, f8e4m3fn, or [n, ceil(k / 2)]
+/// of u8, scales and zero points [n, groups] -> [batch..., m, n].
 std::vector<TensorType> infer_quant_matmul(const Attrs& attrs, Types inputs) {
   require_float(inputs);
   const Shape &x = inputs[0].shape, &weight = inputs[1].shape;
@@ -55,7 +55,8 @@ std::vector<TensorType> infer_quant_matmul(const Attrs& attrs, Types inputs) {
     invalid("needs x [.., m, k] and weights [n, k] whose k and n are known, found " +
             list_types(inputs));
   const std::int64_t k = x.back().value();
-  const DType stored = bits == 8 ? DType::kInt8 : DType::kUInt8;
+  const bool are_floats = inputs[1].dtype == DType::kFloat8E4M3FN && inputs.size() == 3;
+  const DType stored = bits == 4 ? DType::kUInt8 : are_floats ? DType::kFloat8E4M3FN : DType::kInt8;
   if (inputs[0].dtype == DType::kFloat64 || inputs[1].dtype != stored ||
       weight[1] != Dim(bits == 8 ? k : (k + 1) / 2))
     invalid(fmt::format(

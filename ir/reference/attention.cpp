@@ -48,8 +48,9 @@ std::vector<SequenceRows> sequences_of_rows(const Tensor& bounds, std::int64_t r
 /// the mask added, then -inf where causal hides a key (1: key > row, 2: key > row + n - m) or with
 /// "limited" the row's limit does (key >= limit). A row
 /// whose every s is -inf has the weights 0 / 0 = NaN, or 0 with `guard`: see attention_inputs.h.
-/// k and v of 8 bits are times their rows' scales. With "packed", rows and keys bounds[i] to bounds[i + 1] are sequence i, which sees its own keys
-/// alone; rows that are in no sequence are zero.
+/// k and v of 8 bits are times their rows' scales. With "packed", rows and keys bounds[i] to
+/// bounds[i + 1] are sequence i, which sees its own keys alone; rows that are in no sequence are
+/// zero.
 std::vector<Tensor> evaluate_attention(const Attrs& attrs, Tensors inputs, Types outputs) {
   const Ints shape = concrete_shape(outputs[0].shape), &q_shape = inputs[0].shape(),
              &k_shape = inputs[1].shape(), &v_shape = inputs[2].shape();

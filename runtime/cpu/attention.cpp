@@ -277,8 +277,8 @@ class CpuAttention::Worker {
   }
 
   /// A row of keys or values as floats; of 8 bits, times its scale.
-  void load_row(const Operand& operand, const Operand& scales, std::int64_t key,
-                std::int64_t width, float* to) const {
+  void load_row(const Operand& operand, const Operand& scales, std::int64_t key, std::int64_t width,
+                float* to) const {
     const std::byte* from = at_key(operand, key);
     if (!a_.has_scales_) return load_floats(operand.dtype, from, 1, width, to);
     const float scale = *reinterpret_cast<const float*>(at_key(scales, key));

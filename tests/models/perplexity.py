@@ -49,7 +49,7 @@ WAYS = {
     "int8 W8A8 by token": ([], ["--precision=int8", "--activation-scales=token"], True, 0.02),
     "fp8 W8A8": ([], ["--precision=fp8", "--max-error=0.02"], True, 0.01),
     "float32 caches": (CACHES, [], False, None),
-    "fp8 caches": (CACHES, ["--cache-precision=fp8"], False, 0.005),
+    "fp8 caches": (CACHES, ["--cache-precision=fp8"], False, 0.015),  # three bits of mantissa are few for keys
     "int8 caches": (CACHES, ["--cache-precision=int8"], False, 0.005),
 }
 REFERENCE_TOLERANCE = 1e-4  # of float32 against ONNX Runtime

@@ -37,6 +37,20 @@ class EntryTest : public CliTest {
 const std::vector<std::string> kTwo = {"--entry", "prefill:sequence=2..32", "--entry",
                                        "decode:sequence=1"};
 
+TEST_F(EntryTest, TheyShareCachesOfEightBits) {
+  const auto tokens = [&](const std::vector<std::string>& more) {
+    std::vector<std::string> options = {"--cache-precision=int8"};
+    options.insert(options.end(), more.begin(), more.end());
+    const auto result = sinter({"generate", compile("plan", options), "--ids", "1,2,3,4,5",
+                                "--max-tokens", "8", "--no-rates", "--json"});
+    EXPECT_EQ(result.code, 0) << result.err;
+    return json::parse(result.out)["tokens"];
+  };
+  const json together = tokens(kTwo);
+  EXPECT_EQ(together.size(), 8u);
+  EXPECT_EQ(together, tokens({}));
+}
+
 TEST_F(EntryTest, PrefillAndDecodeShareWeightsAndCaches) {
   std::ifstream file(SINTER_SOURCE_DIR "/tests/tools/goldens/greedy.json");
   const json goldens = json::parse(file)["decoder"];

@@ -1,4 +1,6 @@
 // States from a graph to a session: a decoder that fills its cache, on the CPU.
+#include <nlohmann/json.hpp>
+
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sinter/sinter.h>
@@ -93,6 +95,58 @@ TEST_F(StateOption, ThatCannotBeIsRefused) {
   const auto unknown = compile({"--state", "h=w"});
   EXPECT_EQ(unknown.code, 2);
   EXPECT_THAT(unknown.err, ::testing::HasSubstr("no output 'w'; the model has 'y', 'z'"));
+}
+
+class CachePrecisionOption : public tests::CliTest {
+ protected:
+  CachePrecisionOption() : model_(write("decoder.txt", tests::kDecodeStep)) {}
+
+  tests::CliResult compile(std::vector<std::string> more) {
+    std::vector<std::string> words = {"compile", model_, "-o", path("model.plan")};
+    words.insert(words.end(), more.begin(), more.end());
+    return sinter(words);
+  }
+
+  std::string model_;
+};
+
+TEST_F(CachePrecisionOption, SaysWhatCachesBecome) {
+  const auto result = compile({"--target=cpu", "--cache-precision=int8", "--json"});
+  ASSERT_EQ(result.code, 0) << result.err;
+  const auto json = nlohmann::json::parse(result.out);
+  ASSERT_EQ(json["caches"].size(), 2u);
+  EXPECT_EQ(json["caches"][0]["input"], "key");
+  EXPECT_EQ(json["caches"][0]["scales"], "key.scales");
+  EXPECT_EQ(json["caches"][0]["model_type"], "f16");
+  EXPECT_EQ(json["caches"][0]["type"], "i8");
+  EXPECT_EQ(json["states"].size(), 4u);
+  for (const auto& state : json["states"]) EXPECT_TRUE(state["in_place"]) << state;
+  const auto table = compile({"--target=cpu", "--cache-precision=fp8"});
+  EXPECT_THAT(table.out + table.err, testing::HasSubstr("f16 -> f8e4m3fn"));
+}
+
+TEST_F(CachePrecisionOption, IsVerifiedByWhatRowsStandFor) {
+  for (const char* precision : {"fp8", "int8"}) {
+    const auto result = compile(
+        {"--target=cpu", std::string("--cache-precision=") + precision, "--verify", "--json"});
+    EXPECT_EQ(result.code, 0) << result.out << result.err;
+  }
+}
+
+TEST_F(CachePrecisionOption, OneKernelRoundsAndReadsTheNewRow) {
+  const auto result = compile({"--target=cuda:sm_90", "--cache-precision=fp8", "--json"});
+  ASSERT_EQ(result.code, 0) << result.err;
+  const auto exact = compile({"--target=cuda:sm_90", "--json"});
+  EXPECT_EQ(nlohmann::json::parse(result.out)["steps"], nlohmann::json::parse(exact.out)["steps"]);
+}
+
+TEST_F(CachePrecisionOption, WithoutACacheIsRefused) {
+  const auto model =
+      write("none.txt", "graph @main(%x: f32[4]) {\n  %y = Neg(%x)\n  return y = %y\n}\n");
+  const auto result =
+      sinter({"compile", model, "-o", path("none.plan"), "--target=cpu", "--cache-precision=int8"});
+  EXPECT_NE(result.code, 0);
+  EXPECT_THAT(result.err, testing::HasSubstr("the model has no cache that it changes in place"));
 }
 
 }  // namespace

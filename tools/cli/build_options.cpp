@@ -17,11 +17,12 @@ namespace sinter::tools {
 namespace {
 
 void add_weight_options(Command& verb, BuildTexts& texts) {
-  verb.add_option("--weights", texts.weights,
-                  "model (as they are), or those of products as int8 or int4, one scale for each "
-                  "output channel; behind it :group=N (one for each N along k, such as "
-                  "int4:group=128), :asymmetric (zero points), :embeddings (tables, too), :head "
-                  "(the last layer in int4, too, which else has 8 bits), :wide=E")
+  verb.add_option(
+          "--weights", texts.weights,
+          "model (as they are), or those of products as int8, int4 or fp8 (e4m3), one scale "
+          "for each output channel; behind it :group=N (one for each N along k, such as "
+          "int4:group=128), :asymmetric (zero points), :embeddings (tables, too), :head "
+          "(the last layer in int4, too, which else has 8 bits), :wide=E")
       ->capture_default_str();
   verb.add_option(
       "--keep", texts.keep,

@@ -20,9 +20,9 @@ struct BuildTexts {
   std::vector<std::string> keep, calibration;
   double max_layer_error = 0;
   std::string min_shapes, max_shapes;
-  std::vector<std::string> dims;       // "seq=1..512" or "batch=8"
-  std::vector<std::string> bounds;     // "frames=1000"
-  std::vector<std::string> states;     // auto, none, or INPUT=OUTPUT
+  std::vector<std::string> dims;    // "seq=1..512" or "batch=8"
+  std::vector<std::string> bounds;  // "frames=1000"
+  std::vector<std::string> states;  // auto, none, or INPUT=OUTPUT
   std::string cache_precision = "model";
   std::string sample;                  // empty: none
   std::vector<std::string> entries;    // empty: one list of steps

@@ -35,8 +35,8 @@ SINTER_DEVICE CausalItem causal_item(u32 item, u32 tiles, u32 heads, i32 keys) {
   }
   if (item >= heads * tiles) return nothing;
   constexpr u32 kCached = 24u << 20;
-  const u64 bytes = static_cast<u64>(keys) * (Shape::kHead + Shape::kValueHead) *
-                    sizeof(typename Shape::Key);
+  const u64 bytes =
+      static_cast<u64>(keys) * (Shape::kHead + Shape::kValueHead) * sizeof(typename Shape::Key);
   u32 near = bytes < kCached ? kCached / static_cast<u32>(bytes > 0 ? bytes : 1) : 1;
   near = near < heads ? near : heads;
   const u32 first = item / (near * tiles) * near, rest = item - first * tiles;
@@ -186,10 +186,10 @@ SINTER_DEVICE void attend(AttentionProblem<Shape> p, const Prologue& prologue = 
   T* const own_key = own_queries + Shape::kRows * Shape::kHead;
   T* const own_value = own_key + Shape::kHead;
   // The new row as the cache has it.
-  Key* const key_row = reinterpret_cast<Key*>(Shape::kScaled ? own_value + Shape::kValueHead
-                                                             : own_key);
-  Key* const value_row = Shape::kScaled ? key_row + Shape::kHead
-                                        : reinterpret_cast<Key*>(own_value);
+  Key* const key_row =
+      reinterpret_cast<Key*>(Shape::kScaled ? own_value + Shape::kValueHead : own_key);
+  Key* const value_row =
+      Shape::kScaled ? key_row + Shape::kHead : reinterpret_cast<Key*>(own_value);
   float* const row_scales = reinterpret_cast<float*>(value_row + Shape::kValueHead);
   if constexpr (Prologue::kMakes) {
     const i32 hoped = p.keys;

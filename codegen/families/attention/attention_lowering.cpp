@@ -92,8 +92,8 @@ class AttentionLowering {
     program.q = trace(program, 0, {row, along}, "q");
     program.k = trace(program, 1, {key, along}, "k");
     program.v = trace(program, 2, {key, column}, "v");
-    const ir::AttentionInputs which = ir::attention_inputs(
-        node_.attrs, node_.inputs.size(), body_.type(node_.inputs[1]).dtype);
+    const ir::AttentionInputs which =
+        ir::attention_inputs(node_.attrs, node_.inputs.size(), body_.type(node_.inputs[1]).dtype);
     if (which.mask) program.mask = trace(program, *which.mask, {row, key}, "the mask");
     if (which.limits) program.limits = trace(program, *which.limits, {row, key}, "the limits");
     if (which.bounds) take_bounds(program, *which.bounds);
@@ -367,8 +367,8 @@ StepCost cost_of(const AttentionProgram& program, const ExprTable& exprs, const 
       bytes(program.k, program.keys, head) + bytes(program.v, program.keys, value_head);
   if (!program.front) work.bytes_read += bytes(program.q, program.rows, head);
   if (program.key_scales)
-    work.bytes_read += bytes(*program.key_scales, program.keys, 1) +
-                       bytes(*program.value_scales, program.keys, 1);
+    work.bytes_read +=
+        bytes(*program.key_scales, program.keys, 1) + bytes(*program.value_scales, program.keys, 1);
   if (program.mask)
     work.bytes_read += bytes(*program.mask, program.mask->row == Dim(0) ? Dim(1) : program.rows,
                              program.mask->column == Dim(0) ? Dim(1) : program.keys);

@@ -77,9 +77,10 @@ struct AttentionProgram {
   std::uint32_t number_of(std::uint32_t buffer);
   /// Whether the kernel writes buffer number `buffer` of `buffers`.
   bool writes(std::uint32_t buffer) const {
-    return buffer == y.buffer || (front && (buffer == k.buffer || buffer == v.buffer ||
-                                            (key_scales && (buffer == key_scales->buffer ||
-                                                            buffer == value_scales->buffer))));
+    return buffer == y.buffer ||
+           (front &&
+            (buffer == k.buffer || buffer == v.buffer ||
+             (key_scales && (buffer == key_scales->buffer || buffer == value_scales->buffer))));
   }
   /// Whether rows of one head may see different numbers of keys by their limits.
   bool has_row_limits() const { return limits && limits->row != ir::Dim(0); }

@@ -221,9 +221,9 @@ class PrologueLowering {
     const Node* source = body_.producer(root_of(body_, update_of(rows)));
     if (source == nullptr || std::ranges::find(parts_.rows, source) == parts_.rows.end())
       throw Refusal{"rows of 8 bits are not made in front"};
-    const auto exact = exact_rows(*source, root_of(body_, update_of(rows)),
-                                  root_of(body_, update_of(row_scales)), operand.dtype,
-                                  program_.dtype);
+    const auto exact =
+        exact_rows(*source, root_of(body_, update_of(rows)), root_of(body_, update_of(row_scales)),
+                   operand.dtype, program_.dtype);
     if (!exact) throw Refusal{"rows of 8 bits are made otherwise than the kernel does"};
     const std::uint32_t writes[] = {kPrologueValue};
     made.program = lower_region(*exact, reads(*source), writes, exprs_);

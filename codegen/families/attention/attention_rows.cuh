@@ -72,8 +72,8 @@ struct AttentionShape {
                                                          : kMergeBytes;
   }
   /// Of what a block makes itself: its queries, a row of keys and one of values (Prologue).
-  static constexpr int kPrologueBytes = (kRows * kHead + kHead + kValueHead) * 2 +
-                                        (kScaled ? kHead + kValueHead + 16 : 0);
+  static constexpr int kPrologueBytes =
+      (kRows * kHead + kHead + kValueHead) * 2 + (kScaled ? kHead + kValueHead + 16 : 0);
   /// Where their arrival is counted.
   static constexpr int arrived_at(int ahead, int splits) {
     return parts_at(ahead) + splits * kPartFloats * 4;
@@ -101,11 +101,11 @@ struct AttentionProblem {
   const typename Shape::Limits* limits;
   i64 q_stride, k_stride, v_stride, y_stride, mask_row, mask_key, limit_row;
   i32 rows, keys, first_row, diagonal;
-  i32 batch[3];       // the head's place in the first dimensions of the batch
-  float scale, fill;  // fill in base 2: times log2(e)
+  i32 batch[3];                          // the head's place in the first dimensions of the batch
+  float scale, fill;                     // fill in base 2: times log2(e)
   const float *key_scale, *value_scale;  // of rows, if they have any; a stride apart
   i64 key_scale_stride, value_scale_stride;
-  SpareRows spare;    // where sequences are packed
+  SpareRows spare;  // where sequences are packed
 
   /// The end of the keys that a row sees by its limit.
   SINTER_DEVICE i32 end_of_row(i32 row) const {
@@ -157,7 +157,7 @@ SINTER_DEVICE void copy_rows(T* shared, const T* from, i64 stride, i32 first, i3
     const T* source = from + (valid ? first + row : 0) * stride + column;
     T* to = shared + row * kPitch + column;
     if constexpr (kVector > 1)
-      cp_async<kVector * static_cast<int>(sizeof(T))>(to, source, valid);
+      cp_async<kVector* static_cast<int>(sizeof(T))>(to, source, valid);
     else
       *to = valid ? *source : T{0};
   }
@@ -286,8 +286,8 @@ struct AttentionRows {
 #pragma unroll
       for (int j = 0; j < kKeyTiles; j += 2) {
         u32 words[4];
-        load_matrix_x4(words, at + j * 8 * Shape::kKeyPitch +
-                                  (step + (both ? lane / 8 % 2 : 0)) * 16);
+        load_matrix_x4(words,
+                       at + j * 8 * Shape::kKeyPitch + (step + (both ? lane / 8 % 2 : 0)) * 16);
 #pragma unroll
         for (int i = 0; i < 4; ++i) {
           if (i % 2 != 0 && !both) continue;

@@ -70,9 +70,7 @@ SINTER_DEVICE void widen_bytes<f16, i8>(u32 word, u32& even, u32& odd) {
   const auto scaled = [](u32 pair) {
     constexpr u32 kOne128th = 0x20002000u, kMinusNine = 0xc880c880u;
     u32 result;
-    asm("fma.rn.f16x2 %0, %1, %2, %3;"
-        : "=r"(result)
-        : "r"(pair), "r"(kOne128th), "r"(kMinusNine));
+    asm("fma.rn.f16x2 %0, %1, %2, %3;" : "=r"(result) : "r"(pair), "r"(kOne128th), "r"(kMinusNine));
     return result;
   };
   even = scaled((biased & 0x00ff00ffu) | 0x64006400u);

@@ -205,9 +205,10 @@ std::uint32_t attention_shared_bytes(const AttentionProgram& program,
   const std::int64_t merge = schedule.key_groups > 1 ? schedule.key_groups * part : 0;
   const std::int64_t sent = schedule.splits > 1 ? schedule.splits * part + 16 : 0;
   const std::int64_t front =
-      program.front ? ((schedule.rows() + 1) * program.head + program.value_head) * std::int64_t{2} +
-                          (program.key_scales ? program.head + program.value_head + 16 : 0)
-                    : 0;
+      program.front
+          ? ((schedule.rows() + 1) * program.head + program.value_head) * std::int64_t{2} +
+                (program.key_scales ? program.head + program.value_head + 16 : 0)
+          : 0;
   return static_cast<std::uint32_t>(std::max(schedule.key_groups * schedule.ahead * tile, merge) +
                                     sent + front);
 }

@@ -95,9 +95,10 @@ std::string read_operands(const plan::fb::MatmulStepT& bare, const ExprTable& ex
 }
 
 /// Weights of few bits: their buffers of zero points and of scales.
-std::vector<std::uint32_t> read_weights(const plan::fb::QuantizationT& quantization,
+std::vector<std::uint32_t> read_weights(const plan::fb::QuantizationT& quantization, DType stored,
                                         GemmProgram& result) {
   GemmWeights weights;
+  weights.floats = is_float8(stored);
   weights.bits = quantization.bits;
   const auto group = static_cast<std::int64_t>(quantization.group);
   weights.group = group >= result.k.value() ? 0 : group;
@@ -269,8 +270,9 @@ std::string print_gemm(const GemmProgram& product, const ExprTable& exprs) {
   if (product.by_warpgroups) text += " by warpgroups";
   if (product.parts > 1) text += fmt::format(" in {} parts", product.parts);
   if (product.weights)
-    text += fmt::format(" weights of {} bits group {}{}", product.weights->bits,
-                        product.weights->group, product.weights->zeros ? " zeros" : "");
+    text += fmt::format(" weights of {} bits{} group {}{}", product.weights->bits,
+                        product.weights->floats ? " (floats)" : "", product.weights->group,
+                        product.weights->zeros ? " zeros" : "");
   text += "\n" + print_local(product.program);
   if (product.rows)
     text += fmt::format("rows from buffer {}\n", product.rows->first) +
@@ -327,7 +329,8 @@ std::optional<GemmProgram> lower_gemm(const Graph& body, bool with_epilogue,
       refusal = read_operands(library, exprs, result);
       a = library.a->buffer;
       b = library.b->buffer;
-      if (library.quantization) groups = read_weights(*library.quantization, result);
+      if (library.quantization)
+        groups = read_weights(*library.quantization, static_cast<DType>(library.b->dtype), result);
     }
     if (!refusal.empty()) return std::nullopt;
 

@@ -47,6 +47,7 @@ struct GemmWeights {
   std::int64_t group = 0;  // neighbouring k's that share a scale; 0: all
   bool zeros = false;
   DType scales = DType::kFloat32;  // their type once packed
+  bool floats = false;             // of 8 bits: f8e4m3fn, else integers
 
   bool is_quantized() const { return bits < 16; }
 };

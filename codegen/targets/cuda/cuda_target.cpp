@@ -49,6 +49,7 @@ ir::TargetTraits make_traits() {
   traits.quantized_group = 16;
   traits.quantized_least_columns = 2;
   traits.quantized_zeros_in_type = true;
+  traits.quantized_floats = true;
   return traits;
 }
 

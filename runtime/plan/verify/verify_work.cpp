@@ -390,8 +390,7 @@ void verify_attention(const Checker& check, const fb::AttentionStepT& work, Uses
                                      {work.y.get(), "its result"}}) {
     verify_strided(check, *matrix, work.batch.size(), what);
     const auto type = static_cast<DType>(matrix->dtype);
-    const bool has_scales =
-        work.key_scales && (matrix == work.k.get() || matrix == work.v.get());
+    const bool has_scales = work.key_scales && (matrix == work.k.get() || matrix == work.v.get());
     if (has_scales ? type != DType::kInt8 && type != DType::kFloat8E4M3FN
                    : !is_narrow(type) || is_float8(type) || matrix->dtype != work.q->dtype)
       check.fail("{} are of type {}{} beside queries of type {}", what, to_string(type),

@@ -48,6 +48,8 @@ fusion::WeightOptions to_fusion(const WeightOptions& weights, bool has_eight_bit
   if (weights.bits != 0 && weights.bits != 4 && weights.bits != 8)
     throw usage_error("weights of {} bits: they can have 8, 4, or what the model gives them (0)",
                       weights.bits);
+  if (weights.floats && (weights.bits != 8 || !weights.symmetric))
+    throw usage_error("floats as weights have 8 bits and no zero points");
   if (weights.max_layer_error < 0)
     throw usage_error("--max-layer-error is negative: write 0 for any error");
   const bool is_calibrated = !weights.calibration.empty() || !weights.calibration_files.empty();
@@ -58,6 +60,7 @@ fusion::WeightOptions to_fusion(const WeightOptions& weights, bool has_eight_bit
         "--precision int8 or fp8, of which none is given");
   fusion::WeightOptions result;
   result.bits = weights.bits;
+  result.floats = weights.floats;
   result.group = weights.group;
   result.symmetric = weights.symmetric;
   result.embeddings = weights.embeddings;
@@ -71,7 +74,7 @@ fusion::WeightOptions to_fusion(const WeightOptions& weights, bool has_eight_bit
 
 std::string to_text(const WeightOptions& weights) {
   if (weights.bits == 0) return "model";
-  std::string text = fmt::format("int{}", weights.bits);
+  std::string text = weights.floats ? "fp8" : fmt::format("int{}", weights.bits);
   if (weights.group != 0) text += fmt::format(":group={}", weights.group);
   if (!weights.symmetric) text += ":asymmetric";
   if (weights.embeddings) text += ":embeddings";
@@ -147,7 +150,8 @@ WeightOptions parse_weights(std::string_view given) {
   const std::string text(given);
   WeightOptions options;
   const auto parts = tools::split_at(text, ':');
-  if (parts[0] == "int8")
+  options.floats = parts[0] == "fp8";
+  if (parts[0] == "int8" || options.floats)
     options.bits = 8;
   else if (parts[0] == "int4")
     options.bits = 4;
@@ -157,7 +161,9 @@ WeightOptions parse_weights(std::string_view given) {
     tools::refuse(text, "the model's own weights stay as they are");
   for (std::size_t i = 1; i < parts.size(); ++i) {
     const std::string& part = parts[i];
-    if (part == "asymmetric") {
+    if (part == "asymmetric" && options.floats) {
+      tools::refuse(text, "floats have no zero points");
+    } else if (part == "asymmetric") {
       options.symmetric = false;
     } else if (part == "head") {
       options.last_as_others = true;

@@ -22,7 +22,9 @@ double bound_of_weights(int bits) { return bits == 8 ? 5e-2 : bits == 4 ? 3e-1 :
 
 /// What rounding rows of caches costs the rows themselves.
 double bound_of_caches(CachePrecision precision) {
-  return precision == CachePrecision::kFloat8 ? 5e-2 : precision == CachePrecision::kInt8 ? 2e-2 : 0;
+  return precision == CachePrecision::kFloat8 ? 5e-2
+         : precision == CachePrecision::kInt8 ? 2e-2
+                                              : 0;
 }
 
 /// Relative errors of whole models: float32 sums in another order, 10-bit and 7-bit mantissas.
@@ -46,8 +48,7 @@ void save(const std::string& folder, std::string_view name, const Plan& plan,
           const std::vector<ir::Tensor>& outputs) {
   NamedTensors named;
   const auto bindings = plan.outputs();
-  for (std::size_t i = 0; i < outputs.size(); ++i)
-    named.emplace_back(bindings[i].name, outputs[i]);
+  for (std::size_t i = 0; i < outputs.size(); ++i) named.emplace_back(bindings[i].name, outputs[i]);
   write_npz(fmt::format("{}/{}.npz", folder, name), named);
 }
 

@@ -15,8 +15,8 @@
 #include "runtime/format_error.h"
 #include "tools/compiler/build/model_source.h"
 #include "tools/compiler/run/inputs.h"
-#include "tools/compiler/verify/reduce.h"
 #include "tools/compiler/verify/exact_caches.h"
+#include "tools/compiler/verify/reduce.h"
 #include "tools/compiler/verify/region_check.h"
 
 namespace sinter::tools {

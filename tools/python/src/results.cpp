@@ -35,8 +35,8 @@ static nb::dict to_python(const OutputAccuracy& value) {
 SINTER_PLAIN(LayerResult, name, n, k, bits, type, weight_error, output_error, bytes_before,
              bytes_after, wider, kept)
 SINTER_PLAIN(StateResult, input, output, in_place, why_copied)
-SINTER_PLAIN(CacheResult, input, output, scales, model_type, type, shape, error,
-             bytes_before, bytes_after)
+SINTER_PLAIN(CacheResult, input, output, scales, model_type, type, shape, error, bytes_before,
+             bytes_after)
 SINTER_PLAIN(PassResult, name, milliseconds, nodes_before, nodes_after)
 SINTER_PLAIN(FusionDecision, producer, consumer, fused, reason)
 SINTER_PLAIN(LayoutDecision, node, bytes, other_bytes, reason)

@@ -34,7 +34,8 @@ bool is_unknown(const GemmProgram& product, std::int64_t m) {
 }
 
 bool is_for(const GemmProgram& product) {
-  return !product.by_warpgroups && product.weights && product.weights->is_quantized();
+  return !product.by_warpgroups && product.weights && product.weights->is_quantized() &&
+         !product.weights->floats;
 }
 
 /// A SmallM tile whose warps all share k.

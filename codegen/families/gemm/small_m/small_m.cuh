@@ -4,6 +4,7 @@
 // shared memory, as those of warp_tile.cuh do.
 #pragma once
 
+#include "float8.cuh"
 #include "warp_tile.cuh"
 
 // ---- pairs of 16-bit values
@@ -115,6 +116,36 @@ SINTER_DEVICE void PackedBytes::widen_unit<bf16>(u32 (&a)[4], const uint4& unit,
                                     (x & 0x00800080u) ^ 0xc380c380u);
   }
 }
+
+/// Floats of 8 bits.
+struct PackedFloats {
+  static constexpr int kUnitDepth = 32;
+  static constexpr bool kRowsAreK = false, kPacked = true;
+  template <class T>
+  SINTER_DEVICE static u32 widen_both(u32 pair) {
+    float low, high;
+    widen_pair<e4m3fn>(pair, low, high);
+    return pack_pair<T>(low, high);
+  }
+  /// Fragment number `j` of a lane's 16 bytes, whose pairs are neighbours.
+  template <class T>
+  SINTER_DEVICE static void widen_unit(u32 (&a)[4], const uint4& unit, int j) {
+    const u32 words[2] = {j == 0 ? unit.x : unit.z, j == 0 ? unit.y : unit.w};
+#pragma unroll
+    for (int i = 0; i < 2; ++i) {
+      a[i] = widen_both<T>(words[i] & 0xffff);
+      a[i + 2] = widen_both<T>(words[i] >> 16);
+    }
+  }
+};
+#ifdef SINTER_FLOAT8_CONVERTED
+template <>
+SINTER_DEVICE u32 PackedFloats::widen_both<f16>(u32 pair) {
+  u32 halves;
+  asm("cvt.rn.f16x2.e4m3x2 %0, %1;" : "=r"(halves) : "h"(static_cast<u16>(pair)));
+  return halves;
+}
+#endif
 
 /// Half bytes, which stand for -8 .. 7.
 struct PackedNibbles {

@@ -72,7 +72,9 @@ std::optional<UnpackProgram> plan_unpacking(const GemmProgram& packed, PlanBuffe
     scaling.push_back(constant_of(buffers, program.zeros));
   }
   const ir::Attrs limits = {{"limit", largest_of_type(packed.type)},
-                            {"number", packed.weights->bits == 8 ? 128.0 : 8.0}};
+                            {"number", packed.weights->floats      ? 448.0
+                                       : packed.weights->bits == 8 ? 128.0
+                                                                   : 8.0}};
   if (ir::apply(kStaysWithin, limits, scaling)[0].at(0) == 0) {
     refusal = fmt::format("weights may be beyond {}", to_string(packed.type));
     return std::nullopt;
@@ -116,7 +118,8 @@ plan::fb::MatmulStepT with_unpacked_weights(const plan::fb::MatmulStepT& product
 
 std::string print_unpacking(const UnpackProgram& program) {
   const GemmWeights& weights = program.weights;
-  return fmt::format("unpack {} bits group {}{} of {} for {} {}x{}\n", weights.bits, weights.group,
+  return fmt::format("unpack {} bits{} group {}{} of {} for {} {}x{}\n", weights.bits,
+                     weights.floats ? " (floats)" : "", weights.group,
                      weights.zeros ? " zeros" : "", to_string(weights.scales),
                      to_string(program.type), program.n, program.k);
 }

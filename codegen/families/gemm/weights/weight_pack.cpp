@@ -29,19 +29,24 @@ class Numbers {
   Numbers(const ir::QuantizedWeights& weights, std::span<const std::byte> values)
       : bytes_(reinterpret_cast<const std::uint8_t*>(values.data())),
         bits_(weights.bits),
+        floats_(weights.are_floats()),
         n_(weights.n()),
         k_(weights.k),
         pitch_(weights.values.shape()[1]) {}
 
   std::uint32_t at(std::int64_t n, std::int64_t k) const {
+    if (floats_) return n >= n_ || k >= k_ ? 0 : bytes_[n * pitch_ + k];
     if (n >= n_ || k >= k_) return bits_ == 8 ? 128 : 8;
     if (bits_ == 8) return bytes_[n * pitch_ + k] ^ 128u;
     return bytes_[n * pitch_ + k / 2] >> (k % 2 * 4) & 15u;
   }
 
+  bool are_floats() const { return floats_; }
+
  private:
   const std::uint8_t* bytes_;
   int bits_;
+  bool floats_;
   std::int64_t n_, k_, pitch_;
 };
 
@@ -58,7 +63,9 @@ void pack_unit(const Numbers& numbers, int bits, std::int64_t n, std::int64_t k,
             const std::uint32_t value =
                 numbers.at(n + g + upper * 8, k + j * kFragment + half * 8 + t + next);
             if (bits == 8) {
-              to[(j * 2 + upper) * 4 + half + next * 2] = static_cast<std::uint8_t>(value);
+              // Floats are converted in pairs of neighbours, integers in two halves of a word.
+              const int byte = numbers.are_floats() ? half * 2 + next : half + next * 2;
+              to[(j * 2 + upper) * 4 + byte] = static_cast<std::uint8_t>(value);
             } else {
               const int nibble = half * 2 + upper + next * 4;
               to[j * 4 + nibble / 2] |= static_cast<std::uint8_t>(value << (nibble % 2 * 4));
@@ -269,7 +276,10 @@ std::int64_t loop_group(const GemmProgram& product) {
 
 std::string packed_weights_type(const GemmWeights& weights, std::int64_t group) {
   if (!weights.is_quantized()) return "PackedElements, NoScales";
-  return fmt::format("{}, Scales<{}, {}{}>", weights.bits == 8 ? "PackedBytes" : "PackedNibbles",
+  return fmt::format("{}, Scales<{}, {}{}>",
+                     weights.floats      ? "PackedFloats"
+                     : weights.bits == 8 ? "PackedBytes"
+                                         : "PackedNibbles",
                      storage_name(weights.scales), group, weights.zeros ? ", true" : "");
 }
 

@@ -118,10 +118,11 @@ std::string region(const Step& s) {
     for (const auto& [result, cache, update, columns] :
          {std::tuple("v", "values", "vr", s.value_head), std::tuple("k", "keys", "kr", s.head),
           std::tuple("vs", "value_scales", "vf", 1), std::tuple("ks", "key_scales", "kf", 1)})
-      text += fmt::format(
-                  "\n    %{} = Fused(%{}, %{}, %at) {{kind = \"scatter\"}} body (%cache, %u, %at) {{",
-                  result, cache, update) +
-              scatter(columns) + "\n    }";
+      text +=
+          fmt::format(
+              "\n    %{} = Fused(%{}, %{}, %at) {{kind = \"scatter\"}} body (%cache, %u, %at) {{",
+              result, cache, update) +
+          scatter(columns) + "\n    }";
   } else {
     text += "\n    %v = Fused(%x, %values, %at) {kind = \"scatter\"} body (%x, %cache, %at) {" +
             value_rows + scatter(s.value_head) + "\n    }";
@@ -200,8 +201,8 @@ AttentionFrontEmitted emit(const Step& step, bool early, bool still) {
   codegen::KernelRequest facts;
   facts.given = early ? std::set<std::uint32_t>{1, 2, 3} : std::set<std::uint32_t>{};
   for (const std::uint32_t buffer : program->buffers)
-    facts.buffer_types.push_back(buffer == body.inputs().size() ? program->dtype
-                                                                : body.type(body.inputs()[buffer]).dtype);
+    facts.buffer_types.push_back(
+        buffer == body.inputs().size() ? program->dtype : body.type(body.inputs()[buffer]).dtype);
   auto kernel =
       codegen::emit_attention(*program, step.name, {}, exprs, early, step.schedule, {}, facts);
   return {body, std::move(exprs), std::move(*program), std::move(kernel)};
@@ -260,8 +261,8 @@ TEST(AttentionPrologue, MeansItsBody) {
           const bool is_whole = wanted.dtype() == DType::kInt8;
           for (std::int64_t n = 0; n < wanted.element_count(); ++n) {
             const double a = ir::load_as_double(
-                wanted.dtype(), found[which + 5].data() + static_cast<std::size_t>(n) *
-                                                              size_of(wanted.dtype()));
+                wanted.dtype(),
+                found[which + 5].data() + static_cast<std::size_t>(n) * size_of(wanted.dtype()));
             const double size = is_whole ? 1 : 1 + std::abs(wanted.at(n));
             if (std::abs(a - wanted.at(n)) <= most * size) continue;
             problems +=

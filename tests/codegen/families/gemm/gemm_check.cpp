@@ -37,11 +37,13 @@ ir::Graph product_region(const std::string& text) {
   throw std::runtime_error("no product in\n" + ir::print(graph));
 }
 
-/// Random integers of all the values that weights have, in place of random_inputs's few.
+/// Random numbers of all the values that weights have, in place of random_inputs's few.
 ir::Tensor random_weights(const ir::Tensor& like) {
   std::mt19937_64 random(5);
   std::vector<std::byte> bytes(like.bytes().size());
-  for (std::byte& byte : bytes) byte = static_cast<std::byte>(random());
+  // Floats are below 2, and numbers all of them.
+  const auto kept = is_float8(like.dtype()) ? std::byte{0xbf} : std::byte{0xff};
+  for (std::byte& byte : bytes) byte = static_cast<std::byte>(random()) & kept;
   return ir::Tensor(like.dtype(), like.shape(), ir::Buffer::take(std::move(bytes)));
 }
 

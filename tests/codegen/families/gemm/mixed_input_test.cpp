@@ -31,6 +31,8 @@ TEST(CudaMixedInput, EveryTileAndSplits) {
             packed_scheduled("256x128x128 warpgroups=2 stages=3", 2));
   check.add("two", quantized_graph("f16", "65", 264, 200, {}),
             packed_scheduled("128x256x128 warpgroups=2 stages=2"));
+  check.add("floats", quantized_graph("f16", "70", 144, 520, {8, 0, "f32", "", true}),
+            packed_scheduled("64x128x128 warpgroups=2 stages=3"));
   EXPECT_EQ(check.run(), "");
 }
 

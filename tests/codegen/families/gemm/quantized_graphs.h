@@ -12,14 +12,16 @@ struct Weights {
   int group = 0;
   const char* scales = "f16";
   const char* zeros = "";  // their type
+  bool floats = false;     // of 8 bits
 };
 
 /// y = silu(x w + bias) + r with quantized weights.
 inline std::string quantized_graph(const std::string& type, const std::string& m, int n, int k,
                                    const Weights& w) {
   const int groups = w.group == 0 ? 1 : (k + w.group - 1) / w.group;
-  const std::string weight =
-      w.bits == 8 ? fmt::format("i8[{}, {}]", n, k) : fmt::format("u8[{}, {}]", n, (k + 1) / 2);
+  const std::string weight = w.bits == 8
+                                 ? fmt::format("{}[{}, {}]", w.floats ? "f8e4m3fn" : "i8", n, k)
+                                 : fmt::format("u8[{}, {}]", n, (k + 1) / 2);
   const bool zeros = w.zeros[0] != '\0';
   return fmt::format(
       "graph @g(%x: {0}[{1}, {3}], %w: {4}, %s: {5}[{2}, {6}]{7}, %b: {0}[{2}], %r: {0}[{1}, "

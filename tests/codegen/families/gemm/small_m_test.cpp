@@ -132,6 +132,25 @@ TEST(CudaSmallM, GatesAreMadeOfBothHalvesOfTheColumns) {
   EXPECT_EQ(check.run(), "");
 }
 
+TEST(CudaSmallM, WeightsAreFloatsOfEightBits) {
+  const auto floats = [](int group, const char* scales) {
+    return Weights{8, group, scales, "", true};
+  };
+  GemmCheck check;
+  check.add("one", quantized_graph("f16", "1", 48, 520, floats(0, "f32")),
+            small_m_scheduled("1x32x128 warps=1x1x2 stages=3", 2));
+  check.add("bf16", quantized_graph("bf16", "3", 72, 136, floats(0, "f32")),
+            small_m_scheduled("4x32x128 warps=1x2x1 stages=3"));
+  check.add("groups", quantized_graph("f16", "7", 33, 264, floats(64, "f16")), "");
+  check.add("many", quantized_graph("bf16", "37", 40, 96, floats(0, "f16")), "");
+  EXPECT_EQ(check.run(), "");
+  for (const auto& kernel : check.kernels) {
+    EXPECT_THAT(kernel.source, testing::HasSubstr("PackedFloats"));
+    for (const auto& variant : kernel.step.variants)
+      EXPECT_THAT(variant->schedule, testing::Not(testing::HasSubstr("int8_gemv")));
+  }
+}
+
 TEST(CudaSmallM, OddSizesOfQuantizedWeights) {
   GemmCheck check;
   check.add("odd8", quantized_graph("f16", "3", 37, 45, {8, 16}), "");
@@ -166,6 +185,7 @@ TEST(CudaSmallM, CompilesForEveryArchitecture) {
   GemmCheck check({{"m", {1, 4096, nullptr}}});
   check.add("eight", quantized_graph("f16", "m", 384, 384, {}), "");
   check.add("four", quantized_graph("bf16", "m", 384, 1536, {4, 128, "f16", "i8"}), "");
+  check.add("floats", quantized_graph("f16", "m", 384, 384, {8, 0, "f32", "", true}), "");
   check.add("float", float_graph("bf16", 1, 256, 512, true), "");
   check.expect_code();
 }

@@ -27,6 +27,7 @@ struct UnpackCase {
   std::int64_t group;
   DType type, scales;
   bool zeros;
+  bool floats = false;
 };
 
 ir::QuantizedWeights random_weights(const UnpackCase& test) {
@@ -40,9 +41,13 @@ ir::QuantizedWeights random_weights(const UnpackCase& test) {
   weights.k = test.k;
   const std::int64_t bytes = test.bits == 8 ? test.k : (test.k + 1) / 2;
   std::vector<std::byte> values(static_cast<std::size_t>(test.n * bytes));
-  for (std::byte& value : values) value = static_cast<std::byte>(random());
-  weights.values = ir::Tensor(test.bits == 8 ? DType::kInt8 : DType::kUInt8, {test.n, bytes},
-                              ir::Buffer::take(std::move(values)));
+  // Floats are below 2, and numbers all of them.
+  for (std::byte& value : values)
+    value = static_cast<std::byte>(random()) & (test.floats ? std::byte{0xbf} : std::byte{0xff});
+  const DType stored = test.floats      ? DType::kFloat8E4M3FN
+                       : test.bits == 8 ? DType::kInt8
+                                        : DType::kUInt8;
+  weights.values = ir::Tensor(stored, {test.n, bytes}, ir::Buffer::take(std::move(values)));
   const std::int64_t groups = ir::group_count(test.k, test.group), half = test.bits == 8 ? 128 : 8;
   std::vector<double> scales(static_cast<std::size_t>(test.n * groups)), zeros(scales.size());
   // A third needs all bits of a float32, so that packing leaves it one.
@@ -58,7 +63,8 @@ ir::QuantizedWeights random_weights(const UnpackCase& test) {
 
 codegen::UnpackProgram program_of(const UnpackCase& test) {
   codegen::UnpackProgram program;
-  program.weights = {test.bits, test.group >= test.k ? 0 : test.group, test.zeros, test.scales};
+  program.weights = {test.bits, test.group >= test.k ? 0 : test.group, test.zeros, test.scales,
+                     test.floats};
   program.type = test.type;
   program.n = test.n;
   program.k = test.k;
@@ -68,11 +74,12 @@ codegen::UnpackProgram program_of(const UnpackCase& test) {
 
 constexpr DType kHalf = DType::kFloat16, kBrain = DType::kBFloat16, kSingle = DType::kFloat32;
 constexpr UnpackCase kCases[] = {
-    {16, 256, 8, 0, kHalf, kHalf, false},    {40, 300, 8, 0, kBrain, kSingle, true},
-    {33, 45, 4, 0, kHalf, kHalf, false},     {20, 700, 8, 128, kHalf, kSingle, false},
-    {17, 520, 4, 128, kHalf, kHalf, true},   {48, 512, 4, 32, kBrain, kBrain, false},
-    {48, 600, 4, 16, kHalf, kHalf, true},    {9, 600, 8, 48, kHalf, kHalf, true},
-    {64, 1100, 4, 272, kBrain, kHalf, true}, {130, 256, 8, 512, kHalf, kHalf, true}};
+    {16, 256, 8, 0, kHalf, kHalf, false},      {40, 300, 8, 0, kBrain, kSingle, true},
+    {33, 45, 4, 0, kHalf, kHalf, false},       {20, 700, 8, 128, kHalf, kSingle, false},
+    {17, 520, 4, 128, kHalf, kHalf, true},     {48, 512, 4, 32, kBrain, kBrain, false},
+    {48, 600, 4, 16, kHalf, kHalf, true},      {9, 600, 8, 48, kHalf, kHalf, true},
+    {64, 1100, 4, 272, kBrain, kHalf, true},   {130, 256, 8, 512, kHalf, kHalf, true},
+    {40, 300, 8, 0, kHalf, kHalf, false, true}};
 
 TEST(CudaUnpack, WeightsAreWhatTheyMean) {
   std::vector<codegen::EmittedKernel> kernels;

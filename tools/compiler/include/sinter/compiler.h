@@ -150,6 +150,7 @@ struct WeightOptions {
   int bits = 0;                 // 8 or 4; 0: weights stay as the model has them
   std::int64_t group = 0;       // elements along k that share a scale; 0: one for each channel
   bool symmetric = true;        // no zero points
+  bool floats = false;          // with 8 bits: floats (e4m3) instead of integers; symmetric ones
   bool embeddings = false;      // tables that rows are gathered from, too (8 bits)
   bool last_as_others = false;  // with 4 bits: the last layer has them, too, else 8
   /// With 4 bits and a calibration: layers whose output would be off by more than this, a mean
@@ -341,11 +342,11 @@ struct StateResult {
 
 /// A cache under StateOptions::cache_precision.
 struct CacheResult {
-  std::string input, output;      // names of the state's bindings
-  std::string scales;             // the input that is the state of its scales, f32 [.., n, 1]
-  std::string model_type, type;   // of elements before and now: "f16", "f8e4m3fn"
-  std::string shape;              // "[1, 8, capacity, 128]"
-  double error = 0;               // of a row of normal deviates, relative, in the 2-norm
+  std::string input, output;     // names of the state's bindings
+  std::string scales;            // the input that is the state of its scales, f32 [.., n, 1]
+  std::string model_type, type;  // of elements before and now: "f16", "f8e4m3fn"
+  std::string shape;             // "[1, 8, capacity, 128]"
+  double error = 0;              // of a row of normal deviates, relative, in the 2-norm
   double bytes_before = 0, bytes_after = 0;  // for a typical shape, with scales
 };
 
