@@ -372,6 +372,19 @@ struct MBarrier {
     turn_over();
 #endif
   }
+  /// Arrives at the barrier at the same place of block `rank` of the cluster.
+  SINTER_DEVICE void arrive_at(u32 rank) {
+#ifdef __CUDACC__
+    asm volatile(
+        "{\n.reg .b32 there;\nmapa.shared::cluster.u32 there, %0, %1;\n"
+        "mbarrier.arrive.release.cluster.shared::cluster.b64 _, [there];\n}" ::"r"(
+            shared_address(this)),
+        "r"(rank)
+        : "memory");
+#else
+    emulator::of_block(this, rank)->arrive();
+#endif
+  }
   /// Arrives, and has the phase wait for so many bytes of copies by the copy engine.
   SINTER_DEVICE void arrive_and_expect_tx(u32 bytes_) {
 #ifdef __CUDACC__

@@ -81,7 +81,8 @@ std::vector<std::string> GemmText::mapped_operands() {
   if (product_.rows_are_k)
     map("map_b", product_.b_buffer(), product_.b, product_.n, product_.k, s_.k);
   else
-    map("map_b", product_.b_buffer(), product_.b, product_.k, product_.n, part_tile());
+    map("map_b", product_.b_buffer(), product_.b, product_.k, product_.n,
+        part_tile() / s_.multicast);
   std::vector<std::string> lines = {"operands.a = &map_a;", "operands.b = &map_b;",
                                     "operands.row = first_row;", "operands.column = first_column;"};
   if (product_.parts > 1)

@@ -49,19 +49,20 @@ struct PairOf<true> {
 };
 
 /// kConsumers of kGroups warpgroups, each team at a tile of its own; see TmaMainloop. Block b of
-/// gridDim.x has the tiles b, b + gridDim.x, ..
+/// gridDim.x has the tiles b, b + gridDim.x, .., or of kMulticast blocks that share columns each a
+/// part of those that b / kMulticast has of gridDim.x / kMulticast.
 template <class A, class B, int kM, int kN, int kConsumers, int kGroups, int kStages,
           bool kRowsAreK, int kRank, bool kSpread, int kParts = 1, int kWindows = 0,
-          int kPromoted = 0>
+          int kPromoted = 0, int kMulticast = 1>
 struct PingpongTile
     : TmaMainloop<A, B, kM, kN, kGroups, kStages, kRowsAreK, kRank,
                   kStages*(kM + kN) * 128 +
                       kConsumers * kGroups * 16 * PingpongPasses<kN / kParts, kSpread>::kSums,
-                  kParts, kWindows, kPromoted> {
+                  kParts, kWindows, kPromoted, kMulticast> {
   typedef TmaMainloop<A, B, kM, kN, kGroups, kStages, kRowsAreK, kRank,
                       kStages*(kM + kN) * 128 +
                           kConsumers * kGroups * 16 * PingpongPasses<kN / kParts, kSpread>::kSums,
-                      kParts, kWindows, kPromoted>
+                      kParts, kWindows, kPromoted, kMulticast>
       Stages;
   typedef typename Stages::Sum Sum;
   typedef PingpongPasses<kN / kParts, kSpread> Passes;
@@ -84,20 +85,25 @@ struct PingpongTile
   struct TileScheduler {
     u32 tile, number;  // `number`: of the tile among the block's
     SINTER_DEVICE TileScheduler()
-        : tile(blockIdx.x + static_cast<u32>(team()) * gridDim.x),
+        : tile(first_tile() + static_cast<u32>(team()) * tiles_at_once()),
           number(static_cast<u32>(team())) {}
     SINTER_DEVICE void advance() {
-      tile += kConsumers * gridDim.x;
+      tile += kConsumers * tiles_at_once();
       number += kConsumers;
     }
   };
+  SINTER_DEVICE static u32 first_tile() { return blockIdx.x / kMulticast; }
+  SINTER_DEVICE static u32 tiles_at_once() { return gridDim.x / kMulticast; }
 
   /// First of all. True in threads that multiply; the others copy for the block's tiles, of which
   /// operands_of(i) are the operands, and have no more to do. `kProgrammatic`: see fill_first.
   template <bool kProgrammatic, class OperandsOf>
   SINTER_DEVICE static bool multiplies(unsigned char* shared, u32 tiles, OperandsOf operands_of) {
     if (threadIdx.x == kWorkers) Stages::init_barriers(shared);
-    __syncthreads();  // all see the barriers
+    if (kMulticast > 1)  // all see the barriers
+      cluster_barrier();
+    else
+      __syncthreads();
     if (team() < kConsumers) {
       set_registers<kConsumerRegisters, true>();
       if (kConsumers > 1 && team() == kConsumers - 1) named_barrier_arrive<kWorkers>(0);
@@ -106,13 +112,20 @@ struct PingpongTile
     }
     set_registers<kProducerRegisters, false>();
     if (threadIdx.x == kWorkers) copy<kProgrammatic>(shared, tiles, operands_of);
+    end();
     return false;
+  }
+  /// Last of all: other blocks arrive at this one's barriers until then.
+  SINTER_DEVICE static void end() {
+    if (kMulticast == 1) return;
+    __syncwarp();
+    cluster_barrier();
   }
 
   /// Of two warpgroups that share tiles and promote, the second is some steps behind: while one has
   /// the epilogue the other multiplies.
   static constexpr bool kLags = kPromoted > 0 && kConsumers == 1 && kGroups == 2;
-  static constexpr int kLag = kStages / 2;
+  static constexpr int kLag = Stages::kOfWarpgroup > 1 ? 1 : kStages / 2;
   struct Turns {
     bool leads;  // this warpgroup's steps let the second begin its first tile
     int steps;   // of the tile
@@ -238,10 +251,10 @@ struct PingpongTile
   template <bool kProgrammatic, class OperandsOf>
   SINTER_DEVICE static void copy(unsigned char* shared, u32 tiles, OperandsOf operands_of) {
     PipelineState<kStages> at{0, 1};  // the first time around all stages are free
-    for (u32 tile = blockIdx.x; tile < tiles; tile += gridDim.x) {
+    for (u32 tile = first_tile(); tile < tiles; tile += tiles_at_once()) {
       const Operands x = operands_of(tile);
       int done = 0;
-      if (tile == blockIdx.x) {
+      if (tile == first_tile()) {
         done = Stages::template fill_first<kProgrammatic>(shared, x);
         for (int s = 0; s < done; ++s) at = at.next();
       }

@@ -28,13 +28,19 @@ constexpr Tile kTiles[] = {{64, 192}, {128, 128}, {128, 192}, {192, 128}};
 constexpr Tile kEightBitTiles[] = {{64, 192},  {128, 128},    {128, 192},
                                    {192, 128}, {128, 256, 1}, {256, 128, 1}};
 /// Where sums are promoted one warpgroup multiplies while the other adds up.
-constexpr Tile kPromotedTiles[] = {{128, 128, 1}, {128, 192, 1}, {64, 192}};
+constexpr Tile kPromotedTiles[] = {{128, 128, 1}, {128, 192, 1}, {128, 256, 1}, {64, 192}};
+/// Blocks that share copies: clusters of two leave no multiprocessors over. Of 8 bits products at
+/// their full rate read more of the L2 than it gives, of 16 bits half as much.
+constexpr int kMulticasts[] = {1, 2};
 /// Instructions for each accumulator above which a tile's code, which is unrolled where it is
 /// spread, does not stay in the caches.
 constexpr double kMostSpread = 32;
 
 /// Vectors of a thread in a pass over tiles of n columns: PingpongPasses::kVectors.
 int pass_vectors(int n) { return n % 128 == 0 ? 4 : n % 96 == 0 ? 3 : n / 32; }
+
+/// Bytes of the accumulators of a pass of two warpgroups over n columns.
+int pass_bytes(int n) { return 2 * 4 * 8 * 32 * pass_vectors(n) * 4; }
 
 /// Whether the epilogue may compute with other columns than a thread loads and stores: all that
 /// varies along a row is loaded and stored in whole vectors, and nothing asks for a column.
@@ -73,13 +79,15 @@ struct Pingpong final : GemmTile {
   bool fits(const GemmProblem& problem, const GemmSchedule& s) const override {
     // A thread's registers are more where others that only copy give theirs away.
     constexpr int kMostAccumulators = 192;
+    const int columns = s.n / problem.product.parts;
     return consumers <= 2 && consumers * warpgroups == 2 && s.split_k == 1 && blocks >= 1 &&
+           blocks % s.multicast == 0 && columns % (8 * s.multicast) == 0 &&
            (spread || problem.product.parts == 1) &&
-           fits_tma(problem, s, warpgroups, kMostAccumulators, promoted > 0);
+           fits_tma(problem, s, warpgroups, kMostAccumulators, promoted);
   }
 
   int shared_bytes(const GemmProblem&, const GemmSchedule& s) const override {
-    return kTmaAlignment + s.stages * tma_stage_bytes(s) + pass_bytes(s) +
+    return kTmaAlignment + s.stages * tma_stage_bytes(s) + (spread ? 0 : pass_bytes(s.n)) +
            s.stages * kTmaStageBarriers;
   }
 
@@ -117,8 +125,8 @@ struct Pingpong final : GemmTile {
     const double depth = static_cast<double>(tma_steps(problem, s) * s.k);
     constexpr double kPromotion = 1.05;  // not measured: additions that no other warpgroup hides
     const double products = 2.0 * s.m * s.n * depth / flops_rate * (promoted > 0 ? kPromotion : 1);
-    const double bytes =
-        (s.m + s.n) * depth * problem.product.element_bytes() * tiles / blocks / bytes_rate;
+    const double bytes = (s.m + static_cast<double>(s.n) / s.multicast) * depth *
+                         problem.product.element_bytes() * tiles / blocks / bytes_rate;
     const double element = (spread ? kSpread : kRolled) + kInstruction * epilogue.instructions +
                            (spread ? kSpreadByte : kRolledByte) * epilogue.row_bytes;
     const double sums =
@@ -136,7 +144,7 @@ struct Pingpong final : GemmTile {
     return fmt::format(
         "pingpong {}x{}x{} consumers={} warpgroups={} stages={} blocks={} passes={}{}", s.m, s.n,
         s.k, consumers, warpgroups, s.stages, blocks, spread ? "spread" : "rolled",
-        promotion_text(promoted));
+        options_text(s, promoted));
   }
 
   std::string header(const GemmProgram&) const override { return "pingpong.cuh"; }
@@ -147,7 +155,7 @@ struct Pingpong final : GemmTile {
     return fmt::format("PingpongTile<{}, {}, {}, {}, {}, {}, {}, {}, {}, {}{}>",
                        storage_name(product.type), storage_name(product.b_type), s.m, s.n,
                        consumers, warpgroups, s.stages, product.rows_are_k,
-                       product.batch.size() + 2, spread, further_arguments(product, promoted));
+                       product.batch.size() + 2, spread, further_arguments(product, s, promoted));
   }
 
   void write_operands(GemmText& text) const override {
@@ -163,15 +171,13 @@ struct Pingpong final : GemmTile {
   }
 
   void write(GemmText& text) const override {
-    text.mapping().blocks = ir::min(text.tiles(), blocks, text.analysis().exprs().ranges());
+    const int multicast = text.schedule().multicast;
+    text.mapping().blocks =
+        ir::min(text.tiles(), blocks / multicast, text.analysis().exprs().ranges()) *
+        Dim(multicast);
     write_tile_loop(text);
     write_passes(text);
-  }
-
-  /// Bytes of the accumulators of a pass of all consumers.
-  int pass_bytes(const GemmSchedule& s) const {
-    if (spread) return 0;
-    return consumers * warpgroups * 4 * 8 * 32 * pass_vectors(s.n) * 4;
+    if (multicast > 1) text.mapping().epilogue.push_back("Tile::end();");
   }
 
  private:
@@ -210,8 +216,9 @@ struct Pingpong final : GemmTile {
     auto& lines = mapping.passes.lines;
     if (!spread) lines.push_back("Tile::show(accumulators, shared, pass);");
     lines.push_back("const i32 local = first_row + Tile::row_of(pass);");
-    std::string live =
-        text.divides(product.m, s.m) ? "" : fmt::format("local < {}", text.size(product.m));
+    std::string live = text.divides(product.m, s.m * s.multicast)
+                           ? ""
+                           : fmt::format("local < {}", text.size(product.m));
     if (!live.empty()) lines.push_back(fmt::format("const bool live = {};", live));
     if (!live.empty()) mapping.live_row = "live";
     text.rows_from("local", lines);
@@ -244,24 +251,28 @@ struct Pingpong final : GemmTile {
 
 std::vector<GemmSchedule> schedules(const GemmProblem& problem) {
   std::vector<GemmSchedule> all;
-  const int promoted = needed_promotion(problem);
-  const std::span<const Tile> tiles = promoted > 0 ? std::span<const Tile>(kPromotedTiles)
+  const int needed = needed_promotion(problem);
+  const std::span<const Tile> tiles = needed > 0 ? std::span<const Tile>(kPromotedTiles)
                                       : problem.product.is_eight_bit()
                                           ? std::span<const Tile>(kEightBitTiles)
                                           : std::span<const Tile>(kTiles);
   for (const Tile& tile : tiles)
-    for (const bool spread : {true, false}) {
-      if (spread && problem.epilogue.instructions > kMostSpread * problem.product.parts) continue;
-      const auto own = std::make_shared<Pingpong>(tile.consumers, 2 / tile.consumers,
-                                                  problem.device.multiprocessors, spread, promoted);
-      GemmSchedule s;
-      s.m = tile.m, s.n = tile.n, s.k = tma_step(problem.product);
-      s.vector_a = s.vector_b = tma_unit(problem.product);
-      s.tile = own;
-      // Stages of the next tile are on their way.
-      s.stages = tma_stages(s, problem.device, 1, own->pass_bytes(s), std::nullopt);
-      if (own->fits(problem, s)) all.push_back(std::move(s));
-    }
+    for (const bool spread : {true, false})
+      for (const int multicast : kMulticasts) {
+        if (multicast > 1 && !problem.product.is_eight_bit()) continue;
+        if (spread && problem.epilogue.instructions > kMostSpread * problem.product.parts) continue;
+        const int warpgroups = 2 / tile.consumers;
+        GemmSchedule s;
+        s.m = tile.m, s.n = tile.n, s.k = tma_step(problem.product), s.multicast = multicast;
+        s.vector_a = s.vector_b = tma_unit(problem.product);
+        // Stages of the next tile are on their way.
+        s.stages = tma_stages(s, problem.device, 1, spread ? 0 : pass_bytes(s.n), std::nullopt);
+        const int promoted = possible_promotion(problem.product, s, warpgroups, needed);
+        s.tile = std::make_shared<Pingpong>(tile.consumers, warpgroups,
+                                            problem.device.multiprocessors / multicast * multicast,
+                                            spread, promoted);
+        if (s.tile->fits(problem, s)) all.push_back(std::move(s));
+      }
   return all;
 }
 
@@ -270,6 +281,7 @@ std::optional<GemmSchedule> parse(const std::string& asked) {
   std::string text = asked;
   if (!text.starts_with("pingpong ")) return std::nullopt;
   const int promoted = take_promotion(text);
+  s.multicast = take_multicast(text);
   int consumers = 0, warpgroups = 0, blocks = 0;
   char passes[8] = {};
   if (std::sscanf(text.c_str(),

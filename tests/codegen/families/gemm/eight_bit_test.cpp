@@ -123,6 +123,46 @@ TEST(CudaEightBit, SumsOfFloatsArePromoted) {
   EXPECT_EQ(check.run(), "");
 }
 
+// A warpgroup's second half of the columns follows when the first is promoted.
+TEST(CudaEightBit, SeveralProductsArePromotedInTurns) {
+  GemmCheck check;
+  check.add("tma", scaled_graph(kE4M3, kE4M3, "70", 256, 656, "f16"),
+            tma("64x256x128 warpgroups=1 stages=2 promote=128"));
+  check.add("rows", scaled_graph(kE4M3, kE4M3, "150", 72, 656, "f16"),
+            tma("128x64x128 warpgroups=1 stages=4 promote=256", 2));
+  check.add("turns", scaled_graph(kE4M3, kE4M3, "300", 264, 656, kE4M3),
+            turns("128x256x128 consumers=1 warpgroups=2 stages=4", "spread", 2, 256));
+  EXPECT_EQ(check.run(), "");
+}
+
+// Each block copies its share of the columns to both; of an odd number of rows of tiles the last
+// block has none.
+TEST(CudaEightBit, BlocksShareCopies) {
+  const auto shared = [](const char* tile, const char* passes, int blocks, int promoted = 0) {
+    return fmt::format(
+        "pingpong {} blocks={} passes={}{} multicast=2 split_k=1 cluster_n=1", tile, blocks, passes,
+        promoted > 0 ? fmt::format(" promote={}", promoted) : "");
+  };
+  GemmCheck check;
+  for (const char* passes : {"spread", "rolled"}) {
+    check.add(fmt::format("integers_{}", passes),
+              quantized_output_graph("i8", "i8", "330", 264, 400),
+              shared("128x128x128 consumers=2 warpgroups=1 stages=3", passes, 4));
+    check.add(fmt::format("promoted_{}", passes),
+              scaled_graph(kE4M3, kE4M3, "300", 264, 656, kE4M3),
+              shared("128x192x128 consumers=1 warpgroups=2 stages=3", passes, 2, 256));
+  }
+  check.add("halves", scaled_graph(kE4M3, kE4M3, "520", 264, 656, kE4M3),
+            shared("128x256x128 consumers=1 warpgroups=2 stages=4", "spread", 2, 256));
+  check.add("more_blocks_than_tiles", sums_graph("u8", "i8", "70", 40, 144),
+            shared("64x64x128 consumers=2 warpgroups=1 stages=2", "spread", 132));
+  EXPECT_EQ(check.run(), "");
+  EXPECT_EQ(check.kernels[0].step.variants[0]->cluster, 2u);
+  EXPECT_THAT(message_for(sums_graph("i8", "i8", "70", 64, 256),
+                          shared("64x64x128 consumers=2 warpgroups=1 stages=2", "spread", 3)),
+              HasSubstr("does not take kernel 'kernel_p'"));
+}
+
 TEST(CudaEightBit, DeepProductsArePromotedWhereNobodyAsks) {
   for (const auto& [k, promotes] : {std::pair(1024, false), std::pair(2048, true)}) {
     GemmCheck check;
