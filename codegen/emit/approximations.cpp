@@ -8,6 +8,7 @@
 #include <sinter/float8.h>
 #include <sinter/scalar_op.h>
 
+#include "codegen/emit/print_instr.h"
 #include "runtime/plan/loop_values.h"
 
 namespace sinter::codegen {
@@ -113,7 +114,8 @@ std::optional<std::uint32_t> gelu_argument(const ProgramAnalysis& analysis, cons
 Approximations::Approximations(const ProgramAnalysis& analysis)
     : functions_(analysis.instr_count(), nullptr),
       live_(analysis.instr_count(), false),
-      saturates_(analysis.instr_count(), false) {
+      saturates_(analysis.instr_count(), false),
+      by_inverse_(analysis.instr_count(), false) {
   for (std::size_t i = 0; i < analysis.instr_count(); ++i)
     operands_.push_back(analysis.instr(i).args);
   if (!analysis.request().precise) {
@@ -231,6 +233,8 @@ void Approximations::choose(const ProgramAnalysis& analysis, const std::vector<V
     const ValueRange &a = ranges[instr.args[0]], &b = ranges[instr.args[1]];
     if (b.low >= kSmall && (b.high <= kLarge || a.within(-kModest, kModest)))
       functions_[i] = "divide_by_normal";
+  } else if (op == ScalarOp::kQuotient) {
+    by_inverse_[i] = divides_by_inverse(ranges[instr.args[1]].low);
   } else if (op == ScalarOp::kReciprocal) {
     if (ranges[instr.args[0]].low >= kSmall) functions_[i] = "reciprocal_of_normal";
   } else if (op == ScalarOp::kMul) {

@@ -43,6 +43,8 @@ class Approximations {
   const std::vector<std::uint32_t>& operands(std::size_t i) const { return operands_[i]; }
   /// Of a store of floats of 8 bits: what is too large is to become the largest number.
   bool saturates(std::size_t i) const { return saturates_[i]; }
+  /// Of a kQuotient of float32: the reciprocal of its divisor serves (print_instr.h).
+  bool by_inverse(std::size_t i) const { return by_inverse_[i]; }
   /// Some store needs the value, computed so.
   bool is_live(std::size_t i) const { return live_[i]; }
 
@@ -56,7 +58,7 @@ class Approximations {
 
   std::vector<const char*> functions_;
   std::vector<std::vector<std::uint32_t>> operands_;
-  std::vector<bool> live_, saturates_;
+  std::vector<bool> live_, saturates_, by_inverse_;
 };
 
 }  // namespace sinter::codegen

@@ -131,7 +131,8 @@ std::string ValueText::op(std::size_t i) const {
     Operand operand;
     operand.text = s_.names[arg];
     if (analysis_.instr(arg).kind == InstrKind::Constant) operand.constant = &analysis_.instr(arg);
-    if (s_.in_loop(i)) operand.inverse = s_.inverses[arg];
+    if (s_.in_loop(i) && (op != ScalarOp::kQuotient || s_.math.by_inverse(i)))
+      operand.inverse = s_.inverses[arg];
     operands.push_back(std::move(operand));
   }
   // A division by what divides a whole row is a product already.
