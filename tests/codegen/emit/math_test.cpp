@@ -285,7 +285,8 @@ TEST(ValueRanges, FollowOperators) {
   EXPECT_EQ(ranges[quotient].low, -infinity);
 }
 
-/// By a constant's reciprocal, over every exponent and sign; of small numbers the last place may differ.
+/// By a constant's reciprocal, over every exponent and sign; of small numbers the last place may
+/// differ.
 TEST(CudaEmulation, QuotientsByConstantsAreRoundedToNearest) {
   std::vector<float> inputs = {0.0f, -0.0f, INFINITY, -INFINITY, NAN, 3.4e38f, -3.4e38f};
   for (std::uint32_t i = 0; i < 1 << 19; ++i)

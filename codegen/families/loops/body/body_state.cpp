@@ -67,7 +67,7 @@ void BodyState::find_kept() {
               !(is_lean() && is_cheap_again(analysis, i, schedule().reduction().again));
     if (instr.kind != InstrKind::Op) continue;
     const bool to_nearest = math.by_inverse(i);
-    if (!to_nearest && static_cast<ScalarOp>(instr.op) != ScalarOp::kDiv) continue;
+    if (!to_nearest && math.op(i) != ScalarOp::kDiv) continue;
     const std::uint32_t by = instr.args[1];
     if (analysis.type_of(i) == DType::kFloat32 && in_loop(i) &&
         (!in_loop(by) || (is_row_vector(by) && !is_row_vector(i))) &&

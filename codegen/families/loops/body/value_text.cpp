@@ -125,7 +125,7 @@ bool ValueText::must_not_contract(std::size_t i) const {
 
 std::string ValueText::op(std::size_t i) const {
   const auto& instr = analysis_.instr(i);
-  const auto op = static_cast<ScalarOp>(instr.op);
+  const ScalarOp op = s_.math.op(i);
   std::vector<Operand> operands;
   for (std::uint32_t arg : s_.math.operands(i)) {
     Operand operand;
