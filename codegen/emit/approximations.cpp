@@ -8,6 +8,7 @@
 #include <sinter/float8.h>
 #include <sinter/scalar_op.h>
 
+#include "codegen/emit/print_instr.h"
 #include "runtime/plan/loop_values.h"
 
 namespace sinter::codegen {
@@ -35,6 +36,27 @@ const char* function_of(ScalarOp op, bool is_short, const ValueRange& argument) 
     case ScalarOp::kTanh: return is_short ? "short_hyperbolic_tangent" : nullptr;
     case ScalarOp::kErf: return is_short ? "short_error_function" : nullptr;
     default: return nullptr;
+  }
+}
+
+/// On every target the number nearest to the exact result, or exact.
+bool is_rounded_once(ScalarOp op) {
+  switch (op) {
+    case ScalarOp::kDiv:
+    case ScalarOp::kPow:
+    case ScalarOp::kSqrt:
+    case ScalarOp::kRsqrt:
+    case ScalarOp::kReciprocal:
+    case ScalarOp::kExp:
+    case ScalarOp::kExpm1:
+    case ScalarOp::kLog:
+    case ScalarOp::kLog1p:
+    case ScalarOp::kErf:
+    case ScalarOp::kTanh:
+    case ScalarOp::kSin:
+    case ScalarOp::kCos:
+    case ScalarOp::kAtan: return false;
+    default: return true;
   }
 }
 
@@ -113,10 +135,14 @@ std::optional<std::uint32_t> gelu_argument(const ProgramAnalysis& analysis, cons
 Approximations::Approximations(const ProgramAnalysis& analysis)
     : functions_(analysis.instr_count(), nullptr),
       live_(analysis.instr_count(), false),
-      saturates_(analysis.instr_count(), false) {
-  for (std::size_t i = 0; i < analysis.instr_count(); ++i)
+      saturates_(analysis.instr_count(), false),
+      by_inverse_(analysis.instr_count(), false) {
+  for (std::size_t i = 0; i < analysis.instr_count(); ++i) {
     operands_.push_back(analysis.instr(i).args);
+    ops_.push_back(static_cast<ScalarOp>(analysis.instr(i).op));
+  }
   if (!analysis.request().precise) {
+    find_approximate(analysis);
     const std::vector<ValueRange> ranges = find_value_ranges(analysis);
     for (std::size_t i = 0; i < analysis.instr_count(); ++i)
       if (analysis.instr(i).kind == InstrKind::Op && analysis.type_of(i) == DType::kFloat32)
@@ -128,6 +154,27 @@ Approximations::Approximations(const ProgramAnalysis& analysis)
     choose_store(analysis, i);
   }
   find_live(analysis);
+}
+
+/// Sums of float32, whose order is the kernel's, functions that have bounds only, and what is
+/// computed from them.
+void Approximations::find_approximate(const ProgramAnalysis& analysis) {
+  std::vector<bool> approximate(analysis.instr_count(), false);
+  for (std::size_t i = 0; i < analysis.instr_count(); ++i) {
+    const auto& instr = analysis.instr(i);
+    if (analysis.type_of(i) != DType::kFloat32) continue;
+    const bool computes = instr.kind == InstrKind::Op || instr.kind == InstrKind::Reduce ||
+                          instr.kind == InstrKind::Scan;
+    const bool sums = computes && instr.kind != InstrKind::Op &&
+                      static_cast<Combine>(instr.op) != Combine::kMax &&
+                      static_cast<Combine>(instr.op) != Combine::kMin;
+    approximate[i] = sums || (instr.kind == InstrKind::Op && !is_rounded_once(ops_[i])) ||
+                     (computes && std::ranges::any_of(instr.args, [&](std::uint32_t arg) {
+                        return bool{approximate[arg]};
+                      }));
+    if (instr.kind == InstrKind::Op && ops_[i] == ScalarOp::kQuotient && approximate[instr.args[0]])
+      ops_[i] = ScalarOp::kDiv;
+  }
 }
 
 /// Rounding of what is clamped to the type's numbers, and conversion of what is rounded: hardware
@@ -226,11 +273,13 @@ int Approximations::length(std::size_t i) const {
 void Approximations::choose(const ProgramAnalysis& analysis, const std::vector<ValueRange>& ranges,
                             std::size_t i) {
   const auto& instr = analysis.instr(i);
-  const auto op = static_cast<ScalarOp>(instr.op);
+  const ScalarOp op = ops_[i];
   if (op == ScalarOp::kDiv) {
     const ValueRange &a = ranges[instr.args[0]], &b = ranges[instr.args[1]];
     if (b.low >= kSmall && (b.high <= kLarge || a.within(-kModest, kModest)))
       functions_[i] = "divide_by_normal";
+  } else if (op == ScalarOp::kQuotient) {
+    by_inverse_[i] = divides_by_inverse(ranges[instr.args[1]].low);
   } else if (op == ScalarOp::kReciprocal) {
     if (ranges[instr.args[0]].low >= kSmall) functions_[i] = "reciprocal_of_normal";
   } else if (op == ScalarOp::kMul) {
