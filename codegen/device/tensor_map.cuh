@@ -124,15 +124,14 @@ template <int kBlocks, int kRank>
 SINTER_DEVICE void tma_load_multicast(void* to, const TensorMap& map, const i32 (&at)[kRank],
                                       MBarrier& arrivals) {
 #ifdef __CUDACC__
-#define SINTER_TMA_MULTICAST(rank, coordinates, blocks, ...)                           \
-  if constexpr (kRank == rank)                                                         \
-  asm volatile(                                                                        \
-      "cp.async.bulk.tensor." #rank                                                    \
-      "d.shared::cluster.global.tile.mbarrier::complete_tx::bytes.multicast::cluster " \
-      "[%0], [%1, {" coordinates "}], [%2], " blocks ";" ::"r"(shared_address(to)),    \
-      "l"(&map), "r"(shared_address(&arrivals)), __VA_ARGS__,                          \
-      "h"(static_cast<u16>((1 << kBlocks) - 1))                                        \
-      : "memory")
+#define SINTER_TMA_MULTICAST(rank, coordinates, blocks, ...)                                    \
+  if constexpr (kRank == rank)                                                                  \
+  asm volatile("cp.async.bulk.tensor." #rank                                                    \
+               "d.shared::cluster.global.tile.mbarrier::complete_tx::bytes.multicast::cluster " \
+               "[%0], [%1, {" coordinates "}], [%2], " blocks ";" ::"r"(shared_address(to)),    \
+               "l"(&map), "r"(shared_address(&arrivals)), __VA_ARGS__,                          \
+               "h"(static_cast<u16>((1 << kBlocks) - 1))                                        \
+               : "memory")
   SINTER_TMA_MULTICAST(2, "%3, %4", "%5", "r"(at[0]), "r"(at[1]));
   SINTER_TMA_MULTICAST(3, "%3, %4, %5", "%6", "r"(at[0]), "r"(at[1]), "r"(at[2]));
   SINTER_TMA_MULTICAST(4, "%3, %4, %5, %6", "%7", "r"(at[0]), "r"(at[1]), "r"(at[2]), "r"(at[3]));

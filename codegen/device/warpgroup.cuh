@@ -123,6 +123,12 @@ SINTER_DEVICE u64 whole_descriptor(u32 low) {
   SINTER_REGISTERS_64                                                                            \
   ", %64, %65, %66, %67, %68, %69, %70, %71, %72, %73, %74, %75, %76, %77, %78, %79, %80, %81, " \
   "%82, %83, %84, %85, %86, %87, %88, %89, %90, %91, %92, %93, %94, %95"
+#define SINTER_REGISTERS_128                                                                       \
+  SINTER_REGISTERS_96                                                                              \
+      ", %96, %97, %98, %99, %100, %101, %102, %103, %104, %105, %106, %107, %108, %109, %110, "   \
+      "%111, "                                                                                     \
+      "%112, %113, %114, %115, %116, %117, %118, %119, %120, %121, %122, %123, %124, %125, %126, " \
+      "%127"
 #define SINTER_WGMMA(T, type, n, registers, tiles, a0, a1, a2, a3, at, keep, order)                \
   template <bool kRowsAreK>                                                                        \
   SINTER_DEVICE void wgmma_instruction(T, float(&d)[n / 8][4], const u32(&a)[4],                   \

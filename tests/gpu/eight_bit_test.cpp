@@ -196,8 +196,37 @@ TEST_F(EightBitGroups, PromotedToFloat32) {
           "pingpong 128x128x128 consumers=1 warpgroups=2 stages=6 blocks=2 passes=rolled "
           "promote=256 split_k=1 cluster_n=1",
           "pingpong 64x192x128 consumers=2 warpgroups=1 stages=5 blocks=3 passes=spread "
-          "promote=128 split_k=1 cluster_n=1"})
+          "promote=128 split_k=1 cluster_n=1",
+          "pingpong 128x256x128 consumers=1 warpgroups=2 stages=4 blocks=132 passes=spread "
+          "promote=256 split_k=1 cluster_n=1",
+          "tma 128x256x128 warpgroups=2 stages=4 promote=256 split_k=1 cluster_n=1"})
       check(products_graph(kFloats, size), schedule);
+}
+
+// Two blocks share the copies of the right operand, over many tiles and over fewer than blocks.
+TEST_F(EightBitGroups, WithSharedCopies) {
+  for (const Size& size : {kSmall, kLarge, Size{1000, 776, 1040}})
+    for (const char* tile :
+         {"128x128x128 consumers=2 warpgroups=1 stages=6 blocks=132 passes=spread",
+          "128x128x128 consumers=2 warpgroups=2 stages=7 blocks=4 passes=spread",
+          "128x192x128 consumers=1 warpgroups=2 stages=4 blocks=2 passes=rolled"})
+      check(products_graph(kAll, size),
+            fmt::format("pingpong {} multicast=2 split_k=1 cluster_n=1", tile));
+  for (const Size& size : {kLarge, Size{1000, 776, 1040}})
+    for (const char* tile :
+         {"128x256x128 consumers=1 warpgroups=2 stages=4 blocks=6 passes=spread promote=256",
+          "128x192x128 consumers=1 warpgroups=2 stages=5 blocks=132 passes=spread promote=512"})
+      check(products_graph(kFloats, size),
+            fmt::format("pingpong {} multicast=2 split_k=1 cluster_n=1", tile));
+}
+
+// Four warpgroups, two for each tile.
+TEST_F(EightBitGroups, InTurnsOfTwoEach) {
+  for (const char* passes : {"rolled", "spread"})
+    check(products_graph(kAll, kLarge),
+          fmt::format("pingpong 128x128x128 consumers=2 warpgroups=2 stages=5 blocks=3 passes={} "
+                      "split_k=1 cluster_n=1",
+                      passes));
 }
 
 TEST(EightBit, ByTheLibraryAndAsSessionsChoose) {

@@ -4,10 +4,11 @@
 // Needs a GPU; NVRTC compiles the kernels there.
 //
 //   bench_gemm [--filter TEXT,TEXT..] [--copies N] [--repeats N] [--threads N] [--early 1]
-//                  [--most N] [--way TEXT] > FILE.json
+//                  [--most N] [--way TEXT] [--also SCHEDULE;SCHEDULE..] > FILE.json
 //
 // --filter: names that contain one of the texts. --most: so many schedules of each, by warps and by
 // warpgroups, those first that are estimated to be fast. --way: schedules that contain the text.
+// --also: schedules besides, such as those without promotion, which are not enumerated.
 // --early: kernels are launched before the one in front has ended, and wait for it themselves.
 //
 // Every figure is the time of one of N products with weights of their own that follow each other in
@@ -147,7 +148,7 @@ struct Workload {
 };
 
 struct Options {
-  std::vector<std::string> filter;
+  std::vector<std::string> filter, also;
   std::string way;
   int copies = 12, repeats = 30, threads = 0, most = 1000;
   bool early = false;
@@ -419,6 +420,10 @@ Options parse(int argc, char** argv) {
       std::istringstream list(argv[i + 1]);
       for (std::string text; std::getline(list, text, ',');) options.filter.push_back(text);
     }
+    if (key == "--also") {
+      std::istringstream list(argv[i + 1]);
+      for (std::string text; std::getline(list, text, ';');) options.also.push_back(text);
+    }
     if (key == "--copies") options.copies = std::stoi(argv[i + 1]);
     if (key == "--repeats") options.repeats = std::stoi(argv[i + 1]);
     if (key == "--early") options.early = std::stoi(argv[i + 1]) != 0;
@@ -468,6 +473,7 @@ int run(const Options& options) {
         if (schedule.find(options.way) != std::string::npos)
           jobs.push_back({&shape, graph, std::move(schedule)});
     }
+    for (const std::string& schedule : options.also) jobs.push_back({&shape, graph, schedule});
   }
   fmt::print(stderr, "{} kernels to compile\n", jobs.size());
   compile_all(jobs, options, architecture, cache);

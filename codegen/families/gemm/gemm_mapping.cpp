@@ -101,9 +101,10 @@ std::vector<std::string> GemmText::place(std::string rest) {
     line(fmt::format("const u32 left{} = {} / {};", b, rest, count));
     rest = fmt::format("left{}", b);
   }
-  line(s_.multicast > 1 ? fmt::format("const i32 first_row = i32({0} * {1} + blockIdx.x % {1}) * {2};",
-                                      tile_m, s_.multicast, s_.m)
-                        : fmt::format("const i32 first_row = i32({}) * {};", tile_m, s_.m));
+  line(s_.multicast > 1
+           ? fmt::format("const i32 first_row = i32({0} * {1} + blockIdx.x % {1}) * {2};", tile_m,
+                         s_.multicast, s_.m)
+           : fmt::format("const i32 first_row = i32({}) * {};", tile_m, s_.m));
   line(s_.cluster_n > 1
            ? fmt::format("const i32 first_column = i32({} * {} + rank / {}) * {};", tile_n,
                          s_.cluster_n, s_.split_k, part_tile())

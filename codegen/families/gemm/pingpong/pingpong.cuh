@@ -38,7 +38,20 @@ SINTER_DEVICE void exchange_items(T (&x)[4]) {
   }
 }
 
-/// What holds two elements, each of 4 bytes or of less.
+/// The same where an item is half a word, two of them side by side: a word is exchanged with the
+/// second next lane, then halves with the next. Lanes of the pairs' other half have the halves the
+/// other way around.
+SINTER_DEVICE void exchange_half_words(u32& first, u32& second) {
+  const bool odd = (threadIdx.x & 1) != 0, upper = (threadIdx.x & 2) != 0;
+  const u32 kept = upper ? second : first, far = exchange(upper ? first : second, 2);
+  const u32 mine = pick_bytes(kept, far, odd ? 0x7632 : 0x5410),
+            near = exchange(pick_bytes(kept, far, odd ? 0x5410 : 0x7632), 1);
+  const u32 low = odd ? 0x1054 : 0x5410, high = odd ? 0x3276 : 0x7632;
+  first = pick_bytes(mine, near, upper ? high : low);
+  second = pick_bytes(mine, near, upper ? low : high);
+}
+
+/// What holds two elements of 2 or of 4 bytes.
 template <bool kWide>
 struct PairOf {
   typedef u32 type;
@@ -70,9 +83,12 @@ struct PingpongTile
   typedef typename Stages::Accumulators Accumulators;
   static constexpr int kConsumerThreads = 128 * kGroups, kWorkers = kConsumerThreads * kConsumers,
                        kThreads = kWorkers + 128;
-  // What 65536 registers give, in steps of 8: 128 threads that copy, the others multiply.
-  static constexpr int kProducerRegisters = 24;
-  static constexpr int kConsumerRegisters = (65536 - 128 * kProducerRegisters) / kWorkers / 8 * 8;
+  // A block of so many threads begins with the same number for each, of 65536, in steps of 8; then
+  // 128 threads that copy leave theirs to the others, which multiply.
+  static constexpr int kProducerRegisters = 24,
+                       kBlockRegisters = 65536 / kThreads / 8 * 8 * kThreads;
+  static constexpr int kConsumerRegisters =
+      (kBlockRegisters - 128 * kProducerRegisters) / kWorkers / 8 * 8;
   static_assert(kConsumers <= 2 && kConsumerRegisters <= 256 && kN % (32 * kParts) == 0,
                 "registers, barriers, columns");
   static_assert(kSpread || kParts == 1, "what passes through shared memory is one part's");
@@ -210,12 +226,19 @@ struct PingpongTile
     static_assert(sizeof(V) <= 4, "a pair is two words or less");
     if (!kSpread) return x;
     Vec<V, 8> result;
-    typename PairOf<sizeof(V) == 4>::type pairs[4] = {};
+    if constexpr (sizeof(V) == 1) {
+      u32 words[2];
+      memcpy(words, &x, sizeof(words));
+      exchange_half_words(words[0], words[1]);
+      memcpy(&result, words, sizeof(words));
+    } else {
+      typename PairOf<sizeof(V) == 4>::type pairs[4];
 #pragma unroll
-    for (int u = 0; u < 4; ++u) memcpy(&pairs[u], &x.v[u * 2], 2 * sizeof(V));
-    exchange_items(pairs);
+      for (int u = 0; u < 4; ++u) memcpy(&pairs[u], &x.v[u * 2], 2 * sizeof(V));
+      exchange_items(pairs);
 #pragma unroll
-    for (int u = 0; u < 4; ++u) memcpy(&result.v[u * 2], &pairs[u], 2 * sizeof(V));
+      for (int u = 0; u < 4; ++u) memcpy(&result.v[u * 2], &pairs[u], 2 * sizeof(V));
+    }
     return result;
   }
   /// exchanged(load<8>(p)), of what all rows share, so that rows may share the loads as well; `p`:

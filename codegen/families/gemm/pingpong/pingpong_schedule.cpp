@@ -19,14 +19,16 @@ namespace sinter::codegen {
 namespace {
 
 struct Tile {
-  int m, n, consumers = 2;
+  int m, n, consumers = 2, warpgroups = 2 / consumers;
 };
 /// By two warpgroups: one for each consumer, or both for one.
 constexpr Tile kTiles[] = {{64, 192}, {128, 128}, {128, 192}, {192, 128}};
 /// Of 8 bits a stage takes half the time for the same bytes: larger tiles, which no consumer has
 /// alone, may be worth an epilogue that nothing overlaps.
-constexpr Tile kEightBitTiles[] = {{64, 192},  {128, 128},    {128, 192},
-                                   {192, 128}, {128, 256, 1}, {256, 128, 1}};
+/// Tiles of two consumers of two warpgroups have an epilogue of twice as many warps, which wait
+/// less for what they have just computed.
+constexpr Tile kEightBitTiles[] = {{64, 192},     {128, 128},    {128, 192},      {192, 128},
+                                   {128, 256, 1}, {256, 128, 1}, {128, 128, 2, 2}};
 /// Where sums are promoted one warpgroup multiplies while the other adds up.
 constexpr Tile kPromotedTiles[] = {{128, 128, 1}, {128, 192, 1}, {128, 256, 1}, {64, 192}};
 /// Blocks that share copies: clusters of two leave no multiprocessors over. Of 8 bits products at
@@ -39,8 +41,10 @@ constexpr double kMostSpread = 32;
 /// Vectors of a thread in a pass over tiles of n columns: PingpongPasses::kVectors.
 int pass_vectors(int n) { return n % 128 == 0 ? 4 : n % 96 == 0 ? 3 : n / 32; }
 
-/// Bytes of the accumulators of a pass of two warpgroups over n columns.
-int pass_bytes(int n) { return 2 * 4 * 8 * 32 * pass_vectors(n) * 4; }
+/// Bytes of the accumulators of a pass of so many warpgroups over n columns.
+int pass_bytes(int n, int warpgroups) { return warpgroups * 4 * 8 * 32 * pass_vectors(n) * 4; }
+/// Registers of a block, and those that its threads that copy keep: PingpongTile.
+constexpr int kAllRegisters = 65536, kCopyingRegisters = 128 * 24;
 
 /// Whether the epilogue may compute with other columns than a thread loads and stores: all that
 /// varies along a row is loaded and stored in whole vectors, and nothing asks for a column.
@@ -78,17 +82,19 @@ struct Pingpong final : GemmTile {
   int threads() const override { return epilogue_threads() * consumers + 128; }
   bool fits(const GemmProblem& problem, const GemmSchedule& s) const override {
     // A thread's registers are more where others that only copy give theirs away.
-    constexpr int kMostAccumulators = 192;
+    constexpr int kMostWarpgroups = 4, kOtherRegisters = 48;
+    const int at_first = kAllRegisters / threads() / 8 * 8 * threads();
+    const int most = (at_first - kCopyingRegisters) / (threads() - 128);
     const int columns = s.n / problem.product.parts;
-    return consumers <= 2 && consumers * warpgroups == 2 && s.split_k == 1 && blocks >= 1 &&
-           blocks % s.multicast == 0 && columns % (8 * s.multicast) == 0 &&
+    return consumers <= 2 && consumers * warpgroups <= kMostWarpgroups && s.split_k == 1 &&
+           blocks >= 1 && blocks % s.multicast == 0 && columns % (8 * s.multicast) == 0 &&
            (spread || problem.product.parts == 1) &&
-           fits_tma(problem, s, warpgroups, kMostAccumulators, promoted);
+           fits_tma(problem, s, warpgroups, most - kOtherRegisters, promoted);
   }
 
   int shared_bytes(const GemmProblem&, const GemmSchedule& s) const override {
-    return kTmaAlignment + s.stages * tma_stage_bytes(s) + (spread ? 0 : pass_bytes(s.n)) +
-           s.stages * kTmaStageBarriers;
+    return kTmaAlignment + s.stages * tma_stage_bytes(s) +
+           (spread ? 0 : pass_bytes(s.n, consumers * warpgroups)) + s.stages * kTmaStageBarriers;
   }
 
   int most_shared_bytes(const DeviceModel& device) const override {
@@ -261,14 +267,15 @@ std::vector<GemmSchedule> schedules(const GemmProblem& problem) {
       for (const int multicast : kMulticasts) {
         if (multicast > 1 && !problem.product.is_eight_bit()) continue;
         if (spread && problem.epilogue.instructions > kMostSpread * problem.product.parts) continue;
-        const int warpgroups = 2 / tile.consumers;
         GemmSchedule s;
         s.m = tile.m, s.n = tile.n, s.k = tma_step(problem.product), s.multicast = multicast;
         s.vector_a = s.vector_b = tma_unit(problem.product);
         // Stages of the next tile are on their way.
-        s.stages = tma_stages(s, problem.device, 1, spread ? 0 : pass_bytes(s.n), std::nullopt);
-        const int promoted = possible_promotion(problem.product, s, warpgroups, needed);
-        s.tile = std::make_shared<Pingpong>(tile.consumers, warpgroups,
+        s.stages = tma_stages(s, problem.device, 1,
+                              spread ? 0 : pass_bytes(s.n, tile.consumers * tile.warpgroups),
+                              std::nullopt);
+        const int promoted = possible_promotion(problem.product, s, tile.warpgroups, needed);
+        s.tile = std::make_shared<Pingpong>(tile.consumers, tile.warpgroups,
                                             problem.device.multiprocessors / multicast * multicast,
                                             spread, promoted);
         if (s.tile->fits(problem, s)) all.push_back(std::move(s));

@@ -78,14 +78,16 @@ struct TmaMainloop {
   static constexpr int kRowBytes = 128;
   static constexpr int kK = kRowBytes / static_cast<int>(sizeof(A));  // elements of a tile's row
   static constexpr int kRowTiles = kM / kGroups / 64;
-  /// Columns of one product: the hardware's larger forms are no faster than two of these.
-  static constexpr int kColumns = kN == 192 || kN % 128 == 0   ? (kN == 192 ? 192 : 128)
+  /// Columns of one product. Of 16 bits the hardware's largest form is no faster than two of 128;
+  /// of 8, where shared memory bounds the time, it reads the rows once for all columns.
+  static constexpr int kColumns = sizeof(A) == 1 && kPromoted == 0 && kN == 256 ? 256
+                                  : kN == 192 || kN % 128 == 0 ? (kN == 192 ? 192 : 128)
                                   : kN % 96 == 0 && !kRowsAreK ? 96
                                   : kN % 64 == 0               ? 64
                                                                : 32;
   static constexpr int kProducts = kN / kColumns;
   static constexpr int kOfWarpgroup = kRowTiles * kProducts;  // products of a stage
-  static constexpr int kPart = kN / kParts;  // columns
+  static constexpr int kPart = kN / kParts;                   // columns
   static_assert(kM % (64 * kGroups) == 0 && kN % kColumns == 0 &&
                     kPart % (kRowsAreK ? 64 : 32) == 0 && kPart * kParts == kN,
                 "warpgroups multiply 64 rows, boxes of b are 64 columns wide");

@@ -213,9 +213,8 @@ struct Tma final : GemmTile {
   int threads() const override { return epilogue_threads() + 32; }
   bool fits(const GemmProblem& problem, const GemmSchedule& s) const override {
     constexpr int kMostAccumulators = 128, kMostPromoted = 192;
-    return s.multicast == 1 &&
-           fits_tma(problem, s, warpgroups, promoted > 0 ? kMostPromoted : kMostAccumulators,
-                    promoted);
+    return s.multicast == 1 && fits_tma(problem, s, warpgroups,
+                                        promoted > 0 ? kMostPromoted : kMostAccumulators, promoted);
   }
 
   int shared_bytes(const GemmProblem&, const GemmSchedule& s) const override {
@@ -317,8 +316,8 @@ std::vector<GemmSchedule> schedules(const GemmProblem& problem) {
       s.split_k = split_k;
       s.stages = tma_stages(s, problem.device, tile.blocks, kReservedShared, problem.most_k);
       s.tile = std::make_shared<Tma>(
-          tile.warpgroups, possible_promotion(problem.product, s, tile.warpgroups,
-                                              needed_promotion(problem)));
+          tile.warpgroups,
+          possible_promotion(problem.product, s, tile.warpgroups, needed_promotion(problem)));
       const auto same = [&](const GemmSchedule& other) {
         return other.m == s.m && other.n == s.n && other.stages == s.stages &&
                other.split_k == s.split_k;

@@ -33,7 +33,8 @@ inline int tma_accumulators(const GemmSchedule& s, int warpgroups) {
   return s.m / warpgroups / 64 * s.n / 2;
 }
 
-/// Those of one product, of which a tile's warpgroup has one or several: TmaMainloop::kColumns.
+/// Columns of one promoted product, of which a tile's warpgroup has one or several:
+/// TmaMainloop::kColumns.
 int tma_product_columns(const GemmProgram& product, int columns);
 /// What a thread holds of a tile: accumulators, and where they are promoted those of one product
 /// more.

@@ -77,6 +77,10 @@ TEST(CudaEightBit, EpiloguesScaleAndQuantize) {
               quantized_output_graph("i8", "u8", "200", 192, 272),
               turns("128x192x128 consumers=1 warpgroups=2 stages=2", passes));
   }
+  check.add("two_of_two", quantized_output_graph("i8", "i8", "300", 264, 400),
+            turns("128x128x128 consumers=2 warpgroups=2 stages=3", "spread", 3));
+  check.add("two_of_two_rolled", quantized_output_graph("u8", "i8", "300", 264, 272),
+            turns("128x128x128 consumers=2 warpgroups=2 stages=3", "rolled"));
   check.add("sums", sums_graph("i8", "i8", "150", 136, 272),
             turns("64x192x128 consumers=2 warpgroups=1 stages=2", "spread"));
   check.add("floats", scaled_graph("i8", "i8", "150", 136, 272, "f32"),
@@ -139,9 +143,8 @@ TEST(CudaEightBit, SeveralProductsArePromotedInTurns) {
 // block has none.
 TEST(CudaEightBit, BlocksShareCopies) {
   const auto shared = [](const char* tile, const char* passes, int blocks, int promoted = 0) {
-    return fmt::format(
-        "pingpong {} blocks={} passes={}{} multicast=2 split_k=1 cluster_n=1", tile, blocks, passes,
-        promoted > 0 ? fmt::format(" promote={}", promoted) : "");
+    return fmt::format("pingpong {} blocks={} passes={}{} multicast=2 split_k=1 cluster_n=1", tile,
+                       blocks, passes, promoted > 0 ? fmt::format(" promote={}", promoted) : "");
   };
   GemmCheck check;
   for (const char* passes : {"spread", "rolled"}) {
@@ -169,7 +172,7 @@ TEST(CudaEightBit, DeepProductsArePromotedWhereNobodyAsks) {
     check.by_warpgroups = true;
     check.add("p", scaled_graph(kE4M3, kE4M3, "4096", 3072, k, "f16"), "");
     const std::string& schedule = check.kernels[0].step.variants[0]->schedule;
-    EXPECT_EQ(schedule.find("promote=512") != std::string::npos, promotes) << schedule;
+    EXPECT_EQ(schedule.find("promote=") != std::string::npos, promotes) << schedule;
   }
 }
 
