@@ -66,16 +66,16 @@ struct PairOf<true> {
 /// part of those that b / kMulticast has of gridDim.x / kMulticast.
 template <class A, class B, int kM, int kN, int kConsumers, int kGroups, int kStages,
           bool kRowsAreK, int kRank, bool kSpread, int kParts = 1, int kWindows = 0,
-          int kPromoted = 0, int kMulticast = 1>
+          int kPromoted = 0, int kMulticast = 1, bool kScaled = false>
 struct PingpongTile
     : TmaMainloop<A, B, kM, kN, kGroups, kStages, kRowsAreK, kRank,
                   kStages*(kM + kN) * 128 +
                       kConsumers * kGroups * 16 * PingpongPasses<kN / kParts, kSpread>::kSums,
-                  kParts, kWindows, kPromoted, kMulticast> {
+                  kParts, kWindows, kPromoted, kMulticast, kScaled> {
   typedef TmaMainloop<A, B, kM, kN, kGroups, kStages, kRowsAreK, kRank,
                       kStages*(kM + kN) * 128 +
                           kConsumers * kGroups * 16 * PingpongPasses<kN / kParts, kSpread>::kSums,
-                      kParts, kWindows, kPromoted, kMulticast>
+                      kParts, kWindows, kPromoted, kMulticast, kScaled>
       Stages;
   typedef typename Stages::Sum Sum;
   typedef PingpongPasses<kN / kParts, kSpread> Passes;
@@ -161,7 +161,7 @@ struct PingpongTile
     PipelineState<kStages> at{static_cast<int>(before % kStages), before / kStages % 2};
     if (kConsumers > 1) named_barrier_sync<kWorkers>(team());
     if (kLags && turn.number == 0 && group() == 1) named_barrier_sync<kWorkers>(0);
-    const int last = Stages::multiply_stages(accumulators, shared, steps, group(), at,
+    const int last = Stages::multiply_stages(accumulators, shared, x, steps, group(), at,
                                              Turns{turn.number == 0 && group() == 0, steps});
     if (steps > 0) Stages::release(shared, last);
   }

@@ -54,6 +54,24 @@ struct MappedWindows<0> {
   SINTER_DEVICE i32 weight(i32 k) const { return k; }
 };
 
+/// Scales of both operands that change every 128 of k: of each row, [count, blocks], and of each
+/// `group` columns, [groups, blocks].
+template <bool kScaled>
+struct BlockScales {
+  const float *rows, *columns;
+  i32 count, blocks, groups, group;
+
+  /// Of a row and of the group that a column is in; those outside have some of the others'.
+  SINTER_DEVICE float of_row(i32 row, i32 block) const {
+    return rows[static_cast<i64>(minimum(row, count - 1)) * blocks + block];
+  }
+  SINTER_DEVICE float of_column(i32 column, i32 block) const {
+    return columns[minimum(column / group, groups - 1) * blocks + block];
+  }
+};
+template <>
+struct BlockScales<false> {};
+
 /// What a mainloop tells as it goes: that no stage is waited for any more, and, where sums are
 /// promoted, how many steps have begun.
 struct NoProgress {
@@ -70,9 +88,10 @@ struct NoProgress {
 /// many stages are added to sums of float32 in registers, as tensor cores add up 8-bit floats with
 /// fewer bits than float32 has; 0: never. kMulticast: so many neighbouring blocks, a cluster, have
 /// the same columns of tiles and share the copies of b: each starts its part, to all of them.
+/// kScaled: what is promoted is multiplied by the scales of its rows and columns.
 template <class A, class B, int kM, int kN, int kGroups, int kStages, bool kRowsAreK, int kRank,
           int kLeastBytes = 0, int kParts = 1, int kWindows = 0, int kPromoted = 0,
-          int kMulticast = 1>
+          int kMulticast = 1, bool kScaled = false>
 struct TmaMainloop {
   typedef SumOf<A> Sum;
   static constexpr int kRowBytes = 128;
@@ -93,6 +112,7 @@ struct TmaMainloop {
                 "warpgroups multiply 64 rows, boxes of b are 64 columns wide");
   static_assert(kOfWarpgroup == 1 || kPromoted * 2 <= kStages,
                 "stages that are read again leave others to the copies");
+  static_assert(!kScaled || (kPromoted == 1 && sizeof(A) == 1), "blocks of k have a stage each");
   static_assert(kRowsAreK || kPart / kMulticast % 8 == 0, "blocks copy whole rows of the swizzle");
   static_assert(sizeof(A) == sizeof(B) && (!kRowsAreK || sizeof(A) == 2),
                 "k is contiguous in operands of 8 bits");
@@ -112,6 +132,7 @@ struct TmaMainloop {
     i32 batch_a[kRank - 1], batch_b[kRank - 1];  // of which the last is unused
     i32 begin, end;                              // of k
     MappedWindows<kWindows> windows;
+    BlockScales<kScaled> scales;
   };
   typedef Sum Accumulators[kRowTiles][kProducts][kColumns / 8][4];
 
@@ -265,21 +286,35 @@ struct TmaMainloop {
   }
 
   typedef Sum Parts[kColumns / 8][4];
-  SINTER_DEVICE static void promote(Parts& sums, Parts& parts) {
+  SINTER_DEVICE static void promote(Parts& sums, Parts& parts, const float (&scales)[2]) {
     settle(parts);
 #pragma unroll
     for (int n = 0; n < kColumns / 8; ++n)
 #pragma unroll
-      for (int e = 0; e < 4; ++e) sums[n][e] += parts[n][e];
+      for (int e = 0; e < 4; ++e)
+        sums[n][e] =
+            kScaled ? fmaf(parts[n][e], scales[e / 2], sums[n][e]) : sums[n][e] + parts[n][e];
+  }
+  /// Those of the thread's two rows of a product's parts.
+  SINTER_DEVICE static void load_scales(float (&scales)[2], const Operands& x, int step, int i,
+                                        int j, int group) {
+    if constexpr (kScaled) {
+      const i32 block = x.begin / kK + step;
+      const i32 row =
+          x.row + (group * kRowTiles + i) * 64 + threadIdx.x / 32 % 4 * 16 + threadIdx.x % 32 / 4;
+      const float column = x.scales.of_column(column_of_b(x, j * kColumns), block);
+      scales[0] = x.scales.of_row(row, block) * column;
+      scales[1] = x.scales.of_row(row + 8, block) * column;
+    }
   }
   /// The products of `steps` stages from `at` on, those of each kPromoted promoted to float32; the
   /// last stage is returned. Meanwhile another warpgroup multiplies. Of one that has several
   /// products under way the compiler makes one that waits for each: so those of a stage's further
   /// rows and columns, which need the same registers, follow once the first are promoted.
   template <class Progress>
-  SINTER_DEVICE static int promote_products(Accumulators& sums, unsigned char* shared, int steps,
-                                            int group, PipelineState<kStages> at,
-                                            Progress progress) {
+  SINTER_DEVICE static int promote_products(Accumulators& sums, unsigned char* shared,
+                                            const Operands& x, int steps, int group,
+                                            PipelineState<kStages> at, Progress progress) {
     Parts parts;
     int before = at.stage;
     progress.started(0);
@@ -291,6 +326,8 @@ struct TmaMainloop {
       for (int p = 0; p < kOfWarpgroup; ++p) {
         const int i = p / kProducts, j = p % kProducts;
         const bool is_last = p + 1 == kOfWarpgroup;
+        float scales[2] = {1, 1};
+        load_scales(scales, x, done, i, j, group);
         at = first;
 #pragma unroll 1
         for (int s = 0; s < count; ++s, at = at.next()) {
@@ -313,7 +350,7 @@ struct TmaMainloop {
         if (is_last && done + count == steps) progress.all_started();
         warpgroup_wait<0>();
         if (is_last && done + count < steps) release(shared, before);
-        promote(sums[i][j], parts);
+        promote(sums[i][j], parts, scales);
       }
       done += count;
     }
@@ -326,10 +363,10 @@ struct TmaMainloop {
   /// share the tile. `progress`: see NoProgress.
   template <class Progress>
   SINTER_DEVICE static int multiply_stages(Accumulators& accumulators, unsigned char* shared,
-                                           int steps, int group, PipelineState<kStages> at,
-                                           Progress progress) {
+                                           const Operands& x, int steps, int group,
+                                           PipelineState<kStages> at, Progress progress) {
     if constexpr (kPromoted > 0) {
-      return promote_products(accumulators, shared, steps, group, at, progress);
+      return promote_products(accumulators, shared, x, steps, group, at, progress);
     } else {
       const int last = start_products(accumulators, shared, steps, group, at);
       progress.all_started();
@@ -342,11 +379,13 @@ struct TmaMainloop {
 /// kM x kN accumulators of a block, or of kSplitK neighbouring blocks of a cluster that share k;
 /// see TmaMainloop. All partial accumulators are added in one fixed order.
 template <class A, class B, int kM, int kN, int kGroups, int kStages, int kSplitK, bool kRowsAreK,
-          int kRank, int kParts = 1, int kWindows = 0, int kPromoted = 0>
+          int kRank, int kParts = 1, int kWindows = 0, int kPromoted = 0, int kMulticast = 1,
+          bool kScaled = false>
 struct TmaTile : TmaMainloop<A, B, kM, kN, kGroups, kStages, kRowsAreK, kRank, kM*(kN + 8) * 4,
-                             kParts, kWindows, kPromoted> {
+                             kParts, kWindows, kPromoted, kMulticast, kScaled> {
+  static_assert(kMulticast == 1, "blocks of one tile share no copies");
   typedef TmaMainloop<A, B, kM, kN, kGroups, kStages, kRowsAreK, kRank, kM*(kN + 8) * 4, kParts,
-                      kWindows, kPromoted>
+                      kWindows, kPromoted, kMulticast, kScaled>
       Stages;
   typedef typename Stages::Operands Operands;
   typedef typename Stages::Accumulators Accumulators;
@@ -401,8 +440,8 @@ struct TmaTile : TmaMainloop<A, B, kM, kN, kGroups, kStages, kRowsAreK, kRank, k
       __syncthreads();
     } else {
       Accumulators accumulators = {};
-      Stages::multiply_stages(accumulators, shared, Stages::count_steps(x), threadIdx.x / 128, {},
-                              NoProgress{});
+      Stages::multiply_stages(accumulators, shared, x, Stages::count_steps(x), threadIdx.x / 128,
+                              {}, NoProgress{});
       __syncthreads();  // the accumulators take the stages' place
       store_accumulators(accumulators, shared);
     }

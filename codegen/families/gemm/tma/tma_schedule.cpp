@@ -44,9 +44,9 @@ int tma_product_columns(const GemmProgram& product, int columns) {
 
 std::string further_arguments(const GemmProgram& product, const GemmSchedule& s, int promoted) {
   const std::size_t windows = product.windows ? product.windows->in.size() : 0;
-  if (s.multicast > 1)
-    return fmt::format(", {}, {}, {}, {}", product.parts, windows, promoted / kPromotionStep,
-                       s.multicast);
+  if (s.multicast > 1 || product.blocks)
+    return fmt::format(", {}, {}, {}, {}{}", product.parts, windows, promoted / kPromotionStep,
+                       s.multicast, product.blocks ? ", true" : "");
   if (promoted > 0)
     return fmt::format(", {}, {}, {}", product.parts, windows, promoted / kPromotionStep);
   if (product.windows) return fmt::format(", {}, {}", product.parts, windows);
@@ -58,6 +58,7 @@ int needed_promotion(const GemmProblem& problem) {
   // it, where rounding both operands to four bits does 3 %. Deeper products have half of that.
   constexpr std::int64_t kMostUnpromoted = 1024;
   constexpr int kPromoted = 512;
+  if (problem.product.blocks) return static_cast<int>(problem.product.blocks->depth);
   const bool is_deep = !(problem.most_k && *problem.most_k <= kMostUnpromoted);
   return problem.product.is_float8() && is_deep ? kPromoted : 0;
 }
@@ -167,6 +168,16 @@ int possible_promotion(const GemmProgram& product, const GemmSchedule& s, int wa
   return has_one ? needed : std::min(needed, s.stages / 2 * kPromotionStep);
 }
 
+namespace {
+
+/// Whether what is promoted at once shares its scales, where they are those of blocks.
+bool scales_blocks(const GemmProgram& product, const GemmSchedule& s, int promoted) {
+  return !product.blocks || (promoted == product.blocks->depth &&
+                             product.blocks->columns % tma_product_columns(product, s.n) == 0);
+}
+
+}  // namespace
+
 bool fits_tma(const GemmProblem& problem, const GemmSchedule& s, int warpgroups, int most_held,
               int promoted) {
   constexpr int kMostSize = 256;  // a box's rows
@@ -179,7 +190,7 @@ bool fits_tma(const GemmProblem& problem, const GemmSchedule& s, int warpgroups,
          tma_held(problem.product, s, warpgroups, promoted > 0) <= most_held &&
          (promoted == 0 || problem.product.is_float8()) &&
          possible_promotion(problem.product, s, warpgroups, promoted) == promoted &&
-         s.cluster_n == 1;
+         scales_blocks(problem.product, s, promoted) && s.cluster_n == 1;
 }
 
 bool is_for_tma(const GemmProgram& product) { return product.by_warpgroups && !product.weights; }
@@ -187,6 +198,8 @@ bool is_for_tma(const GemmProgram& product) { return product.by_warpgroups && !p
 std::string refuse_tma(const GemmProblem& problem) {
   const GemmProgram& product = problem.product;
   if (product.rows) return "warpgroups do not make rows";
+  if (product.blocks && (product.blocks->depth != kPromotionStep || product.parts > 1))
+    return fmt::format("scales of blocks are those of {} of k and of one part", kPromotionStep);
   if (product.is_eight_bit() && product.rows_are_k)
     return "k is not contiguous in the right operand, as warpgroups read 8 bits";
   if (problem.reductions > 0) return "rows are reduced by warps, whose tiles have fewer rows";

@@ -66,7 +66,10 @@ bool is_for(const GemmProgram& product) {
   return !product.by_warpgroups && !product.weights && product.parts == 1 && !product.rows;
 }
 
-std::string refuse(const GemmProblem&) { return ""; }
+std::string refuse(const GemmProblem& problem) {
+  return problem.product.blocks ? "warps do not scale blocks of k, which warpgroups (sm_90) do"
+                                : "";
+}
 
 /// How the left operand is read, if not by rows: ", WindowRows<2, i32>".
 std::string left_operand(const GemmText& text) {
@@ -104,7 +107,8 @@ struct WarpTile final : GemmTile {
 
   int epilogue_threads() const override { return 32 * warps_m * warps_n * warps_k; }
   bool fits(const GemmProblem& problem, const GemmSchedule& s) const override {
-    return is_for(problem.product) && s.m % (16 * warps_m) == 0 && s.n % (8 * warps_n) == 0 &&
+    return is_for(problem.product) && !problem.product.blocks && s.m % (16 * warps_m) == 0 &&
+           s.n % (8 * warps_n) == 0 &&
            s.k % (32 / problem.product.element_bytes() * warps_k) == 0 && s.stages >= 2 &&
            threads() <= 1024;
   }
