@@ -229,6 +229,32 @@ TEST_F(EightBitGroups, InTurnsOfTwoEach) {
                       passes));
 }
 
+// Scales of blocks of 128 of k, of rows and of 128 columns.
+TEST_F(EightBitGroups, WithScalesOfBlocks) {
+  for (const char* types : {"f8e4m3fn f8e4m3fn f16", "f8e5m2 f8e4m3fn f32"}) {
+    const std::string text = types, x = text.substr(0, text.find(' ')),
+                      w = text.substr(text.find(' ') + 1, text.rfind(' ') - text.find(' ') - 1),
+                      y = text.substr(text.rfind(' ') + 1);
+    for (const Size& size : {Size{70, 72, 256}, Size{300, 264, 1024}}) {
+      const auto& [m, n, k] = size;
+      const ir::Graph graph = ir::parse_graph(fmt::format(
+          "graph @main(%x: {0}[{3}, {5}], %w: {1}[{4}, {5}], %s: f32[{3}, {6}], %t: f32[{7}, {6}]) "
+          "{{\n  %v = Transpose(%w) {{perm = [1, 0]}}\n"
+          "  %p = BlockMatMul(%x, %v, %s, %t) {{block = 128, columns = 128}}\n"
+          "  %y = Cast(%p) {{to = {2}}}\n  return y = %y\n}}",
+          x, w, y, m, n, k, k / 128, (n + 127) / 128));
+      for (const char* schedule :
+           {"", "tma 64x64x128 warpgroups=1 stages=4 promote=128 split_k=2 cluster_n=1",
+            "tma 128x128x128 warpgroups=2 stages=4 promote=128 split_k=1 cluster_n=1",
+            "pingpong 128x128x128 consumers=1 warpgroups=2 stages=6 blocks=3 passes=spread "
+            "promote=128 split_k=1 cluster_n=1",
+            "pingpong 128x256x128 consumers=1 warpgroups=2 stages=4 blocks=132 passes=spread "
+            "promote=128 multicast=2 split_k=1 cluster_n=1"})
+        check(graph, schedule);
+    }
+  }
+}
+
 TEST(EightBit, ByTheLibraryAndAsSessionsChoose) {
   for (const char* way : {"library", ""})
     check(products_graph(all_products(), {208, 272, 1040}), way, false);

@@ -20,6 +20,9 @@ import sys
 # So many products follow each other in a graph: their weights and inputs exceed the L2.
 COPIES = {"4096_4096_4096": 4, "8192_8192_8192": 2, "4096_3072_768": 12, "4096_768_3072": 12,
           "2048_14336_4096": 2, "64_14336_4096": 4}
+# With scales of blocks, into float16.
+BLOCKS = {"4096_4096_4096": 4, "4096_4096_7168": 3, "2048_14336_4096": 2, "4096_7168_2048": 6,
+          "64_7168_2048": 8}
 # Tensor cores add up all of k, which no rule chooses where it is deep.
 FAST = ("pingpong 128x256x128 consumers=1 warpgroups=2 stages=4 blocks=132 passes=spread "
         "multicast=2 split_k=1 cluster_n=1")
@@ -29,7 +32,8 @@ SHAPES = {name: tuple(int(part) for part in name.split("_")) for name in COPIES}
 
 def measure(bench: str, name: str, most: int, repeats: int) -> list:
     types, shape = name.split("_", 1)[0], name.split("_", 1)[1].rsplit("_", 1)[0]
-    command = [bench, "--filter", name, "--copies", str(COPIES[shape]), "--repeats", str(repeats),
+    copies = (BLOCKS if types == "block" else COPIES)[shape]
+    command = [bench, "--filter", name, "--copies", str(copies), "--repeats", str(repeats),
                "--most", str(most), "--early", "1"]
     if types == "e4m3" and SHAPES[shape][2] > DEEP and SHAPES[shape][0] > 64:
         command += ["--also", FAST]
@@ -69,10 +73,11 @@ def main() -> None:
     args = parser.parse_args()
     wanted = [text for text in args.filter.split(",") if text]
     all_rows = []
-    for types in ("e4m3", "i8"):
-        for shape, (m, n, k) in SHAPES.items():
+    for types in ("e4m3", "block", "i8"):
+        for shape in BLOCKS if types == "block" else COPIES:
+            m, n, k = (int(part) for part in shape.split("_"))
             bare = None
-            for after in ("bare", "gelu"):
+            for after in ("bare",) if types == "block" else ("bare", "gelu"):
                 name = f"{types}_{shape}_{after}"
                 if wanted and not any(text in name for text in wanted):
                     continue

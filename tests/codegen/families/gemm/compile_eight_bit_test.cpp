@@ -71,6 +71,15 @@ TEST(CompileEightBit, LoopsTakeSizesThatAreNotKnown) {
   EXPECT_FALSE(ways.back().limited);
 }
 
+// Warpgroups alone scale blocks; elsewhere loops do, whose name says so.
+TEST(CompileEightBit, BlocksAreWarpgroups) {
+  const std::string graph = block_graph("f8e4m3fn", "f8e4m3fn", "64", 384, 256, "f16");
+  const auto ways = names_of(ways_of_text(graph));
+  EXPECT_THAT(ways,
+              ElementsAre("warp-specialized gemm", HasSubstr("warps do not scale blocks of k")));
+  EXPECT_THAT(names_of(ways_of_text(graph, "sm_89")), ElementsAre(StartsWith("loops")));
+}
+
 TEST(CompileEightBit, UnfusedItIsAKernelOfItsOwn) {
   const auto ways = ways_of_text(sums_graph("i8", "u8", "64", 128, 256, false), "sm_80", false);
   EXPECT_THAT(names_of(ways), ElementsAre(HasSubstr("gemm")));

@@ -166,6 +166,35 @@ TEST(CudaEightBit, BlocksShareCopies) {
               HasSubstr("does not take kernel 'kernel_p'"));
 }
 
+// What is promoted is scaled, by scales of its rows and of 128 columns.
+TEST(CudaEightBit, BlocksOfKHaveScales) {
+  GemmCheck check;
+  check.add("tma", block_graph(kE4M3, kE4M3, "70", 72, 640, "f16"),
+            tma("64x64x128 warpgroups=1 stages=3 promote=128", 2));
+  check.add("two_groups", block_graph(kE4M3, kE5M2, "150", 264, 384, "f32"),
+            tma("128x128x128 warpgroups=2 stages=2 promote=128"));
+  check.add("halves", block_graph(kE4M3, kE4M3, "300", 392, 640, "bf16"),
+            turns("128x256x128 consumers=1 warpgroups=2 stages=3", "rolled", 2, 128));
+  check.add("shared", block_graph(kE5M2, kE4M3, "300", 392, 640, "f16"),
+            "pingpong 128x128x128 consumers=1 warpgroups=2 stages=4 blocks=4 passes=spread "
+            "promote=128 multicast=2 split_k=1 cluster_n=1");
+  check.by_warpgroups = true;
+  check.add("chosen", block_graph(kE4M3, kE4M3, "70", 200, 256, "f16"), "");
+  EXPECT_EQ(check.run(), "");
+  EXPECT_THAT(check.kernels.back().step.variants[0]->schedule, HasSubstr("promote=128"));
+  const auto refused = HasSubstr("does not take kernel 'kernel_p'");
+  const std::string graph = block_graph(kE4M3, kE4M3, "70", 192, 256, "f16");
+  EXPECT_THAT(message_for(graph, tma("64x64x128 warpgroups=1 stages=2 promote=256")), refused);
+  EXPECT_THAT(message_for(graph, tma("64x192x128 warpgroups=1 stages=2 promote=128")), refused);
+  EXPECT_THAT(message_for(graph, warps("32x32x128 warps=2x2x1 stages=3")), refused);
+}
+
+TEST(CudaEightBit, LoopsScaleBlocks) {
+  GemmCheck check;
+  check.add_loops("loops", block_graph(kE4M3, kE5M2, "5", 136, 256, "f16"));
+  EXPECT_EQ(check.run(), "");
+}
+
 TEST(CudaEightBit, DeepProductsArePromotedWhereNobodyAsks) {
   for (const auto& [k, promotes] : {std::pair(1024, false), std::pair(2048, true)}) {
     GemmCheck check;
