@@ -244,7 +244,8 @@ TEST_F(EightBitGroups, WithScalesOfBlocks) {
           "  %y = Cast(%p) {{to = {2}}}\n  return y = %y\n}}",
           x, w, y, m, n, k, k / 128, (n + 127) / 128));
       for (const char* schedule :
-           {"", "tma 64x64x128 warpgroups=1 stages=4 promote=128 split_k=2 cluster_n=1",
+           {"", "warp_tile 64x64x128 warps=2x2x1 stages=3 split_k=1 cluster_n=1",
+            "tma 64x64x128 warpgroups=1 stages=4 promote=128 split_k=2 cluster_n=1",
             "tma 128x128x128 warpgroups=2 stages=4 promote=128 split_k=1 cluster_n=1",
             "pingpong 128x128x128 consumers=1 warpgroups=2 stages=6 blocks=3 passes=spread "
             "promote=128 split_k=1 cluster_n=1",

@@ -54,24 +54,6 @@ struct MappedWindows<0> {
   SINTER_DEVICE i32 weight(i32 k) const { return k; }
 };
 
-/// Scales of both operands that change every 128 of k: of each row, [count, blocks], and of each
-/// `group` columns, [groups, blocks].
-template <bool kScaled>
-struct BlockScales {
-  const float *rows, *columns;
-  i32 count, blocks, groups, group;
-
-  /// Of a row and of the group that a column is in; those outside have some of the others'.
-  SINTER_DEVICE float of_row(i32 row, i32 block) const {
-    return rows[static_cast<i64>(minimum(row, count - 1)) * blocks + block];
-  }
-  SINTER_DEVICE float of_column(i32 column, i32 block) const {
-    return columns[minimum(column / group, groups - 1) * blocks + block];
-  }
-};
-template <>
-struct BlockScales<false> {};
-
 /// What a mainloop tells as it goes: that no stage is waited for any more, and, where sums are
 /// promoted, how many steps have begun.
 struct NoProgress {
@@ -301,8 +283,8 @@ struct TmaMainloop {
     if constexpr (kScaled) {
       const i32 block = x.begin / kK + step;
       const i32 row =
-          x.row + (group * kRowTiles + i) * 64 + threadIdx.x / 32 % 4 * 16 + threadIdx.x % 32 / 4;
-      const float column = x.scales.of_column(column_of_b(x, j * kColumns), block);
+          (group * kRowTiles + i) * 64 + threadIdx.x / 32 % 4 * 16 + threadIdx.x % 32 / 4;
+      const float column = x.scales.of_column(j * kColumns, block);
       scales[0] = x.scales.of_row(row, block) * column;
       scales[1] = x.scales.of_row(row + 8, block) * column;
     }

@@ -71,13 +71,14 @@ TEST(CompileEightBit, LoopsTakeSizesThatAreNotKnown) {
   EXPECT_FALSE(ways.back().limited);
 }
 
-// Warpgroups alone scale blocks; elsewhere loops do, whose name says so.
-TEST(CompileEightBit, BlocksAreWarpgroups) {
+// Not the library, and no loops.
+TEST(CompileEightBit, BlocksAreScaledByOurOwnKernels) {
   const std::string graph = block_graph("f8e4m3fn", "f8e4m3fn", "64", 384, 256, "f16");
-  const auto ways = names_of(ways_of_text(graph));
-  EXPECT_THAT(ways,
-              ElementsAre("warp-specialized gemm", HasSubstr("warps do not scale blocks of k")));
-  EXPECT_THAT(names_of(ways_of_text(graph, "sm_89")), ElementsAre(StartsWith("loops")));
+  EXPECT_THAT(names_of(ways_of_text(graph)),
+              ElementsAre("warp-specialized gemm",
+                          HasSubstr("gemm; no library: cuBLASLt is not asked for")));
+  for (const char* architecture : {"sm_89", "sm_100", "sm_120"})
+    EXPECT_THAT(names_of(ways_of_text(graph, architecture)), ElementsAre(StartsWith("gemm")));
 }
 
 TEST(CompileEightBit, UnfusedItIsAKernelOfItsOwn) {

@@ -178,6 +178,11 @@ TEST(CudaEightBit, BlocksOfKHaveScales) {
   check.add("shared", block_graph(kE5M2, kE4M3, "300", 392, 640, "f16"),
             "pingpong 128x128x128 consumers=1 warpgroups=2 stages=4 blocks=4 passes=spread "
             "promote=128 multicast=2 split_k=1 cluster_n=1");
+  check.add("warps", block_graph(kE4M3, kE4M3, "37", 200, 640, "f32"),
+            warps("32x32x128 warps=2x2x1 stages=3", 2));
+  check.add("warps_of_k", block_graph(kE5M2, kE4M3, "19", 40, 640, "f16"),
+            warps("16x32x256 warps=1x1x4 stages=3"));
+  check.add("by_warps", block_graph(kE4M3, kE4M3, "70", 200, 256, "f16"), "");
   check.by_warpgroups = true;
   check.add("chosen", block_graph(kE4M3, kE4M3, "70", 200, 256, "f16"), "");
   EXPECT_EQ(check.run(), "");
@@ -186,7 +191,7 @@ TEST(CudaEightBit, BlocksOfKHaveScales) {
   const std::string graph = block_graph(kE4M3, kE4M3, "70", 192, 256, "f16");
   EXPECT_THAT(message_for(graph, tma("64x64x128 warpgroups=1 stages=2 promote=256")), refused);
   EXPECT_THAT(message_for(graph, tma("64x192x128 warpgroups=1 stages=2 promote=128")), refused);
-  EXPECT_THAT(message_for(graph, warps("32x32x128 warps=2x2x1 stages=3")), refused);
+  EXPECT_THAT(message_for(graph, warps("32x32x256 warps=2x2x1 stages=3")), refused);
 }
 
 TEST(CudaEightBit, LoopsScaleBlocks) {
@@ -286,11 +291,21 @@ TEST(CudaEightBit, CompilesWhereTheInstructionsAre) {
   }
   GemmCheck floats({{"m", {1, 4096, nullptr}}});
   floats.add("warps", scaled_graph(kE4M3, kE5M2, "m", 384, 768, kE4M3), "");
+  floats.add("blocks", block_graph(kE4M3, kE4M3, "m", 384, 768, "f16"), "");
   for (const auto& compiled : floats.compile({"sm_89", "sm_90", "sm_100", "sm_120"}))
     for (const auto& code : compiled) EXPECT_GT(code.code.size(), 1000u);
   groups = GemmCheck({{"m", {1, 4096, nullptr}}});
   groups.add("promoted", scaled_graph(kE4M3, kE4M3, "m", 384, 768, kE4M3),
              turns("128x192x128 consumers=1 warpgroups=2 stages=4", "spread", 132, 512));
+  groups.add("shared", scaled_graph(kE4M3, kE4M3, "m", 384, 768, kE4M3),
+             "pingpong 128x256x128 consumers=1 warpgroups=2 stages=4 blocks=132 passes=spread "
+             "promote=256 multicast=2 split_k=1 cluster_n=1");
+  groups.add("unpromoted", scaled_graph(kE4M3, kE4M3, "m", 512, 768, kE4M3),
+             turns("128x256x128 consumers=1 warpgroups=2 stages=4", "spread", 132));
+  groups.add("four", scaled_graph(kE4M3, kE4M3, "m", 384, 768, kE4M3),
+             turns("128x128x128 consumers=2 warpgroups=2 stages=7", "spread", 132));
+  groups.add("blocks", block_graph(kE4M3, kE4M3, "m", 384, 768, "f16"),
+             turns("128x256x128 consumers=1 warpgroups=2 stages=4", "spread", 132, 128));
   for (const auto& compiled : groups.compile({"sm_89", "sm_90", "sm_120"})) {
     EXPECT_LT(compiled[0].code.size(), compiled[1].code.size());
     EXPECT_LT(compiled[2].code.size(), compiled[1].code.size());
