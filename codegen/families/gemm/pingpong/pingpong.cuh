@@ -116,10 +116,12 @@ struct PingpongTile
   template <bool kProgrammatic, class OperandsOf>
   SINTER_DEVICE static bool multiplies(unsigned char* shared, u32 tiles, OperandsOf operands_of) {
     if (threadIdx.x == kWorkers) Stages::init_barriers(shared);
-    if (kMulticast > 1)  // all see the barriers
+    if (kMulticast > 1) {  // all see the barriers
+      __syncwarp();
       cluster_barrier();
-    else
+    } else {
       __syncthreads();
+    }
     if (team() < kConsumers) {
       set_registers<kConsumerRegisters, true>();
       if (kConsumers > 1 && team() == kConsumers - 1) named_barrier_arrive<kWorkers>(0);

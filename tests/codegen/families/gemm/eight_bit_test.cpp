@@ -200,6 +200,17 @@ TEST(CudaEightBit, LoopsScaleBlocks) {
   EXPECT_EQ(check.run(), "");
 }
 
+// Of one row of tiles the second block would have none.
+TEST(CudaEightBit, ManyRowsShareCopies) {
+  for (const auto& [m, shares] : {std::pair("64", false), std::pair("4096", true)}) {
+    GemmCheck check;
+    check.by_warpgroups = true;
+    check.add("p", scaled_graph(kE4M3, kE4M3, m, 14336, 4096, "f16"), "");
+    const std::string& schedule = check.kernels[0].step.variants[0]->schedule;
+    EXPECT_EQ(schedule.find("multicast=2") != std::string::npos, shares) << schedule;
+  }
+}
+
 TEST(CudaEightBit, DeepProductsArePromotedWhereNobodyAsks) {
   for (const auto& [k, promotes] : {std::pair(1024, false), std::pair(2048, true)}) {
     GemmCheck check;
