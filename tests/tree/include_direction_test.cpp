@@ -84,6 +84,8 @@ const Edges kAllowed = {
       "ir/reference"}},
     {"fusion/patterns", {"fusion/context", "fusion/regions", "ir", "ir/dim"}},
     {"fusion/packing", {"fusion/context", "fusion/regions", "ir", "ir/dim", "ir/reference"}},
+    {"fusion/projections",
+     {"fusion/context", "fusion/regions", "fusion/transforms", "ir", "ir/reference"}},
     {"fusion/layouts",
      {"fusion/context", "fusion/regions", "ir", "ir/ops/product_types", "ir/reference"}},
     {"fusion/quantize",
@@ -94,7 +96,7 @@ const Edges kAllowed = {
       "ir/reference"}},
     {"fusion/passes",
      {"fusion/context", "fusion/eight_bit", "fusion/layouts", "fusion/packing", "fusion/patterns",
-      "fusion/quantize", "fusion/regions", "fusion/transforms", "ir", "ir/dim",
+      "fusion/projections", "fusion/quantize", "fusion/regions", "fusion/transforms", "ir", "ir/dim",
       "ir/ops/product_types", "ir/reference"}},
     {"fusion", {"fusion/context", "fusion/passes", "fusion/regions", "ir", "ir/dim"}},
     // codegen
