@@ -17,6 +17,8 @@ extern const ir::Transform kJoinedBiases;
 /// A float tensor in another type; integers of few bits; what scales and shifts behind a product
 /// make of its weights.
 extern const ir::Transform kNarrowed, kQuantized, kFoldedScales;
+/// What scales and shifts in front of decision trees make of their thresholds (fold_thresholds).
+extern const ir::Transform kFoldedThresholds;
 /// The integers that a model itself has for weights, their scales and zero points (read_weights.h).
 extern const ir::Transform kReadIntegers;
 /// Questions whose answers decide: the value of all elements; whether some stand for infinity, and
