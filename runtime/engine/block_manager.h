@@ -101,11 +101,11 @@ class BlockManager {
   int block_size_;
   bool caches_prefixes_;
   std::vector<Block> blocks_;
-  std::vector<BlockId> free_;                 // without content
-  BlockId oldest_ = -1, newest_ = -1;         // of the free cached ones
-  int cached_count_ = 0;                      // free cached ones
+  std::vector<BlockId> free_;          // without content
+  BlockId oldest_ = -1, newest_ = -1;  // of the free cached ones
+  int cached_count_ = 0;               // free cached ones
   ContentId last_content_ = 0;
-  std::vector<TokenId> tokens_;               // of cached blocks
+  std::vector<TokenId> tokens_;                            // of cached blocks
   std::unordered_multimap<std::uint64_t, BlockId> index_;  // cached blocks by hash
 };
 

@@ -37,7 +37,8 @@ bool Scheduler::speculates() const {
 
 bool Scheduler::can_admit(const Sequence& sequence, int extra_slots, int extra_blocks) const {
   if (sequence.pending > 0) return false;  // its tokens are not known yet
-  if (slots_for(sequence) > free_slots_.size() + static_cast<std::size_t>(extra_slots)) return false;
+  if (slots_for(sequence) > free_slots_.size() + static_cast<std::size_t>(extra_slots))
+    return false;
   const BlockManager::Prefix prefix = blocks_.find_prefix(sequence.tokens);
   // A block is left for each that runs, so that it is not preempted at once. If none runs, what
   // there is must do: check() saw to it.
@@ -140,9 +141,8 @@ void Scheduler::add_drafts(Parts& parts, int& budget) {
         sequence.generated() == 0)
       continue;
     // The step draws one token more than drafts hold.
-    const std::int64_t most =
-        std::min<std::int64_t>({options_.draft_tokens, budget,
-                                sequence.sampling->max_tokens - sequence.generated() - 1});
+    const std::int64_t most = std::min<std::int64_t>(
+        {options_.draft_tokens, budget, sequence.sampling->max_tokens - sequence.generated() - 1});
     if (most < 1) continue;
     auto drafts = look_up_drafts(sequence.tokens, options_.draft_match_least, options_.draft_match,
                                  static_cast<int>(most));
@@ -206,8 +206,8 @@ StepPlan Scheduler::pack(const Parts& parts, std::vector<BlockCopy> copies) {
     for (int i = 0; i < count; ++i) plan.positions.push_back(sequence.planned + i);
     const bool draws = part.tokens == sequence.to_run();
     stats_.step_tokens += static_cast<std::uint64_t>(count);
-    stats_.prompt_tokens += static_cast<std::uint64_t>(
-        std::clamp(sequence.prompt_tokens - sequence.planned, 0, count));
+    stats_.prompt_tokens +=
+        static_cast<std::uint64_t>(std::clamp(sequence.prompt_tokens - sequence.planned, 0, count));
     sequence.planned += count;
     if (!draws) continue;
     const int row = first + part.tokens - 1;
@@ -219,8 +219,7 @@ StepPlan Scheduler::pack(const Parts& parts, std::vector<BlockCopy> copies) {
     }
   }
   plan.padded_tokens = padded(limits_.token_sizes, static_cast<int>(plan.tokens.size()));
-  plan.padded_sequences =
-      padded(limits_.sequence_sizes, static_cast<int>(plan.sequences.size()));
+  plan.padded_sequences = padded(limits_.sequence_sizes, static_cast<int>(plan.sequences.size()));
   ++steps_in_flight_;
   ++stats_.steps;
   stats_.step_sequences += plan.sequences.size();

@@ -193,8 +193,7 @@ TokenLogprobs SlotSampler::logprobs(std::span<const float> logits, TokenId token
   for (const float logit : logits) total += std::exp(score_of(logit, most, 1));
   const double log_total = std::log(total);
   const auto value_of = [&](TokenId id) {
-    return static_cast<float>(
-        score_of(logits[static_cast<std::size_t>(id)], most, 1) - log_total);
+    return static_cast<float>(score_of(logits[static_cast<std::size_t>(id)], most, 1) - log_total);
   };
   TokenLogprobs result{value_of(token), {}};
   const auto count = std::min(static_cast<std::size_t>(*parameters_->logprobs), logits.size());

@@ -33,17 +33,17 @@ class SlotSampler {
  public:
   explicit SlotSampler(const SlotStart& start);
 
-  /// A token by the logits of all tokens, as SamplingParameters says. Throws Error(kInvalidModel) if
-  /// there are no logits or one of them is NaN.
+  /// A token by the logits of all tokens, as SamplingParameters says. Throws Error(kInvalidModel)
+  /// if there are no logits or one of them is NaN.
   TokenId draw(std::span<const float> logits);
 
   /// What draw() would draw from, at a temperature above 0.
   Candidates candidates(std::span<const float> logits) const;
 
-  /// Draws behind `drafts.size()` tokens that were guessed: `logits` has a row behind each and one in
-  /// front. Row by row, as long as what is drawn is the draft. So the tokens are those that would
-  /// have been drawn one by one, and a guess holds as often as its probability, as in rejection
-  /// sampling of a draft that is certain of it (speculation.h).
+  /// Draws behind `drafts.size()` tokens that were guessed: `logits` has a row behind each and one
+  /// in front. Row by row, as long as what is drawn is the draft. So the tokens are those that
+  /// would have been drawn one by one, and a guess holds as often as its probability, as in
+  /// rejection sampling of a draft that is certain of it (speculation.h).
   SampleResult sample(std::span<const float> logits, std::span<const TokenId> drafts);
 
   TokenId last() const { return last_; }

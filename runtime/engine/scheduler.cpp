@@ -45,7 +45,8 @@ Scheduler::Scheduler(const ExecutorLimits& limits, const EngineOptions& options)
     throw usage_error("priority_step is not from 0 to a day");
   if (options.max_waiting < 1)
     throw usage_error("a queue of {} requests takes none", options.max_waiting);
-  if (options.draft_tokens < 0) throw usage_error("{} drafts are less than 0", options.draft_tokens);
+  if (options.draft_tokens < 0)
+    throw usage_error("{} drafts are less than 0", options.draft_tokens);
   if (options.draft_tokens > limits.max_drafts)
     throw usage_error("draft_tokens {}: the executor checks at most {} drafts of a sequence",
                       options.draft_tokens, limits.max_drafts);
@@ -96,9 +97,9 @@ void Scheduler::submit(RequestId id, GenerationRequest request, EngineTime now) 
   for (int sample = 0; sample < state.sampling->samples; ++sample) {
     auto sequence = std::make_unique<Sequence>(state);
     sequence->id = ++last_sequence_;
-    sequence->rank = {std::chrono::nanoseconds(now.time_since_epoch()).count() -
-                          step * state.request.priority,
-                      id, sample};
+    sequence->rank = {
+        std::chrono::nanoseconds(now.time_since_epoch()).count() - step * state.request.priority,
+        id, sample};
     sequence->tokens = state.request.prompt;
     sequence->prompt_tokens = static_cast<int>(state.request.prompt.size());
     state.sequences.push_back(sequence->id);

@@ -64,7 +64,9 @@ struct Sequence {
 
   /// Tokens to run before the next one can be drawn.
   int to_run() const { return static_cast<int>(tokens.size()) + pending - planned; }
-  std::int64_t generated() const { return static_cast<std::int64_t>(tokens.size()) - prompt_tokens; }
+  std::int64_t generated() const {
+    return static_cast<std::int64_t>(tokens.size()) - prompt_tokens;
+  }
   /// Whether steps in flight draw its last token.
   bool is_complete() const { return generated() + pending >= sampling->max_tokens; }
 };

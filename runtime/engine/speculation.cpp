@@ -55,8 +55,8 @@ Acceptance accept_drafts(std::span<const double> target, std::span<const double>
     for (std::size_t t = 0; t < vocabulary; ++t) rest[t] = std::max(0.0, p[t] - q[t]);
     return {static_cast<int>(i), draw_by(rest, numbers)};
   }
-  return {static_cast<int>(drafts.size()), draw_by(target.subspan(drafts.size() * vocabulary),
-                                                   {seed, first_draw + drafts.size()})};
+  return {static_cast<int>(drafts.size()),
+          draw_by(target.subspan(drafts.size() * vocabulary), {seed, first_draw + drafts.size()})};
 }
 
 }  // namespace sinter::engine

@@ -22,9 +22,9 @@ inline constexpr TokenId kLastDrawn = -1;
 struct SlotStart {
   int slot = 0;
   std::shared_ptr<const SamplingParameters> sampling;
-  std::uint64_t seed = 0;        // of this sample
-  std::vector<TokenId> tokens;   // with a repetition penalty: of the prompt and the text so far
-  std::uint64_t draws = 0;       // tokens drawn before
+  std::uint64_t seed = 0;       // of this sample
+  std::vector<TokenId> tokens;  // with a repetition penalty: of the prompt and the text so far
+  std::uint64_t draws = 0;      // tokens drawn before
 };
 
 /// Consecutive tokens of one sequence.
@@ -43,7 +43,7 @@ struct SamplePlan {
   SequenceId sequence = 0;
   std::uint32_t admission = 0;
   int slot = 0;
-  int row = 0;     // among StepPlan::tokens
+  int row = 0;  // among StepPlan::tokens
   int drafts = 0;
 };
 
@@ -55,9 +55,9 @@ struct StepPlan {
   std::uint64_t number = 0;
   std::vector<SlotStart> starts;
   std::vector<BlockCopy> copies;
-  std::vector<TokenId> tokens;           // or kLastDrawn
-  std::vector<std::int32_t> positions;   // of each token
-  std::vector<SequenceStep> sequences;   // in the order of tokens
+  std::vector<TokenId> tokens;          // or kLastDrawn
+  std::vector<std::int32_t> positions;  // of each token
+  std::vector<SequenceStep> sequences;  // in the order of tokens
   std::vector<BlockId> block_tables;
   std::vector<SamplePlan> samples;
   /// Sizes to pad to: the next of ExecutorLimits::token_sizes and sequence_sizes.
@@ -67,7 +67,7 @@ struct StepPlan {
 };
 
 struct SampleResult {
-  std::vector<TokenId> tokens;  // 1 to drafts + 1; all but the last are drafts that held
+  std::vector<TokenId> tokens;          // 1 to drafts + 1; all but the last are drafts that held
   std::vector<TokenLogprobs> logprobs;  // for each, if asked for
 };
 

@@ -29,14 +29,14 @@ using RequestId = std::uint64_t;
 /// fusion/append_sampler.h): they depend on the seed, on how many tokens were drawn before and on
 /// the logits, and not on what else is in the batch.
 struct SamplingParameters {
-  double temperature = 0;         // from 0 on; 0: greedy, the first of the most likely tokens
-  std::int64_t top_k = 0;         // of so many of the most likely tokens; 0: of all
-  double top_p = 1;               // of the fewest most likely ones that have this probability, (0, 1]
-  double min_p = 0;               // of those with this share of the largest probability, [0, 1]
+  double temperature = 0;  // from 0 on; 0: greedy, the first of the most likely tokens
+  std::int64_t top_k = 0;  // of so many of the most likely tokens; 0: of all
+  double top_p = 1;        // of the fewest most likely ones that have this probability, (0, 1]
+  double min_p = 0;        // of those with this share of the largest probability, [0, 1]
   /// Above 0. Logits of tokens of the prompt and of the text so far are divided by it where they
   /// are above 0, else multiplied (Keskar et al., "CTRL", section 4.1).
   double repetition_penalty = 1;
-  std::uint64_t seed = 0;         // equal requests give equal texts; sample 0 draws with it as it is
+  std::uint64_t seed = 0;  // equal requests give equal texts; sample 0 draws with it as it is
   std::vector<std::pair<TokenId, float>> logit_bias;  // added to these tokens' logits
   int samples = 1;                                    // texts for one prompt (n), from 1 on
   std::int64_t max_tokens = 16;                       // of each text, from 1 on
@@ -71,7 +71,7 @@ enum class FinishReason : std::uint8_t {
 SINTER_API std::string_view to_string(FinishReason reason);
 
 struct TokenLogprobs {
-  float logprob = 0;                               // of the token that was drawn
+  float logprob = 0;                                 // of the token that was drawn
   std::vector<std::pair<TokenId, float>> likeliest;  // most likely first
 };
 
@@ -121,7 +121,7 @@ struct DurationHistogram {
 
 /// Since the engine started, unless said otherwise.
 struct EngineStats {
-  std::uint64_t requests = 0, finished = 0;  // finished: for whatever reason
+  std::uint64_t requests = 0, finished = 0;          // finished: for whatever reason
   std::array<std::uint64_t, 6> finished_texts = {};  // by FinishReason
   std::uint64_t steps = 0, prompt_tokens = 0, generated_tokens = 0;
   std::uint64_t step_sequences = 0, step_tokens = 0, padded_tokens = 0;  // summed over steps
@@ -132,7 +132,7 @@ struct EngineStats {
   double idle_seconds = 0;     // the executor had nothing to do though there were requests
   double waiting_seconds = 0;  // there were none
   // Now.
-  std::int64_t waiting = 0, running = 0;  // sequences
+  std::int64_t waiting = 0, running = 0;                        // sequences
   std::int64_t blocks = 0, used_blocks = 0, cached_blocks = 0;  // cached ones are not used
 };
 

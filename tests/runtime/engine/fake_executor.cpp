@@ -27,9 +27,9 @@ std::vector<float> fake_logits(std::span<const TokenId> tokens, int vocabulary) 
 }
 
 std::string_view fake_bytes(TokenId token) {
-  static const std::array<std::string, 16> pieces = {"",     "a",    "b",  "ab", "\xC3", "\xA9",
-                                                     "ba",   "c",    " ",  "d",  "\xE2\x82",
-                                                     "\xAC", "e",    "bc", "f",  "g"};
+  static const std::array<std::string, 16> pieces = {"",   "a",  "b", "ab", "\xC3",     "\xA9",
+                                                     "ba", "c",  " ", "d",  "\xE2\x82", "\xAC",
+                                                     "e",  "bc", "f", "g"};
   return pieces[static_cast<std::size_t>(token) % pieces.size()];
 }
 
@@ -71,9 +71,9 @@ ExpectedText expected_text(const GenerationRequest& request, int sample, int voc
 }
 
 FakeExecutor::FakeExecutor(engine::ExecutorLimits limits) : limits_(std::move(limits)) {
-  cells_.assign(static_cast<std::size_t>(limits_.block_count) *
-                    static_cast<std::size_t>(limits_.block_size),
-                -1);
+  cells_.assign(
+      static_cast<std::size_t>(limits_.block_count) * static_cast<std::size_t>(limits_.block_size),
+      -1);
 }
 
 void FakeExecutor::check(const StepPlan& plan) const {
@@ -108,7 +108,8 @@ void FakeExecutor::check(const StepPlan& plan) const {
 
 StepResult FakeExecutor::run(const StepPlan& plan) {
   check(plan);
-  for (const auto& start : plan.starts) slots_.insert_or_assign(start.slot, engine::SlotSampler(start));
+  for (const auto& start : plan.starts)
+    slots_.insert_or_assign(start.slot, engine::SlotSampler(start));
   const auto size = static_cast<std::size_t>(limits_.block_size);
   const auto cell = [&](BlockId block, std::size_t place) -> TokenId& {
     return cells_.at(static_cast<std::size_t>(block) * size + place);

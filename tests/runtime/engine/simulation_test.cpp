@@ -27,7 +27,9 @@ struct Shape {
 class Simulation {
  public:
   explicit Simulation(std::uint64_t seed)
-      : random_(seed), shape_(random_shape()), scheduler_(shape_.limits, shape_.options),
+      : random_(seed),
+        shape_(random_shape()),
+        scheduler_(shape_.limits, shape_.options),
         executor_(shape_.limits) {}
 
   void run(int events) {
@@ -67,9 +69,7 @@ class Simulation {
     int ended = 0;
   };
 
-  int pick(int least, int most) {
-    return std::uniform_int_distribution<int>(least, most)(random_);
-  }
+  int pick(int least, int most) { return std::uniform_int_distribution<int>(least, most)(random_); }
 
   Shape random_shape() {
     Shape shape;
@@ -82,7 +82,7 @@ class Simulation {
     limits.max_sequences = pick(1, 8);
     limits.max_step_tokens = limits.max_sequences + pick(1, 32);
     limits.max_drafts = 3;
-    limits.steps_in_flight = pick(1, 2);
+    limits.steps_in_flight = pick(1, 3);
     limits.shares_blocks = pick(0, 3) > 0;
     if (pick(0, 1) == 0) {
       limits.token_sizes = {1, 2, 4, 8, 16, 32, 64};
@@ -99,8 +99,7 @@ class Simulation {
 
   GenerationRequest random_request() {
     GenerationRequest request;
-    const int most =
-        std::min(48, shape_.limits.block_count * shape_.limits.block_size);
+    const int most = std::min(48, shape_.limits.block_count * shape_.limits.block_size);
     const int prompt = pick(1, most - 1);
     // A few beginnings that many share.
     std::mt19937_64 words(static_cast<std::uint64_t>(pick(0, 3)));
@@ -130,7 +129,9 @@ class Simulation {
     if (kind < 8) {
       if (live_.size() < 40) submit();
     } else if (kind < 10) {
-      if (!live_.empty()) scheduler_.cancel(std::next(live_.begin(), pick(0, static_cast<int>(live_.size()) - 1))->first);
+      if (!live_.empty())
+        scheduler_.cancel(
+            std::next(live_.begin(), pick(0, static_cast<int>(live_.size()) - 1))->first);
     } else if (kind < 30) {
       now_ += std::chrono::microseconds(pick(0, 4000));
     } else if (kind < 65) {
@@ -250,7 +251,6 @@ TEST(Simulation, AMillionEvents) {
     Simulation(seed).run(kEvents);
     if (HasFatalFailure()) return;
   }
-  std::printf("pre %lu hit %lu acc %lu steps %lu gen %lu copies %lu ahead %lu\n", Simulation::total.preemptions, Simulation::total.prefix_hit_tokens, Simulation::total.accepted_draft_tokens, Simulation::total.steps, Simulation::total.generated_tokens, Simulation::copies, Simulation::ahead);
   // All that it is for has happened.
   const EngineStats& total = Simulation::total;
   EXPECT_GT(total.preemptions, 1000U);

@@ -100,7 +100,7 @@ struct Generated {
 /// What the host draws with. Throws Error(kUsage) for an option of it that says something else than
 /// the plan's own sampler, or means nothing without a draw.
 SamplingParameters sampling_of(const GenerateArguments& options,
-                            const std::optional<SampleOptions>& plan) {
+                               const std::optional<SampleOptions>& plan) {
   const auto differ = [&](const char* flag) {
     throw usage_error(
         "{} says otherwise than the plan, which chooses tokens itself ({}): "
