@@ -3,10 +3,11 @@
 namespace sinter::fusion {
 
 std::span<const ir::Transform* const> transforms() {
-  static const ir::Transform* const all[] = {&kJoinedBiases,  &kNarrowed,          &kQuantized,
-                                             &kFoldedScales,  &kSplatValue,        &kIsMask,
-                                             &kUnfitConstant, &kIsUniform,         &kShifts,
-                                             &kReadIntegers,  &kIntegerDifference, &kIntegerSums};
+  static const ir::Transform* const all[] = {
+      &kJoinedBiases,     &kNarrowed,   &kQuantized,    &kFoldedScales,
+      &kFoldedThresholds, &kSplatValue, &kIsMask,       &kUnfitConstant,
+      &kIsUniform,        &kShifts,     &kReadIntegers, &kIntegerDifference,
+      &kIntegerSums};
   return all;
 }
 

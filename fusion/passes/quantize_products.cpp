@@ -11,6 +11,7 @@
 
 #include "fusion/eight_bit/activation_samples.h"
 #include "fusion/eight_bit/activation_scale.h"
+#include "fusion/eight_bit/compensate.h"
 #include "fusion/eight_bit/operands.h"
 #include "fusion/eight_bit/trial.h"
 #include "fusion/passes/passes.h"
@@ -153,6 +154,23 @@ class ProductQuantizer {
       choose_scales_on_samples();
     }
     for (EightBitLayer& layer : layers_) round_weights(layer);
+    if (calibration_ != nullptr && options_.compensate) compensate_weights();
+    for (EightBitLayer& layer : layers_) describe_weights(layer);
+  }
+
+  void compensate_weights() {
+    std::vector<RoundedLayer> rounded;
+    for (EightBitLayer& layer : layers_)
+      rounded.push_back(
+          {layer.place, layer.is_conv ? Tensor() : smoothed_weights(layer), &layer.weights});
+    compensate(graph_, *calibration_, rounded, add_rounded_layers());
+  }
+
+  AddRoundedLayer add_rounded_layers() const {
+    return [this](GraphBuilder& builder, std::size_t i, const Node& node,
+                  std::span<const ValueId> inputs) {
+      return add_layer(builder, layers_[i], node, inputs, true);
+    };
   }
 
   ActivationScale token_scale(std::vector<float> smoothing, std::size_t axis) const {
@@ -240,18 +258,20 @@ class ProductQuantizer {
   }
 
   void round_weights(EightBitLayer& layer) {
-    QuantizedLayer& report = layer.report;
-    with_context("layer '" + report.name + "'", [&] {
-      const Tensor weights = smoothed_weights(layer);
-      layer.weights =
-          eight_bit_weights(weights, layer.is_conv ? 0 : 1, *options_.type, options_.per_channel);
-      const Tensor exact = weights.plain(), rounded = dequantized(layer.weights);
-      report.weight_error = weight_error(exact, rounded);
-      if (calibration_ == nullptr) {
-        constexpr std::int64_t kRows = 4;
-        report.output_error = output_error(transposed(exact), transposed(rounded), kRows);
-      }
+    with_context("layer '" + layer.report.name + "'", [&] {
+      layer.weights = eight_bit_weights(smoothed_weights(layer), layer.is_conv ? 0 : 1,
+                                        *options_.type, options_.per_channel);
     });
+  }
+
+  void describe_weights(EightBitLayer& layer) {
+    QuantizedLayer& report = layer.report;
+    const Tensor exact = smoothed_weights(layer).plain(), rounded = dequantized(layer.weights);
+    report.weight_error = weight_error(exact, rounded);
+    if (calibration_ == nullptr) {
+      constexpr std::int64_t kRows = 4;
+      report.output_error = output_error(transposed(exact), transposed(rounded), kRows);
+    }
     report.bits = 8;
     report.bytes_after =
         static_cast<double>(layer.weights.values.byte_count() + layer.weights.scales.byte_count());
@@ -271,11 +291,7 @@ class ProductQuantizer {
     if (calibration_ == nullptr) return;
     std::vector<std::size_t> places;
     for (const EightBitLayer& layer : layers_) places.push_back(layer.place);
-    EightBitTrial trial(graph_, *calibration_, places,
-                        [&](GraphBuilder& builder, std::size_t i, const Node& node,
-                            std::span<const ValueId> inputs) {
-                          return add_layer(builder, layers_[i], node, inputs, true);
-                        });
+    EightBitTrial trial(graph_, *calibration_, places, add_rounded_layers());
     for (std::size_t i = 0; i < layers_.size(); ++i)
       layers_[i].report.output_error = trial.layer_errors()[i];
     std::set<std::size_t> dropped;

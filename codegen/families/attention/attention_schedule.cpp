@@ -220,7 +220,8 @@ bool can_schedule_attention(const AttentionProgram& program, std::string& reason
     if (head < 8 || head > kLongestHead || head % 8 != 0)
       return refuse(
           fmt::format("head dimension {} is no multiple of 8 up to {}", head, kLongestHead));
-  if (program.y.dtype != program.dtype) return refuse("the result has another type");
+  if (program.y.dtype != program.dtype && !program.rounding)
+    return refuse("the result has another type");
   if (program.mask && program.mask->dtype != DType::kBool && size_of(program.mask->dtype) > 4)
     return refuse("the mask is float64");
   return true;

@@ -35,7 +35,11 @@ std::string shape_text(const AttentionProgram& p, const AttentionSchedule& s) {
   text += indent + fmt::format("{}, {}", part("causal", p.causal != 0), part("guard", p.guard));
   if (p.has_row_limits())
     text += fmt::format(",\n{}{}", indent, part("limits", storage_name(p.limits->dtype)));
-  if (p.bounds) text += fmt::format(",\n{}NoLimits, {}", indent, part("packed", true));
+  const bool is_packed = p.bounds.has_value();
+  if (is_packed || (p.rounding && !p.has_row_limits()))
+    text += fmt::format(",\n{}NoLimits", indent);
+  if (is_packed || p.rounding) text += fmt::format(", {}", part("packed", is_packed));
+  if (p.rounding) text += fmt::format(", {}", part("result", storage_name(p.y.dtype)));
   text += "> Shape;\n";
   const std::string bytes =
       s.by_warpgroups()
