@@ -84,9 +84,9 @@ class AttentionFuser {
       nodes.push_back(id);
       if (const auto found = quantization_of(graph_, reader))
         return found->x == wide && found->scale >= kLeastScale ? nodes : std::vector<NodeId>();
-      const bool is_whole = reader.op->name == "Reshape" ||
-                            (reader.op->name == "Cast" &&
-                             graph_.type(reader.outputs[0]).dtype == DType::kFloat32);
+      const bool is_whole =
+          reader.op->name == "Reshape" ||
+          (reader.op->name == "Cast" && graph_.type(reader.outputs[0]).dtype == DType::kFloat32);
       if (!is_whole && reader.op->kind != OpKind::kPointwise) return {};
       if (is_whole && wide == value) wide = reader.outputs[0];
       value = reader.outputs[0];

@@ -276,7 +276,8 @@ Result quantized_reshape(const Site& site) {
     const std::string& op = node->op->name;
     const bool is_step = op == "Cast" || op == "Round" || op == "Quotient" || op == "Add";
     if (!is_step || !std::all_of(node->inputs.begin() + 1, node->inputs.end(), [&](ValueId input) {
-          return site.builder.constant_of(input) != nullptr && site.builder.type(input).shape.empty();
+          return site.builder.constant_of(input) != nullptr &&
+                 site.builder.type(input).shape.empty();
         }))
       return std::nullopt;
     divides = divides || op == "Quotient";
