@@ -208,7 +208,8 @@ void Approximations::choose_rounding(const ProgramAnalysis& analysis, std::size_
 }
 
 /// An integer of 8 bits made of what was rounded, maybe moved by a zero point, and clamped to the
-/// type's numbers: a sum with a large number does both, where conversions take turns.
+/// type's numbers, as a conversion does, too: a sum with a large number does it all, where
+/// conversions take turns.
 void Approximations::choose_quantization(const ProgramAnalysis& analysis, std::size_t i) {
   const DType type = analysis.type_of(i);
   const auto& cast = analysis.instr(i);
@@ -228,29 +229,33 @@ void Approximations::choose_quantization(const ProgramAnalysis& analysis, std::s
     return other;
   };
   const double low = is_signed ? -128 : 0, high = is_signed ? 127 : 255;
-  std::optional<std::uint32_t> value;
+  std::optional<std::uint32_t> clamped;
   for (const bool low_first : {true, false}) {
     const auto outer =
         inside(cast.args[0], low_first ? ScalarOp::kMin : ScalarOp::kMax, low_first ? high : low);
-    if (outer && !value)
-      value = inside(*outer, low_first ? ScalarOp::kMax : ScalarOp::kMin, low_first ? low : high);
+    if (outer && !clamped)
+      clamped = inside(*outer, low_first ? ScalarOp::kMax : ScalarOp::kMin, low_first ? low : high);
   }
-  if (!value) return;
-  const auto& rounded = analysis.instr(*value);
+  const std::uint32_t value = clamped.value_or(cast.args[0]);
+  const auto& rounded = analysis.instr(value);
+  // Sums with larger ones would not be exact.
+  constexpr double kMostZero = 1 << 16;
   const auto is_round = [&](std::uint32_t v) { return is_op(analysis.instr(v), ScalarOp::kRound); };
-  const auto is_whole = [&](std::uint32_t v) {
+  const auto is_zero_point = [&](std::uint32_t v) {
     const auto& constant = analysis.instr(v);
     return constant.kind == InstrKind::Constant &&
-           constant.constant_float == std::round(constant.constant_float);
+           constant.constant_float == std::round(constant.constant_float) &&
+           std::abs(constant.constant_float) <= kMostZero;
   };
-  if (is_round(*value))
-    value = rounded.args[0];
-  else if (!is_op(rounded, ScalarOp::kAdd) ||
-           !((is_round(rounded.args[0]) && is_whole(rounded.args[1])) ||
-             (is_round(rounded.args[1]) && is_whole(rounded.args[0]))))
-    return;
+  if (is_round(value)) {
+    operands_[i] = rounded.args;
+  } else {
+    if (!is_op(rounded, ScalarOp::kAdd)) return;
+    const std::size_t k = is_round(rounded.args[0]) ? 0 : 1;
+    if (!is_round(rounded.args[k]) || !is_zero_point(rounded.args[1 - k])) return;
+    operands_[i] = {analysis.instr(rounded.args[k]).args[0], rounded.args[1 - k]};
+  }
   functions_[i] = is_signed ? "rounded_to_i8" : "rounded_to_u8";
-  operands_[i] = {*value};
 }
 
 /// A store rounds to its type anyway.

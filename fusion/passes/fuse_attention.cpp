@@ -47,16 +47,24 @@ class AttentionFuser {
       result = body.builder().add("Attention", inputs, node.attrs);
     }
     ValueId stored = node.outputs[0];
-    for (const NodeId view : stored_views(graph_, stored)) {
-      decide(context_, node, graph_.node(view), true, "the result is stored through it");
-      result = add_view(body, view, result);
-      stored = graph_.node(view).outputs[0];
-    }
+    const auto store_through = [&] {
+      bool any = false;
+      for (const NodeId view : stored_views(graph_, stored)) {
+        decide(context_, node, graph_.node(view), true, "the result is stored through it");
+        result = add_view(body, view, result);
+        stored = graph_.node(view).outputs[0];
+        any = true;
+      }
+      return any;
+    };
+    const bool has_views = store_through();
     if (const auto nodes = quantization(stored); !nodes.empty()) {
       const Node& last = graph_.node(nodes.back());
       decide(context_, node, last, true, "the result is stored in 8 bits");
       result = add_quantization(body, nodes, result);
       stored = last.outputs[0];
+      // Heads may as well be transposed behind it.
+      if (!has_views) store_through();
     }
     return body_piece("attention", body, std::array{result}, {stored});
   }
@@ -76,9 +84,9 @@ class AttentionFuser {
       nodes.push_back(id);
       if (const auto found = quantization_of(graph_, reader))
         return found->x == wide && found->scale >= kLeastScale ? nodes : std::vector<NodeId>();
-      const bool is_whole = reader.op->name == "Reshape" ||
-                            (reader.op->name == "Cast" &&
-                             graph_.type(reader.outputs[0]).dtype == DType::kFloat32);
+      const bool is_whole =
+          reader.op->name == "Reshape" ||
+          (reader.op->name == "Cast" && graph_.type(reader.outputs[0]).dtype == DType::kFloat32);
       if (!is_whole && reader.op->kind != OpKind::kPointwise) return {};
       if (is_whole && wide == value) wide = reader.outputs[0];
       value = reader.outputs[0];

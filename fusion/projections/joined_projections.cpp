@@ -133,8 +133,7 @@ class Joining {
       for (const Projection& part : parts_)
         vectors.push_back(of_columns(*graph_.value(of(part)).constant, part.n));
       std::size_t next = 0;
-      operand.columns =
-          join_vectors(parts_, [&](const Projection&) { return &vectors[next++]; });
+      operand.columns = join_vectors(parts_, [&](const Projection&) { return &vectors[next++]; });
     }
     return result;
   }

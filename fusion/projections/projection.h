@@ -12,7 +12,7 @@ namespace sinter::fusion {
 /// A node that makes floats of the sums of a product of 8 bits, and the bias behind it.
 struct SumsStep {
   const Node* node = nullptr;
-  std::size_t place = 0;        // the operand that is what is in front of it
+  std::size_t place = 0;         // the operand that is what is in front of it
   const Tensor* bias = nullptr;  // of n elements, or none
 };
 
@@ -27,8 +27,8 @@ struct Projection {
   /// Of a product of 8 bits that ends with 16-bit floats. The first step has no node: its bias is
   /// that of the sums.
   std::vector<SumsStep> steps{};
-  const Tensor* bias = nullptr;       // of all that, or none
-  std::vector<const Node*> nodes{};   // behind the product, in order
+  const Tensor* bias = nullptr;      // of all that, or none
+  std::vector<const Node*> nodes{};  // behind the product, in order
   ValueId result() const { return (nodes.empty() ? matmul : nodes.back())->outputs[0]; }
 };
 

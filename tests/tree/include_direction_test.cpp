@@ -97,8 +97,8 @@ const Edges kAllowed = {
       "ir/reference"}},
     {"fusion/passes",
      {"fusion/context", "fusion/eight_bit", "fusion/layouts", "fusion/packing", "fusion/patterns",
-      "fusion/projections", "fusion/quantize", "fusion/regions", "fusion/transforms", "ir", "ir/dim",
-      "ir/ops/product_types", "ir/reference"}},
+      "fusion/projections", "fusion/quantize", "fusion/regions", "fusion/transforms", "ir",
+      "ir/dim", "ir/ops/product_types", "ir/reference"}},
     {"fusion", {"fusion/context", "fusion/passes", "fusion/regions", "ir", "ir/dim"}},
     // codegen
     {"codegen/device", {}},

@@ -180,8 +180,8 @@ class AttentionLowering {
     if (node.op->kind != OpKind::kPointwise) return false;
     if (!program.rounding) program.rounding.emplace();
     if (node.op->name == "Cast" || node.op->name == "Round") return true;
-    const auto* constant = node.inputs.size() == 2 ? body_.value(node.inputs[1]).constant.get()
-                                                   : nullptr;
+    const auto* constant =
+        node.inputs.size() == 2 ? body_.value(node.inputs[1]).constant.get() : nullptr;
     if (constant == nullptr || constant->element_count() != 1) return false;
     if (node.op->name == "Quotient")
       program.rounding->scale = constant->at(0);

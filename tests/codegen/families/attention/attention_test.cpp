@@ -155,7 +155,8 @@ TEST_P(AttentionCases, MeanTheirBodies) {
       EXPECT_EQ(run_variants(cases[c]->name, library, kernel.kernel.step,
                              expressions_of(kernel, sizes), memory,
                              [&](const plan::fb::KernelVariantT& variant, const Memory& found) {
-                               return problem_in(variant, 0, difference(kernel.program, expected, found.back()));
+                               return problem_in(
+                                   variant, 0, difference(kernel.program, expected, found.back()));
                              }),
                 "")
           << to_string(expected.type());
