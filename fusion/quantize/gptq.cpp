@@ -23,8 +23,9 @@ constexpr Eigen::Index kRows = 32;
 /// Columns whose errors reach the columns behind them at once, as a product of matrices.
 constexpr Eigen::Index kBlock = 128;
 /// Added to each moment, of their mean: inputs that calibration did not show are not free to be
-/// anything.
-constexpr double kDamping = 0.05;
+/// anything. With 8 bits there is less to make up for than what fitting few samples costs on
+/// others.
+constexpr double kDamping = 0.05, kDampingOfEightBits = 0.5;
 /// How often groups of few integers are gone over again: three times take a fifth of the squared
 /// error away, five more another thirtieth. With many integers rounding alone is near enough.
 constexpr int kSweeps = 4;
@@ -42,11 +43,11 @@ struct Layer {
   Matrix spread;   // upper triangular u with u'u the inverse of the moments
 };
 
-Layer layer_of(std::span<const float> moments, Index k) {
+Layer layer_of(std::span<const float> moments, Index k, double damping) {
   Wide damped =
       Eigen::Map<const Matrix>(moments.data(), k, k).cast<double>().selfadjointView<Eigen::Upper>();
   const double mean = damped.diagonal().mean();
-  damped.diagonal().array() += mean > 0 ? kDamping * mean : 1.0;
+  damped.diagonal().array() += mean > 0 ? damping * mean : 1.0;
   // With rows and columns in reverse the lower factor l of the moments is upper, and the inverse of
   // l l' is (1/l)' (1/l): what a factorisation of the inverse would give, without the inverse.
   const Eigen::LLT<Wide> factors(Wide(damped.reverse()));
@@ -269,8 +270,8 @@ class Strip {
 /// Rounds weights [n, k] in strips; take(first row, rows, strip) is called from several threads.
 template <class Rule, class Take>
 void round_strips(std::span<const float> weights, Index n, Index k, Index width, const Rule& rule,
-                  std::span<const float> moments, int sweeps, const Take& take) {
-  const Layer layer = layer_of(moments, k);
+                  std::span<const float> moments, double damping, int sweeps, const Take& take) {
+  const Layer layer = layer_of(moments, k, damping);
   ir::for_each_range(static_cast<std::size_t>(n), kRows, [&](std::size_t first, std::size_t last) {
     const auto row = static_cast<Index>(first), rows = static_cast<Index>(last - first);
     Columns columns = Columns::Zero(k, kRows);
@@ -294,7 +295,7 @@ RoundedWeights round_compensated(std::span<const float> weights, std::int64_t n,
   result.values.resize(weights.size());
   result.scales.resize(static_cast<std::size_t>(n * groups));
   result.zeros.resize(result.scales.size());
-  round_strips(weights, n, k, width, FittedIntegers(fitter), moments, sweeps,
+  round_strips(weights, n, k, width, FittedIntegers(fitter), moments, kDamping, sweeps,
                [&](Index row, Index rows, const auto& strip) {
                  const auto rows_of = [&](auto& all, Index columns) {
                    using Element = std::remove_reference_t<decltype(all[0])>;
@@ -313,7 +314,7 @@ std::vector<float> round_compensated(std::span<const float> weights, std::int64_
                                      DType type, std::span<const float> scales,
                                      std::span<const float> moments) {
   std::vector<float> result(weights.size());
-  round_strips(weights, n, k, k, ScaledNumbers(type, scales), moments, 0,
+  round_strips(weights, n, k, k, ScaledNumbers(type, scales), moments, kDampingOfEightBits, 0,
                [&](Index row, Index rows, const auto& strip) {
                  Eigen::Map<Matrix>(result.data(), n, k).middleRows(row, rows) =
                      strip.numbers().leftCols(rows).transpose();

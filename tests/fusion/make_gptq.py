@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
-ROWS, COLUMNS, GROUP, DAMPING = 8, 96, 32, 0.05
+ROWS, COLUMNS, GROUP, DAMPING, DAMPING_OF_EIGHT_BITS = 8, 96, 32, 0.05, 0.5
 
 
 def case():
@@ -31,8 +31,8 @@ def grid(group, symmetric):
     return scale, np.rint(-8 - low / scale), -8, 7
 
 
-def spread(moments):
-    damped = moments + DAMPING * moments.diagonal().mean() * np.eye(COLUMNS)
+def spread(moments, damping=DAMPING):
+    damped = moments + damping * moments.diagonal().mean() * np.eye(COLUMNS)
     return np.linalg.cholesky(np.linalg.inv(damped)).T
 
 
@@ -59,7 +59,7 @@ def int8(x):
 
 
 def gptq_of_rows(weights, moments, round_to, largest):
-    scale, upper = np.abs(weights).max(1) / largest, spread(moments)
+    scale, upper = np.abs(weights).max(1) / largest, spread(moments, DAMPING_OF_EIGHT_BITS)
     left, rounded = weights.copy(), np.empty_like(weights)
     for i in range(COLUMNS):
         rounded[:, i] = round_to(left[:, i] / scale) * scale

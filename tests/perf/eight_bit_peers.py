@@ -1,13 +1,11 @@
 """PyTorch's products of 8 bits, as peers of ours: torchao's, and torch._scaled_mm and torch._int_mm by hand.
 
 Each peer replaces the Linear layers of a module whose sizes its product takes; torch.compile does the rest (it fuses
-quantization with what makes an activation). `PEERS` says which there are. torchao is not part of PyTorch: a wheel that
-works with the installed version (torchao 0.17 with torch 2.11) can be named, and is unpacked into a folder.
+quantization with what makes an activation). `PEERS` says which there are. torchao is not part of PyTorch (0.17 and
+0.18 work with torch 2.11); where it is missing its peers say so.
 """
 import os
-import sys
 import time
-import zipfile
 
 import torch
 from torch import nn
@@ -86,8 +84,11 @@ def by_hand(dtype, by_row, is_static):
 
 def by_torchao(make_config):
     def convert(module, _):
+        # What these configurations run are PyTorch's own products.
+        os.environ.setdefault("TORCHAO_FORCE_SKIP_LOADING_SO_FILES", "1")
         from torchao import quantization
-        quantization.quantize_(module, make_config(quantization), lambda part, _: isinstance(part, nn.Linear) and takes(part))
+        quantization.quantize_(module, make_config(quantization),
+                               lambda part, _: isinstance(part, nn.Linear) and takes(part))
         return module
     return convert
 
@@ -104,14 +105,6 @@ PEERS = {
     "torch_fp8_row": (torch.bfloat16, by_hand(E4M3, True, False)),
     "torch_int8_row": (torch.float16, by_hand(torch.int8, True, False)),
 }
-
-
-def load_torchao(wheel, folder):
-    """Its Python part: what it runs are PyTorch's own products."""
-    os.environ["TORCHAO_FORCE_SKIP_LOADING_SO_FILES"] = "1"
-    with zipfile.ZipFile(wheel) as files:
-        files.extractall(folder)
-    sys.path.insert(0, str(folder))
 
 
 def time_peer(workload, peer, mode):

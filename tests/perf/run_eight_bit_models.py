@@ -2,7 +2,7 @@
 """Whole models with products of 8 bits on a GPU, beside the same models in float16.
 
   run_eight_bit_models.py --out tests/perf/results/eight_bit_models_h200.json [--workloads bert_b32_s128,vit_l14_b8]
-                          [--precisions fp8,fp8_token,int8] [--peers torch_fp8_static,torchao_fp8_row --torchao WHEEL]
+                          [--precisions fp8,fp8_token,int8] [--peers torch_fp8_static,torchao_fp8_row]
 
 Workloads are those of run_peers.py, with random weights: for times, and errors say only that nothing is broken. Each is
 exported by PyTorch and compiled in float16 and in each of `precisions`: fp8 and int8 with static scales, calibrated on the
@@ -56,12 +56,10 @@ def run_ours(args, start, failure, path, precision):
         return {"failed": str(error)[-600:]}
 
 
-def run_peers(args, start, rows, folder, save):
+def run_peers(args, start, rows, save):
     """Behind all of ours: compilation by max-autotune takes longest, and nothing of ours waits for it."""
     import eight_bit_peers
     import torch_workloads
-    if args.torchao:
-        eight_bit_peers.load_torchao(args.torchao, Path(folder) / "torchao")
     peers = list(eight_bit_peers.PEERS) if args.peers == "all" else args.peers.split(",")
     def late(*_):
         raise TimeoutError(f"longer than {args.peer_limit:g} s")
@@ -91,7 +89,6 @@ def main():
     p.add_argument("--peers", default="", help="of eight_bit_peers.py, or all")
     p.add_argument("--peer-mode", default="max-autotune", help="of torch.compile")
     p.add_argument("--peer-limit", type=float, default=120, help="seconds of one peer on one model, compilation included")
-    p.add_argument("--torchao", type=Path, help="a wheel of torchao, if it is not installed")
     p.add_argument("--deadline", type=float, default=540, help="start nothing new after so many seconds")
     p.add_argument("--commit", help="the commit measured, where there is no git checkout")
     p.add_argument("--out", type=Path)
@@ -114,7 +111,7 @@ def main():
                 print(f"{name:16} {precision:10} {row[precision]}", flush=True)
                 save()
         if args.peers:
-            run_peers(args, start, rows, folder, save)
+            run_peers(args, start, rows, save)
 
 
 if __name__ == "__main__":
