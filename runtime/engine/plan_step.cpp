@@ -35,33 +35,39 @@ bool Scheduler::speculates() const {
   return options_.draft_tokens > 0 && std::ssize(running_) <= options_.draft_sequences;
 }
 
-bool Scheduler::can_admit(const Sequence& sequence, int extra_slots, int extra_blocks) const {
+bool Scheduler::can_admit(const Sequence& sequence, std::span<Sequence* const> victims) const {
   if (sequence.pending > 0) return false;  // its tokens are not known yet
-  if (slots_for(sequence) > free_slots_.size() + static_cast<std::size_t>(extra_slots))
-    return false;
+  std::size_t slots = free_slots_.size();
+  int available = blocks_.available();
+  for (const Sequence* victim : victims) {
+    slots += slots_for(*victim);
+    available += blocks_.releasable(victim->table);
+  }
+  if (slots_for(sequence) > slots) return false;
   const BlockManager::Prefix prefix = blocks_.find_prefix(sequence.tokens);
-  // A block is left for each that runs, so that it is not preempted at once. If none runs, what
-  // there is must do: check() saw to it.
-  const int spare = static_cast<int>(running_.size()) - extra_slots;
-  return blocks_.blocks_for(std::ssize(sequence.tokens)) - prefix.blocks + std::max(0, spare) <=
-         blocks_.available() - prefix.free_blocks + extra_blocks;
+  const int needed = blocks_.blocks_for(std::ssize(sequence.tokens)) - prefix.blocks;
+  // A block is left for each that runs and will want one, so that it is not preempted at once. If
+  // none runs, what there is must do: check() saw to it. Victims are the last that run.
+  const auto staying = static_cast<std::ptrdiff_t>(running_.size() - victims.size());
+  const auto spare = std::count_if(
+      running_.begin(), std::next(running_.begin(), staying), [&](const Sequence* running) {
+        const std::int64_t positions = running->prompt_tokens + running->sampling->max_tokens - 1;
+        return std::ssize(running->table.blocks) < blocks_.blocks_for(positions);
+      });
+  return needed + spare <= available - prefix.free_blocks;
 }
 
 void Scheduler::preempt_for_urgent() {
-  if (waiting_.empty() || running_.empty()) return;
+  if (waiting_.empty()) return;
   const Sequence& first = **waiting_.begin();
   if (first.pending > 0) return;
   // As few as are needed, and none if all that may go would not do.
-  int slots = 0, blocks = 0;
   std::vector<Sequence*> victims;
-  for (auto last = running_.rbegin(); last != running_.rend(); ++last) {
-    if (can_admit(first, slots, blocks)) break;
-    if (!(first.rank < (*last)->rank)) return;
-    slots += static_cast<int>(slots_for(**last));
-    blocks += blocks_.releasable((*last)->table);
-    victims.push_back(*last);
+  auto last = running_.rbegin();
+  while (!can_admit(first, victims)) {
+    if (last == running_.rend() || !(first.rank < (*last)->rank)) return;
+    victims.push_back(*last++);
   }
-  if (!can_admit(first, slots, blocks)) return;
   for (Sequence* victim : victims) preempt(*victim);
 }
 
@@ -111,7 +117,7 @@ void Scheduler::admit(Parts& parts, EngineTime now, int& budget) {
   // In the order of rank: one that does not fit is not overtaken.
   while (budget > 0 && !waiting_.empty()) {
     Sequence& sequence = **waiting_.begin();
-    if (!can_admit(sequence, 0, 0)) return;
+    if (!can_admit(sequence, {})) return;
     waiting_.erase(waiting_.begin());
     take_slots(sequence);
     blocks_.take_prefix(sequence.tokens, sequence.table);
@@ -198,7 +204,8 @@ StepPlan Scheduler::pack(const Parts& parts, std::vector<BlockCopy> copies) {
                               static_cast<int>(blocks.size())});
     plan.block_tables.insert(plan.block_tables.end(), blocks.begin(), blocks.end());
     for (int i = 0; i < part.tokens; ++i) {
-      const auto position = static_cast<std::size_t>(sequence.planned + i);
+      const auto position =
+          static_cast<std::size_t>(sequence.planned) + static_cast<std::size_t>(i);
       plan.tokens.push_back(position < sequence.tokens.size() ? sequence.tokens[position]
                                                               : kLastDrawn);
     }

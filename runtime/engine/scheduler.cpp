@@ -50,6 +50,8 @@ Scheduler::Scheduler(const ExecutorLimits& limits, const EngineOptions& options)
   if (options.draft_tokens > limits.max_drafts)
     throw usage_error("draft_tokens {}: the executor checks at most {} drafts of a sequence",
                       options.draft_tokens, limits.max_drafts);
+  if (options.draft_tokens > 0 && options.draft_sequences < 1)
+    throw usage_error("drafts for {} sequences are none", options.draft_sequences);
   if (options.draft_tokens > 0 &&
       (options.draft_match_least < 1 || options.draft_match < options.draft_match_least))
     throw usage_error("drafts are looked up by {} to {} tokens", options.draft_match_least,

@@ -79,7 +79,8 @@ class Scheduler {
   void begin_following(Sequence& first, StepPlan& plan, int row);
 
   bool hold(Sequence& sequence, int end, std::vector<BlockCopy>& copies);
-  bool can_admit(const Sequence& sequence, int extra_slots, int extra_blocks) const;
+  /// Whether there is room, once `victims`, the last that run, have gone.
+  bool can_admit(const Sequence& sequence, std::span<Sequence* const> victims) const;
   std::size_t slots_for(const Sequence& sequence) const;
   void take_slots(Sequence& sequence);
   void give_slot(Sequence& sequence);

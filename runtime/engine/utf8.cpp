@@ -79,7 +79,7 @@ std::string Utf8Stream::add(std::string_view bytes) {
     if (length > back && valid_prefix(rest_, at) == back) whole = at;
     if (length != 0) break;
   }
-  const std::string text = repaired_utf8(std::string_view(rest_).substr(0, whole));
+  std::string text = repaired_utf8(std::string_view(rest_).substr(0, whole));
   rest_.erase(0, whole);
   return text;
 }

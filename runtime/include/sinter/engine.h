@@ -142,8 +142,8 @@ class SINTER_API QueueFullError : public Error {
   using Error::Error;
 };
 
-/// Schedules requests and runs them, on a thread of its own. All members may be called from any
-/// thread, callbacks among them.
+/// Schedules requests and runs them, on a thread of its own. Members may be called from any thread,
+/// callbacks included where nothing else is said.
 class SINTER_API Engine {
  public:
   /// Called on the engine's thread, with outputs of a sample in order, the last of which has a
@@ -152,7 +152,7 @@ class SINTER_API Engine {
 
   /// Throws Error(kUsage) for options that mean nothing.
   Engine(std::unique_ptr<engine::Executor> executor, EngineOptions options = {});
-  /// Cancels what is left.
+  /// Cancels what is left. Not from a callback.
   ~Engine();
   Engine(const Engine&) = delete;
   Engine& operator=(const Engine&) = delete;

@@ -200,6 +200,22 @@ TEST(Scheduler, SamplesShareThePromptAndCopyWhatTheyWrite) {
   EXPECT_EQ(serving.scheduler.stats().used_blocks, 4);
 }
 
+TEST(Scheduler, BlocksAreLeftForThoseThatWillWantThem) {
+  // Two blocks each, both taken at once: the third is admitted beside them, a longer one is not.
+  Serving serving(limits_of(7));
+  serving.add(request_of(5, 4));
+  serving.add(request_of(5, 4, 1));
+  serving.step();
+  serving.add(request_of(5, 4, 2));
+  EXPECT_THAT(Serving::counts(serving.step()), ElementsAre(1, 1, 5));
+  Serving longer(limits_of(7));
+  longer.add(request_of(5, 5));
+  longer.add(request_of(5, 5, 1));
+  longer.step();
+  longer.add(request_of(5, 5, 2));
+  EXPECT_THAT(Serving::counts(longer.step()), ElementsAre(1, 1));
+}
+
 TEST(Scheduler, AStepIsPlannedWhileOneIsInFlight) {
   Serving serving;
   serving.add(request_of(3, 3));
