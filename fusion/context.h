@@ -70,7 +70,8 @@ struct EightBitOptions {
                               // the samples
   std::optional<double> smoothing;  // exponent of SmoothQuant, for integers; 0: none; nothing: the
                                     // best of several for each layer
-  double max_error = 0.03;  // of the model's outputs on the samples: layers stay until it holds
+  bool compensate = true;           // with samples, products' weights make up for rounding errors
+  double max_error = 0.015;  // of the model's outputs on the samples: layers stay until it holds
   std::vector<std::string> include;  // texts in names of layers that would stay for what they are
   bool emulate = false;              // layers that the target has no products of 8 bits for, too
 };

@@ -35,6 +35,7 @@ const std::vector<Pass>& pipeline() {
       {"fold_constants", fold_constants},
       {"recognise", recognise, true},
       {"fold_scales", fold_scales, true},
+      {"fold_thresholds", fold_thresholds, true},
       {"quantize_products", quantize_products, false, false},
       {"lower_precision", lower_precision, false, false},
       {"quantize_caches", quantize_caches, false, false},

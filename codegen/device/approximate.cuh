@@ -131,3 +131,10 @@ SINTER_DEVICE i8 rounded_to_i8(float x) {
   return static_cast<i8>(rounded_within(x, -128.0f, 127.0f));
 }
 SINTER_DEVICE u8 rounded_to_u8(float x) { return static_cast<u8>(rounded_within(x, 0.0f, 255.0f)); }
+/// The integer nearest to x, moved by `zero`, an integer.
+SINTER_DEVICE i8 rounded_to_i8(float x, float zero) {
+  return static_cast<i8>(rounded_within(x, -128.0f - zero, 127.0f - zero) + static_cast<i32>(zero));
+}
+SINTER_DEVICE u8 rounded_to_u8(float x, float zero) {
+  return static_cast<u8>(rounded_within(x, -zero, 255.0f - zero) + static_cast<i32>(zero));
+}

@@ -45,7 +45,11 @@ SINTER_DEVICE int swizzled_byte(int row, int column) {
   SINTER_WGMMA(A, B, Sum, types, scales, 192, SINTER_REGISTERS_96,                                 \
                SINTER_SUMS_8(letter, 0) SINTER_COMMA SINTER_SUMS_8(letter, 8)                      \
                    SINTER_COMMA SINTER_SUMS_8(letter, 16),                                         \
-               "%96", "%97", "%98")
+               "%96", "%97", "%98")                                                                \
+  SINTER_WGMMA(A, B, Sum, types, scales, 256, SINTER_REGISTERS_128,                                \
+               SINTER_SUMS_8(letter, 0) SINTER_COMMA SINTER_SUMS_8(letter, 8)                      \
+                   SINTER_COMMA SINTER_SUMS_8(letter, 16) SINTER_COMMA SINTER_SUMS_8(letter, 24),  \
+               "%128", "%129", "%130")
 #define SINTER_WGMMA_INTEGERS(A, B, types) SINTER_WGMMA_ALL(A, B, i32, "r", "s32." types, "")
 SINTER_WGMMA_INTEGERS(i8, i8, "s8.s8")
 SINTER_WGMMA_INTEGERS(i8, u8, "s8.u8")

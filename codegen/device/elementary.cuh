@@ -96,6 +96,15 @@ SINTER_DEVICE double divide(double a, double b) { return a / b; }
 
 SINTER_DEVICE float quotient_to_nearest(float a, float b) { return a / b; }
 SINTER_DEVICE double quotient_to_nearest(double a, double b) { return a / b; }
+/// The same by `inverse`, 1 / b rounded to nearest, for b in [2^-101, infinity]: one correction of
+/// the product by its remainder (Markstein, IBM J. Res. Dev. 34, 1990). Where the remainder is not
+/// a number, the product is infinite or a or b is not finite, and right. Where a or the quotient is
+/// below 2^-100, the remainder may be lost, and the last place is off by one at most.
+SINTER_DEVICE float quotient_to_nearest(float a, float b, float inverse) {
+  const float product = a * inverse;
+  const float corrected = fmaf(fmaf(-product, b, a), inverse, product);
+  return corrected == corrected ? corrected : product;
+}
 
 /// The remainder of divide, with the dividend's sign.
 template <class T>
@@ -260,6 +269,7 @@ SINTER_DEVICE float reciprocal(float a) {
 #endif
 }
 SINTER_DEVICE double reciprocal(double a) { return 1.0 / a; }
+SINTER_DEVICE float reciprocal_to_nearest(float a) { return 1.0f / a; }
 /// The same for a that is known to lie far from zero and infinity: one instruction.
 SINTER_DEVICE float reciprocal_of_normal(float a) {
 #ifdef __CUDACC__

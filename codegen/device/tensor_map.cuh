@@ -118,6 +118,33 @@ SINTER_DEVICE void tma_load(void* to, const TensorMap& map, const i32 (&at)[kRan
 #endif
 }
 
+/// The same to the same place of all kBlocks blocks of the cluster, of which each counts the bytes
+/// at its own `arrivals`: what they share leaves the L2 once.
+template <int kBlocks, int kRank>
+SINTER_DEVICE void tma_load_multicast(void* to, const TensorMap& map, const i32 (&at)[kRank],
+                                      MBarrier& arrivals) {
+#ifdef __CUDACC__
+#define SINTER_TMA_MULTICAST(rank, coordinates, blocks, ...)                                    \
+  if constexpr (kRank == rank)                                                                  \
+  asm volatile("cp.async.bulk.tensor." #rank                                                    \
+               "d.shared::cluster.global.tile.mbarrier::complete_tx::bytes.multicast::cluster " \
+               "[%0], [%1, {" coordinates "}], [%2], " blocks ";" ::"r"(shared_address(to)),    \
+               "l"(&map), "r"(shared_address(&arrivals)), __VA_ARGS__,                          \
+               "h"(static_cast<u16>((1 << kBlocks) - 1))                                        \
+               : "memory")
+  SINTER_TMA_MULTICAST(2, "%3, %4", "%5", "r"(at[0]), "r"(at[1]));
+  SINTER_TMA_MULTICAST(3, "%3, %4, %5", "%6", "r"(at[0]), "r"(at[1]), "r"(at[2]));
+  SINTER_TMA_MULTICAST(4, "%3, %4, %5, %6", "%7", "r"(at[0]), "r"(at[1]), "r"(at[2]), "r"(at[3]));
+  SINTER_TMA_MULTICAST(5, "%3, %4, %5, %6, %7", "%8", "r"(at[0]), "r"(at[1]), "r"(at[2]),
+                       "r"(at[3]), "r"(at[4]));
+#undef SINTER_TMA_MULTICAST
+#else
+  for (u32 block = 0; block < kBlocks; ++block)
+    tma_load(emulator::of_block(static_cast<unsigned char*>(to), block), map, at,
+             *emulator::of_block(&arrivals, block));
+#endif
+}
+
 /// The same of windows (im2col): starts to copy channels from at[0] on of one pixel in each of the
 /// windows that follow each other from the one on whose first pixel is at `at` (channel, width ..,
 /// image): the pixel `tap` behind the first.

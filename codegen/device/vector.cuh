@@ -282,3 +282,18 @@ template <class T, class From, int N>
 SINTER_DEVICE void store(T* p, const From (&x)[N]) {
   store(p, Pack<T>::of(x));
 }
+
+/// The bytes of `a` (0 .. 3) and `b` (4 .. 7) that the slices of `which` name, the lowest first.
+SINTER_DEVICE u32 pick_bytes(u32 a, u32 b, u32 which) {
+#ifdef __CUDACC__
+  u32 result;
+  asm("prmt.b32 %0, %1, %2, %3;" : "=r"(result) : "r"(a), "r"(b), "r"(which));
+  return result;
+#else
+  const u64 both = static_cast<u64>(b) << 32 | a;
+  u32 result = 0;
+  for (int i = 0; i < 4; ++i)
+    result |= static_cast<u32>(both >> (which >> (4 * i) & 7) * 8 & 0xff) << (8 * i);
+  return result;
+#endif
+}

@@ -123,6 +123,12 @@ SINTER_DEVICE u64 whole_descriptor(u32 low) {
   SINTER_REGISTERS_64                                                                            \
   ", %64, %65, %66, %67, %68, %69, %70, %71, %72, %73, %74, %75, %76, %77, %78, %79, %80, %81, " \
   "%82, %83, %84, %85, %86, %87, %88, %89, %90, %91, %92, %93, %94, %95"
+#define SINTER_REGISTERS_128                                                                   \
+  SINTER_REGISTERS_96                                                                          \
+  ", %96, %97, %98, %99, %100, %101, %102, %103, %104, %105, %106, %107, %108, %109, %110, "   \
+  "%111, "                                                                                     \
+  "%112, %113, %114, %115, %116, %117, %118, %119, %120, %121, %122, %123, %124, %125, %126, " \
+  "%127"
 #define SINTER_WGMMA(T, type, n, registers, tiles, a0, a1, a2, a3, at, keep, order)                \
   template <bool kRowsAreK>                                                                        \
   SINTER_DEVICE void wgmma_instruction(T, float(&d)[n / 8][4], const u32(&a)[4],                   \
@@ -370,6 +376,19 @@ struct MBarrier {
 #else
     --left;
     turn_over();
+#endif
+  }
+  /// Arrives at the barrier at the same place of block `rank` of the cluster.
+  SINTER_DEVICE void arrive_at(u32 rank) {
+#ifdef __CUDACC__
+    asm volatile(
+        "{\n.reg .b32 there;\nmapa.shared::cluster.u32 there, %0, %1;\n"
+        "mbarrier.arrive.release.cluster.shared::cluster.b64 _, [there];\n}" ::"r"(
+            shared_address(this)),
+        "r"(rank)
+        : "memory");
+#else
+    emulator::of_block(this, rank)->arrive();
 #endif
   }
   /// Arrives, and has the phase wait for so many bytes of copies by the copy engine.

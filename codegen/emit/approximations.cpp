@@ -8,6 +8,7 @@
 #include <sinter/float8.h>
 #include <sinter/scalar_op.h>
 
+#include "codegen/emit/print_instr.h"
 #include "runtime/plan/loop_values.h"
 
 namespace sinter::codegen {
@@ -35,6 +36,27 @@ const char* function_of(ScalarOp op, bool is_short, const ValueRange& argument) 
     case ScalarOp::kTanh: return is_short ? "short_hyperbolic_tangent" : nullptr;
     case ScalarOp::kErf: return is_short ? "short_error_function" : nullptr;
     default: return nullptr;
+  }
+}
+
+/// On every target the number nearest to the exact result, or exact.
+bool is_rounded_once(ScalarOp op) {
+  switch (op) {
+    case ScalarOp::kDiv:
+    case ScalarOp::kPow:
+    case ScalarOp::kSqrt:
+    case ScalarOp::kRsqrt:
+    case ScalarOp::kReciprocal:
+    case ScalarOp::kExp:
+    case ScalarOp::kExpm1:
+    case ScalarOp::kLog:
+    case ScalarOp::kLog1p:
+    case ScalarOp::kErf:
+    case ScalarOp::kTanh:
+    case ScalarOp::kSin:
+    case ScalarOp::kCos:
+    case ScalarOp::kAtan: return false;
+    default: return true;
   }
 }
 
@@ -113,10 +135,14 @@ std::optional<std::uint32_t> gelu_argument(const ProgramAnalysis& analysis, cons
 Approximations::Approximations(const ProgramAnalysis& analysis)
     : functions_(analysis.instr_count(), nullptr),
       live_(analysis.instr_count(), false),
-      saturates_(analysis.instr_count(), false) {
-  for (std::size_t i = 0; i < analysis.instr_count(); ++i)
+      saturates_(analysis.instr_count(), false),
+      by_inverse_(analysis.instr_count(), false) {
+  for (std::size_t i = 0; i < analysis.instr_count(); ++i) {
     operands_.push_back(analysis.instr(i).args);
+    ops_.push_back(static_cast<ScalarOp>(analysis.instr(i).op));
+  }
   if (!analysis.request().precise) {
+    find_approximate(analysis);
     const std::vector<ValueRange> ranges = find_value_ranges(analysis);
     for (std::size_t i = 0; i < analysis.instr_count(); ++i)
       if (analysis.instr(i).kind == InstrKind::Op && analysis.type_of(i) == DType::kFloat32)
@@ -128,6 +154,27 @@ Approximations::Approximations(const ProgramAnalysis& analysis)
     choose_store(analysis, i);
   }
   find_live(analysis);
+}
+
+/// Sums of float32, whose order is the kernel's, functions that have bounds only, and what is
+/// computed from them.
+void Approximations::find_approximate(const ProgramAnalysis& analysis) {
+  std::vector<bool> approximate(analysis.instr_count(), false);
+  for (std::size_t i = 0; i < analysis.instr_count(); ++i) {
+    const auto& instr = analysis.instr(i);
+    if (analysis.type_of(i) != DType::kFloat32) continue;
+    const bool computes = instr.kind == InstrKind::Op || instr.kind == InstrKind::Reduce ||
+                          instr.kind == InstrKind::Scan;
+    const bool sums = computes && instr.kind != InstrKind::Op &&
+                      static_cast<Combine>(instr.op) != Combine::kMax &&
+                      static_cast<Combine>(instr.op) != Combine::kMin;
+    approximate[i] = sums || (instr.kind == InstrKind::Op && !is_rounded_once(ops_[i])) ||
+                     (computes && std::ranges::any_of(instr.args, [&](std::uint32_t arg) {
+                        return bool{approximate[arg]};
+                      }));
+    if (instr.kind == InstrKind::Op && ops_[i] == ScalarOp::kQuotient && approximate[instr.args[0]])
+      ops_[i] = ScalarOp::kDiv;
+  }
 }
 
 /// Rounding of what is clamped to the type's numbers, and conversion of what is rounded: hardware
@@ -161,7 +208,8 @@ void Approximations::choose_rounding(const ProgramAnalysis& analysis, std::size_
 }
 
 /// An integer of 8 bits made of what was rounded, maybe moved by a zero point, and clamped to the
-/// type's numbers: a sum with a large number does both, where conversions take turns.
+/// type's numbers, as a conversion does, too: a sum with a large number does it all, where
+/// conversions take turns.
 void Approximations::choose_quantization(const ProgramAnalysis& analysis, std::size_t i) {
   const DType type = analysis.type_of(i);
   const auto& cast = analysis.instr(i);
@@ -181,29 +229,33 @@ void Approximations::choose_quantization(const ProgramAnalysis& analysis, std::s
     return other;
   };
   const double low = is_signed ? -128 : 0, high = is_signed ? 127 : 255;
-  std::optional<std::uint32_t> value;
+  std::optional<std::uint32_t> clamped;
   for (const bool low_first : {true, false}) {
     const auto outer =
         inside(cast.args[0], low_first ? ScalarOp::kMin : ScalarOp::kMax, low_first ? high : low);
-    if (outer && !value)
-      value = inside(*outer, low_first ? ScalarOp::kMax : ScalarOp::kMin, low_first ? low : high);
+    if (outer && !clamped)
+      clamped = inside(*outer, low_first ? ScalarOp::kMax : ScalarOp::kMin, low_first ? low : high);
   }
-  if (!value) return;
-  const auto& rounded = analysis.instr(*value);
+  const std::uint32_t value = clamped.value_or(cast.args[0]);
+  const auto& rounded = analysis.instr(value);
+  // Sums with larger ones would not be exact.
+  constexpr double kMostZero = 1 << 16;
   const auto is_round = [&](std::uint32_t v) { return is_op(analysis.instr(v), ScalarOp::kRound); };
-  const auto is_whole = [&](std::uint32_t v) {
+  const auto is_zero_point = [&](std::uint32_t v) {
     const auto& constant = analysis.instr(v);
     return constant.kind == InstrKind::Constant &&
-           constant.constant_float == std::round(constant.constant_float);
+           constant.constant_float == std::round(constant.constant_float) &&
+           std::abs(constant.constant_float) <= kMostZero;
   };
-  if (is_round(*value))
-    value = rounded.args[0];
-  else if (!is_op(rounded, ScalarOp::kAdd) ||
-           !((is_round(rounded.args[0]) && is_whole(rounded.args[1])) ||
-             (is_round(rounded.args[1]) && is_whole(rounded.args[0]))))
-    return;
+  if (is_round(value)) {
+    operands_[i] = rounded.args;
+  } else {
+    if (!is_op(rounded, ScalarOp::kAdd)) return;
+    const std::size_t k = is_round(rounded.args[0]) ? 0 : 1;
+    if (!is_round(rounded.args[k]) || !is_zero_point(rounded.args[1 - k])) return;
+    operands_[i] = {analysis.instr(rounded.args[k]).args[0], rounded.args[1 - k]};
+  }
   functions_[i] = is_signed ? "rounded_to_i8" : "rounded_to_u8";
-  operands_[i] = {*value};
 }
 
 /// A store rounds to its type anyway.
@@ -226,11 +278,13 @@ int Approximations::length(std::size_t i) const {
 void Approximations::choose(const ProgramAnalysis& analysis, const std::vector<ValueRange>& ranges,
                             std::size_t i) {
   const auto& instr = analysis.instr(i);
-  const auto op = static_cast<ScalarOp>(instr.op);
+  const ScalarOp op = ops_[i];
   if (op == ScalarOp::kDiv) {
     const ValueRange &a = ranges[instr.args[0]], &b = ranges[instr.args[1]];
     if (b.low >= kSmall && (b.high <= kLarge || a.within(-kModest, kModest)))
       functions_[i] = "divide_by_normal";
+  } else if (op == ScalarOp::kQuotient) {
+    by_inverse_[i] = divides_by_inverse(ranges[instr.args[1]].low);
   } else if (op == ScalarOp::kReciprocal) {
     if (ranges[instr.args[0]].low >= kSmall) functions_[i] = "reciprocal_of_normal";
   } else if (op == ScalarOp::kMul) {

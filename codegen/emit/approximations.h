@@ -6,6 +6,8 @@
 #include <limits>
 #include <vector>
 
+#include <sinter/scalar_op.h>
+
 #include "codegen/emit/program_analysis.h"
 
 namespace sinter::codegen {
@@ -34,6 +36,9 @@ class Approximations {
   /// None if the request asks for precise mathematics.
   explicit Approximations(const ProgramAnalysis& analysis);
 
+  /// The operator of instruction `i`, an Op: the program's, or kDiv for a kQuotient of what is
+  /// approximate itself, for which one more rounding of float32 is nothing.
+  ScalarOp op(std::size_t i) const { return ops_[i]; }
   /// The device function that computes instruction `i`, an Op, from operands(i); null: its
   /// operator's.
   const char* function(std::size_t i) const { return functions_[i]; }
@@ -43,10 +48,13 @@ class Approximations {
   const std::vector<std::uint32_t>& operands(std::size_t i) const { return operands_[i]; }
   /// Of a store of floats of 8 bits: what is too large is to become the largest number.
   bool saturates(std::size_t i) const { return saturates_[i]; }
+  /// Of what stays a kQuotient: the reciprocal of its divisor serves (print_instr.h).
+  bool by_inverse(std::size_t i) const { return by_inverse_[i]; }
   /// Some store needs the value, computed so.
   bool is_live(std::size_t i) const { return live_[i]; }
 
  private:
+  void find_approximate(const ProgramAnalysis& analysis);
   void choose(const ProgramAnalysis& analysis, const std::vector<ValueRange>& ranges,
               std::size_t i);
   void choose_rounding(const ProgramAnalysis& analysis, std::size_t i);
@@ -54,9 +62,10 @@ class Approximations {
   void choose_store(const ProgramAnalysis& analysis, std::size_t i);
   void find_live(const ProgramAnalysis& analysis);
 
+  std::vector<ScalarOp> ops_;
   std::vector<const char*> functions_;
   std::vector<std::vector<std::uint32_t>> operands_;
-  std::vector<bool> live_, saturates_;
+  std::vector<bool> live_, saturates_, by_inverse_;
 };
 
 }  // namespace sinter::codegen

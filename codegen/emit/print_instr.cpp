@@ -102,7 +102,26 @@ std::string print_division(DType type, std::span<const Operand> args) {
   return fmt::format("divide({}, {})", args[0].text, args[1].text);
 }
 
+/// x / c rounded to nearest: by 1 / c, which is exact for powers of two.
+std::string print_quotient(DType type, std::span<const Operand> args) {
+  const std::string &a = args[0].text, &b = args[1].text;
+  if (type == DType::kFloat32 && args[1].constant != nullptr) {
+    const float value = static_cast<float>(args[1].constant->constant_float);
+    const float inverse = 1.0f / value;
+    int exponent = 0;
+    if (std::frexp(value, &exponent) == 0.5f && std::isnormal(inverse))
+      return fmt::format("{} * {}", a, print_float(type, inverse));
+    if (divides_by_inverse(value) && std::isfinite(value))
+      return fmt::format("quotient_to_nearest({}, {}, {})", a, b, print_float(type, inverse));
+  }
+  if (!args[1].inverse.empty())
+    return fmt::format("quotient_to_nearest({}, {}, {})", a, b, args[1].inverse);
+  return fmt::format("quotient_to_nearest({}, {})", a, b);
+}
+
 }  // namespace
+
+bool divides_by_inverse(double low) { return low >= 0x1p-101; }
 
 std::string print_constant(DType type, double float_value, std::int64_t int_value) {
   switch (type) {
@@ -134,6 +153,7 @@ std::string print_op(ScalarOp op, DType type, DType from, std::span<const Operan
     return fmt::format("{} ? {} : {}", args[0].text, args[1].text, args[2].text);
   if (op == ScalarOp::kNot) return "!" + args[0].text;
   if (op == ScalarOp::kDiv) return print_division(from, args);
+  if (op == ScalarOp::kQuotient) return print_quotient(from, args);
   if (op == ScalarOp::kPow && is_float(from) && args[1].constant != nullptr) {
     const double exponent = args[1].constant->constant_float;
     if (exponent == 2) return fmt::format("squared({})", args[0].text);

@@ -17,6 +17,9 @@ inline std::string print_constant(const plan::fb::InstrT& instr) {
   return print_constant(static_cast<DType>(instr.dtype), instr.constant_float, instr.constant_int);
 }
 
+/// Whether x / b, rounded to nearest, is to be had by 1 / b for every b that is at least `low`.
+bool divides_by_inverse(double low);
+
 /// What is known of an operand besides its text.
 struct Operand {
   std::string text;

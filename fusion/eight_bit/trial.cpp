@@ -41,7 +41,8 @@ void add_difference(const Tensor& found, const Tensor& exact, Squares& squares) 
 }  // namespace
 
 EightBitTrial::EightBitTrial(const Graph& graph, const Calibration& calibration,
-                             std::span<const std::size_t> layers, const AddRounded& add_rounded)
+                             std::span<const std::size_t> layers,
+                             const AddRoundedLayer& add_rounded)
     : calibration_(calibration), layers_(layers.size()), outputs_(graph.outputs().size()) {
   const auto visit = [&](GraphBuilder& builder, const Graph&, const Node& node,
                          std::span<const ValueId> inputs) -> std::optional<std::vector<ValueId>> {

@@ -2,11 +2,11 @@
 #pragma once
 
 #include <cstdint>
-#include <functional>
 #include <set>
 #include <vector>
 
 #include "fusion/context.h"
+#include "fusion/eight_bit/operands.h"
 
 namespace sinter::fusion {
 
@@ -14,13 +14,9 @@ namespace sinter::fusion {
 /// compiled graph choose between them, so that it is compiled once for all that is tried.
 class EightBitTrial {
  public:
-  /// Adds the rounded layer `number` (of `layers`) for the `node` with `inputs`.
-  using AddRounded = std::function<ValueId(GraphBuilder& builder, std::size_t number,
-                                           const Node& node, std::span<const ValueId> inputs)>;
-
   /// `layers` are places of nodes of one result in `graph`.
   EightBitTrial(const Graph& graph, const Calibration& calibration,
-                std::span<const std::size_t> layers, const AddRounded& add_rounded);
+                std::span<const std::size_t> layers, const AddRoundedLayer& add_rounded);
 
   /// |y' - y| / |y| of each layer's result in the 2-norm over all samples, where the layers in
   /// front are as they are.

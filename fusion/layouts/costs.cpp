@@ -144,7 +144,8 @@ class Costs {
       case OpKind::kView: return is_single_view(node) ? through_view(node) : Reading::kLoop;
       case OpKind::kIndexed: return operand > 0 && op == "Take" ? Reading::kLoop : Reading::kStored;
       case OpKind::kLibrary:
-        if (op == "MatMul") return reads_rows(node, operand) ? Reading::kRows : Reading::kMatrix;
+        if (op == "MatMul" || (op == "BlockMatMul" && operand < 2))
+          return reads_rows(node, operand) ? Reading::kRows : Reading::kMatrix;
         return (op == "QuantMatMul" && operand == 0) || op == "Attention" ? Reading::kRows
                                                                           : Reading::kStored;
       default: return Reading::kStored;

@@ -1,11 +1,15 @@
 #include <array>
 
 #include "fusion/passes/passes.h"
+#include "fusion/quantize/quantization.h"
 #include "fusion/regions/attention_access.h"
 #include "fusion/regions/rebuild.h"
 
 namespace sinter::fusion {
 namespace {
+
+// Results are multiplied by its inverse, a float32.
+constexpr double kLeastScale = 0x1p-100;
 
 class AttentionFuser {
  public:
@@ -43,12 +47,65 @@ class AttentionFuser {
       result = body.builder().add("Attention", inputs, node.attrs);
     }
     ValueId stored = node.outputs[0];
-    for (const NodeId view : stored_views(graph_, stored)) {
-      decide(context_, node, graph_.node(view), true, "the result is stored through it");
-      result = add_view(body, view, result);
-      stored = graph_.node(view).outputs[0];
+    const auto store_through = [&] {
+      bool any = false;
+      for (const NodeId view : stored_views(graph_, stored)) {
+        decide(context_, node, graph_.node(view), true, "the result is stored through it");
+        result = add_view(body, view, result);
+        stored = graph_.node(view).outputs[0];
+        any = true;
+      }
+      return any;
+    };
+    const bool has_views = store_through();
+    if (const auto nodes = quantization(stored); !nodes.empty()) {
+      const Node& last = graph_.node(nodes.back());
+      decide(context_, node, last, true, "the result is stored in 8 bits");
+      result = add_quantization(body, nodes, result);
+      stored = last.outputs[0];
+      // Heads may as well be transposed behind it.
+      if (!has_views) store_through();
     }
     return body_piece("attention", body, std::array{result}, {stored});
+  }
+
+  /// The nodes from `stored`, which each is alone to read, that quantize it with one scale; none if
+  /// that is not what becomes of it, or the target's attention has no place for it.
+  std::vector<NodeId> quantization(ValueId stored) const {
+    // Kernels round as they store; what the runtime does itself ends with the result.
+    if (!context_.target.attention ||
+        context_.target.attention_steps.contains(graph_.type(stored).dtype))
+      return {};
+    std::vector<NodeId> nodes;
+    ValueId value = stored, wide = stored;
+    while (graph_.users(value).size() == 1 && !graph_.is_output(value)) {
+      const NodeId id = graph_.users(value)[0];
+      const Node& reader = graph_.node(id);
+      nodes.push_back(id);
+      if (const auto found = quantization_of(graph_, reader))
+        return found->x == wide && found->scale >= kLeastScale ? nodes : std::vector<NodeId>();
+      const bool is_whole =
+          reader.op->name == "Reshape" ||
+          (reader.op->name == "Cast" && graph_.type(reader.outputs[0]).dtype == DType::kFloat32);
+      if (!is_whole && reader.op->kind != OpKind::kPointwise) return {};
+      if (is_whole && wide == value) wide = reader.outputs[0];
+      value = reader.outputs[0];
+    }
+    return {};
+  }
+
+  ValueId add_quantization(BodyBuilder& body, std::span<const NodeId> nodes, ValueId value) {
+    for (const NodeId id : nodes) {
+      const Node& node = graph_.node(id);
+      body.origins().insert(body.origins().end(), node.origins.begin(), node.origins.end());
+      GraphBuilder::OriginScope scope(body.builder(), node.origins);
+      std::vector<ValueId> inputs{value};
+      for (std::size_t i = 1; i < node.inputs.size(); ++i)
+        inputs.push_back(body.builder().scalar(graph_.type(node.inputs[i]).dtype,
+                                               *known_number(graph_, node.inputs[i])));
+      value = body.builder().add(node.op->name, inputs, node.attrs);
+    }
+    return value;
   }
 
   ValueId add_view(BodyBuilder& body, NodeId id, ValueId value) {

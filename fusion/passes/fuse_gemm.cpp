@@ -98,7 +98,8 @@ class GemmFuser {
   /// the library's.
   bool is_ours(const Node& node) const {
     return std::ranges::all_of(node.body->nodes(), [&](const Node& part) {
-      if (part.op->name != "MatMul" && part.op->name != "Conv") return true;
+      if (part.op->name != "MatMul" && part.op->name != "BlockMatMul" && part.op->name != "Conv")
+        return true;
       if (multiplies_narrow(context_.target, *node.body, part)) return true;
       const DType type = node.body->type(part.outputs[0]).dtype;
       return (type == DType::kFloat16 || type == DType::kBFloat16) &&

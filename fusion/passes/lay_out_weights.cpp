@@ -14,10 +14,10 @@ constexpr std::int64_t kMostRowsOfInput = 16;
 // Elements of one copy: rows of other lengths would be copied in smaller pieces.
 constexpr std::int64_t kCopied = 8;
 
-/// A MatMul with constant weights [k, n]: of 16 bits, of few rows, or of few in another graph; or
-/// of 8 bits, which tensor cores multiply along k alone.
+/// A MatMul or BlockMatMul with constant weights [k, n]: of 16 bits, of few rows, or of few in
+/// another graph; or of 8 bits, which tensor cores multiply along k alone.
 bool wants_rows_of_k(const Graph& graph, const Node& node, const Context& context) {
-  if (node.op->name != "MatMul") return false;
+  if (node.op->name != "MatMul" && node.op->name != "BlockMatMul") return false;
   const Value& weight = graph.value(node.inputs[1]);
   if (weight.constant == nullptr || weight.type.shape.size() != 2) return false;
   if (multiplies_narrow(context.target, graph, node)) return true;
@@ -32,14 +32,16 @@ bool wants_rows_of_k(const Graph& graph, const Node& node, const Context& contex
 
 Piece with_rows_of_k(const Graph& graph, const Node& node) {
   Piece piece;
-  piece.reads = {node.inputs[0]};
+  piece.reads = node.inputs;
   piece.writes = node.outputs;
   piece.emit = [&graph, &node](GraphBuilder& builder, std::span<const ValueId> reads) {
     GraphBuilder::OriginScope scope(builder, node.origins);
     const Value& weight = graph.value(node.inputs[1]);
     const ValueId rows = builder.constant(transposed(*weight.constant), weight.name);
     const ValueId view = builder.add("Transpose", {rows}, {{"perm", Ints{1, 0}}});
-    return std::vector{builder.add("MatMul", {reads[0], view}, node.attrs)};
+    std::vector<ValueId> inputs(reads.begin(), reads.end());
+    inputs[1] = view;
+    return std::vector{builder.add(node.op->name, std::move(inputs), node.attrs)};
   };
   return piece;
 }

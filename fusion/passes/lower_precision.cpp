@@ -250,6 +250,10 @@ class Lowering {
       keep(node, "a loop adds up what it makes: rounding would add up, too");
       return add(node, kWide, node.attrs);
     }
+    if (node.op->name == "Conv" && context_.target.has_conv && !context_.target.conv_any_float) {
+      keep(node, "the target's convolutions are of float32");
+      return {cast(add(node, kWide, node.attrs)[0], policy_.narrow())};
+    }
     if (feeds_exponentials_at(node)) return {lower_logits(node)};
     if (node.op->name == "Cast") return {lower_cast(node)};
     if (kind == OpKind::kReduce || node.op->scan()) return {lower_reduce(node)};

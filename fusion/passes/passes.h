@@ -19,6 +19,8 @@ Graph fold_constants(const Graph& graph, Context& context);
 Graph recognise(const Graph& graph, Context& context);
 /// Constant scale and shift behind a product or convolution become part of its weights and bias.
 Graph fold_scales(const Graph& graph, Context& context);
+/// Constant scale and shift of columns in front of decision trees become part of their thresholds.
+Graph fold_thresholds(const Graph& graph, Context& context);
 /// Rounds operands of products and convolutions to 8 bits where context.eight_bit asks for it;
 /// throws Error(kUsage) without the samples that this takes.
 Graph quantize_products(const Graph& graph, Context& context);

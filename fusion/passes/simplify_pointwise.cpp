@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <array>
 #include <cmath>
 #include <limits>
@@ -261,6 +262,39 @@ Result negated_where(const Site& site) {
   return with_inputs(site, {*condition, site.inputs[2], site.inputs[1]});
 }
 
+/// What is quantized with one scale behind a reshape is reshaped behind that instead: products and
+/// kernels end with 8 bits, in their own shape.
+Result quantized_reshape(const Site& site) {
+  const DType type = site.type.dtype;
+  if (!site.is("Cast") || size_of(type) != 1 || (!is_integer(type) && !is_float(type)))
+    return std::nullopt;
+  std::vector<Node> steps;  // copies: adding nodes moves the builder's
+  ValueId value = site.inputs[0];
+  bool divides = false;
+  const Node* node = site.builder.producer(value);
+  for (; node != nullptr && node->op->name != "Reshape"; node = site.builder.producer(value)) {
+    const std::string& op = node->op->name;
+    const bool is_step = op == "Cast" || op == "Round" || op == "Quotient" || op == "Add";
+    if (!is_step || !std::all_of(node->inputs.begin() + 1, node->inputs.end(), [&](ValueId input) {
+          return site.builder.constant_of(input) != nullptr &&
+                 site.builder.type(input).shape.empty();
+        }))
+      return std::nullopt;
+    divides = divides || op == "Quotient";
+    steps.push_back(*node);
+    value = node->inputs[0];
+  }
+  if (node == nullptr || !divides) return std::nullopt;
+  value = node->inputs[0];
+  for (auto step = steps.rbegin(); step != steps.rend(); ++step) {
+    std::vector<ValueId> inputs = step->inputs;
+    inputs[0] = value;
+    value = site.builder.add(step->op->name, std::move(inputs), step->attrs);
+  }
+  value = site.builder.add("Cast", {value}, site.node.attrs);
+  return site.builder.add("Reshape", {value}, {{"shape", site.type.shape}});
+}
+
 /// Where order is free constants come last, so that spellings that differ in nothing else are
 /// equal.
 Result constant_last(const Site& site) {
@@ -272,7 +306,7 @@ Result constant_last(const Site& site) {
   return with_inputs(site, inputs);
 }
 
-constexpr std::array<SimplifyRule, 12> kPointwiseRules = {{
+constexpr std::array<SimplifyRule, 13> kPointwiseRules = {{
     {"neutral", neutral},
     {"twice", twice},
     {"casts", casts},
@@ -285,6 +319,7 @@ constexpr std::array<SimplifyRule, 12> kPointwiseRules = {{
     {"merge_constants", merge_constants},
     {"divide_by_power_of_two", divide_by_power_of_two},
     {"power", power},
+    {"quantized_reshape", quantized_reshape},
 }};
 
 }  // namespace

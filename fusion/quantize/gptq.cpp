@@ -3,9 +3,14 @@
 #include <Eigen/Cholesky>
 #include <Eigen/Core>
 #include <algorithm>
+#include <bit>
 #include <cmath>
+#include <cstdint>
+#include <limits>
+#include <type_traits>
 
 #include <sinter/error.h>
+#include <sinter/float8.h>
 
 #include "ir/parallel.h"
 
@@ -18,8 +23,9 @@ constexpr Eigen::Index kRows = 32;
 /// Columns whose errors reach the columns behind them at once, as a product of matrices.
 constexpr Eigen::Index kBlock = 128;
 /// Added to each moment, of their mean: inputs that calibration did not show are not free to be
-/// anything.
-constexpr double kDamping = 0.05;
+/// anything. With 8 bits there is less to make up for than what fitting few samples costs on
+/// others.
+constexpr double kDamping = 0.05, kDampingOfEightBits = 0.5;
 /// How often groups of few integers are gone over again: three times take a fifth of the squared
 /// error away, five more another thirtieth. With many integers rounding alone is near enough.
 constexpr int kSweeps = 4;
@@ -37,11 +43,11 @@ struct Layer {
   Matrix spread;   // upper triangular u with u'u the inverse of the moments
 };
 
-Layer layer_of(std::span<const float> moments, Index k) {
+Layer layer_of(std::span<const float> moments, Index k, double damping) {
   Wide damped =
       Eigen::Map<const Matrix>(moments.data(), k, k).cast<double>().selfadjointView<Eigen::Upper>();
   const double mean = damped.diagonal().mean();
-  damped.diagonal().array() += mean > 0 ? kDamping * mean : 1.0;
+  damped.diagonal().array() += mean > 0 ? damping * mean : 1.0;
   // With rows and columns in reverse the lower factor l of the moments is upper, and the inverse of
   // l l' is (1/l)' (1/l): what a factorisation of the inverse would give, without the inverse.
   const Eigen::LLT<Wide> factors(Wide(damped.reverse()));
@@ -54,12 +60,70 @@ Layer layer_of(std::span<const float> moments, Index k) {
   return {damped.cast<float>(), spread.cast<float>()};
 }
 
-/// kRows rows of a layer.
+/// Integers of few bits, with scales and zero points that each group gets when its turn comes.
+class FittedIntegers {
+ public:
+  explicit FittedIntegers(const GroupFitter& fitter) : fitter_(fitter) {}
+  GroupFit fit(Index, std::span<const float> group, std::span<const float> importance) const {
+    GroupFit found = fitter_.fit(group, importance);
+    // Of a group of zeros any scale is right; it divides.
+    if (found.scale == 0) found.scale = 1;
+    return found;
+  }
+  float nearest(float exact) const {
+    return rounded(std::min(std::max(exact, fitter_.low()), fitter_.high()));
+  }
+  bool symmetric() const { return fitter_.symmetric(); }
+
+ private:
+  const GroupFitter& fitter_;
+};
+
+/// Numbers of 8 bits with a scale for each row, which is given.
+class ScaledNumbers {
+ public:
+  ScaledNumbers(DType type, std::span<const float> scales) : scales_(scales) {
+    if (is_integer(type)) {
+      largest_ = std::numeric_limits<std::int8_t>::max();
+      least_power_ = most_power_ = 1;
+      shift_ = shift_of(0);
+      return;
+    }
+    const Float8Format format = float8_format(type);
+    largest_ = static_cast<float>(decode_float8(type, format.largest));
+    least_power_ = std::ldexp(1.0F, 1 - format.bias);  // subnormal numbers share the exponent
+    most_power_ = largest_;
+    shift_ = shift_of(format.mantissa_bits);
+  }
+  GroupFit fit(Index row, std::span<const float>, std::span<const float>) const {
+    return {row < std::ssize(scales_) ? scales_[static_cast<std::size_t>(row)] : 1.0F, 0};
+  }
+  /// To nearest, halves to even.
+  float nearest(float exact) const {
+    const float x = std::min(std::max(exact, -largest_), largest_);
+    constexpr std::uint32_t kExponent = 0x7f800000;
+    const auto below = std::bit_cast<float>(std::bit_cast<std::uint32_t>(x) & kExponent);
+    const float shift = std::min(std::max(below, least_power_), most_power_) * shift_;
+    return (x + shift) - shift;
+  }
+  bool symmetric() const { return true; }
+
+ private:
+  /// Added to x and taken away, it leaves so many bits behind the first of 2^0.
+  static float shift_of(int bits) { return std::ldexp(1.5F, 23 - bits); }
+
+  std::span<const float> scales_;
+  float largest_ = 0, least_power_ = 0, most_power_ = 0, shift_ = 0;
+};
+
+/// kRows rows of a layer, from row `first` on.
+template <class Rule>
 class Strip {
  public:
-  Strip(const Layer& layer, const GroupFitter& fitter, Index width, Columns weights)
+  Strip(const Layer& layer, const Rule& rule, Index width, Index first, Columns weights)
       : layer_(layer),
-        fitter_(fitter),
+        rule_(rule),
+        first_(first),
         k_(weights.rows()),
         width_(width),
         weights_(std::move(weights)),
@@ -122,19 +186,16 @@ class Strip {
     }
     for (Index row = 0; row < kRows; ++row) {
       for (Index i = 0; i < count; ++i) group[static_cast<std::size_t>(i)] = left(begin + i, row);
-      const GroupFit found = fitter_.fit(group, importance);
-      // Of a group of zeros any scale is right; it divides.
-      scales_(g, row) = found.scale == 0 ? 1.0F : found.scale;
+      const GroupFit found = rule_.fit(first_ + row, group, importance);
+      scales_(g, row) = found.scale;
       zeros_(g, row) = found.zero;
     }
   }
 
-  /// The integers nearest to `wanted`, and what they stand for.
+  /// The numbers nearest to `wanted`, and what they stand for.
   void nearest(const Lane& wanted, Index g, Lane& q, Lane& value) const {
-    const float low = fitter_.low(), high = fitter_.high();
     for (Index row = 0; row < kRows; ++row) {
-      const float exact = wanted[row] / scales_(g, row) + zeros_(g, row);
-      q[row] = rounded(std::min(std::max(exact, low), high));
+      q[row] = rule_.nearest(wanted[row] / scales_(g, row) + zeros_(g, row));
       value[row] = (q[row] - zeros_(g, row)) * scales_(g, row);
     }
   }
@@ -161,7 +222,7 @@ class Strip {
       const double scale = static_cast<double>(scales_(g, row)),
                    zero = static_cast<double>(zeros_(g, row));
       double more_scale = 0, more_shift = 0;
-      if (fitter_.symmetric()) {
+      if (rule_.symmetric()) {
         if (q_q > 0) more_scale = -along_q / q_q;
       } else {
         const double q_one = dot(numbers, spread_one), along_one = static_cast<double>(down.sum()),
@@ -200,39 +261,64 @@ class Strip {
   }
 
   const Layer& layer_;
-  const GroupFitter& fitter_;
-  Index k_, width_;
+  const Rule& rule_;
+  Index first_, k_, width_;
   Columns weights_, q_, made_;
   Columns scales_, zeros_;  // [groups, kRows]
 };
+
+/// Rounds weights [n, k] in strips; take(first row, rows, strip) is called from several threads.
+template <class Rule, class Take>
+void round_strips(std::span<const float> weights, Index n, Index k, Index width, const Rule& rule,
+                  std::span<const float> moments, double damping, int sweeps, const Take& take) {
+  const Layer layer = layer_of(moments, k, damping);
+  ir::for_each_range(static_cast<std::size_t>(n), kRows, [&](std::size_t first, std::size_t last) {
+    const auto row = static_cast<Index>(first), rows = static_cast<Index>(last - first);
+    Columns columns = Columns::Zero(k, kRows);
+    columns.leftCols(rows) =
+        Eigen::Map<const Matrix>(weights.data(), n, k).middleRows(row, rows).transpose();
+    Strip<Rule> strip(layer, rule, width, row, std::move(columns));
+    strip.round();
+    for (int sweep = 0; sweep < sweeps; ++sweep) strip.improve();
+    take(row, rows, strip);
+  });
+}
 
 }  // namespace
 
 RoundedWeights round_compensated(std::span<const float> weights, std::int64_t n, std::int64_t k,
                                  std::int64_t width, const GroupFitter& fitter,
                                  std::span<const float> moments) {
-  const Layer layer = layer_of(moments, k);
   const std::int64_t groups = (k + width - 1) / width;
   const int sweeps = fitter.high() - fitter.low() < kFewIntegers ? kSweeps : 0;
   RoundedWeights result;
   result.values.resize(weights.size());
   result.scales.resize(static_cast<std::size_t>(n * groups));
   result.zeros.resize(result.scales.size());
-  ir::for_each_range(static_cast<std::size_t>(n), kRows, [&](std::size_t first, std::size_t last) {
-    const auto row = static_cast<Index>(first), rows = static_cast<Index>(last - first);
-    const Eigen::Map<const Matrix> all(weights.data(), n, k);
-    Columns columns = Columns::Zero(k, kRows);
-    columns.leftCols(rows) = all.middleRows(row, rows).transpose();
-    Strip strip(layer, fitter, width, std::move(columns));
-    strip.round();
-    for (int sweep = 0; sweep < sweeps; ++sweep) strip.improve();
-    Eigen::Map<Eigen::Matrix<std::int8_t, -1, -1, Eigen::RowMajor>>(result.values.data(), n, k)
-        .middleRows(row, rows) = strip.numbers().leftCols(rows).transpose().cast<std::int8_t>();
-    Eigen::Map<Matrix>(result.scales.data(), n, groups).middleRows(row, rows) =
-        strip.scales().leftCols(rows).transpose();
-    Eigen::Map<Matrix>(result.zeros.data(), n, groups).middleRows(row, rows) =
-        strip.zeros().leftCols(rows).transpose();
-  });
+  round_strips(weights, n, k, width, FittedIntegers(fitter), moments, kDamping, sweeps,
+               [&](Index row, Index rows, const auto& strip) {
+                 const auto rows_of = [&](auto& all, Index columns) {
+                   using Element = std::remove_reference_t<decltype(all[0])>;
+                   return Eigen::Map<Eigen::Matrix<Element, -1, -1, Eigen::RowMajor>>(
+                       all.data() + row * columns, rows, columns);
+                 };
+                 rows_of(result.values, k) =
+                     strip.numbers().leftCols(rows).transpose().template cast<std::int8_t>();
+                 rows_of(result.scales, groups) = strip.scales().leftCols(rows).transpose();
+                 rows_of(result.zeros, groups) = strip.zeros().leftCols(rows).transpose();
+               });
+  return result;
+}
+
+std::vector<float> round_compensated(std::span<const float> weights, std::int64_t n, std::int64_t k,
+                                     DType type, std::span<const float> scales,
+                                     std::span<const float> moments) {
+  std::vector<float> result(weights.size());
+  round_strips(weights, n, k, k, ScaledNumbers(type, scales), moments, kDampingOfEightBits, 0,
+               [&](Index row, Index rows, const auto& strip) {
+                 Eigen::Map<Matrix>(result.data(), n, k).middleRows(row, rows) =
+                     strip.numbers().leftCols(rows).transpose();
+               });
   return result;
 }
 

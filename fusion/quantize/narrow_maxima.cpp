@@ -3,20 +3,12 @@
 #include <algorithm>
 #include <limits>
 
+#include "fusion/quantize/quantization.h"
 #include "fusion/quantize/quantized_operand.h"
 #include "fusion/regions/rebuild.h"
 
 namespace sinter::fusion {
 namespace {
-
-/// One number that is known.
-std::optional<double> known_number(const Graph& graph, ValueId value) {
-  if (const auto number = splat_value(graph, value)) return number;
-  const Node* cast = graph.producer(value);
-  if (cast == nullptr || (cast->op->name != "Cast" && cast->op->name != "Reshape"))
-    return std::nullopt;
-  return known_number(graph, cast->inputs[0]);
-}
 
 /// scale * (values - zero), both numbers that are known, scale above zero.
 struct Affine {
@@ -97,36 +89,6 @@ std::vector<ValueId> write_maximum(GraphBuilder& b, const Graph& graph, const No
   return {type == DType::kFloat32 ? result : b.add("Cast", {result}, {{"to", type}})};
 }
 
-/// What `node`, a Cast to 8 bits, quantizes: round(x / scale) + zero.
-struct Quantization {
-  ValueId x;
-  double scale = 1, zero = 0;
-};
-
-std::optional<Quantization> quantization_of(const Graph& graph, const Node& node) {
-  if (node.op->name != "Cast" || size_of(graph.type(node.outputs[0]).dtype) != 1 ||
-      !is_integer(graph.type(node.outputs[0]).dtype))
-    return std::nullopt;
-  Quantization result{node.inputs[0]};
-  const Node* step = graph.producer(result.x);
-  if (step != nullptr && step->op->name == "Add") {
-    const auto zero = known_number(graph, step->inputs[1]);
-    if (!zero) return std::nullopt;
-    result.zero = *zero;
-    result.x = step->inputs[0];
-    step = graph.producer(result.x);
-  }
-  if (step == nullptr || step->op->name != "Round") return std::nullopt;
-  result.x = step->inputs[0];
-  step = graph.producer(result.x);
-  if (step == nullptr || step->op->name != "Quotient") return std::nullopt;
-  const auto scale = known_number(graph, step->inputs[1]);
-  if (!scale) return std::nullopt;
-  result.scale = *scale;
-  result.x = step->inputs[0];
-  return result;
-}
-
 }  // namespace
 
 Graph narrow_maxima(const Graph& graph, Context& context) {
@@ -155,7 +117,7 @@ Graph drop_requantization(const Graph& graph) {
   std::vector<Piece> pieces;
   for (const Node& node : graph.nodes()) {
     const auto quantization = quantization_of(graph, node);
-    if (!quantization) continue;
+    if (!quantization || !is_integer(graph.type(node.outputs[0]).dtype)) continue;
     const auto found = find_quantized_operand(graph, quantization->x);
     if (!found || !found->scale ||
         graph.type(found->values).dtype != graph.type(node.outputs[0]).dtype)

@@ -5,6 +5,7 @@
 
 #include <fmt/format.h>
 
+#include "fusion/quantize/block_product.h"
 #include "fusion/transforms.h"
 
 namespace sinter::fusion {
@@ -184,25 +185,34 @@ void for_each_product(const Graph& graph, const Context& context, const Visit& v
     return;
   ConstantValues values(graph);
   const NarrowProducts products(graph, context.target, values);
+  const BlockProducts block_products(graph, context.target, values);
   std::string refusal;
-  for (std::size_t i = 0; i < graph.nodes().size(); ++i)
-    if (const auto product = products.find(graph.nodes()[i], refusal)) visit(i, *product);
+  for (std::size_t i = 0; i < graph.nodes().size(); ++i) {
+    const Node& node = graph.nodes()[i];
+    if (const auto block = block_products.find(node, refusal))
+      visit(i, block->x, block->w);
+    else if (const auto product = products.find(node, refusal))
+      visit(i, product->x.found, product->w.found);
+  }
 }
 
 }  // namespace
 
 std::vector<bool> made_of_narrow_values(const Graph& graph, const Context& context) {
   std::vector<bool> made(graph.nodes().size(), false);
-  for_each_product(graph, context, [&](std::size_t, const NarrowProduct& product) {
-    for (const NarrowOperand* operand : {&product.x, &product.w})
-      for (const NodeId id : operand->found.nodes) made[id.position()] = true;
-  });
+  for_each_product(graph, context,
+                   [&](std::size_t, const QuantizedOperand& x, const QuantizedOperand& w) {
+                     for (const QuantizedOperand* operand : {&x, &w})
+                       for (const NodeId id : operand->nodes) made[id.position()] = true;
+                   });
   return made;
 }
 
 std::vector<bool> narrow_products(const Graph& graph, const Context& context) {
   std::vector<bool> found(graph.nodes().size(), false);
-  for_each_product(graph, context, [&](std::size_t i, const NarrowProduct&) { found[i] = true; });
+  for_each_product(
+      graph, context,
+      [&](std::size_t i, const QuantizedOperand&, const QuantizedOperand&) { found[i] = true; });
   return found;
 }
 

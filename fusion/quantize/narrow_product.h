@@ -37,7 +37,8 @@ class NarrowProducts {
   ConstantValues& values_;
 };
 
-/// The nodes that make operands of such products of the integers: whoever evaluates constants
+/// The nodes that make operands of such products, and of those with scales of blocks
+/// (block_product.h): whoever evaluates constants
 /// leaves them. Empty where nothing is made of them later: without fusing.
 std::vector<bool> made_of_narrow_values(const Graph& graph, const Context& context);
 /// By node: whether it is such a product.

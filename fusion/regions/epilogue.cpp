@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 
+#include "fusion/regions/dequantized_sums.h"
 #include "fusion/regions/operand.h"
 #include "ir/ops/product_types.h"
 
@@ -83,7 +84,8 @@ class EpilogueMatcher {
     // Libraries differ in what they add to such a product.
     if (epilogue_.cast) return refuse("a product that is stored in another type ends there");
     if (is_narrow_ && options_.target.gemm_kernels) {
-      epilogue_.chain = plain ? dequantization(reader) : std::vector<NodeId>();
+      epilogue_.chain = plain ? dequantization(graph_, current, reader, options_.is_stored)
+                              : std::vector<NodeId>();
       if (epilogue_.chain.empty())
         return refuse(
             "what follows the sums of 8-bit products is the work of a kernel behind them");
@@ -169,31 +171,6 @@ class EpilogueMatcher {
     epilogue_.result = reader.outputs[0];
     committed_ = views_.size();
     return reason;
-  }
-
-  /// The nodes from `reader` on that make 16-bit floats of sums, element by element, with what is a
-  /// constant or each row's own; none if they do not.
-  std::vector<NodeId> dequantization(const Node& reader) const {
-    constexpr std::size_t kMost = 8;
-    std::vector<NodeId> nodes;
-    ValueId current = epilogue_.result;
-    for (const Node* node = &reader; nodes.size() < kMost;) {
-      const TensorType& type = graph_.type(node->outputs[0]);
-      if (node->op->kind != OpKind::kPointwise || type.shape != graph_.type(current).shape) break;
-      const bool is_simple = std::ranges::all_of(node->inputs, [&](ValueId input) {
-        const Shape& shape = graph_.type(input).shape;
-        return input == current || graph_.is_constant(input) || shape.empty() ||
-               shape.back() == Dim(1);
-      });
-      if (!is_simple) break;
-      nodes.push_back(id_of(*node));
-      current = node->outputs[0];
-      if (type.dtype == DType::kFloat16 || type.dtype == DType::kBFloat16) return nodes;
-      const auto& users = graph_.users(current);
-      if (users.size() != 1 || graph_.is_output(current) || options_.is_stored(current)) break;
-      node = &graph_.node(users[0]);
-    }
-    return {};
   }
 
   std::string absorb_chain() {

@@ -37,11 +37,13 @@ Graph views_only(const Graph& graph, const TensorType& from, std::span<const Nod
 }
 
 bool is_matrix_product(const Node& node) {
-  return node.op->name == "MatMul" || node.op->name == "QuantMatMul";
+  return node.op->name == "MatMul" || node.op->name == "QuantMatMul" ||
+         node.op->name == "BlockMatMul";
 }
 
 bool has_eight_bit_operands(const Graph& graph, const Node& node) {
-  if (node.op->name != "MatMul" && node.op->name != "Conv") return false;
+  if (node.op->name != "MatMul" && node.op->name != "BlockMatMul" && node.op->name != "Conv")
+    return false;
   return size_of(graph.type(node.inputs[0]).dtype) == 1 &&
          size_of(graph.type(node.outputs[0]).dtype) > 1;
 }
@@ -52,7 +54,9 @@ bool multiplies_narrow(const TargetTraits& target, const Graph& graph, const Nod
          pairs.contains({graph.type(node.inputs[0]).dtype, graph.type(node.inputs[1]).dtype});
 }
 
-std::size_t viewed_operands(const Node& product) { return product.op->name == "MatMul" ? 2 : 1; }
+std::size_t viewed_operands(const Node& product) {
+  return product.op->name == "QuantMatMul" ? 1 : 2;
+}
 
 std::optional<double> scalar_factor(const Graph& graph, const Node& node, ValueId value) {
   if (!is_float(graph.type(value).dtype) || node.inputs.size() != 2) return std::nullopt;

@@ -13,14 +13,15 @@ bool is_single_view(const Node& node);
 /// Those among `nodes`, of a value of type `from`, in a graph of their own.
 Graph views_only(const Graph& graph, const TensorType& from, std::span<const NodeId> nodes);
 
-/// True for MatMul and QuantMatMul: x [.., m, k] times a right operand.
+/// True for MatMul, QuantMatMul and BlockMatMul: x [.., m, k] times a right operand.
 bool is_matrix_product(const Node& node);
-/// True for a MatMul or Conv whose operands have 8 bits each, and whose result is their sums.
+/// True for a MatMul, BlockMatMul or Conv whose operands have 8 bits each, and whose result is
+/// their sums.
 bool has_eight_bit_operands(const Graph& graph, const Node& node);
 /// True for one that the target multiplies as it is.
 bool multiplies_narrow(const TargetTraits& target, const Graph& graph, const Node& node);
-/// Operands of such a product that may be read through views: both of a MatMul, x alone of a
-/// product with quantized weights.
+/// Operands of such a product that may be read through views: both, x alone of a product with
+/// quantized weights.
 std::size_t viewed_operands(const Node& product);
 
 /// An operand followed back through views, and through products with scalar constants, which become

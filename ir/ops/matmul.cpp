@@ -108,4 +108,47 @@ std::vector<OpDef> quant_matmul_ops() {
            .detail = CompositeDef{decompose_quant_matmul}}};
 }
 
+namespace {
+
+/// x [batch..., m, k], weights [k, n], both floats of 8 bits, scales of x [batch..., m, k / block]
+/// and of weights [ceil(n / columns), k / block], both f32 -> [batch..., m, n] of f32.
+std::vector<TensorType> infer_block_matmul(const Attrs& attrs, Types inputs) {
+  const DType type = require_product_type(inputs);
+  const Shape &x = inputs[0].shape, &weight = inputs[1].shape;
+  const std::int64_t block = attrs.get_int("block"), columns = attrs.get_int("columns");
+  if (type != DType::kFloat32 || size_of(inputs[0].dtype) != 1)
+    invalid("needs floats of 8 bits, found " + list_types(inputs));
+  if (block < 1 || columns < 1)
+    invalid(fmt::format("blocks of {} elements by {} columns", block, columns));
+  if (x.size() < 2 || weight.size() != 2 || x.back() != weight[0] || !weight[0].is_constant() ||
+      !weight[1].is_constant() || weight[0].value() % block != 0)
+    invalid(
+        fmt::format("needs x [.., m, k] and weights [k, n] whose k, a multiple of {}, and n are "
+                    "known, found {}",
+                    block, list_types(inputs)));
+  Shape of_rows = x;
+  of_rows.back() = Dim(weight[0].value() / block);
+  const Shape of_weights{Dim((weight[1].value() + columns - 1) / columns), of_rows.back()};
+  if (inputs[2].shape != of_rows || inputs[3].shape != of_weights ||
+      inputs[2].dtype != DType::kFloat32 || inputs[3].dtype != DType::kFloat32)
+    invalid(fmt::format("scales must be {} and {} of f32, found {}", sinter::ir::to_string(of_rows),
+                        sinter::ir::to_string(of_weights), list_types(inputs)));
+  Shape shape = x;
+  shape.back() = weight[1];
+  return {{DType::kFloat32, shape}};
+}
+
+}  // namespace
+
+std::vector<OpDef> block_matmul_ops() {
+  return {{.name = "BlockMatMul",
+           .kind = OpKind::kLibrary,
+           .min_inputs = 4,
+           .max_inputs = 4,
+           .attrs = {{"block", AttrKind::kInt, Attr(std::int64_t{128})},
+                     {"columns", AttrKind::kInt, Attr(std::int64_t{128})}},
+           .infer = infer_block_matmul,
+           .evaluate = reference::evaluate_block_matmul}};
+}
+
 }  // namespace sinter::ir::ops

@@ -122,6 +122,23 @@ std::vector<Tensor> evaluate_quant_matmul(const Attrs& attrs, Tensors inputs, Ty
   return {Tensor::from_doubles(outputs[0].dtype, shape, y)};
 }
 
+std::vector<Tensor> evaluate_block_matmul(const Attrs& attrs, Tensors inputs, Types outputs) {
+  const Ints shape = concrete_shape(outputs[0].shape);
+  const std::int64_t block = attrs.get_int("block"), columns = attrs.get_int("columns");
+  const std::int64_t k = inputs[1].shape()[0], n = inputs[1].shape()[1], blocks = k / block;
+  std::vector<double> x = inputs[0].to_doubles(), w = inputs[1].to_doubles();
+  const std::vector<double> of_rows = inputs[2].to_doubles(), of_weights = inputs[3].to_doubles();
+  const auto rows = static_cast<std::int64_t>(x.size()) / std::max<std::int64_t>(k, 1);
+  for (std::int64_t i = 0; i < rows * k; ++i)
+    x[static_cast<std::size_t>(i)] *=
+        of_rows[static_cast<std::size_t>(i / k * blocks + i % k / block)];
+  for (std::int64_t i = 0; i < k * n; ++i)
+    w[static_cast<std::size_t>(i)] *=
+        of_weights[static_cast<std::size_t>(i % n / columns * blocks + i / n / block)];
+  const auto y = multiply_batches(x, {rows, k}, w, {k, n}, {rows, n});
+  return {Tensor::from_doubles(outputs[0].dtype, shape, y)};
+}
+
 std::vector<Tensor> evaluate_conv(const Attrs& attrs, Tensors inputs, Types outputs) {
   Ints shape = concrete_shape(outputs[0].shape);
   Ints x_shape = inputs[0].shape(), w_shape = inputs[1].shape();

@@ -51,9 +51,41 @@ struct Tree {
   std::string error() const { return model().import_error(ErrorCode::kInvalidModel); }
 };
 
+void add_floats(ModelBuilder& model, const std::string& name, const Floats& values) {
+  auto* attribute = model.last_node().add_attribute();
+  attribute->set_name(name);
+  attribute->set_type(onnx::AttributeProto::FLOATS);
+  for (const float value : values) attribute->add_floats(value);
+}
+
 TEST(TreeEnsembles, GiveTheLeavesOfRows) {
   const Tensor x = floats({3, 2}, {1, 0, 1.5, 0, std::nan(""), 0});
   EXPECT_EQ(Tree().model().run({x})[0], floats({3, 1}, {10, 20, 20}));
+}
+
+TEST(TreeEnsembles, BaseValuesAreTreesOfOneLeaf) {
+  Tree tree;
+  ModelBuilder model = tree.model();
+  add_floats(model, "base_values", {0.5F});
+  const Tensor x = floats({3, 2}, {1, 0, 1.5, 0, std::nan(""), 0});
+  EXPECT_EQ(model.run({x})[0], floats({3, 1}, {10.5, 20.5, 20.5}));
+  const ir::Graph graph = model.import().graph;
+  ASSERT_EQ(graph.nodes().size(), 1U);
+  EXPECT_EQ(graph.type(graph.nodes()[0].inputs[3]).shape, ir::Shape({ir::Dim(2), ir::Dim(2)}));
+}
+
+TEST(TreeEnsembles, BaseValuesOfMeansAndExtremesAreAddedBehind) {
+  for (const std::string how : {"AVERAGE", "MIN", "MAX"}) {
+    ModelBuilder model = Tree().model();
+    add_floats(model, "base_values", {0.5F});
+    auto* function = model.last_node().add_attribute();
+    function->set_name("aggregate_function");
+    function->set_type(onnx::AttributeProto::STRING);
+    function->set_s(how);
+    EXPECT_EQ(model.run({floats({3, 2}, {1, 0, 1.5, 0, 0, 0})})[0],
+              floats({3, 1}, {10.5, 20.5, 10.5}))
+        << how;
+  }
 }
 
 TEST(TreeEnsembles, BadTreesAreRefusedByName) {

@@ -1,13 +1,16 @@
 // Rounding that makes up for errors on calibration samples.
 #include "fusion/quantize/gptq.h"
 
+#include <algorithm>
 #include <cmath>
 #include <fstream>
 #include <nlohmann/json.hpp>
+#include <tuple>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sinter/error.h>
+#include <sinter/float8.h>
 
 #include "fusion/quantize/layer_inputs.h"
 #include "fusion/quantize/quantizer.h"
@@ -63,6 +66,57 @@ TEST(Compensation, ErrorsAreNoGreaterThanNumPys) {
                  compensated = error_of(quantize(weights(), four_bits(symmetric), moments()));
     EXPECT_LE(compensated, expected.at("compensated").get<double>()) << symmetric;
     EXPECT_LT(compensated, 0.6 * nearest) << symmetric;
+  }
+}
+
+/// With scales that reach the largest number of each row.
+Tensor eight_bits(DType type, double largest, const Tensor& moments) {
+  const std::vector<double> all = weights().to_doubles();
+  std::vector<float> scales;
+  for (std::int64_t row = 0; row < kRows; ++row) {
+    const auto first = all.begin() + row * kColumns;
+    double most = 0;
+    for (auto w = first; w != first + kColumns; ++w) most = std::max(most, std::abs(*w));
+    scales.push_back(static_cast<float>(most / largest));
+  }
+  std::vector<float> rounded =
+      round_compensated(weights().as<float>(), kRows, kColumns, type, scales, moments.as<float>());
+  for (std::size_t i = 0; i < rounded.size(); ++i) rounded[i] *= scales[i / kColumns];
+  return Tensor::of(DType::kFloat32, {kRows, kColumns}, rounded);
+}
+
+TEST(Compensation, NumbersOfEightBitsAreNoFurtherOffThanNumPys) {
+  std::ifstream file(SINTER_SOURCE_DIR "/tests/fusion/gptq.json");
+  const auto golden = nlohmann::json::parse(file);
+  for (const auto& [name, type, largest] :
+       {std::tuple("int8", DType::kInt8, 127.0), {"e4m3", DType::kFloat8E4M3FN, 448.0}}) {
+    const auto& expected = golden.at(name);
+    const double found = output_error(weights(), eight_bits(type, largest, moments()), moments());
+    EXPECT_NEAR(found, expected.at("compensated").get<double>(), 0.03 * found) << name;
+    EXPECT_LT(found, 0.8 * expected.at("nearest").get<double>()) << name;
+  }
+}
+
+TEST(Compensation, WithoutOtherInputsNumbersAreTheNearest) {
+  std::vector<double> identity(kColumns * kColumns, 0);
+  for (std::int64_t i = 0; i < kColumns; ++i)
+    identity[static_cast<std::size_t>(i * (kColumns + 1))] = 1;
+  const Tensor alone = Tensor::from_doubles(DType::kFloat32, {kColumns, kColumns}, identity);
+  for (const DType type : {DType::kFloat8E4M3FN, DType::kFloat8E5M2}) {
+    // Two rows at scales that reach subnormal numbers and what is too large.
+    std::vector<float> exact, scales{1e-3F, 400};
+    for (std::int64_t i = 0; i < 2 * kColumns; ++i)
+      exact.push_back(static_cast<float>(std::sin(0.7 * static_cast<double>(i)) *
+                                         std::pow(1.2, static_cast<double>(i % kColumns - 60))));
+    const std::vector<float> found =
+        round_compensated(exact, 2, kColumns, type, scales, alone.as<float>());
+    const double largest = decode_float8(type, float8_format(type).largest);
+    for (std::size_t i = 0; i < found.size(); ++i) {
+      const double wanted =
+          std::clamp(static_cast<double>(exact[i] / scales[i / kColumns]), -largest, largest);
+      EXPECT_EQ(static_cast<double>(found[i]), decode_float8(type, encode_float8(type, wanted)))
+          << exact[i];
+    }
   }
 }
 

@@ -1,12 +1,13 @@
 #!/usr/bin/env python3
 """Writes gptq.json: what GPTQ in NumPy, in float64 and by the book (the inverse of the moments, column by
-column), leaves of the error that gptq_test.cpp measures. Its scales reach the largest number of a group."""
+column), leaves of the error that gptq_test.cpp measures. Its scales reach the largest number of a group, of 4 bits, or
+of a row, of 8 bits: integers and e4m3."""
 import json
 from pathlib import Path
 
 import numpy as np
 
-ROWS, COLUMNS, GROUP, DAMPING = 8, 96, 32, 0.05
+ROWS, COLUMNS, GROUP, DAMPING, DAMPING_OF_EIGHT_BITS = 8, 96, 32, 0.05, 0.5
 
 
 def case():
@@ -30,9 +31,13 @@ def grid(group, symmetric):
     return scale, np.rint(-8 - low / scale), -8, 7
 
 
+def spread(moments, damping=DAMPING):
+    damped = moments + damping * moments.diagonal().mean() * np.eye(COLUMNS)
+    return np.linalg.cholesky(np.linalg.inv(damped)).T
+
+
 def gptq(weights, moments, symmetric):
-    damped = moments + DAMPING * moments.diagonal().mean() * np.eye(COLUMNS)
-    upper = np.linalg.cholesky(np.linalg.inv(damped)).T
+    upper = spread(moments)
     left, rounded = weights.copy(), np.empty_like(weights)
     for i in range(COLUMNS):
         if i % GROUP == 0:
@@ -41,6 +46,30 @@ def gptq(weights, moments, symmetric):
         rounded[:, i] = (q - zero) * scale
         left[:, i:] -= np.outer((left[:, i] - rounded[:, i]) / upper[i, i], upper[i, i:])
     return rounded
+
+
+def e4m3(x):
+    """Three bits behind the first one, of 2^-6 at least."""
+    step = 2.0 ** (np.maximum(np.frexp(x)[1] - 1, -6) - 3)
+    return np.clip(np.rint(x / step) * step, -448, 448)
+
+
+def int8(x):
+    return np.clip(np.rint(x), -127, 127)
+
+
+def gptq_of_rows(weights, moments, round_to, largest):
+    scale, upper = np.abs(weights).max(1) / largest, spread(moments, DAMPING_OF_EIGHT_BITS)
+    left, rounded = weights.copy(), np.empty_like(weights)
+    for i in range(COLUMNS):
+        rounded[:, i] = round_to(left[:, i] / scale) * scale
+        left[:, i:] -= np.outer((left[:, i] - rounded[:, i]) / upper[i, i], upper[i, i:])
+    return rounded
+
+
+def nearest_of_rows(weights, round_to, largest):
+    scale = np.abs(weights).max(1, keepdims=True) / largest
+    return round_to(weights / scale) * scale
 
 
 def nearest(weights, symmetric):
@@ -58,4 +87,7 @@ if __name__ == "__main__":
     out = {name: {"nearest": error(weights, nearest(weights, symmetric), moments),
                   "compensated": error(weights, gptq(weights, moments, symmetric), moments)}
            for name, symmetric in (("symmetric", True), ("asymmetric", False))}
+    for name, round_to, largest in (("int8", int8, 127), ("e4m3", e4m3, 448)):
+        out[name] = {"nearest": error(weights, nearest_of_rows(weights, round_to, largest), moments),
+                     "compensated": error(weights, gptq_of_rows(weights, moments, round_to, largest), moments)}
     Path(__file__).with_name("gptq.json").write_text(json.dumps(out, indent=1) + "\n")

@@ -196,8 +196,64 @@ TEST_F(EightBitGroups, PromotedToFloat32) {
           "pingpong 128x128x128 consumers=1 warpgroups=2 stages=6 blocks=2 passes=rolled "
           "promote=256 split_k=1 cluster_n=1",
           "pingpong 64x192x128 consumers=2 warpgroups=1 stages=5 blocks=3 passes=spread "
-          "promote=128 split_k=1 cluster_n=1"})
+          "promote=128 split_k=1 cluster_n=1",
+          "pingpong 128x256x128 consumers=1 warpgroups=2 stages=4 blocks=132 passes=spread "
+          "promote=256 split_k=1 cluster_n=1",
+          "tma 128x256x128 warpgroups=2 stages=4 promote=256 split_k=1 cluster_n=1"})
       check(products_graph(kFloats, size), schedule);
+}
+
+// Two blocks share the copies of the right operand, over many tiles and over fewer than blocks.
+TEST_F(EightBitGroups, WithSharedCopies) {
+  for (const Size& size : {kSmall, kLarge, Size{1000, 776, 1040}})
+    for (const char* tile :
+         {"128x128x128 consumers=2 warpgroups=1 stages=6 blocks=132 passes=spread",
+          "128x128x128 consumers=2 warpgroups=2 stages=7 blocks=4 passes=spread",
+          "128x192x128 consumers=1 warpgroups=2 stages=4 blocks=2 passes=rolled"})
+      check(products_graph(kAll, size),
+            fmt::format("pingpong {} multicast=2 split_k=1 cluster_n=1", tile));
+  for (const Size& size : {kLarge, Size{1000, 776, 1040}})
+    for (const char* tile :
+         {"128x256x128 consumers=1 warpgroups=2 stages=4 blocks=6 passes=spread promote=256",
+          "128x192x128 consumers=1 warpgroups=2 stages=5 blocks=132 passes=spread promote=512"})
+      check(products_graph(kFloats, size),
+            fmt::format("pingpong {} multicast=2 split_k=1 cluster_n=1", tile));
+}
+
+// Four warpgroups, two for each tile.
+TEST_F(EightBitGroups, InTurnsOfTwoEach) {
+  for (const char* passes : {"rolled", "spread"})
+    check(products_graph(kAll, kLarge),
+          fmt::format("pingpong 128x128x128 consumers=2 warpgroups=2 stages=5 blocks=3 passes={} "
+                      "split_k=1 cluster_n=1",
+                      passes));
+}
+
+// Scales of blocks of 128 of k, of rows and of 128 columns.
+TEST_F(EightBitGroups, WithScalesOfBlocks) {
+  for (const char* types : {"f8e4m3fn f8e4m3fn f16", "f8e5m2 f8e4m3fn f32"}) {
+    const std::string text = types, x = text.substr(0, text.find(' ')),
+                      w = text.substr(text.find(' ') + 1, text.rfind(' ') - text.find(' ') - 1),
+                      y = text.substr(text.rfind(' ') + 1);
+    for (const Size& size : {Size{70, 72, 256}, Size{300, 264, 1024}}) {
+      const auto& [m, n, k] = size;
+      const ir::Graph graph = ir::parse_graph(fmt::format(
+          "graph @main(%x: {0}[{3}, {5}], %w: {1}[{4}, {5}], %s: f32[{3}, {6}], %t: f32[{7}, {6}]) "
+          "{{\n  %v = Transpose(%w) {{perm = [1, 0]}}\n"
+          "  %p = BlockMatMul(%x, %v, %s, %t) {{block = 128, columns = 128}}\n"
+          "  %y = Cast(%p) {{to = {2}}}\n  return y = %y\n}}",
+          x, w, y, m, n, k, k / 128, (n + 127) / 128));
+      for (const char* schedule :
+           {"", "warp_tile 64x64x128 warps=2x2x1 stages=3 split_k=1 cluster_n=1",
+            "tma 64x64x128 warpgroups=1 stages=4 promote=128 split_k=2 cluster_n=1",
+            "tma 128x128x128 warpgroups=2 stages=4 promote=128 split_k=1 cluster_n=1",
+            "pingpong 128x128x128 consumers=1 warpgroups=2 stages=6 blocks=3 passes=spread "
+            "promote=128 split_k=1 cluster_n=1",
+            "pingpong 128x256x128 consumers=1 warpgroups=2 stages=4 blocks=132 passes=spread "
+            "promote=128 multicast=2 split_k=1 cluster_n=1"})
+        check(graph, schedule);
+    }
+  }
 }
 
 TEST(EightBit, ByTheLibraryAndAsSessionsChoose) {
@@ -211,6 +267,63 @@ TEST(EightBit, ConstantWeightsByColumns) {
                         "  %p = MatMul(%x, %w)\n  %f = Cast(%p) {to = f32}\n"
                         "  %k = const f32[] {0.0001}\n  %s = Mul(%f, %k)\n  return y = %s\n}"),
         "");
+}
+
+/// Queries, keys and values of one activation of `type`, with scales of columns and biases, and
+/// what attention makes of them in `type`.
+ir::Graph attention_graph(const std::string& type) {
+  const bool is_float = type[0] == 'f';
+  std::string body = fmt::format("  %k = const f32[] {{{}}}\n", is_float ? "0.02" : "0.000004");
+  for (int i = 0; i < 3; ++i) {
+    body += fmt::format(
+        "  %w{0} = const {1}[256, 256] random({2})\n  %p{0} = MatMul(%x, %w{0})\n"
+        "  %c{0} = const f32[256] random({3})\n  %b{0} = const f32[256] random({4})\n",
+        i, type, i + 1, i + 4, i + 7);
+    if (!is_float) body += fmt::format("  %f{0} = Cast(%p{0}) {{to = f32}}\n", i);
+    body += fmt::format(
+        "  %s{0} = Mul(%{1}{0}, %k)\n  %t{0} = Mul(%s{0}, %c{0})\n  %a{0} = Add(%t{0}, %b{0})\n"
+        "  %h{0} = Cast(%a{0}) {{to = f16}}\n"
+        "  %r{0} = Reshape(%h{0}) {{shape = [2, 100, 4, 64]}}\n"
+        "  %v{0} = Transpose(%r{0}) {{perm = [0, 2, 1, 3]}}\n",
+        i, is_float ? "p" : "f");
+  }
+  body +=
+      "  %y = Attention(%v0, %v1, %v2) {scale = 0.125}\n  %z = Transpose(%y) {perm = [0, 2, 1, "
+      "3]}\n"
+      "  %step = const f16[] {0.02}\n  %d = Quotient(%z, %step)\n";
+  if (!is_float) body += "  %n = Round(%d)\n";
+  body += fmt::format("  %e = Cast(%{}) {{to = {}}}\n", is_float ? "d" : "n", type) +
+          "  %o = Reshape(%e) {shape = [2, 100, 256]}\n";
+  return ir::parse_graph(
+      fmt::format("graph @main(%x: {}[2, 100, 256]) {{\n{}  return o = %o\n}}", type, body));
+}
+
+// Two kernels: one product of all columns, and the attention that rounds what it stores.
+TEST(EightBit, AttentionBehindItsProjections) {
+  for (const char* type : {"f8e4m3fn", "i8"}) {
+    if (*type == 'f' && !has_float8()) continue;
+    SCOPED_TRACE(type);
+    const ir::Graph graph = attention_graph(type);
+    const auto inputs = full_inputs(graph);
+    Session session(compile_with(graph, ""));
+    const auto outputs = run(session, graph, inputs);
+    EXPECT_EQ(session.launches(), 2u);
+    ir::EvaluateOptions wide;
+    wide.keep_wide = true;
+    const ir::Tensor expected = ir::evaluate(graph, inputs, wide)[0];
+    ASSERT_EQ(outputs[0].dtype(), expected.dtype());
+    const auto found = outputs[0].to_doubles(), wanted = expected.to_doubles();
+    // Weights and operands are rounded to 16 bits in between, half a unit of values up to 4.
+    constexpr double kTolerance = 4e-3 / 0.02;
+    std::size_t others = 0;
+    for (std::size_t i = 0; i < found.size(); ++i) {
+      others += found[i] != wanted[i];
+      const double step = *type == 'f' ? std::max(std::abs(wanted[i]) / 8, 0x1p-9) : 1;
+      ASSERT_LE(std::abs(found[i] - wanted[i]), step * 1.01 + kTolerance) << "element " << i;
+    }
+    EXPECT_LE(static_cast<double>(others), 0.1 * static_cast<double>(found.size()));
+    expect_same_bits(run(session, graph, inputs), outputs);
+  }
 }
 
 }  // namespace

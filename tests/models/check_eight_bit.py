@@ -75,7 +75,7 @@ MODELS = {
 
 
 # The recogniser's output is a softmax over 6,625 characters, most of them never near: an error of 0.03 is much there.
-OPTIONS = {"ppocr_rec": ["--max-error=0.02"], "magika": []}
+OPTIONS = {"ppocr_rec": [], "magika": []}
 
 
 def main():

@@ -43,11 +43,11 @@ WAYS = {
     "int4 g128 symmetric calibrated": ([], ["--weights=int4:group=128"], True, None),
     "int4 g32 calibrated": ([], ["--weights=int4:group=32:asymmetric"], True, None),
     "int4 g128": ([], ["--weights=int4:group=128:asymmetric"], False, None),
-    "int8 W8A8": ([], ["--precision=int8", "--max-error=0.02"], True, 0.02),
+    "int8 W8A8": ([], ["--precision=int8"], True, 0.02),
     "int8 W8A8 all": ([], ["--precision=int8", "--max-error=1"], True, None),
     "int8 W8A8 not smoothed": ([], ["--precision=int8", "--smooth=off", "--max-error=1"], True, None),
     "int8 W8A8 by token": ([], ["--precision=int8", "--activation-scales=token"], True, 0.02),
-    "fp8 W8A8": ([], ["--precision=fp8", "--max-error=0.02"], True, 0.01),
+    "fp8 W8A8": ([], ["--precision=fp8"], True, 0.01),
     "float32 caches": (CACHES, [], False, None),
     "fp8 caches": (CACHES, ["--cache-precision=fp8"], False, 0.015),  # three bits of mantissa are few for keys
     "int8 caches": (CACHES, ["--cache-precision=int8"], False, 0.005),

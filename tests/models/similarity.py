@@ -31,8 +31,6 @@ MODEL = ROOT / "models" / "cache" / "minilm.onnx"
 # Spearman's correlation, and the cosine of each sentence.
 LEAST = {"fp16": (0.9999, 0.9999), "bf16": (0.999, 0.999), "model": (0.999999, 0.999999), "int8": (0.995, 0.995),
          "fp8": (0.999, 0.999)}
-# Three bits of mantissa leave each layer off by 3 %: for a cosine of 0.999 fewer layers are rounded.
-OPTIONS = {"int8": [], "fp8": ["--max-error=0.02"]}
 BATCH = 32
 CALIBRATION = ROOT / "models" / "sentences_calibration.txt"
 SAMPLES = 8  # batches of calibration sentences
@@ -78,13 +76,13 @@ def embed(sentences, run):
 
 def calibration_options(folder, a):
     """The samples, and what else the precision takes."""
-    if a.precision not in OPTIONS:
+    if a.precision not in ("int8", "fp8"):
         return []
     feeds = minilm_inputs.encode(CALIBRATION.read_text().splitlines(), minilm_inputs.tokenizer())
     path = Path(folder) / "samples.npz"
     np.savez(path, **{name: rows.reshape(SAMPLES, -1, rows.shape[1]) for name, rows in feeds.items()})
     emulate = ["--emulate"] if a.target == "cpu" and a.precision == "fp8" else []
-    return ["--calibration", path, *emulate, *OPTIONS[a.precision], *a.options]
+    return ["--calibration", path, *emulate, *a.options]
 
 
 def cosines(found, expected):
@@ -134,7 +132,7 @@ def main():
                   sentences=dict(pairs=len(pairs), source="Python Language Reference, pydoc_data.topics",
                                  python=sys.version.split()[0], sha256=hashlib.sha256(text.encode()).hexdigest(),
                                  example=pairs[0]),
-                  options=[*OPTIONS.get(a.precision, []), *a.options], spearman=correlation, least=least_correlation,
+                  options=a.options, spearman=correlation, least=least_correlation,
                   cosine=dict(min=float(cosine.min()), mean=float(cosine.mean())), least_cosine=least_cosine,
                   same_nearest=nearest,
                   relative_error=relative_error(found, expected),

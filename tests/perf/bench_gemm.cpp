@@ -1,13 +1,15 @@
 // Times product kernels over all their schedules against the library (cuBLASLt; cuDNN for
 // convolutions), for the products of small transformers, the convolutions of vision models, and
-// large products of 8 bits (names begin with i8_ and e4m3_).
-// Needs a GPU; NVRTC compiles the kernels there.
+// large products of 8 bits (names begin with i8_ and e4m3_; with block_ those with scales of
+// blocks, which the library is not asked for: their errors are relative to the first schedule's
+// result). Needs a GPU; NVRTC compiles the kernels there.
 //
 //   bench_gemm [--filter TEXT,TEXT..] [--copies N] [--repeats N] [--threads N] [--early 1]
-//                  [--most N] [--way TEXT] > FILE.json
+//                  [--most N] [--way TEXT] [--also SCHEDULE;SCHEDULE..] > FILE.json
 //
 // --filter: names that contain one of the texts. --most: so many schedules of each, by warps and by
 // warpgroups, those first that are estimated to be fast. --way: schedules that contain the text.
+// --also: schedules besides, such as those without promotion, which are not enumerated.
 // --early: kernels are launched before the one in front has ended, and wait for it themselves.
 //
 // Every figure is the time of one of N products with weights of their own that follow each other in
@@ -144,10 +146,11 @@ struct Workload {
   int rows = 0, columns = 0;
   std::function<ir::Graph(int copies)> graph;  // fused
   bool by_warps = true;                        // whether tiles by warps may be any good
+  bool by_library = true;
 };
 
 struct Options {
-  std::vector<std::string> filter;
+  std::vector<std::string> filter, also;
   std::string way;
   int copies = 12, repeats = 30, threads = 0, most = 1000;
   bool early = false;
@@ -246,6 +249,10 @@ std::vector<Workload> workloads(const Options& options) {
                          return fused(graph_text(shape, types, after, copies));
                        },
                        shape.m <= 64});
+  for (const EightBitShape& shape : kBlockShapes)
+    all.push_back({fmt::format("block_{}_bare", shape.name), shape.m, shape.n,
+                   [&shape](int copies) { return fused(block_graph_text(shape, copies)); }, false,
+                   false});
   std::erase_if(all, [&](const Workload& workload) {
     return !options.filter.empty() &&
            std::none_of(options.filter.begin(), options.filter.end(), [&](const auto& text) {
@@ -319,10 +326,16 @@ codegen::CompiledPlan compile(const ir::Graph& graph, const std::string& way, bo
 }
 
 /// Bits of `count` numbers of one type: of floats of 16 bits small multiples of 1/1024 around zero,
-/// products of thousands of which stay in range; of 8 bits what weights are.
+/// products of thousands of which stay in range; of 8 bits what weights are; of 32 bits scales.
 std::vector<std::byte> random_values(DType type, std::size_t count, std::uint64_t seed) {
   std::mt19937_64 random(seed);
   std::vector<std::byte> values(count * size_of(type));
+  if (type == DType::kFloat32) {
+    std::uniform_real_distribution<double> around_one(0.5, 1.5);
+    for (std::size_t i = 0; i < count; ++i)
+      ir::store_double(type, values.data() + i * size_of(type), around_one(random));
+    return values;
+  }
   if (size_of(type) == 1) {
     std::normal_distribution<double> normal(0, is_float(type) ? 1 : 32);
     for (std::byte& value : values) {
@@ -419,6 +432,10 @@ Options parse(int argc, char** argv) {
       std::istringstream list(argv[i + 1]);
       for (std::string text; std::getline(list, text, ',');) options.filter.push_back(text);
     }
+    if (key == "--also") {
+      std::istringstream list(argv[i + 1]);
+      for (std::string text; std::getline(list, text, ';');) options.also.push_back(text);
+    }
     if (key == "--copies") options.copies = std::stoi(argv[i + 1]);
     if (key == "--repeats") options.repeats = std::stoi(argv[i + 1]);
     if (key == "--early") options.early = std::stoi(argv[i + 1]) != 0;
@@ -459,7 +476,7 @@ int run(const Options& options) {
   const std::vector<Workload> all = workloads(options);
   for (const Workload& shape : all) {
     const auto graph = std::make_shared<const ir::Graph>(shape.graph(options.copies));
-    jobs.push_back({&shape, graph, "library"});
+    if (shape.by_library) jobs.push_back({&shape, graph, "library"});
     for (const bool by_warpgroups : {false, true}) {
       if (by_warpgroups ? architecture != "sm_90" : !shape.by_warps && architecture == "sm_90")
         continue;
@@ -468,6 +485,7 @@ int run(const Options& options) {
         if (schedule.find(options.way) != std::string::npos)
           jobs.push_back({&shape, graph, std::move(schedule)});
     }
+    for (const std::string& schedule : options.also) jobs.push_back({&shape, graph, schedule});
   }
   fmt::print(stderr, "{} kernels to compile\n", jobs.size());
   compile_all(jobs, options, architecture, cache);
@@ -486,7 +504,8 @@ int run(const Options& options) {
       const auto built = compile(*job.graph, job.way, options.early, architecture, cache);
       const Plan plan = Plan::from_memory(plan::serialize_plan(built.parts));
       const Result result = measure(plan, options, tuning);
-      if (job.way == "library") expected = result.output;
+      const bool is_first = &job == jobs.data() || job.shape != (&job - 1)->shape;
+      if (is_first) expected = result.output;
       row["warm_us"] = result.warm;
       row["cold_us"] = result.cold;
       row["launches"] = result.launches / static_cast<std::size_t>(options.copies);

@@ -67,4 +67,28 @@ inline std::string graph_text(const EightBitShape& shape, const EightBitTypes& t
   return fmt::format("graph @main({}) {{\n{}  return {}\n}}", inputs, body, outputs);
 }
 
+/// The same of floats with scales of blocks, 1x128 of rows and 128x128 of weights, and results in
+/// f16.
+constexpr EightBitShape kBlockShapes[] = {
+    {"4096_4096_4096", 4096, 4096, 4096},   {"4096_4096_7168", 4096, 4096, 7168},
+    {"2048_14336_4096", 2048, 14336, 4096}, {"4096_7168_2048", 4096, 7168, 2048},
+    {"64_7168_2048", 64, 7168, 2048},
+};
+inline std::string block_graph_text(const EightBitShape& shape, int copies) {
+  std::string inputs, body, outputs;
+  for (int c = 0; c < copies; ++c) {
+    inputs += fmt::format("{0}%x{1}: f8e4m3fn[{2}, {3}], %s{1}: f32[{2}, {4}]", c == 0 ? "" : ", ",
+                          c, shape.m, shape.k, shape.k / 128);
+    body += fmt::format(
+        "  %w{0} = const f8e4m3fn[{1}, {2}] random({3})\n"
+        "  %t{0} = Transpose(%w{0}) {{perm = [1, 0]}}\n"
+        "  %v{0} = const f32[{4}, {5}] splat({6})\n"
+        "  %p{0} = BlockMatMul(%x{0}, %t{0}, %s{0}, %v{0}) {{block = 128, columns = 128}}\n"
+        "  %d{0} = Cast(%p{0}) {{to = f16}}\n",
+        c, shape.n, shape.k, 100 + c, (shape.n + 127) / 128, shape.k / 128, 1 / std::sqrt(shape.k));
+    outputs += fmt::format("{}y{} = %d{}", c == 0 ? "" : ", ", c, c);
+  }
+  return fmt::format("graph @main({}) {{\n{}  return {}\n}}", inputs, body, outputs);
+}
+
 }  // namespace sinter::bench

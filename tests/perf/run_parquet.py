@@ -16,6 +16,7 @@ import argparse
 import itertools
 import statistics
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
@@ -89,16 +90,17 @@ def make_plan(a, path):
 
 
 def make_rows(a, path):
-    draw = np.random.default_rng(1)
+    draws = np.random.default_rng(1).spawn(a.columns)
     names = [f"f{i}" for i in range(a.columns)]
     partial = path.with_suffix(".tmp")
     schema = pyarrow.schema([(name, pyarrow.float32()) for name in names])
     # Random floats do not shrink: plain pages, as such data has them in practice after a dictionary was given up.
-    with pyarrow.parquet.ParquetWriter(partial, schema, compression=a.compression, use_dictionary=False) as writer:
+    with (pyarrow.parquet.ParquetWriter(partial, schema, compression=a.compression, use_dictionary=False) as writer,
+          ThreadPoolExecutor() as pool):
         for first in range(0, a.rows, a.group_rows):
             rows = min(a.group_rows, a.rows - first)
-            writer.write_table(pyarrow.table([draw.standard_normal(rows, np.float32) for _ in names], schema=schema),
-                               row_group_size=rows)
+            columns = list(pool.map(lambda draw: draw.standard_normal(rows, np.float32), draws))
+            writer.write_table(pyarrow.table(columns, schema=schema), row_group_size=rows)
     partial.rename(path)
 
 
@@ -165,6 +167,15 @@ class Stages:
         assert (found == wanted).all(), float(np.abs(found - wanted).max())
 
 
+def summary(rounds, gigabytes):
+    """Medians over the rounds so far."""
+    medians = {name: round(statistics.median(each[name] for each in rounds), 4) for name in rounds[0]}
+    slowest = max(("read", "fill", "compute"), key=medians.get)
+    return {"seconds": medians, "rounds": {name: [each[name] for each in rounds] for name in medians},
+            "GB_per_s": {name: round(gigabytes / value, 2) for name, value in medians.items()}, "slowest": slowest,
+            "ratio": round(medians["whole"] / medians[slowest], 3)}
+
+
 def main():
     p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     p.add_argument("--folder", required=True, help="for the plan and the file, which are made if they are not there")
@@ -194,25 +205,22 @@ def main():
         make_rows(a, rows)
     stages = Stages(a, sinter.load(plan), rows)
     stages.check()
-    times = {name: [] for name in ("read", "fill", "compute", "whole")}
     stages.fill()
-    first = {stage: round(seconds_of(getattr(stages, stage)), 4) for stage in times}  # page cache, memory, graphs
-    for _ in range(a.rounds):
-        for stage, measured in times.items():
-            measured.append(round(seconds_of(getattr(stages, stage)), 4))
-    medians = {stage: statistics.median(measured) for stage, measured in times.items()}
-    slowest = max(("read", "fill", "compute"), key=medians.get)
-    gigabytes = a.rows * a.columns * 4 / 1e9
-    result = dict(provenance(a.commit), model=a.model, target=a.target, rows=a.rows, columns=a.columns,
+    names = ("read", "fill", "compute", "whole")
+    first = {name: round(seconds_of(getattr(stages, name)), 4) for name in names}  # page cache, memory, graphs
+    print("first", first, flush=True)
+    origin = dict(provenance(a.commit), model=a.model, target=a.target, rows=a.rows, columns=a.columns,
                   batch_rows=a.batch_rows, group_rows=a.group_rows, compression=a.compression,
-                  pyarrow=pyarrow.__version__, sinter=sinter.__version__, seconds=medians, rounds=times,
-                  first=first,
-                  GB_per_s={stage: round(gigabytes / value, 2) for stage, value in medians.items()}, slowest=slowest,
-                  ratio=round(medians["whole"] / medians[slowest], 3))
-    print(", ".join(f"{stage} {value:.3f} s ({gigabytes / value:.2f} GB/s)" for stage, value in medians.items()))
-    print(f"the whole takes {result['ratio']:.2f} times the slowest stage alone ({slowest})")
-    if a.out:
-        write(a.out, result)
+                  pyarrow=pyarrow.__version__, sinter=sinter.__version__, first=first)
+    rounds = []
+    for _ in range(a.rounds):
+        rounds.append({name: round(seconds_of(getattr(stages, name)), 4) for name in names})
+        print(rounds[-1], flush=True)
+        if a.out:
+            write(a.out, {**origin, **summary(rounds, a.rows * a.columns * 4 / 1e9)})
+    result = summary(rounds, a.rows * a.columns * 4 / 1e9)
+    print(", ".join(f"{name} {result['seconds'][name]:.3f} s ({result['GB_per_s'][name]:.2f} GB/s)" for name in names))
+    print(f"the whole takes {result['ratio']:.2f} times the slowest stage alone ({result['slowest']})")
 
 
 if __name__ == "__main__":

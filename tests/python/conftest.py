@@ -47,9 +47,12 @@ def dltensor(capsule):
 
 
 def model_of(nodes, inputs, outputs, weights=(), name="tiny", **options):
+    """Domains of the nodes that are not ONNX's own are imported in version 1."""
     graph = helper.make_graph(nodes, name, inputs, outputs,
                               [numpy_helper.from_array(array, key) for key, array in dict(weights).items()])
-    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 20)], ir_version=10, **options)
+    opsets = {"": 20, **{node.domain: 1 for node in nodes if node.domain}}
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid(*each) for each in opsets.items()],
+                             ir_version=10, **options)
 
 
 def value(name, shape, dtype=TensorProto.FLOAT):

@@ -81,7 +81,7 @@ def check(page, path, options, say):
         say(len(page.inner_text("#view")) > 0 or tab == "graph", f"tab {tab} shows something")
         if tab == "time" and page.evaluate("Boolean(page.report.profile)"):
             lanes, copies = page.evaluate("(({lanes, copies}) => [lanes.length, copies.length])(charts.schedule(page.report))")
-            texts = page.locator("svg text.soft").all_inner_texts()
+            texts = page.locator("svg text.soft").all_text_contents()  # innerText is not of SVG
             say(texts.count("launches") == lanes and page.locator("svg .copy").count() == copies,
                 f"the timeline has {lanes} streams and {copies} copies")
         if tab in ("steps", "time", "memory"):

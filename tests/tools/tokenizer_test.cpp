@@ -9,7 +9,6 @@
 #include <sinter/error.h>
 
 #include "tools/generate/byte_pairs.h"
-#include "tools/generate/utf8.h"
 
 namespace sinter::tests {
 namespace {
@@ -166,26 +165,6 @@ TEST(BytePairs, MergesAsDefined) {
     pairs.merge(tokens);
     ASSERT_EQ(tokens, expected) << "round " << round;
   }
-}
-
-TEST(Utf8, DamagedTextIsRepaired) {
-  EXPECT_EQ(tools::repaired_utf8("a\xC3\xA9z"), "a\xC3\xA9z");
-  EXPECT_EQ(tools::repaired_utf8("a\xC3z\xFF"), "a\xEF\xBF\xBDz\xEF\xBF\xBD");
-  EXPECT_EQ(tools::repaired_utf8("\xE2\x82"), "\xEF\xBF\xBD");              // one cut short
-  EXPECT_EQ(tools::repaired_utf8("\xC0\x80"), "\xEF\xBF\xBD\xEF\xBF\xBD");  // overlong
-  EXPECT_EQ(tools::repaired_utf8("\xED\xA0\x80").size(), 9U);               // a surrogate
-  EXPECT_EQ(tools::repaired_utf8("\xF0\x9F\x98\x80"), "\xF0\x9F\x98\x80");
-}
-
-TEST(Utf8, StreamsGiveWholeCharacters) {
-  tools::Utf8Stream stream;
-  EXPECT_EQ(stream.add("a\xF0\x9F"), "a");
-  EXPECT_EQ(stream.add("\x98"), "");
-  EXPECT_EQ(stream.add("\x80\xE2"), "\xF0\x9F\x98\x80");
-  EXPECT_EQ(stream.add("z"), "\xEF\xBF\xBDz");
-  EXPECT_EQ(stream.add("\xC3"), "");
-  EXPECT_EQ(stream.finish(), "\xEF\xBF\xBD");
-  EXPECT_EQ(stream.finish(), "");
 }
 
 }  // namespace

@@ -44,6 +44,9 @@ void add_eight_bit_options(Command& verb, BuildTexts& texts) {
                   "for all, found on --calibration");
   verb.add_switch("--weight-scales", options.per_channel, "channel", "tensor",
                   "int8 and fp8: a scale for each output channel of weights, or one for all");
+  verb.add_switch("--weight-rounding", options.compensate, "compensated", "nearest",
+                  "int8 and fp8: weights of products make up for rounding errors on --calibration "
+                  "(GPTQ), or each is rounded to the nearest number");
   verb.add_option("--smooth", texts.smooth,
                   "int8: SmoothQuant's exponent, 0 to 1, off, or auto: the best of several for "
                   "each layer")

@@ -25,8 +25,10 @@ std::string dnnl_isa() {
     case dnnl_cpu_isa_avx2_vnni: return "AVX2 with VNNI";
     case dnnl_cpu_isa_avx512_core: return "AVX-512";
     case dnnl_cpu_isa_avx512_core_vnni: return "AVX-512 with VNNI";
-    case dnnl_cpu_isa_avx512_core_bf16: return "AVX-512 with bfloat16";
-    case dnnl_cpu_isa_avx512_core_amx: return "AVX-512 with AMX";
+    case dnnl_cpu_isa_avx512_core_bf16: return "AVX-512 with VNNI and bfloat16";
+    case dnnl_cpu_isa_avx512_core_fp16: return "AVX-512 with VNNI, bfloat16 and float16";
+    case dnnl_cpu_isa_avx512_core_amx:
+    case dnnl_cpu_isa_avx512_core_amx_fp16: return "AVX-512 with VNNI, bfloat16, float16 and AMX";
     default: return "another instruction set";
   }
 }

@@ -99,6 +99,7 @@ Decoder::Decoder(const Plan& plan, const DecoderOptions& options, const SessionO
     takes_.emplace_back(taken.min, taken.max);
   }
   if (takes_.empty()) takes_.emplace_back(tokens.min, tokens.max);
+  if (!sampler_) count_rows(plan);
   find_caches(plan, options);
   if (!place_ && !grows() && !counts_by_mask())
     throw usage_error(
@@ -302,7 +303,8 @@ void Decoder::finish() {
   if (!in_flight_) return;
   session_.await();
   in_flight_ = false;
-  if (position_ >= capacity_) return;  // grown caches would be longer than the plan takes
+  // Grown caches would be longer than the plan takes.
+  if (position_ >= capacity_ && grows()) return;
   for (const Cache& cache : loose_) session_.set_input(cache.input, session_.output(cache.output));
 }
 
@@ -375,17 +377,54 @@ std::int64_t Decoder::token() {
 
 std::span<const float> Decoder::run(std::span<const std::int64_t> ids) {
   run_parts(ids);
+  return last_logits(1);
+}
+
+std::span<const float> Decoder::last_logits(std::int64_t rows) {
   finish();
   const TensorView logits = session_.output(logits_);
-  const auto row = logits.shape.empty() ? 1 : logits.shape.back();
+  const auto count = rows * (logits.shape.empty() ? 1 : logits.shape.back());
   const auto all = logits.element_count();
+  if (count > all) throw internal_error("logits of {} rows were asked for", rows);
   if (logits.dtype == DType::kFloat32)
-    return logits.as<float>().last(static_cast<std::size_t>(row));
-  values_.resize(static_cast<std::size_t>(row));
+    return logits.as<float>().last(static_cast<std::size_t>(count));
+  values_.resize(static_cast<std::size_t>(count));
   const auto* last = static_cast<const std::byte*>(logits.data) +
-                     static_cast<std::size_t>(all - row) * size_of(logits.dtype);
-  runtime::cpu::widen(logits.dtype, last, values_.data(), row);
+                     static_cast<std::size_t>(all - count) * size_of(logits.dtype);
+  runtime::cpu::widen(logits.dtype, last, values_.data(), count);
   return values_;
+}
+
+void Decoder::count_rows(const Plan& plan) {
+  const auto outputs = plan.outputs();
+  const BindingInfo& logits = *find(outputs, logits_);
+  const DimInfo& tokens = ids_.shape.back();
+  const bool has_all = std::ranges::any_of(
+      logits.shape, [&](const DimInfo& dim) { return dim.text == tokens.text; });
+  if (!has_all) return;
+  constexpr std::int64_t kEnough = 64;
+  while (most_rows_ < kEnough && runs_at_once(most_rows_ + 1)) ++most_rows_;
+}
+
+bool Decoder::runs_at_once(std::int64_t tokens) const {
+  return std::ranges::any_of(
+      takes_, [&](const auto& range) { return range.first <= tokens && tokens <= range.second; });
+}
+
+bool Decoder::seeks() const {
+  return !sampler_ && place_ && !is_state(place_->name) && !grows() && runs_at_once(1);
+}
+
+void Decoder::seek(std::int64_t position) {
+  finish();
+  position_ = position;
+}
+
+void Decoder::copy_caches(Decoder& other) {
+  finish();
+  other.finish();
+  for (const Cache& cache : caches_)
+    session_.set_input(cache.input, other.session_.output(cache.output));
 }
 
 std::map<std::string, std::vector<std::int64_t>> Decoder::all_shapes(std::int64_t tokens,

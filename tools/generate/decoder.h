@@ -47,6 +47,22 @@ class Decoder {
   /// are none or the caches do not hold them.
   std::span<const float> run(std::span<const std::int64_t> ids);
 
+  /// Whether the three below may be called: the caches have a fixed size, the plan is told where
+  /// tokens go, takes one at a time and gives logits.
+  bool seeks() const;
+  /// The next run's tokens go behind the first `position` tokens of those that ran, or of those of
+  /// the decoder that the caches were copied from.
+  void seek(std::int64_t position);
+  /// Makes the caches those of `other`, which has run and is of the same plan.
+  void copy_caches(Decoder& other);
+  /// Logits of the last `rows` tokens of the last run, as run() gives those of one. The tokens must
+  /// have run at once: at most most_rows() are.
+  std::span<const float> last_logits(std::int64_t rows);
+  /// 1 if the plan gives logits of a run's last token alone; all smaller numbers run at once, too.
+  std::int64_t most_rows() const { return most_rows_; }
+  /// Tokens that there are; 0: the plan does not say.
+  std::int64_t vocabulary() const { return vocabulary_; }
+
   /// How the plan chooses tokens, if it does (`compile --sample`). Then `run` has no logits; start
   /// and next begin runs that token() waits for.
   const std::optional<SampleOptions>& sampler() const { return sampler_; }
@@ -109,6 +125,8 @@ class Decoder {
   TensorView fed_back();
   void require_logits(const Plan& plan, const std::string& name);
   void require_token(const Plan& plan) const;
+  void count_rows(const Plan& plan);
+  bool runs_at_once(std::int64_t tokens) const;
   bool is_state(const std::string& input) const;
 
   Plan plan_;
@@ -120,7 +138,8 @@ class Decoder {
   Session session_;
   std::vector<std::pair<std::int64_t, std::int64_t>> takes_;  // at a time: least and most
   std::int64_t capacity_ = 0, position_ = 0;
-  std::int64_t vocabulary_ = 0;              // tokens that there are; 0: the plan does not say
+  std::int64_t vocabulary_ = 0;
+  std::int64_t most_rows_ = 1;
   bool in_flight_ = false, is_fed_ = false;  // the ids are those of fed_back
   int device_ = 0;
   // An id below 0 stands for the token chosen last; it lies where the plan reads it.

@@ -5,15 +5,19 @@
 #include <nlohmann/json.hpp>
 #include <unordered_map>
 
+#include "runtime/engine/utf8.h"
 #include "runtime/files/input_file.h"
 #include "runtime/format_error.h"
 #include "tools/generate/byte_pairs.h"
+#include "tools/generate/normal_form.h"
 #include "tools/generate/text_split.h"
-#include "tools/generate/utf8.h"
 
 namespace sinter::tools {
 namespace {
 
+using engine::append_utf8;
+using engine::repaired_utf8;
+using engine::utf8_length;
 using nlohmann::json;
 
 // The words of GPT-2: what ByteLevel cuts text into.

@@ -54,9 +54,11 @@ class AttentionLowering {
     for (const Node& node : body_.nodes()) {
       if (node.op->name == "Attention" && !found)
         found = &node;
-      else if (node.op->kind != OpKind::kView)
+      else if (node.op->kind != OpKind::kView && node.op->kind != OpKind::kPointwise)
         throw Error(ErrorCode::kUnsupported,
-                    describe(node) + ": an attention region holds one Attention and views");
+                    describe(node) +
+                        ": an attention region holds one Attention, views and what rounds the "
+                        "result");
     }
     if (!found) throw Error(ErrorCode::kInternal, "an attention region without an Attention");
     return *found;
@@ -170,13 +172,30 @@ class AttentionLowering {
         index = std::move(next);
       } else if (view.op->name == "Reshape") {
         index = delinearize(linearize(index, from), body_.type(current).shape, ranges_);
-      } else {
+      } else if (!take_rounding(program, view)) {
         refuse("the result is stored through " + describe(view));
       }
     }
     const TensorType& type = body_.type(current);
     return operand(program.number_of(output_), type.dtype, linearize(index, type.shape), walks,
                    "the result");
+  }
+
+  /// False if `node` is no part of round(result / scale) + zero. The pass has looked at the whole.
+  bool take_rounding(AttentionProgram& program, const Node& node) const {
+    if (node.op->kind != OpKind::kPointwise) return false;
+    if (!program.rounding) program.rounding.emplace();
+    if (node.op->name == "Cast" || node.op->name == "Round") return true;
+    const auto* constant =
+        node.inputs.size() == 2 ? body_.value(node.inputs[1]).constant.get() : nullptr;
+    if (constant == nullptr || constant->element_count() != 1) return false;
+    if (node.op->name == "Quotient")
+      program.rounding->scale = constant->at(0);
+    else if (node.op->name == "Add")
+      program.rounding->zero = constant->at(0);
+    else
+      return false;
+    return true;
   }
 
   AttentionOperand operand(std::uint32_t buffer, DType dtype, const Dim& address,
@@ -349,6 +368,9 @@ std::string print_attention(const AttentionProgram& program, const ExprTable& ex
                                                                    program.sequences.to_string(),
                                                                    program.longest.to_string());
   text += print_operand("y", program.y);
+  if (program.rounding)
+    text += fmt::format("  rounded, scale {} zero {}\n", program.rounding->scale,
+                        program.rounding->zero);
   return program.front ? text + print_prologue(*program.front, exprs) : text;
 }
 

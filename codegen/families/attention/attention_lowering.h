@@ -44,13 +44,18 @@ struct AttentionPrologue {
   bool still = false;
 };
 
+/// How a result is rounded to 8 bits, saturated: round(result / scale), of integers plus zero.
+struct ResultRounding {
+  double scale = 1, zero = 0;
+};
+
 /// y = softmax(mask(scale * q k')) v for every index of the batch; ir/ops/attention.cpp has the
 /// meaning of fill, causal and guard. Rows of q and y are queries, of k and v keys, of the mask
 /// queries; its columns are keys. Rows of the limits are queries: row r sees the keys before
 /// limits[r].
 struct AttentionProgram {
   std::vector<std::uint32_t> buffers;  // Plan.buffers, each once
-  DType dtype = DType::kFloat16;       // of q and y, and of k and v unless these have scales
+  DType dtype = DType::kFloat16;  // of q; of k and v unless these have scales; of y unless rounded
   std::int64_t head = 0, value_head = 0;
   Dim rows, keys;
   std::vector<Dim> batch;  // extents, outermost first; neighbours that all walk alike are one
@@ -65,6 +70,7 @@ struct AttentionProgram {
   double scale = 1, fill = 0;
   int causal = 0;
   int guard = 0;
+  std::optional<ResultRounding> rounding;  // of y, whose type says which
   /// Keys and values are a cache, of which the step in front changes a few rows at most: they may
   /// be fetched before that has ended.
   bool cached = false;
@@ -87,8 +93,8 @@ struct AttentionProgram {
 };
 
 /// Lowers a body of kind "attention": operand views, Attention, Transposes and Reshapes of its
-/// result. Throws Error(kUnsupported) saying which operand is no strided access with contiguous
-/// columns.
+/// result, and what rounds it to 8 bits. Throws Error(kUnsupported) saying which operand is no
+/// strided access with contiguous columns.
 AttentionProgram lower_attention(const Graph& body, Buffers inputs, Buffers outputs,
                                  ExprTable& exprs);
 

@@ -61,6 +61,10 @@ SINTER_DEVICE void clear_spare_rows(const Problem& p, int thread) {
   for (i32 i = spare.first; i < spare.count; i += spare.step) {
     const i32 row = (i < spare.front ? i : i + spare.packed) - spare.begin;
     for (int column = thread; column < Problem::kValueHead; column += kThreads)
-      p.y[row * p.y_stride + column].bits = 0;
+      if constexpr (sizeof(*p.y) == 1)
+        *reinterpret_cast<u8*>(p.y + row * p.y_stride + column) =
+            static_cast<u8>(static_cast<i32>(p.y_zero));
+      else
+        p.y[row * p.y_stride + column].bits = 0;
   }
 }

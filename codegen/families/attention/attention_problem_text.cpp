@@ -88,6 +88,10 @@ std::string ProblemText::write(bool has_maps) {
     operand("key_scale", *p_.key_scales);
     operand("value_scale", *p_.value_scales);
   }
+  if (p_.rounding) {
+    line(fmt::format("p.y_factor = {};", float_literal(1 / p_.rounding->scale)));
+    line(fmt::format("p.y_zero = {};", float_literal(p_.rounding->zero)));
+  }
   line(p_.mask ? fmt::format("p.mask = {};", address(*p_.mask)) : "p.mask = nullptr;");
   line(fmt::format("p.mask_row = {};", p_.mask ? args_.dim(p_.mask->row) : "0"));
   line(fmt::format("p.mask_key = {};", p_.mask ? args_.dim(p_.mask->column) : "0"));

@@ -63,11 +63,7 @@ PrologueFunction prologue_function(const AttentionProgram& attention, const Prol
   const ProgramAnalysis analysis(own, exprs);
   const Schedule schedule = with_vectors(vectors_of(analysis, made, width), PointwiseParameters{});
   Arguments args(analysis);
-  ThreadMapping mapping =
-      start_mapping(analysis, schedule, 0, analysis.outer_dims() | analysis.inner_dims());
-  const bool wide = needs_wide(analysis, count_vectors(analysis, schedule, mapping.loop_dims));
-  split_index(analysis, args, mapping.loop_dims, "flat", wide, mapping, mapping.loop.lines);
-  mapping.leader = "flat == 0";
+  auto [mapping, wide] = map_vector(analysis, schedule, args);
   std::vector<std::string> wait = {"wait();"};
   if (facts.programmatic_launch)
     for (std::string& line : args.after_grid_wait()) wait.push_back(std::move(line));

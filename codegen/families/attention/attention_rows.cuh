@@ -2,6 +2,7 @@
 #pragma once
 
 #include "attention_mask.cuh"
+#include "attention_result.cuh"
 #include "attention_scaled_rows.cuh"
 #include "cluster.cuh"
 #include "mma.cuh"
@@ -30,17 +31,20 @@ SINTER_DEVICE i32 keys_before(i64 limit, i32 keys) {
 /// kCausal: a row sees the keys up to its own number + `diagonal`. kGuard: which weights count as
 /// zero: 1: those that are NaN; 2: those of rows of which every score is -inf. Limits: the type of
 /// integers of which a row sees as many keys; NoLimits. kPacked: rows and keys are those of one of
-/// several sequences that lie one behind the other. Key: the type of keys and values, T or one of
-/// 8 bits, whose rows have scales then.
+/// several sequences that lie one behind the other. Result: T, or a type of 8 bits, which results
+/// are rounded to behind a factor. Key: the type of keys and values, T or one of 8 bits, whose rows
+/// have scales then.
 template <class T_, class Mask_, int kHead_, int kValueHead_, int kRowWarps_, int kRowTiles_,
           int kKeyGroups_, int kKeys_, int kVector_, bool kPairs_, bool kMaskRows_, bool kMaskKeys_,
           bool kMaskPairs_, bool kCausal_, int kGuard_, class Limits_ = NoLimits,
-          bool kPacked_ = false, class Key_ = T_>
+          bool kPacked_ = false, class Result_ = T_, class Key_ = T_>
 struct AttentionShape {
   typedef T_ T;
   typedef Key_ Key;
   typedef Mask_ Mask;  // b8: true attends, false scores `fill`; a float is added; NoMask
   typedef Limits_ Limits;
+  typedef Result_ Result;
+  static constexpr bool kRoundsResult = sizeof(Result) == 1;
   static constexpr int kHead = kHead_, kValueHead = kValueHead_, kRowWarps = kRowWarps_,
                        kRowTiles = kRowTiles_, kKeyGroups = kKeyGroups_, kKeys = kKeys_,
                        kVector = kVector_;
@@ -96,7 +100,7 @@ struct AttentionProblem {
   static constexpr int kValueHead = Shape::kValueHead;
   const typename Shape::T* q;
   const typename Shape::Key *k, *v;
-  typename Shape::T* y;
+  typename Shape::Result* y;
   const typename Shape::Mask* mask;
   const typename Shape::Limits* limits;
   i64 q_stride, k_stride, v_stride, y_stride, mask_row, mask_key, limit_row;
@@ -106,6 +110,8 @@ struct AttentionProblem {
   const float *key_scale, *value_scale;  // of rows, if they have any; a stride apart
   i64 key_scale_stride, value_scale_stride;
   SpareRows spare;  // where sequences are packed
+  // Where results have 8 bits: they are rounded behind y_factor, and y_zero is what zero is.
+  float y_factor, y_zero;
 
   /// The end of the keys that a row sees by its limit.
   SINTER_DEVICE i32 end_of_row(i32 row) const {
@@ -132,14 +138,27 @@ SINTER_DEVICE u32 load_pair(const T* p) {
   if constexpr (kPairs) return *reinterpret_cast<const u32*>(p);
   return static_cast<u32>(p[0].bits) | static_cast<u32>(p[1].bits) << 16;
 }
-template <bool kPairs, class T>
-SINTER_DEVICE void store_pair(T* p, float low, float high) {
-  const u32 pair = pack_pair<T>(low, high);
-  if constexpr (kPairs) {
-    *reinterpret_cast<u32*>(p) = pair;
+/// Stores two neighbouring results at `to`.
+template <class Shape, bool kPairs = Shape::kPairs>
+SINTER_DEVICE void store_pair(const AttentionProblem<Shape>& p, typename Shape::Result* to,
+                              float low, float high) {
+  typedef typename Shape::Result Result;
+  if constexpr (Shape::kRoundsResult) {
+    const u32 pair = RoundedPair<Result>::of(low, high, p.y_zero);
+    if constexpr (kPairs) {
+      *reinterpret_cast<u16*>(to) = static_cast<u16>(pair);
+    } else {
+      *reinterpret_cast<u8*>(to) = static_cast<u8>(pair);
+      *reinterpret_cast<u8*>(to + 1) = static_cast<u8>(pair >> 8);
+    }
   } else {
-    p[0].bits = static_cast<u16>(pair);
-    p[1].bits = static_cast<u16>(pair >> 16);
+    const u32 pair = pack_pair<Result>(low, high);
+    if constexpr (kPairs) {
+      *reinterpret_cast<u32*>(to) = pair;
+    } else {
+      to[0].bits = static_cast<u16>(pair);
+      to[1].bits = static_cast<u16>(pair >> 16);
+    }
   }
 }
 
@@ -188,6 +207,7 @@ template <class Shape>
 struct AttentionRows {
   typedef typename Shape::T T;
   typedef typename Shape::Key Key;
+  typedef typename Shape::Result Result;
   typedef AttentionProblem<Shape> Problem;
   static constexpr int kRowTiles = Shape::kRowTiles, kKeyTiles = Shape::kKeyTiles,
                        kOutTiles = Shape::kOutTiles, kSteps = Shape::kSteps;
@@ -559,8 +579,8 @@ struct AttentionRows {
                                          float high, float total) {
     bool drop;
     const float inverse = inverse_of(p, total, drop);
-    store_pair<Shape::kPairs>(p.y + (p.first_row + row) * p.y_stride + column,
-                              drop ? 0 : low * inverse, drop ? 0 : high * inverse);
+    store_pair(p, p.y + (p.first_row + row) * p.y_stride + column, drop ? 0 : low * inverse,
+               drop ? 0 : high * inverse);
   }
 
   /// The sum over a row's columns, of which four lanes have parts.
@@ -569,13 +589,15 @@ struct AttentionRows {
     return total + exchange(total, 2);
   }
 
-  /// What makes weights of the sums of a row's; `drop`: the row's are zero.
+  /// What makes results of the sums of a row's; `drop`: the row's are zero.
   SINTER_DEVICE static float inverse_of(const Problem& p, float total, bool& drop) {
     drop = Shape::kGuard == 1 && total != total;
     // Only scores of -inf leave a sum of zero: 0 / 0 = NaN, or zero if guarded. A sum over no keys
     // is zero.
     if (Shape::kGuard != 0 && total == 0) return 1;
-    return p.keys > 0 ? divide(1.0f, total) : 0.0f;
+    const float inverse = p.keys > 0 ? divide(1.0f, total) : 0.0f;
+    if constexpr (Shape::kRoundsResult) return inverse * p.y_factor;
+    return inverse;
   }
 
   SINTER_DEVICE void store(const Problem& p) const {
@@ -587,19 +609,19 @@ struct AttentionRows {
         const float inverse = inverse_of(p, sum_of_row(sum[r][h]), drop);
         const i32 row = row_of(r, h);
         if (row >= p.rows) continue;
-        T* to = p.y + row * p.y_stride;
+        typename Shape::Result* to = p.y + row * p.y_stride;
 #pragma unroll
         for (int j = 0; j < kOutTiles; ++j) {
           const float low = y[r][j][h * 2] * inverse, high = y[r][j][h * 2 + 1] * inverse;
-          store_pair<Shape::kPairs>(to + column_of(j), drop ? 0 : low, drop ? 0 : high);
+          store_pair(p, to + column_of(j), drop ? 0 : low, drop ? 0 : high);
         }
       }
     }
   }
 
-  /// The same where rows of y begin at multiples of 16 bytes: the four lanes of a row exchange what
-  /// they have of four tiles, so that each stores one whole. Tiles that do not make four are stored
-  /// in pairs.
+  /// The same where rows of y begin at multiples of 8 elements: the four lanes of a row exchange
+  /// what they have of four tiles, so that each stores one whole. Tiles that do not make four are
+  /// stored in pairs.
   SINTER_DEVICE void store_tiles(const Problem& p) const {
     constexpr int kFours = kOutTiles / 4 * 4;
     const int own = t / 2;
@@ -618,7 +640,8 @@ struct AttentionRows {
         for (int j = kFours; j < kOutTiles; ++j) {
           const float low = y[r][j][h * 2] * inverse, high = y[r][j][h * 2 + 1] * inverse;
           if (row < p.rows)
-            store_pair<true>(p.y + row * p.y_stride + t + j * 8, drop ? 0 : low, drop ? 0 : high);
+            store_pair<Shape, true>(p, p.y + row * p.y_stride + t + j * 8, drop ? 0 : low,
+                                    drop ? 0 : high);
         }
 #pragma unroll
         for (int j = 0; j < kFours; j += 4) {
@@ -626,7 +649,24 @@ struct AttentionRows {
 #pragma unroll
           for (int i = 0; i < 4; ++i) {
             const float* pair = y[r][j + i] + h * 2;
-            part[i] = drop ? 0 : pack_pair<T>(pair[0] * inverse, pair[1] * inverse);
+            if constexpr (Shape::kRoundsResult)
+              part[i] = RoundedPair<Result>::of(drop ? 0 : pair[0] * inverse,
+                                                drop ? 0 : pair[1] * inverse, p.y_zero);
+            else
+              part[i] = drop ? 0 : pack_pair<T>(pair[0] * inverse, pair[1] * inverse);
+          }
+          if constexpr (Shape::kRoundsResult) {
+            // Tiles 0 and 1 in a register, 2 and 3 in one; two lanes' of the tiles that stay; and
+            // of one tile those of all lanes.
+            u32 first = part[0] | part[1] << 16, second = part[2] | part[3] << 16, even, odd;
+            swap(first, second, own / 2 != 0, 2);
+            sort_halves(first, second, even, odd);
+            swap(even, odd, own % 2 != 0, 1);
+            uint2 tile;
+            sort_halves(even, odd, tile.x, tile.y);
+            if (row < p.rows)
+              *reinterpret_cast<uint2*>(p.y + row * p.y_stride + (j + own) * 8) = tile;
+            continue;
           }
           swap(part[0], part[1], own % 2 != 0, 1);
           swap(part[2], part[3], own % 2 != 0, 1);

@@ -236,7 +236,8 @@ bool can_schedule_attention(const AttentionProgram& program, std::string& reason
     if (common_vector({&program.k, &program.v}) < 4)
       return refuse("rows of 8 bits do not begin at multiples of 4 bytes");
   }
-  if (program.y.dtype != program.dtype) return refuse("the result has another type");
+  if (program.y.dtype != program.dtype && !program.rounding)
+    return refuse("the result has another type");
   if (program.mask && program.mask->dtype != DType::kBool && size_of(program.mask->dtype) > 4)
     return refuse("the mask is float64");
   return true;

@@ -2,6 +2,8 @@
 
 #include <memory>
 
+#include <sinter/error.h>
+
 #include "codegen/families/attention/attention_prologue.h"
 #include "codegen/program/loop_lowering.h"
 
@@ -96,6 +98,8 @@ plan::fb::AttentionStepT cpu_attention_step(const AttentionProgram& program, Exp
   step.fill = static_cast<float>(program.fill);
   step.causal = static_cast<std::uint8_t>(program.causal);
   step.guard = static_cast<std::uint8_t>(program.guard);
+  if (program.rounding)
+    throw Error(ErrorCode::kInternal, "the runtime's attention does not round its result");
   return step;
 }
 

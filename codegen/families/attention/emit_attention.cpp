@@ -35,10 +35,12 @@ std::string shape_text(const AttentionProgram& p, const AttentionSchedule& s) {
   text += indent + fmt::format("{}, {}", part("causal", p.causal != 0), part("guard", p.guard));
   if (p.has_row_limits())
     text += fmt::format(",\n{}{}", indent, part("limits", storage_name(p.limits->dtype)));
-  if (p.bounds) text += fmt::format(",\n{}NoLimits, {}", indent, part("packed", true));
-  if (p.key_scales)
-    text += fmt::format(",\n{}{}{}, {}", indent, p.has_row_limits() ? "" : "NoLimits, ",
-                        part("packed", false), storage_name(p.k.dtype));
+  const bool is_packed = p.bounds.has_value(), names_result = p.rounding || p.key_scales;
+  if ((is_packed || names_result) && !p.has_row_limits())
+    text += fmt::format(",\n{}NoLimits", indent);
+  if (is_packed || names_result) text += fmt::format(", {}", part("packed", is_packed));
+  if (names_result) text += fmt::format(", {}", part("result", storage_name(p.y.dtype)));
+  if (p.key_scales) text += fmt::format(", {}", part("cache", storage_name(p.k.dtype)));
   text += "> Shape;\n";
   const std::string bytes =
       s.by_warpgroups()

@@ -149,11 +149,7 @@ EpilogueText epilogue_text(const CustomEpilogue& epilogue, const std::string& na
   const ProgramAnalysis analysis(own, exprs);
   const Schedule schedule = with_vectors(no_vectors(analysis), PointwiseParameters{});
   Arguments args(analysis);
-  ThreadMapping mapping =
-      start_mapping(analysis, schedule, 0, analysis.outer_dims() | analysis.inner_dims());
-  const bool wide = needs_wide(analysis, count_vectors(analysis, schedule, mapping.loop_dims));
-  split_index(analysis, args, mapping.loop_dims, "flat", wide, mapping, mapping.loop.lines);
-  mapping.leader = "flat == 0";
+  auto [mapping, wide] = map_vector(analysis, schedule, args);
   for (std::size_t i = 0; i < analysis.instr_count(); ++i) {
     const auto& instr = analysis.instr(i);
     if (instr.kind == plan::fb::InstrKind::Load &&

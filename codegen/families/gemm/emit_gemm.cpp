@@ -50,6 +50,7 @@ void set_gemm(KernelRequest& request, const GemmProgram& product) {
   request.product = &product;
   request.hidden = product.product;
   request.operands = {"a", "b"};
+  if (product.blocks) request.operands = {"row_scales", "column_scales", "a", "b"};
   if (!product.weights || !product.weights->is_quantized()) return;
   request.operands.insert(request.operands.begin(), "scales");
   if (product.weights->zeros) request.operands.insert(request.operands.begin(), "zeros");

@@ -55,7 +55,8 @@ ValueId along_channels(GraphBuilder& builder, ValueId bias, const Node& conv,
 
 const Node& gemm_node(const Graph& part) {
   for (const Node& node : part.nodes())
-    if (node.op->name == "MatMul" || node.op->name == "QuantMatMul" || node.op->name == "Conv")
+    if (node.op->name == "MatMul" || node.op->name == "QuantMatMul" ||
+        node.op->name == "BlockMatMul" || node.op->name == "Conv")
       return node;
   throw Error(ErrorCode::kInternal, "a matmul or conv region without a MatMul or Conv");
 }
@@ -128,7 +129,9 @@ Graph inline_product(const Graph& body, const GemmBody& nodes, bool with_epilogu
   {
     GraphBuilder::OriginScope scope(builder, node.origins);
     if (make) {
-      const ValueId operands[] = {inner.import(node.inputs[0]), inner.import(node.inputs[1])};
+      std::vector<ValueId> operands;
+      for (const ValueId input : node.inputs)
+        if (node.op->name != "Conv" || operands.size() < 2) operands.push_back(inner.import(input));
       product = make(builder, operands);
     }
     if (node.op->name == "Conv" && node.inputs.size() > 2) {

@@ -90,13 +90,14 @@ bool GemmTile::rasters_along_m(const GemmProblem& problem) const {
   return problem.n * row > held && rows * row <= held / 2;
 }
 
-int GemmTile::raster_group(const GemmProblem& problem) const {
+int GemmTile::raster_group(const GemmProblem& problem, const GemmSchedule& s) const {
   // As many rows as columns of what multiprocessors have at once.
-  const auto rows = static_cast<int>(std::lround(std::sqrt(problem.device.multiprocessors)));
+  const double rows = s.m * s.multicast, at_once = problem.device.multiprocessors / s.multicast;
+  const auto group = static_cast<int>(std::lround(std::sqrt(at_once * s.n / rows)));
   const std::int64_t held = problem.device.l2_bytes / 2;
   const std::int64_t row = problem.k * static_cast<std::int64_t>(size_of(problem.product.type));
   const bool is_large = problem.n * row > held && problem.most_m.value_or(kTypical) * row > held;
-  return is_large && problem.product.batch.empty() ? rows : 1;
+  return is_large && problem.product.batch.empty() ? std::max(group, 1) : 1;
 }
 
 bool GemmTile::map_epilogue(const ProgramAnalysis& analysis, int columns, GemmSchedule& s) const {

@@ -52,6 +52,7 @@ struct GemmSchedule {
   int stages = 4;                    // of the mainloop's pipeline
   int split_k = 1;                   // blocks of a cluster that share a tile's k
   int cluster_n = 1;                 // tiles of a cluster that make up whole rows, for reductions
+  int multicast = 1;                 // of neighbouring rows that share the copies of b
   int vector_a = 8, vector_b = 8;    // elements of a copy: 16 bytes at most
   bool programmatic_launch = false;  // b is copied before the step in front has ended
   std::shared_ptr<const GemmTile> tile;
@@ -60,7 +61,7 @@ struct GemmSchedule {
 
   int threads() const;           // of a block
   int epilogue_threads() const;  // those that have a tile's epilogue
-  int cluster() const { return split_k * cluster_n; }
+  int cluster() const { return split_k * cluster_n * multicast; }
   int lanes() const { return epilogue.threads_x; }  // threads that share a tile's row
   int rows_at_once() const { return epilogue_threads() / lanes(); }  // of a block
   int passes() const { return (m + rows_at_once() * split_k - 1) / (rows_at_once() * split_k); }
@@ -117,9 +118,9 @@ class GemmTile {
   /// where neighbours have the same columns.
   virtual bool rasters_along_m(const GemmProblem& problem) const;
   /// Neighbouring blocks have tiles of so many rows of tiles, column after column; 1: of one row.
-  /// More where neither operand stays in the L2: blocks that run at once then read about as much of
-  /// both.
-  int raster_group(const GemmProblem& problem) const;
+  /// More where the operands do not stay in the L2: blocks that run at once then read about as much
+  /// of both.
+  int raster_group(const GemmProblem& problem, const GemmSchedule& s) const;
   /// Sets the fields of `operands` but begin and end.
   virtual void write_operands(GemmText& text) const = 0;
   /// The kernel around its epilogue's statements: by default a block has one tile.

@@ -52,6 +52,13 @@ struct GemmWeights {
   bool is_quantized() const { return bits < 16; }
 };
 
+/// Scales of both operands, of f32: of rows [m, k / depth] and of groups of columns
+/// [ceil(n / columns), k / depth]. Their buffers are in front of a and b.
+struct GemmBlocks {
+  std::int64_t depth = 0;    // of k, that share a scale
+  std::int64_t columns = 0;  // the same of b's
+};
+
 /// What each block computes of the left operand for itself: all of its rows, into its shared
 /// memory.
 struct GemmPrologue {
@@ -84,6 +91,7 @@ struct GemmProgram {
   /// gate and what it opens): its element loops then count n / parts.
   int parts = 1;
   std::optional<GemmWeights> weights;  // if b is packed
+  std::optional<GemmBlocks> blocks;    // if scales change along k
   bool rows_are_k = true;              // b[k][n] with n contiguous; else b[n][k]
   bool by_warpgroups = false;          // by warpgroups (sm_90 alone), else by warps
   bool b_is_weight = false;  // no step writes b: it may be read before the step in front has ended
@@ -103,6 +111,8 @@ struct GemmProgram {
   }
   std::uint32_t scales_buffer() const { return a_buffer() - 1; }
   std::uint32_t zeros_buffer() const { return a_buffer() - 2; }
+  std::uint32_t row_scales_buffer() const { return a_buffer() - 2; }
+  std::uint32_t column_scales_buffer() const { return a_buffer() - 1; }
 };
 
 /// Everything about the product, its program and its rows' but the plan's buffers, for sharing

@@ -18,7 +18,7 @@ GemmText::GemmText(const ProgramAnalysis& analysis, const GemmSchedule& schedule
 GemmMapping GemmText::make() {
   mapping_ = start_mapping(analysis_, s_.epilogue, analysis_.outer_dims(), analysis_.inner_dims());
   const auto& ranges = analysis_.exprs().ranges();
-  tiles_m_ = ir::ceil_div(product_.m, s_.m, ranges);
+  tiles_m_ = ir::ceil_div(product_.m, s_.m * s_.multicast, ranges);
   tiles_n_ = ir::ceil_div(part_columns(), part_tile() * s_.cluster_n, ranges);
   declare_tile();
   s_.tile->write(*this);
@@ -64,7 +64,7 @@ std::vector<std::string> GemmText::place(std::string rest) {
   const char* const inner_name = along_m ? "tile_m" : "tile_n";
   const char* const outer_name = along_m ? "tile_n" : "tile_m";
   std::string inner = "0", outer;
-  const int group = s_.tile->raster_group(problem_);
+  const int group = s_.tile->raster_group(problem_, s_);
   if (group > 1 && inner_tiles != Dim(1)) {
     const std::string inner_count = fmt::format("u32({})", args_.dim(inner_tiles));
     line(fmt::format("const u32 group = {} / ({} * {}) * {};", rest, inner_count, group, group));
@@ -101,7 +101,10 @@ std::vector<std::string> GemmText::place(std::string rest) {
     line(fmt::format("const u32 left{} = {} / {};", b, rest, count));
     rest = fmt::format("left{}", b);
   }
-  line(fmt::format("const i32 first_row = i32({}) * {};", tile_m, s_.m));
+  line(s_.multicast > 1
+           ? fmt::format("const i32 first_row = i32({0} * {1} + blockIdx.x % {1}) * {2};", tile_m,
+                         s_.multicast, s_.m)
+           : fmt::format("const i32 first_row = i32({}) * {};", tile_m, s_.m));
   line(s_.cluster_n > 1
            ? fmt::format("const i32 first_column = i32({} * {} + rank / {}) * {};", tile_n,
                          s_.cluster_n, s_.split_k, part_tile())

@@ -73,6 +73,20 @@ void GemmText::write_mapped_a() {
   line("operands.row = first_row;");
 }
 
+std::vector<std::string> GemmText::block_scales() {
+  if (!product_.blocks) return {};
+  const std::int64_t blocks = product_.k.value() / product_.blocks->depth,
+                     groups = ir::ceil_div(product_.n, product_.blocks->columns, {}).value();
+  return {fmt::format("operands.scales.rows = {}, operands.scales.columns = {};",
+                      args_.buffer(product_.row_scales_buffer()),
+                      args_.buffer(product_.column_scales_buffer())),
+          fmt::format("operands.scales.count = {}, operands.scales.blocks = {};", size(product_.m),
+                      blocks),
+          fmt::format("operands.scales.groups = {}, operands.scales.group = {};", groups,
+                      product_.blocks->columns),
+          "operands.scales.first_row = first_row, operands.scales.first_column = first_column;"};
+}
+
 std::vector<std::string> GemmText::mapped_operands() {
   if (product_.windows)
     map_windows();
@@ -81,11 +95,13 @@ std::vector<std::string> GemmText::mapped_operands() {
   if (product_.rows_are_k)
     map("map_b", product_.b_buffer(), product_.b, product_.n, product_.k, s_.k);
   else
-    map("map_b", product_.b_buffer(), product_.b, product_.k, product_.n, part_tile());
+    map("map_b", product_.b_buffer(), product_.b, product_.k, product_.n,
+        part_tile() / s_.multicast);
   std::vector<std::string> lines = {"operands.a = &map_a;", "operands.b = &map_b;",
                                     "operands.row = first_row;", "operands.column = first_column;"};
   if (product_.parts > 1)
     lines.push_back(fmt::format("operands.part_b = {};", args_.dim(part_columns())));
+  for (std::string& line : block_scales()) lines.push_back(std::move(line));
   if (product_.windows) {
     const ConvWindows& windows = *product_.windows;
     const Dim padded = padded_channels(windows, s_.k, analysis_.exprs().ranges());

@@ -90,6 +90,10 @@ void GemmStep::lower_conv_library(Buffers reads, bool tf32) {
 void GemmStep::lower_eight_bit_library(Buffers reads) {
   const std::uint32_t writes[] = {between_};
   const Graph& part = *nodes_.matmul->body;
+  if (gemm_node(part).op->name == "BlockMatMul") {
+    library_refusal_ = "cuBLASLt is not asked for products with scales of blocks";
+    return;
+  }
   const DType right = part.type(gemm_node(part).inputs[1]).dtype;
   const bool takes = is_integer(left_type_)
                          ? left_type_ == DType::kInt8 && right == DType::kInt8
@@ -120,7 +124,8 @@ void GemmStep::lower_eight_bit_library(Buffers reads) {
 bool multiplies_eight_bits(const Node& node) {
   const Graph& part = *node.body;
   const Node& product = gemm_node(part);
-  return product.op->name == "MatMul" && size_of(part.type(product.inputs[0]).dtype) == 1 &&
+  return (product.op->name == "MatMul" || product.op->name == "BlockMatMul") &&
+         size_of(part.type(product.inputs[0]).dtype) == 1 &&
          size_of(part.type(product.outputs[0]).dtype) > 1;
 }
 

@@ -72,6 +72,9 @@ class GemmText {
   void write_columns();
   /// The left operand as a tensor map, beside a right one with addresses.
   void write_mapped_a();
+  /// Where scales of blocks are, and of which rows and columns the tile's are the first; nothing
+  /// where there are none.
+  std::vector<std::string> block_scales();
   /// Both operands as tensor maps, k or columns innermost.
   std::vector<std::string> mapped_operands();
 

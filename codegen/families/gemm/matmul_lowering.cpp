@@ -63,7 +63,8 @@ class MatmulLowering {
     const Node* found = nullptr;
     for (const Node& node : body_.nodes()) {
       if (node.op->kind != OpKind::kLibrary) continue;
-      if (found || (node.op->name != "MatMul" && node.op->name != "QuantMatMul"))
+      if (found || (node.op->name != "MatMul" && node.op->name != "QuantMatMul" &&
+                    node.op->name != "BlockMatMul"))
         throw Error(ErrorCode::kUnsupported,
                     describe(node) +
                         ": a matrix product's region holds one product and no other "

@@ -54,6 +54,41 @@ ValueId sum_columns(GraphBuilder& builder, const TensorType& type,
                      {{"axes", axes_from(type.shape.size(), 1)}, {"keepdims", std::int64_t{0}}});
 }
 
+/// The same with scales of blocks of k, of rows and of groups of columns, both spread over what
+/// they scale: [.., m, k / block, block] summed up.
+ValueId sum_blocks(GraphBuilder& builder, const Node& node, const TensorType& type,
+                   std::span<const ValueId> operands) {
+  const Dim block = node.attrs.get_int("block"), columns = node.attrs.get_int("columns");
+  const Dim n = type.shape.back();
+  const Shape weight_scales = builder.type(operands[3]).shape;
+  const Dim blocks = weight_scales[1];
+  const auto split = [&](ValueId value, std::initializer_list<Dim> last) {
+    Shape shape = builder.type(value).shape;
+    shape.pop_back();
+    append(shape, Shape(last));
+    return reshape(builder, value, std::move(shape));
+  };
+  const auto widened = [&](ValueId value) {
+    return builder.add("Cast", {value}, {{"to", type.dtype}});
+  };
+  // Scales of groups of columns, one for each column, of which the last group may have fewer.
+  ValueId of_weights = reshape(builder, operands[3], {weight_scales[0], 1, blocks});
+  of_weights =
+      builder.add("Expand", {of_weights}, {{"shape", Shape{weight_scales[0], columns, blocks}}});
+  of_weights = reshape(builder, of_weights, {weight_scales[0] * columns, blocks});
+  of_weights = builder.add("Slice", {of_weights},
+                           {{"starts", std::vector<Dim>(2, Dim(0))},
+                            {"steps", Axes(2, 1)},
+                            {"shape", Shape{n, blocks}}});
+  const ValueId x = builder.add(
+      "Mul", {split(widened(operands[0]), {1, blocks, block}), split(operands[2], {1, blocks, 1})});
+  const ValueId w =
+      builder.add("Mul", {split(widened(transpose(builder, operands[1], {1, 0})), {blocks, block}),
+                          split(of_weights, {blocks, 1})});
+  return builder.add("ReduceSum", {builder.add("Mul", {x, w})},
+                     {{"axes", axes_from(type.shape.size(), 2)}, {"keepdims", std::int64_t{0}}});
+}
+
 /// The convolution without bias as products of windows with weights and their sums. Channels lie
 /// last in the sums where they do in the operands, so that both are read along memory:
 ///   [n, out.., g, 1, kernel.., c/g] * [g, m/g, kernel.., c/g]          channels last
@@ -138,6 +173,7 @@ LoopProgramT lower_product_loops(const Graph& body, bool with_epilogue, Buffers 
   const TensorType& type = part.type(product.outputs[0]);
   const Graph all = inline_product(
       body, nodes, with_epilogue, [&](GraphBuilder& builder, std::span<const ValueId> operands) {
+        if (product.op->name == "BlockMatMul") return sum_blocks(builder, product, type, operands);
         return nodes.is_conv ? sum_windows(builder, product, type, operands)
                              : sum_columns(builder, type, operands);
       });

@@ -24,13 +24,66 @@ struct TreeProblem {
   i32 columns, node_count, tree_count, width, targets;
 };
 
+/// A node in shared memory: one load gives all of it.
+template <class T>
+struct alignas(2 * sizeof(T)) HeldNode {
+  union {
+    T threshold;  // of a leaf its weight, if it has one
+    i32 leaf;     // of a leaf its row of weights, if these are several
+  };
+  u32 bits;  // column, 15 bits; missing; how far ahead the first successor is, 16 bits: 0 of a leaf
+};
+
 enum TreeCombine { kTreeSum, kTreeMin, kTreeMax };
+
+/// Trees that a thread goes down side by side, so that their loads overlap.
+constexpr int kTreeLanes = 4;
 
 template <TreeCombine kCombine, class T>
 SINTER_DEVICE T combine_trees(T all, T one) {
   if (kCombine == kTreeSum) return all + one;
   if (kCombine == kTreeMin) return one < all ? one : all;
   return one > all ? one : all;
+}
+
+template <class T>
+SINTER_DEVICE HeldNode<T> held_node(const TreeProblem<T>& p, i32 number) {
+  const TreeNode node = p.nodes[number];
+  HeldNode<T> held;
+  if (node.column >= 0) {
+    held.threshold = p.thresholds[number];
+    held.bits =
+        u32(node.column) << 17 | (node.missing == 1 ? 1u << 16 : 0u) | u32(node.first - number);
+    return held;
+  }
+  if (p.width == 1)
+    held.threshold = p.weights[node.first];
+  else
+    held.leaf = node.first;
+  held.bits = 0;
+  return held;
+}
+
+/// The leaves that the row whose element of column c is x[c * stride] comes to from nodes `at`.
+template <class T>
+SINTER_DEVICE void walk_held(const HeldNode<T>* nodes, i32 (&at)[kTreeLanes], const T* x,
+                             i32 stride, HeldNode<T> (&leaves)[kTreeLanes]) {
+  bool moves = true;
+  while (moves) {
+    moves = false;
+#pragma unroll
+    for (int lane = 0; lane < kTreeLanes; ++lane) leaves[lane] = nodes[at[lane]];
+#pragma unroll
+    for (int lane = 0; lane < kTreeLanes; ++lane) {
+      const HeldNode<T> node = leaves[lane];
+      const i32 ahead = i32(node.bits & 0xffffu);
+      // A leaf reads the first column, for nothing: that is cheaper than a branch.
+      const T value = x[i32(node.bits >> 17) * stride];
+      const bool first = value <= node.threshold || (value != value && (node.bits >> 16 & 1u) != 0);
+      at[lane] += ahead == 0 ? 0 : ahead + (first ? 0 : 1);
+      moves = moves || ahead != 0;
+    }
+  }
 }
 
 /// The leaf's row of weights for the row whose element of column c is x[c * stride]; nodes and
@@ -49,28 +102,55 @@ SINTER_DEVICE i32 leaf_of(const TreeNode* nodes, const T* thresholds, i32 root, 
   return node.first;
 }
 
+// A target takes what its first tree gives as it is; without a tree it is zero.
+
+template <TreeCombine kCombine, class T>
+SINTER_DEVICE void give_one(T& one, bool& is_given, T weight) {
+  one = is_given ? combine_trees<kCombine>(one, weight) : weight;
+  is_given = true;
+}
+
+/// Gives a row's targets y what a tree's leaf has for them.
+template <TreeCombine kCombine, class T>
+SINTER_DEVICE void give_targets(const TreeProblem<T>& p, i32 tree, const T* weights, T* y) {
+  const i32 target = p.trees[tree].target;
+  for (i32 w = 0; w < p.width; ++w) {
+    T& to = y[target + w];
+    bool is_first = kCombine != kTreeSum;
+    for (i32 before = 0; is_first && before < tree; ++before)
+      is_first =
+          p.trees[before].target + p.width <= target + w || p.trees[before].target > target + w;
+    to = is_first ? weights[w] : combine_trees<kCombine>(to, weights[w]);
+  }
+}
+
 /// Block `block` of kThreads rows. kNodes: of the trees that lie in shared memory at a time; a
 /// larger tree is read where it is. kRows: the rows lie there too, column by column. kOne: there is
 /// one target, which stays in a register.
 template <class T, TreeCombine kCombine, int kThreads, int kNodes, bool kRows, bool kOne>
 SINTER_DEVICE void ensemble_of_rows(const TreeProblem<T>& p, i64 block) {
   SINTER_DYNAMIC_SHARED(memory);
-  T* const thresholds = reinterpret_cast<T*>(memory);
-  TreeNode* const nodes = reinterpret_cast<TreeNode*>(thresholds + kNodes);
+  HeldNode<T>* const nodes = reinterpret_cast<HeldNode<T>*>(memory);
   T* const staged = reinterpret_cast<T*>(nodes + kNodes);
   const int thread = static_cast<int>(threadIdx.x);
-  const i64 first = block * kThreads, row = first + thread;
-  const i64 count = p.rows - first < kThreads ? p.rows - first : kThreads;
-  if (kRows)
-    for (i64 i = thread; i < count * p.columns; i += kThreads)
-      staged[i % p.columns * kThreads + i / p.columns] = p.x[first * p.columns + i];
+  const i64 begin_row = block * kThreads, row = begin_row + thread;
+  const i32 count = i32(p.rows - begin_row < kThreads ? p.rows - begin_row : kThreads);
+  if (kRows) {
+    // Eight neighbouring columns of four rows for each warp: whole sectors are read, and eight
+    // threads meet in a bank instead of 32.
+    const i32 pieces = (p.columns + 7) / 8 * kThreads;
+    for (i32 i = thread / 8; i < pieces; i += kThreads / 8) {
+      const i32 column = i / kThreads * 8 + thread % 8, own = i % kThreads;
+      if (column < p.columns && own < count)
+        staged[column * kThreads + own] = p.x[(begin_row + own) * p.columns + column];
+    }
+  }
   const T* const x = kRows ? staged + thread : p.x + row * p.columns;
-  const i64 stride = kRows ? kThreads : 1;
+  const i32 stride = kRows ? kThreads : 1;
   T* const y = p.y + row * p.targets;
 
   T one = T(0);
-  // A target takes what its first tree gives as it is; without a tree it is zero.
-  u32 given = 0;
+  bool is_given = false;
   if (!kOne && thread < count)
     for (i32 target = 0; target < p.targets; ++target) y[target] = T(0);
   i32 begin = 0;
@@ -85,36 +165,38 @@ SINTER_DEVICE void ensemble_of_rows(const TreeProblem<T>& p, i64 block) {
     }
     const bool is_held = end > begin;
     __syncthreads();
-    if (is_held)
-      for (i32 i = thread; i < last - root; i += kThreads) {
-        nodes[i] = p.nodes[root + i];
-        thresholds[i] = p.thresholds[root + i];
-      }
-    else
-      end = begin + 1;
+    for (i32 i = thread; i < last - root; i += kThreads) nodes[i] = held_node(p, root + i);
     __syncthreads();
-    if (thread < count)
-      for (i32 tree = begin; tree < end; ++tree) {
-        const TreeStart start = p.trees[tree];
-        const TreeNode* const own = is_held ? nodes + (start.root - root) : p.nodes + start.root;
-        const T* const own_thresholds =
-            is_held ? thresholds + (start.root - root) : p.thresholds + start.root;
-        const T* const weights =
-            p.weights + i64(leaf_of(own, own_thresholds, start.root, x, stride)) * p.width;
-        if (kOne) {
-          one = given == 0 ? weights[0] : combine_trees<kCombine>(one, weights[0]);
-          given = 1;
-        } else {
-          for (i32 w = 0; w < p.width; ++w) {
-            T& to = y[start.target + w];
-            bool is_first = kCombine != kTreeSum;
-            for (i32 before = 0; is_first && before < tree; ++before)
-              is_first = p.trees[before].target + p.width <= start.target + w ||
-                         p.trees[before].target > start.target + w;
-            to = is_first ? weights[w] : combine_trees<kCombine>(to, weights[w]);
-          }
+    if (!is_held) {
+      if (thread < count) {
+        const i32 leaf = leaf_of(p.nodes + root, p.thresholds + root, root, x, stride);
+        const T* const weights = p.weights + i64(leaf) * p.width;
+        if (kOne)
+          give_one<kCombine>(one, is_given, weights[0]);
+        else
+          give_targets<kCombine>(p, begin, weights, y);
+      }
+      end = begin + 1;
+    } else if (thread < count) {
+      for (i32 tree = begin; tree < end; tree += kTreeLanes) {
+        i32 at[kTreeLanes];
+        HeldNode<T> leaves[kTreeLanes];
+#pragma unroll
+        for (int lane = 0; lane < kTreeLanes; ++lane)
+          at[lane] = p.trees[tree + lane < end ? tree + lane : tree].root - root;
+        walk_held(nodes, at, x, stride, leaves);
+#pragma unroll
+        for (int lane = 0; lane < kTreeLanes; ++lane) {
+          if (tree + lane >= end) continue;
+          if (kOne)
+            give_one<kCombine>(one, is_given, leaves[lane].threshold);
+          else if (p.width == 1)
+            give_targets<kCombine>(p, tree + lane, &leaves[lane].threshold, y);
+          else
+            give_targets<kCombine>(p, tree + lane, p.weights + i64(leaves[lane].leaf) * p.width, y);
         }
       }
+    }
     begin = end;
   }
   if (kOne && thread < count) y[0] = one;

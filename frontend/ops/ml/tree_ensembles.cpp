@@ -143,23 +143,28 @@ Term mean_of_trees(const Term& scores, const TreeModel& model) {
   return scores / static_cast<double>(model.roots.size());
 }
 
-Term add_base(const Term& scores, const std::vector<double>& base) {
-  NodeContext& node = scores.node();
-  return scores + Term(node, node.builder().constant(ir::Tensor::from_doubles(
-                                 scores.dtype(), {1, std::ssize(base)}, base)));
+/// Adds `base`, one number for each target, to a sum: a tree of one leaf behind the others.
+void add_base(TreeModel& model, const std::vector<double>& base) {
+  for (std::size_t target = 0; target < base.size(); ++target) {
+    model.roots.push_back({true, std::ssize(model.leaves)});
+    model.leaves.push_back({{static_cast<std::int64_t>(target), base[target]}});
+  }
 }
 
 void tree_ensemble_regressor(NodeContext& node) {
   TreeModel model = read_numbered_trees(node, "target", "target_ids");
   model.targets = node.attr_int("n_targets", 1);
   const bool is_mean = set_combination(node, node.attr_string("aggregate_function", "SUM"), model);
+  const std::vector<double> base = numbers(node, "base_values").value_or(std::vector<double>());
+  if (!base.empty() && std::ssize(base) != model.targets)
+    node.invalid("it has {} base_values for {} targets", base.size(), model.targets);
+  const bool is_sum = model.combine == "sum" && !is_mean;
+  if (is_sum) add_base(model, base);
   Term y(node, add_trees(node, read_rows(node).value(), model));
   if (is_mean) y = mean_of_trees(y, model);
-  if (const auto base = numbers(node, "base_values"); base && !base->empty()) {
-    if (std::ssize(*base) != model.targets)
-      node.invalid("it has {} base_values for {} targets", base->size(), model.targets);
-    y = add_base(y, *base);
-  }
+  if (!is_sum && !base.empty())
+    y = y + Term(node, node.builder().constant(
+                           ir::Tensor::from_doubles(y.dtype(), {1, std::ssize(base)}, base)));
   node.output(transform_scores(y, read_post_transform(node)).cast(DType::kFloat32).value());
 }
 
@@ -174,8 +179,8 @@ void output_binary(NodeContext& node, const TreeModel& model, const Ints& labels
       each.target = 0;
       all_positive = all_positive && each.weight >= 0;
     }
+  if (!base.empty()) add_base(single, {base.back()});
   Term score(node, add_trees(node, read_rows(node).value(), single));
-  if (!base.empty()) score = score + base.back();
   const Term label = binary_label(score.with("Greater", all_positive ? 0.5 : 0), labels);
   Term scores = score;
   if (transform == PostTransform::kProbit)
@@ -208,8 +213,8 @@ void tree_ensemble_classifier(NodeContext& node) {
   if (labels.size() == 2 && used.size() == 1 && *used.begin() >= 0 && *used.begin() < 2)
     return output_binary(node, model, labels, transform, base);
   if (base.size() == 1) node.invalid("it has one of base_values for {} classes", labels.size());
-  Term scores(node, add_trees(node, read_rows(node).value(), model));
-  if (!base.empty()) scores = add_base(scores, base);
+  add_base(model, base);
+  const Term scores(node, add_trees(node, read_rows(node).value(), model));
   node.output(0, best_label(scores, labels).value());
   node.output(1, transform_scores(scores, transform).cast(DType::kFloat32).value());
 }

@@ -101,8 +101,20 @@ std::vector<Piece> divide(const Problem& p) {
 class ConvDivider {
  public:
   ConvDivider(const Problem& problem, const ConvStepT& step, PackedWeights& weights,
-              const std::byte* weight_data)
-      : p_(problem), step_(step), weights_(weights), weight_data_(weight_data) {}
+              const std::byte* weight_data, int threads)
+      : p_(problem),
+        step_(step),
+        weights_(weights),
+        weight_data_(weight_data),
+        weight_copies_(threads) {}
+
+  /// What brings computed weights into the kernels' layouts, to be executed before the parts.
+  PrimitiveParts& weight_copies() { return weight_copies_; }
+  std::uint64_t copied_bytes() const {
+    std::uint64_t bytes = 0;
+    for (const Copied& copied : copied_) bytes += copied.memory.get_desc().get_size();
+    return bytes;
+  }
 
   /// An operand that lies in a plan buffer, or in memory of its own.
   struct Place {
@@ -146,6 +158,8 @@ class ConvDivider {
       part.bind(DNNL_ARG_WEIGHTS,
                 pack(weights_, step_.weight, weight_data_ + weight, kind.plain_weight, kind.weight)
                     ->memory);
+    else if (kind.weight != kind.plain_weight)
+      part.bind(DNNL_ARG_WEIGHTS, copied_weight(kind, weight));
     else
       part.bind(DNNL_ARG_WEIGHTS, kind.weight, step_.weight, weight);
     if (step_.bias >= 0)
@@ -187,7 +201,8 @@ class ConvDivider {
     append_activation(ops, step_.activation, step_.activation_a, step_.activation_b);
     dnnl::primitive_attr attributes = dnnl_attributes();
     attributes.set_post_ops(ops);
-    // Weights that are computed lie as they do; packed ones as the first part wants them.
+    // Weights that are computed lie as they do, if a kernel takes them; others as the first part
+    // wants them.
     const auto describe = [&](const dnnl::memory::desc& weight, bool may_fail) {
       const auto bias = step_.bias >= 0 ? kind.bias : dnnl::memory::desc();
       return dnnl::convolution_forward::primitive_desc(
@@ -198,20 +213,42 @@ class ConvDivider {
     const dnnl::memory::desc any(weight_sizes(part), dnnl_type(p_.weight_type),
                                  dnnl::memory::format_tag::any);
     dnnl::convolution_forward::primitive_desc chosen;
+    const auto has_kernel = [&] { return chosen && !is_reference(chosen); };
     if (!weight_data_) chosen = describe(kind.plain_weight, false);
-    if (!chosen && weight_ && weight_.get_dims() == any.get_dims())
+    if (!has_kernel() && weight_ && weight_.get_dims() == any.get_dims())
       chosen = describe(weight_, true);
-    if (!chosen || (weight_data_ && is_reference(chosen))) chosen = describe(any, false);
+    if (!has_kernel()) chosen = describe(any, false);
     kind.weight = weight_ = chosen.weights_desc();
     kind.scratchpad = chosen.scratchpad_desc();
     kind.primitive = dnnl::convolution_forward(chosen);
     return kind;
   }
 
+  /// The computed weights from byte `offset` on in the layout of `kind`, in memory of their own.
+  dnnl::memory copied_weight(const Kind& kind, std::uint64_t offset) {
+    for (const Copied& copied : copied_)
+      if (copied.offset == offset && copied.memory.get_desc() == kind.weight) return copied.memory;
+    copied_.push_back({offset, dnnl::memory(kind.weight, dnnl_engine())});
+    const dnnl::reorder::primitive_desc how(dnnl_engine(), kind.plain_weight, dnnl_engine(),
+                                            kind.weight, dnnl_attributes());
+    BoundPrimitive copy(dnnl::reorder(how), how.scratchpad_desc());
+    copy.bind(DNNL_ARG_FROM, kind.plain_weight, step_.weight, offset);
+    copy.bind(DNNL_ARG_TO, copied_.back().memory);
+    weight_copies_.add(std::move(copy));
+    return copied_.back().memory;
+  }
+
+  struct Copied {
+    std::uint64_t offset;
+    dnnl::memory memory;
+  };
+
   const Problem& p_;
   const ConvStepT& step_;
   PackedWeights& weights_;
   const std::byte* weight_data_;  // null if the weights are computed
+  PrimitiveParts weight_copies_;
+  std::vector<Copied> copied_;
   dnnl::memory::desc weight_;
   std::map<Key, Kind> kinds_;
 };
@@ -271,6 +308,7 @@ struct ConvDnnl::Impl {
   // reorders back.
   std::vector<PrimitiveParts> steps;
   std::vector<dnnl::memory> own;     // operands of a plan in another layout, channels last
+  std::uint64_t weight_bytes = 0;    // of computed weights in the kernels' layouts
   std::optional<ConvNarrow> narrow;  // in their place
 };
 
@@ -305,7 +343,7 @@ ConvDnnl::ConvDnnl(const plan::PlanData& plan, const ConvStepT& step, const Boun
       return;
     }
     const int team = threads_for(p.multiplications(), threads);
-    ConvDivider divider(p, step, weights, weight_data);
+    ConvDivider divider(p, step, weights, weight_data, team);
     using Place = ConvDivider::Place;
     const auto place_of = [&](std::uint32_t buffer, const dims& sizes, bool is_read) -> Place {
       if (p.channels_last) return {buffer, nullptr};
@@ -321,6 +359,8 @@ ConvDnnl::ConvDnnl(const plan::PlanData& plan, const ConvStepT& step, const Boun
     const Place output = place_of(step.output, p.output, false);
     PrimitiveParts parts(team);
     for (const Piece& piece : divide(p)) divider.add(piece, input, output, parts);
+    impl_->weight_bytes = divider.copied_bytes();
+    if (divider.weight_copies().size() > 0) steps.push_back(std::move(divider.weight_copies()));
     steps.push_back(std::move(parts));
     if (output.memory)
       steps.push_back(
@@ -339,7 +379,7 @@ std::size_t ConvDnnl::workspace_bytes() const {
 }
 
 std::uint64_t ConvDnnl::own_bytes() const {
-  std::uint64_t bytes = impl_->narrow ? impl_->narrow->own_bytes() : 0;
+  std::uint64_t bytes = impl_->weight_bytes + (impl_->narrow ? impl_->narrow->own_bytes() : 0);
   for (const dnnl::memory& memory : impl_->own) bytes += memory.get_desc().get_size();
   return bytes;
 }

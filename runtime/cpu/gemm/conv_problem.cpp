@@ -45,7 +45,7 @@ double ConvProblem::elements(const dims& sizes) {
 double ConvProblem::multiplications() const {
   double result = elements(output);
   for (std::size_t d = 1; d < weight.size(); ++d) result *= static_cast<double>(weight[d]);
-  return weight_type == DType::kFloat32 ? result : result / kNarrowRate;
+  return result / narrow_rate(weight_type);
 }
 
 bool ConvProblem::is_product() const {

@@ -66,6 +66,7 @@ dnnl::memory::data_type dnnl_type(DType type) {
     case DType::kUInt8: return data_type::u8;
     case DType::kInt32: return data_type::s32;
     case DType::kFloat32: return data_type::f32;
+    case DType::kBFloat16: return data_type::bf16;
     default: throw internal_error("oneDNN has no {} here", to_string(type));
   }
 }
@@ -105,6 +106,12 @@ bool multiplies_exactly(DType x, DType weights) {
     }
   }();
   return is_exact && weights == DType::kInt8 && (x == DType::kInt8 || x == DType::kUInt8);
+}
+
+bool multiplies_bfloat16() {
+  // Each set of instructions has the bits of those that it includes.
+  constexpr unsigned kBFloat16 = dnnl_cpu_isa_avx512_core_bf16;
+  return (static_cast<unsigned>(dnnl_get_effective_cpu_isa()) & kBFloat16) == kBFloat16;
 }
 
 void append_activation(dnnl::post_ops& ops, Activation activation, float a, float b) {

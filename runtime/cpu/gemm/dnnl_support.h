@@ -51,19 +51,24 @@ bool is_reference(const Description& description) {
 void append_activation(dnnl::post_ops& ops, plan::fb::Activation activation, float a = 0,
                        float b = 0);
 
-/// Of float32, the type that oneDNN computes in here but for integers of 8 bits and their sums.
+/// Of float32, what most operands are.
 inline std::uint64_t bytes_of(std::int64_t elements, DType type = DType::kFloat32) {
   return static_cast<std::uint64_t>(elements) * size_of(type);
 }
-/// f32, i32, i8 or u8.
+/// f32, bf16, i32, i8 or u8.
 dnnl::memory::data_type dnnl_type(DType type);
 
 /// Whether oneDNN multiplies integers of `x` by such of `weights` here, and has all sums right:
 /// without VNNI its kernels saturate sums of two products.
 bool multiplies_exactly(DType x, DType weights);
 
-/// Multiplications of integers of 8 bits in the time of one of float32.
-inline constexpr double kNarrowRate = 3;
+/// Whether the processor has instructions for products of bfloat16, AVX512_BF16 or AMX.
+bool multiplies_bfloat16();
+
+/// Multiplications of weights of `type` in the time of one of float32, at least: AMX has more.
+constexpr double narrow_rate(DType type) {
+  return type == DType::kFloat32 ? 1 : type == DType::kBFloat16 ? 2 : 3;
+}
 
 /// A thread that wakes for less, a few microseconds of work, costs more than it brings.
 inline constexpr double kMultiplicationsOfThread = 256 * 1024;

@@ -42,7 +42,7 @@ Division divide(const Product& p, std::size_t single) {
   for (const std::int64_t size : p.batch) matrices *= static_cast<double>(size);
   const auto n = static_cast<double>(p.n);
   const double bytes = static_cast<double>(bytes_of(p.k, p.b.type)) * n;
-  const double rate = p.b.type == DType::kFloat32 ? 1 : kNarrowRate;
+  const double rate = narrow_rate(p.b.type);
   const auto parts_of = [&](std::int64_t rows) {
     return parts_for(matrices * static_cast<double>(rows) * n * static_cast<double>(p.k) / rate,
                      matrices * bytes);
@@ -147,12 +147,14 @@ class Divider {
               bytes_of(offset_of(p_.a, at, at.row, 0), p_.a.type));
     const auto bind_result = [&](int argument, const GemmOperand& operand,
                                  const dnnl::memory::desc& layout, bool is_result) {
-      const std::uint64_t offset = bytes_of(offset_of(operand, at, at.row, at.column));
+      const std::uint64_t offset =
+          bytes_of(offset_of(operand, at, at.row, at.column), operand.type);
       if (!kind.dense) return part.bind(argument, layout, operand.buffer, offset);
-      part.bind_copy(argument, layout,
-                     {operand.buffer, nullptr, offset, static_cast<std::size_t>(sizes.rows),
-                      bytes_of(sizes.columns), bytes_of(operand.row_stride)},
-                     is_result);
+      part.bind_copy(
+          argument, layout,
+          {operand.buffer, nullptr, offset, static_cast<std::size_t>(sizes.rows),
+           bytes_of(sizes.columns, operand.type), bytes_of(operand.row_stride, operand.type)},
+          is_result);
     };
     bind_result(DNNL_ARG_DST, p_.d, kind.d, true);
     const std::uint64_t b = bytes_of(offset_of(p_.b, at, 0, at.column), p_.b.type);
@@ -161,7 +163,7 @@ class Divider {
                 pack(weights_, p_.b.buffer, p_.b_weight + b, kind.b_plain, kind.b)->memory);
     else
       part.bind(DNNL_ARG_WEIGHTS, kind.b_plain, p_.b.buffer, b);
-    if (p_.bias) part.bind(kind.bias_argument, kind.bias, *p_.bias, bytes_of(at.column));
+    if (p_.bias) part.bind(kind.bias_argument, kind.bias, *p_.bias, bytes_of(at.column, p_.d.type));
     if (p_.residual) bind_result(kind.residual_argument, *p_.residual, kind.residual, false);
     parts.add(std::move(part));
   }
@@ -199,7 +201,7 @@ class Divider {
     dims bias_sizes(sizes.batch.size() + 1, 1), bias_strides(sizes.batch.size() + 1, sizes.columns);
     bias_sizes.push_back(sizes.columns);
     bias_strides.push_back(1);
-    kind.bias = {bias_sizes, dnnl::memory::data_type::f32, bias_strides};
+    kind.bias = {bias_sizes, dnnl_type(p_.d.type), bias_strides};
 
     // A factor comes before the bias, which a primitive adds before all else.
     const bool scaled = p_.alpha != 1.0F;
@@ -262,8 +264,7 @@ std::optional<PrimitiveParts> divide_product(const Product& p, std::size_t singl
   const Division division = divide(p, single);
   double macs = static_cast<double>(p.m) * static_cast<double>(p.n) * static_cast<double>(p.k);
   for (const std::int64_t size : p.batch) macs *= static_cast<double>(size);
-  PrimitiveParts parts(
-      threads_for(p.b.type == DType::kFloat32 ? macs : macs / kNarrowRate, threads));
+  PrimitiveParts parts(threads_for(macs / narrow_rate(p.b.type), threads));
   Divider divider(p, weights);
   Position at;
   const bool has_chunks = division.prefix < p.batch.size();

@@ -1,5 +1,5 @@
-// One product of float32, or of integers of 8 bits, divided into parts that are primitives of their
-// own.
+// One product of float32, bfloat16 or integers of 8 bits, divided into parts that are primitives of
+// their own.
 #pragma once
 
 #include <cstddef>
@@ -24,7 +24,9 @@ struct GemmOperand {
   DType type = DType::kFloat32;
 };
 
-/// d = activation(alpha * a b + bias + residual), for each of a batch. Of integers d = a b.
+/// d = activation(alpha * a b + bias + residual), for each of a batch, where a and b are of one
+/// type, and bias and residual of d's: float32, or bfloat16 multiplied and summed up in float32 and
+/// d rounded once. Of integers d = a b.
 struct Product {
   std::vector<std::int64_t> batch;
   std::int64_t m = 0, n = 0, k = 0;

@@ -43,7 +43,10 @@ MatmulDnnl::MatmulDnnl(const plan::PlanData& plan, const MatmulStepT& step, cons
   const auto type_of = [](const MatrixT& matrix) { return static_cast<DType>(matrix.dtype); };
   const DType a = type_of(*step.a), b = type_of(*step.b), d = type_of(*step.d);
   const auto is_byte = [](DType type) { return type == DType::kInt8 || type == DType::kUInt8; };
-  const bool is_float = a == DType::kFloat32 && b == DType::kFloat32 && d == DType::kFloat32,
+  // Bias and residual are of d's type (plan/verify).
+  const bool is_float = a == b && ((a == DType::kFloat32 && d == DType::kFloat32) ||
+                                   (a == DType::kBFloat16 && (d == a || d == DType::kFloat32) &&
+                                    multiplies_bfloat16())),
              is_narrow =
                  is_byte(a) && is_byte(b) && d == DType::kInt32 && !step.residual && step.bias < 0;
   const auto& values = shape.expressions;

@@ -1,5 +1,6 @@
-// Matrix products of the types that oneDNN does not multiply on every CPU (float16, bfloat16,
-// float64, integers of more than 8 bits), and of empty sizes: correct, blocked over rows, not fast.
+// Matrix products of the types that oneDNN does not multiply on every CPU (float16, float64,
+// integers of more than 8 bits, bfloat16 without instructions for it), and of empty sizes: correct,
+// blocked over rows, not fast.
 #pragma once
 
 #include <cstddef>

@@ -43,7 +43,7 @@ MatmulNarrow::MatmulNarrow(const Product& product, const plan::PlanData& plan,
   const double multiplications = static_cast<double>(matrices_of(product)) *
                                  static_cast<double>(product.m) * static_cast<double>(product.n) *
                                  static_cast<double>(product.k);
-  threads_ = threads_for(multiplications / kNarrowRate, threads);
+  threads_ = threads_for(multiplications / narrow_rate(DType::kInt8), threads);
 }
 
 void MatmulNarrow::execute(std::span<std::byte* const> buffers,

@@ -82,6 +82,19 @@ constexpr const char* kPrograms[] = {
   %z = Quotient(%y, %k)
   %q = Cast(%z) {to = FP8}
   return q = %q
+})",
+    // A scale for each row, which every element is divided by.
+    R"(graph @rows(%x: f16[6, 256]) {
+  %w = Cast(%x) {to = f32}
+  %a = Abs(%w)
+  %m = ReduceMax(%a) {axes = [1], keepdims = 1}
+  %k = const f32[] {0.0371}
+  %l = const f32[] {7.888609e-31}
+  %n = Mul(%m, %k)
+  %s = Max(%n, %l)
+  %z = Quotient(%w, %s)
+  %q = Cast(%z) {to = FP8}
+  return q = %q, s = %s
 })"};
 
 TEST(CudaEmulation, FloatsOfEightBits) {
@@ -126,6 +139,25 @@ TEST(CudaText, AStoreOfEightBitsRoundsAndSaturates) {
   EXPECT_THAT(text, HasSubstr("store_saturated("));
   EXPECT_THAT(text, Not(HasSubstr("minimum")));
   EXPECT_THAT(text, Not(HasSubstr("round_to_e4m3fn")));
+}
+
+/// The quotient by what is the same for many elements: by its reciprocal, found once.
+TEST(CudaText, AScaleIsInvertedOnce) {
+  const std::string rows = source_of(std::end(kPrograms)[-1], "f8e4m3fn");
+  EXPECT_THAT(rows, HasSubstr("= reciprocal_to_nearest("));
+  EXPECT_THAT(rows, testing::ContainsRegex("quotient_to_nearest\\([^,]*, v[0-9]+, d[0-9]+\\)"));
+  // A norm's result is approximate: one more rounding is nothing.
+  EXPECT_THAT(source_of(std::end(kPrograms)[-2], "f8e4m3fn"), HasSubstr(" * 26.95"));
+  const auto divided_by = [](const std::string& scale) {
+    return source_of(("graph @g(%x: f32[64, 1024]) {\n  %k = const f32[] {" + scale +
+                      "}\n  %y = Quotient(%x, %k)\n  return y = %y\n}")
+                         .c_str(),
+                     "");
+  };
+  EXPECT_THAT(divided_by("0.1"), testing::ContainsRegex("quotient_to_nearest\\(.*, 10.0f\\)"));
+  EXPECT_THAT(divided_by("0.125"), HasSubstr(" * 8.0f"));
+  EXPECT_THAT(divided_by("1e-38"),
+              testing::ContainsRegex("quotient_to_nearest\\([^,]*, [^,]*\\);"));
 }
 
 /// What a kernel computes with has gone through 8 bits, too.

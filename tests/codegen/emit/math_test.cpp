@@ -285,6 +285,44 @@ TEST(ValueRanges, FollowOperators) {
   EXPECT_EQ(ranges[quotient].low, -infinity);
 }
 
+/// By a constant's reciprocal, over every exponent and sign; of small numbers the last place may
+/// differ.
+TEST(CudaEmulation, QuotientsByConstantsAreRoundedToNearest) {
+  std::vector<float> inputs = {0.0f, -0.0f, INFINITY, -INFINITY, NAN, 3.4e38f, -3.4e38f};
+  for (std::uint32_t i = 0; i < 1 << 19; ++i)
+    inputs.push_back(std::bit_cast<float>(i << 13 | (i * 40503 & 0x1fff)));
+  const float divisors[] = {0.0371f, 3.0f, 0x1.fffffep0f, 1.0f / 448, 5e-30f, 1e30f, 0.25f, -0.3f};
+  const auto count = static_cast<std::int64_t>(inputs.size());
+  codegen::ExprTable exprs{ir::Ranges{}};
+  ProgramBuilder p(exprs, {count}, 0);
+  const auto x = p.load(p.dense(DType::kFloat32, {0}));
+  for (const float divisor : divisors)
+    p.store(p.dense(DType::kFloat32, {0}),
+            p.op(ScalarOp::kQuotient, {x, p.constant(DType::kFloat32, divisor)}));
+  const codegen::EmittedKernel kernel = codegen::emit_loops(p.request("quotients"), exprs);
+  EXPECT_THAT(kernel.source, HasSubstr("quotient_to_nearest("));
+  plan::fb::PlanT plan;
+  exprs.write(plan);
+  Memory memory(1 + std::size(divisors), std::vector<std::byte>(inputs.size() * sizeof(float)));
+  std::memcpy(memory[0].data(), inputs.data(), memory[0].size());
+  EmulatedKernels(std::span(&kernel, 1))
+      .run(kernel.step, 0, plan::evaluate_expressions(plan, {}), memory);
+  for (std::size_t d = 0; d < std::size(divisors); ++d)
+    for (std::size_t i = 0; i < inputs.size(); ++i) {
+      float actual = 0;
+      std::memcpy(&actual, memory[d + 1].data() + i * sizeof(float), sizeof(float));
+      const float exact = inputs[i] / divisors[d];
+      if (std::isnan(exact)) {
+        ASSERT_TRUE(std::isnan(actual)) << inputs[i] << " / " << divisors[d];
+      } else if (std::min(std::abs(exact), std::abs(inputs[i])) < 0x1p-100f) {
+        ASSERT_NEAR(actual, exact, std::max(std::abs(exact) * 0x1p-23f, 0x1p-149f))
+            << inputs[i] << " / " << divisors[d];
+      } else {
+        ASSERT_EQ(actual, exact) << inputs[i] << " / " << divisors[d];
+      }
+    }
+}
+
 }  // namespace
 }  // namespace sinter::test
 #endif

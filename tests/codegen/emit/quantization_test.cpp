@@ -50,6 +50,30 @@ constexpr Case kCases[] = {{"bytes", R"(graph @bytes(%x: f32[300]) {
   return q = %q
 })",
                             "rounded_to_u8("},
+                           // Half of these are ties, and the zero point is odd.
+                           {"converted", R"(graph @converted(%x: f32[300]) {
+  %k = const f32[] {100}
+  %v = Mul(%x, %k)
+  %n = Round(%v)
+  %e = const f32[] {0.4375}
+  %w = Mul(%n, %e)
+  %s = const f32[] {0.875}
+  %d = Quotient(%w, %s)
+  %r = Round(%d)
+  %z = const f32[] {-5}
+  %a = Add(%r, %z)
+  %q = Cast(%a) {to = i8}
+  return q = %q
+})",
+                            "rounded_to_i8("},
+                           {"one_scale", R"(graph @one_scale(%x: f32[300]) {
+  %s = const f32[] {0.013}
+  %d = Quotient(%x, %s)
+  %r = Round(%d)
+  %q = Cast(%r) {to = u8}
+  return q = %q
+})",
+                            "rounded_to_u8("},
                            // Truncated, or clamped to other numbers.
                            {"truncated", R"(graph @truncated(%x: f32[300]) {
   %k = const f32[] {100}

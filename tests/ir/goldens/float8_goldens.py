@@ -73,3 +73,22 @@ def float8_products():
                 x = draw.standard_normal(a).astype(NAMES[left])
                 y = draw.standard_normal(b).astype(NAMES[right])
                 case("MatMul", [x, y], x.astype(np.float64) @ y.astype(np.float64), dtype="f32")
+
+
+def block_products():
+    """The same with a scale for each block of k of a row, and of a group of columns."""
+    draw = np.random.default_rng(20261129)
+    for left, right, rows, k, n, block, columns in (("f8e4m3fn", "f8e4m3fn", (3,), 32, 10, 8, 4),
+                                                    ("f8e5m2", "f8e4m3fn", (2, 2), 24, 6, 12, 6),
+                                                    ("f8e4m3fn", "f8e5m2", (1,), 16, 1, 16, 128)):
+        x = draw.standard_normal((*rows, k)).astype(NAMES[left])
+        w = draw.standard_normal((k, n)).astype(NAMES[right])
+        x_scales = np.exp2(draw.uniform(-3, 3, (*rows, k // block))).astype(np.float32)
+        w_scales = np.exp2(draw.uniform(-3, 3, (-(-n // columns), k // block))).astype(np.float32)
+        y = np.zeros((*rows, n))
+        for b in range(k // block):
+            part = slice(b * block, (b + 1) * block)
+            sums = x[..., part].astype(np.float64) @ w[part].astype(np.float64)
+            y += sums * x_scales[..., b:b + 1] * np.repeat(w_scales[:, b], columns)[:n]
+        case("BlockMatMul", [x, w, x_scales, w_scales], y, {"block": block, "columns": columns},
+             dtype="f32")

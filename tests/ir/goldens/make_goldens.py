@@ -15,7 +15,7 @@ import pathlib
 
 import numpy as np
 
-from float8_goldens import float8, float8_products
+from float8_goldens import block_products, float8, float8_products
 from golden_cases import FLOATS, NAMES, bools, case, cases, integers, name_of, normal, one, wide
 from ordered_goldens import ordered
 from pointwise_goldens import parametric, pointwise, rare_pointwise
@@ -399,7 +399,7 @@ def packed_attention():
 def main():
     for group in (pointwise, reductions, views, convolutions, indexed, products, composites,
                   attention, places, rare_pointwise, channels_last, parametric, ordered,
-                  quantized, packed_attention, float8, float8_products):
+                  quantized, packed_attention, float8, float8_products, block_products):
         group()
     path = pathlib.Path(__file__).parent / "goldens.json"
     lines = ",\n".join(json.dumps(c, separators=(",", ":")) for c in cases)

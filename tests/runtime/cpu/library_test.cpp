@@ -147,6 +147,25 @@ std::vector<ProductCase> product_cases() {
     c.activation = fb::Activation::GeluErf;
     add(c, std::string(to_string(type)));
   }
+  // Divided by columns, by rows, and in a batch of which one operand repeats.
+  for (const std::int64_t m : {1, 40, 300}) {
+    ProductCase c{"", m, 700, 260};
+    c.type = DType::kBFloat16;
+    c.bias = c.residual = true;
+    c.activation = fb::Activation::Relu;
+    add(c, "bf16_rows_" + std::to_string(m));
+    c.alpha = 0.5F;
+    add(c, "bf16_rows_" + std::to_string(m) + "_scaled");
+  }
+  {
+    ProductCase c{"", 31, 48, 24};
+    c.type = DType::kBFloat16;
+    c.batch = {4, 3};
+    c.b_is_weight = false;
+    c.b_has_batch = {true, false};
+    c.b_transposed = true;
+    add(c, "bf16_batched");
+  }
   for (int bits = 0; bits < 8; ++bits) {
     ProductCase c{"", 12, 20, 9};
     c.a_transposed = bits & 1;
@@ -267,10 +286,12 @@ Bytes channels_last(DType type, const Bytes& data, std::vector<std::int64_t>& sh
   return result;
 }
 
-class CpuConv : public ::testing::TestWithParam<std::tuple<ConvCase, bool>> {};
+/// A convolution, whether channels are last, and whether its weights are computed: kernels want
+/// those in an order that the plan does not have.
+class CpuConv : public ::testing::TestWithParam<std::tuple<ConvCase, bool, bool>> {};
 
 TEST_P(CpuConv, AgreesWithTheDefinition) {
-  const auto& [c, last] = GetParam();
+  const auto& [c, last, computed] = GetParam();
   const std::size_t spatial = c.image.size();
   const auto group = static_cast<std::int64_t>(c.group);
   std::vector<std::int64_t> input{c.batch, c.channels}, weight{c.filters, c.channels / group},
@@ -346,7 +367,8 @@ TEST_P(CpuConv, AgreesWithTheDefinition) {
   };
   fb::ConvStepT work;
   work.input = p.input("x", c.type, ids(input));
-  work.weight = p.weight_bytes(c.type, w.data(), w.size());
+  work.weight =
+      computed ? p.input("w", c.type, ids(weight)) : p.weight_bytes(c.type, w.data(), w.size());
   work.output = p.output("y", c.type, ids(output));
   if (c.bias) work.bias = static_cast<int>(p.weight_bytes(c.type, bias.data(), bias.size()));
   work.input_shape = ids(input);
@@ -371,6 +393,7 @@ TEST_P(CpuConv, AgreesWithTheDefinition) {
     options.threads = threads;
     Session session(plan, options);
     session.set_input("x", {c.type, input, x.data()});
+    if (computed) session.set_input("w", {c.type, weight, w.data()});
     if (c.residual) session.set_input("r", {c.type, output, residual.data()});
     session.run();
     expect_close(c.type, expected, session.output("y"));
@@ -468,10 +491,12 @@ const ConvCase kConvCases[] = {
 };
 
 INSTANTIATE_TEST_SUITE_P(Cases, CpuConv,
-                         ::testing::Combine(::testing::ValuesIn(kConvCases), ::testing::Bool()),
+                         ::testing::Combine(::testing::ValuesIn(kConvCases), ::testing::Bool(),
+                                            ::testing::Bool()),
                          [](const auto& info) {
                            return std::get<0>(info.param).name +
-                                  (std::get<1>(info.param) ? "_channels_last" : "");
+                                  (std::get<1>(info.param) ? "_channels_last" : "") +
+                                  (std::get<2>(info.param) ? "_of_computed_weights" : "");
                          });
 
 }  // namespace

@@ -25,6 +25,7 @@ std::string gone_because(const std::string& pass) {
       {"import", "its result was known at import: a constant, a shape, or nothing reads it"},
       {"fold_constants", "its result does not depend on the inputs and was computed"},
       {"fold_scales", "it went into the weights of a product or convolution"},
+      {"fold_thresholds", "it went into the thresholds of decision trees"},
       {"recognise", "an operator that does the same as several took its place"},
       {"simplify", "the algebra left nothing to compute"},
       {"lower_precision", "types made it needless"}};

@@ -6,6 +6,8 @@
 
 #include <sinter/profile.h>
 
+#include "runtime/engine/sampler.h"
+#include "runtime/engine/utf8.h"
 #include "runtime/format_error.h"
 #include "tools/cli/machine.h"
 #include "tools/cli/session_options.h"
@@ -15,8 +17,6 @@
 #include "tools/compiler/run/measure.h"
 #include "tools/generate/decoder.h"
 #include "tools/generate/prompt.h"
-#include "tools/generate/sampler.h"
-#include "tools/generate/utf8.h"
 
 namespace sinter::tools {
 namespace {
@@ -66,7 +66,7 @@ class Stream {
 
   bool shows_, is_first_ = true;
   const Tokenizer* tokenizer_;
-  Utf8Stream text_;
+  engine::Utf8Stream text_;
 };
 
 volatile std::sig_atomic_t interrupted = 0;
@@ -99,8 +99,8 @@ struct Generated {
 
 /// What the host draws with. Throws Error(kUsage) for an option of it that says something else than
 /// the plan's own sampler, or means nothing without a draw.
-SamplingOptions sampling_of(const GenerateArguments& options,
-                            const std::optional<SampleOptions>& plan) {
+SamplingParameters sampling_of(const GenerateArguments& options,
+                               const std::optional<SampleOptions>& plan) {
   const auto differ = [&](const char* flag) {
     throw usage_error(
         "{} says otherwise than the plan, which chooses tokens itself ({}): "
@@ -119,18 +119,23 @@ SamplingOptions sampling_of(const GenerateArguments& options,
                                       std::pair(options.seed.has_value(), "--seed")})
       if (given) throw usage_error("{} is of a draw: give --temperature", flag);
   }
-  return {options.temperature.value_or(0), options.top_k.value_or(0), options.top_p.value_or(1),
-          options.seed.value_or(0)};
+  SamplingParameters sampling;
+  sampling.temperature = options.temperature.value_or(0);
+  sampling.top_k = options.top_k.value_or(0);
+  sampling.top_p = options.top_p.value_or(1);
+  sampling.seed = options.seed.value_or(0);
+  engine::check_sampling(sampling, 0);
+  return sampling;
 }
 
 /// Tokens one after the other, from the plan's sampler or one here.
 class Chooser {
  public:
   Chooser(const GenerateArguments& options, Decoder& decoder)
-      : decoder_(decoder), sampler_(sampling_of(options, decoder.sampler())) {}
+      : decoder_(decoder), sampler_(start(sampling_of(options, decoder.sampler()))) {}
 
   std::int64_t first(std::span<const std::int64_t> prompt) {
-    if (!decoder_.sampler()) return sampler_.pick(decoder_.run(prompt));
+    if (!decoder_.sampler()) return sampler_.draw(decoder_.run(prompt));
     decoder_.start(prompt);
     return decoder_.token();
   }
@@ -139,12 +144,19 @@ class Chooser {
     if (decoder_.sampler()) decoder_.next();
   }
   std::int64_t next(std::int64_t id) {
-    return decoder_.sampler() ? decoder_.token() : sampler_.pick(decoder_.run({&id, 1}));
+    return decoder_.sampler() ? decoder_.token() : sampler_.draw(decoder_.run({&id, 1}));
   }
 
  private:
+  static engine::SlotStart start(SamplingParameters sampling) {
+    engine::SlotStart start;
+    start.seed = sampling.seed;
+    start.sampling = std::make_shared<const SamplingParameters>(std::move(sampling));
+    return start;
+  }
+
   Decoder& decoder_;
-  Sampler sampler_;
+  engine::SlotSampler sampler_;
 };
 
 Generated generate(const GenerateArguments& options, Decoder& decoder,

@@ -14,13 +14,13 @@ fusion::EightBitOptions eight_bit_to_fusion(const CompileOptions& options,
   fusion::EightBitOptions result;
   const EightBitOptions defaults;
   const bool is_asked_for = given.per_token || !given.per_channel || given.smoothing ||
-                            !given.include.empty() || given.emulate ||
+                            !given.include.empty() || given.emulate || !given.compensate ||
                             given.max_error != defaults.max_error;
   if (!has_eight_bit(options.precision)) {
     if (is_asked_for)
       throw usage_error(
-          "--activation-scales, --weight-scales, --smooth, --include and --emulate are about "
-          "--precision int8 or fp8, which is not given");
+          "--activation-scales, --weight-scales, --weight-rounding, --smooth, --include and "
+          "--emulate are about --precision int8 or fp8, which is not given");
     return result;
   }
   const auto name = to_string(options.precision);
@@ -50,6 +50,7 @@ fusion::EightBitOptions eight_bit_to_fusion(const CompileOptions& options,
   result.per_channel = given.per_channel;
   result.per_token = given.per_token;
   result.smoothing = given.smoothing;
+  result.compensate = given.compensate;
   result.max_error = given.max_error;
   result.include = given.include;
   return result;
@@ -72,6 +73,7 @@ std::vector<std::pair<std::string, std::string>> eight_bit_texts(const EightBitO
   std::vector<std::pair<std::string, std::string>> all;
   if (options.per_token) all.emplace_back("activation-scales", "token");
   if (!options.per_channel) all.emplace_back("weight-scales", "tensor");
+  if (!options.compensate) all.emplace_back("weight-rounding", "nearest");
   if (options.smoothing) all.emplace_back("smooth", fmt::format("{}", *options.smoothing));
   if (options.max_error != EightBitOptions{}.max_error)
     all.emplace_back("max-error", fmt::format("{}", options.max_error));

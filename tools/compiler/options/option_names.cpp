@@ -44,6 +44,7 @@ constexpr std::array kOptionNames = {
     OptionName{"--tuning-cache", "tuning.file"},
     OptionName{"--tuning-gpu", "tuning.gpu"},
     OptionName{"--verify", "verify"},
+    OptionName{"--weight-rounding", "eight_bit.compensate"},
     OptionName{"--weight-scales", "eight_bit.per_channel"},
     OptionName{"--weights", "weights"},
 };

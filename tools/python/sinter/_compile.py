@@ -62,7 +62,7 @@ def compile(model: Any, path: str | os.PathLike[str] | None = None, *, example_i
             target: str = "auto", precision: Any = "model", weights: str = "model", keep_layers: Sequence[str] = (),
             max_layer_error: float = 0.0, calibration: Mapping[str, Any] | str | os.PathLike[str] | None = None,
             activation_scales: str = "static", weight_scales: str = "channel", smoothing: float | None = None,
-            max_error: float | None = None, include_layers: Sequence[str] = (), emulate: bool = False,
+            weight_rounding: str = "compensated", max_error: float | None = None, include_layers: Sequence[str] = (), emulate: bool = False,
             dims: Mapping[str, Any] | None = None, bounds: Mapping[str, int] | None = None,
             min_shapes: Mapping[str, Sequence[int]] | str | None = None,
             max_shapes: Mapping[str, Sequence[int]] | str | None = None, constants: Mapping[str, Any] | None = None,
@@ -95,9 +95,9 @@ def compile(model: Any, path: str | os.PathLike[str] | None = None, *, example_i
       precision: "model", "fp16", "bf16", "tf32"; "int8" and "fp8": products with operands of 8 bits
       weights: "int8" or "int4", with ":group=N", ":asymmetric", ":embeddings", ":head", ":wide=E"
       keep_layers, max_layer_error, calibration: layers that keep their weights; samples by input, or a file.npz
-      activation_scales, weight_scales, smoothing, max_error, include_layers, emulate: of "int8" and "fp8": "static" (on
-        `calibration`) or "token"; "channel" or "tensor"; SmoothQuant's exponent (0: none, None: the best for each
-        layer); the most that outputs may be off by on the samples; layers that would stay for what they are; products
+      activation_scales, weight_scales, smoothing, weight_rounding, max_error, include_layers, emulate: of "int8" and
+        "fp8": "static" (on `calibration`) or "token"; "channel" or "tensor"; SmoothQuant's exponent (0: none, None: the
+        best for each layer); "compensated" (on `calibration`) or "nearest"; the most that outputs may be off by on the samples; layers that would stay for what they are; products
         that the target does not have in float on rounded operands
       dims: by name: 8, (1, 64), (32, 960, 32) for multiples of 32, range(32, 961, 32), or what it equals ("batch",
         "past + seq"); an input of one bool that chooses between two bodies: 0 or 1
@@ -134,8 +134,8 @@ def compile(model: Any, path: str | os.PathLike[str] | None = None, *, example_i
     options = compile_options(
         tensors, target=target, precision=precision, weights=weights, keep_layers=keep_layers,
         max_layer_error=max_layer_error, calibration=calibration, activation_scales=activation_scales,
-        weight_scales=weight_scales, smoothing=smoothing, max_error=max_error, include_layers=include_layers,
-        emulate=emulate, dims=dims, bounds=bounds, min_shapes=min_shapes,
+        weight_scales=weight_scales, smoothing=smoothing, weight_rounding=weight_rounding, max_error=max_error,
+        include_layers=include_layers, emulate=emulate, dims=dims, bounds=bounds, min_shapes=min_shapes,
         max_shapes=max_shapes, constants=constants, operators=operators, pad_selections=pad_selections,
         drop_unsupported_outputs=drop_unsupported_outputs, states=states, cache_precision=cache_precision, packed=packed, sample=sample,
         entries=entries, fuse=fuse, disabled_passes=disabled_passes, programmatic_launch=programmatic_launch,

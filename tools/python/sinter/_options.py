@@ -119,7 +119,7 @@ def verify_options(tensors: Tensors, value, operator_libraries=()):
 
 
 def compile_options(tensors: Tensors, *, target="auto", precision="model", weights="model", keep_layers=(),
-                    max_layer_error=0.0, calibration=None, activation_scales="static", weight_scales="channel", smoothing=None,
+                    max_layer_error=0.0, calibration=None, activation_scales="static", weight_scales="channel", smoothing=None, weight_rounding="compensated",
                     max_error=None, include_layers=(), emulate=False, dims=None, bounds=None, min_shapes=None, max_shapes=None, constants=None,
                     operators=(), pad_selections=False, drop_unsupported_outputs=False, states="auto", cache_precision="model", packed=False, sample=None, entries=None, fuse=True, disabled_passes=(),
                     programmatic_launch=True, precise_math=False, schedule="", strict=False, tune=0.0, tuning_file=None,
@@ -146,6 +146,9 @@ def compile_options(tensors: Tensors, *, target="auto", precision="model", weigh
     if weight_scales not in ("channel", "tensor"):
         raise UsageError(f"weight_scales is {weight_scales!r}: it is 'channel' or 'tensor'")
     eight_bit = _core.EightBitOptions()
+    if weight_rounding not in ("compensated", "nearest"):
+        raise UsageError(f"weight_rounding is {weight_rounding!r}: it is 'compensated' or 'nearest'")
+    eight_bit.compensate = weight_rounding == "compensated"
     eight_bit.per_token, eight_bit.per_channel = activation_scales == "token", weight_scales == "channel"
     if smoothing is not None:
         eight_bit.smoothing = float(smoothing)

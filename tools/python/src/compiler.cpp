@@ -192,7 +192,8 @@ void bind_compiler(nb::module_& module) {
   SINTER_CLASS(SessionOptions, device, threads, cuda_graphs, operator_libraries);
   SINTER_CLASS(RunInputs, tensors, files, shapes, ranges, seed);
   SINTER_CLASS(WeightOptions, keep, max_layer_error, calibration, calibration_files);
-  SINTER_CLASS(EightBitOptions, per_channel, per_token, smoothing, max_error, include, emulate);
+  SINTER_CLASS(EightBitOptions, per_channel, per_token, smoothing, compensate, max_error, include,
+               emulate);
   SINTER_CLASS(StateOptions, find, pairs)
       .def_prop_rw(
           "cache_precision",

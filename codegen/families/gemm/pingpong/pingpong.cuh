@@ -38,7 +38,20 @@ SINTER_DEVICE void exchange_items(T (&x)[4]) {
   }
 }
 
-/// What holds two elements, each of 4 bytes or of less.
+/// The same where an item is half a word, two of them side by side: a word is exchanged with the
+/// second next lane, then halves with the next. Lanes of the pairs' other half have the halves the
+/// other way around.
+SINTER_DEVICE void exchange_half_words(u32& first, u32& second) {
+  const bool odd = (threadIdx.x & 1) != 0, upper = (threadIdx.x & 2) != 0;
+  const u32 kept = upper ? second : first, far = exchange(upper ? first : second, 2);
+  const u32 mine = pick_bytes(kept, far, odd ? 0x7632 : 0x5410),
+            near = exchange(pick_bytes(kept, far, odd ? 0x5410 : 0x7632), 1);
+  const u32 low = odd ? 0x1054 : 0x5410, high = odd ? 0x3276 : 0x7632;
+  first = pick_bytes(mine, near, upper ? high : low);
+  second = pick_bytes(mine, near, upper ? low : high);
+}
+
+/// What holds two elements of 2 or of 4 bytes.
 template <bool kWide>
 struct PairOf {
   typedef u32 type;
@@ -49,19 +62,20 @@ struct PairOf<true> {
 };
 
 /// kConsumers of kGroups warpgroups, each team at a tile of its own; see TmaMainloop. Block b of
-/// gridDim.x has the tiles b, b + gridDim.x, ..
+/// gridDim.x has the tiles b, b + gridDim.x, .., or of kMulticast blocks that share columns each a
+/// part of those that b / kMulticast has of gridDim.x / kMulticast.
 template <class A, class B, int kM, int kN, int kConsumers, int kGroups, int kStages,
           bool kRowsAreK, int kRank, bool kSpread, int kParts = 1, int kWindows = 0,
-          int kPromoted = 0>
+          int kPromoted = 0, int kMulticast = 1, bool kScaled = false>
 struct PingpongTile
     : TmaMainloop<A, B, kM, kN, kGroups, kStages, kRowsAreK, kRank,
                   kStages*(kM + kN) * 128 +
                       kConsumers * kGroups * 16 * PingpongPasses<kN / kParts, kSpread>::kSums,
-                  kParts, kWindows, kPromoted> {
+                  kParts, kWindows, kPromoted, kMulticast, kScaled> {
   typedef TmaMainloop<A, B, kM, kN, kGroups, kStages, kRowsAreK, kRank,
                       kStages*(kM + kN) * 128 +
                           kConsumers * kGroups * 16 * PingpongPasses<kN / kParts, kSpread>::kSums,
-                      kParts, kWindows, kPromoted>
+                      kParts, kWindows, kPromoted, kMulticast, kScaled>
       Stages;
   typedef typename Stages::Sum Sum;
   typedef PingpongPasses<kN / kParts, kSpread> Passes;
@@ -69,9 +83,12 @@ struct PingpongTile
   typedef typename Stages::Accumulators Accumulators;
   static constexpr int kConsumerThreads = 128 * kGroups, kWorkers = kConsumerThreads * kConsumers,
                        kThreads = kWorkers + 128;
-  // What 65536 registers give, in steps of 8: 128 threads that copy, the others multiply.
-  static constexpr int kProducerRegisters = 24;
-  static constexpr int kConsumerRegisters = (65536 - 128 * kProducerRegisters) / kWorkers / 8 * 8;
+  // A block of so many threads begins with the same number for each, of 65536, in steps of 8; then
+  // 128 threads that copy leave theirs to the others, which multiply.
+  static constexpr int kProducerRegisters = 24,
+                       kBlockRegisters = 65536 / kThreads / 8 * 8 * kThreads;
+  static constexpr int kConsumerRegisters =
+      (kBlockRegisters - 128 * kProducerRegisters) / kWorkers / 8 * 8;
   static_assert(kConsumers <= 2 && kConsumerRegisters <= 256 && kN % (32 * kParts) == 0,
                 "registers, barriers, columns");
   static_assert(kSpread || kParts == 1, "what passes through shared memory is one part's");
@@ -84,20 +101,27 @@ struct PingpongTile
   struct TileScheduler {
     u32 tile, number;  // `number`: of the tile among the block's
     SINTER_DEVICE TileScheduler()
-        : tile(blockIdx.x + static_cast<u32>(team()) * gridDim.x),
+        : tile(first_tile() + static_cast<u32>(team()) * tiles_at_once()),
           number(static_cast<u32>(team())) {}
     SINTER_DEVICE void advance() {
-      tile += kConsumers * gridDim.x;
+      tile += kConsumers * tiles_at_once();
       number += kConsumers;
     }
   };
+  SINTER_DEVICE static u32 first_tile() { return blockIdx.x / kMulticast; }
+  SINTER_DEVICE static u32 tiles_at_once() { return gridDim.x / kMulticast; }
 
   /// First of all. True in threads that multiply; the others copy for the block's tiles, of which
   /// operands_of(i) are the operands, and have no more to do. `kProgrammatic`: see fill_first.
   template <bool kProgrammatic, class OperandsOf>
   SINTER_DEVICE static bool multiplies(unsigned char* shared, u32 tiles, OperandsOf operands_of) {
     if (threadIdx.x == kWorkers) Stages::init_barriers(shared);
-    __syncthreads();  // all see the barriers
+    if (kMulticast > 1) {  // all see the barriers
+      __syncwarp();
+      cluster_barrier();
+    } else {
+      __syncthreads();
+    }
     if (team() < kConsumers) {
       set_registers<kConsumerRegisters, true>();
       if (kConsumers > 1 && team() == kConsumers - 1) named_barrier_arrive<kWorkers>(0);
@@ -106,13 +130,20 @@ struct PingpongTile
     }
     set_registers<kProducerRegisters, false>();
     if (threadIdx.x == kWorkers) copy<kProgrammatic>(shared, tiles, operands_of);
+    end();
     return false;
+  }
+  /// Last of all: other blocks arrive at this one's barriers until then.
+  SINTER_DEVICE static void end() {
+    if (kMulticast == 1) return;
+    __syncwarp();
+    cluster_barrier();
   }
 
   /// Of two warpgroups that share tiles and promote, the second is some steps behind: while one has
   /// the epilogue the other multiplies.
   static constexpr bool kLags = kPromoted > 0 && kConsumers == 1 && kGroups == 2;
-  static constexpr int kLag = kStages / 2;
+  static constexpr int kLag = Stages::kOfWarpgroup > 1 ? 1 : kStages / 2;
   struct Turns {
     bool leads;  // this warpgroup's steps let the second begin its first tile
     int steps;   // of the tile
@@ -132,7 +163,7 @@ struct PingpongTile
     PipelineState<kStages> at{static_cast<int>(before % kStages), before / kStages % 2};
     if (kConsumers > 1) named_barrier_sync<kWorkers>(team());
     if (kLags && turn.number == 0 && group() == 1) named_barrier_sync<kWorkers>(0);
-    const int last = Stages::multiply_stages(accumulators, shared, steps, group(), at,
+    const int last = Stages::multiply_stages(accumulators, shared, x, steps, group(), at,
                                              Turns{turn.number == 0 && group() == 0, steps});
     if (steps > 0) Stages::release(shared, last);
   }
@@ -197,12 +228,19 @@ struct PingpongTile
     static_assert(sizeof(V) <= 4, "a pair is two words or less");
     if (!kSpread) return x;
     Vec<V, 8> result;
-    typename PairOf<sizeof(V) == 4>::type pairs[4] = {};
+    if constexpr (sizeof(V) == 1) {
+      u32 words[2];
+      memcpy(words, &x, sizeof(words));
+      exchange_half_words(words[0], words[1]);
+      memcpy(&result, words, sizeof(words));
+    } else {
+      typename PairOf<sizeof(V) == 4>::type pairs[4];
 #pragma unroll
-    for (int u = 0; u < 4; ++u) memcpy(&pairs[u], &x.v[u * 2], 2 * sizeof(V));
-    exchange_items(pairs);
+      for (int u = 0; u < 4; ++u) memcpy(&pairs[u], &x.v[u * 2], 2 * sizeof(V));
+      exchange_items(pairs);
 #pragma unroll
-    for (int u = 0; u < 4; ++u) memcpy(&result.v[u * 2], &pairs[u], 2 * sizeof(V));
+      for (int u = 0; u < 4; ++u) memcpy(&result.v[u * 2], &pairs[u], 2 * sizeof(V));
+    }
     return result;
   }
   /// exchanged(load<8>(p)), of what all rows share, so that rows may share the loads as well; `p`:
@@ -238,10 +276,10 @@ struct PingpongTile
   template <bool kProgrammatic, class OperandsOf>
   SINTER_DEVICE static void copy(unsigned char* shared, u32 tiles, OperandsOf operands_of) {
     PipelineState<kStages> at{0, 1};  // the first time around all stages are free
-    for (u32 tile = blockIdx.x; tile < tiles; tile += gridDim.x) {
+    for (u32 tile = first_tile(); tile < tiles; tile += tiles_at_once()) {
       const Operands x = operands_of(tile);
       int done = 0;
-      if (tile == blockIdx.x) {
+      if (tile == first_tile()) {
         done = Stages::template fill_first<kProgrammatic>(shared, x);
         for (int s = 0; s < done; ++s) at = at.next();
       }

@@ -19,22 +19,32 @@ namespace sinter::codegen {
 namespace {
 
 struct Tile {
-  int m, n, consumers = 2;
+  int m, n, consumers = 2, warpgroups = 2 / consumers;
 };
 /// By two warpgroups: one for each consumer, or both for one.
 constexpr Tile kTiles[] = {{64, 192}, {128, 128}, {128, 192}, {192, 128}};
 /// Of 8 bits a stage takes half the time for the same bytes: larger tiles, which no consumer has
 /// alone, may be worth an epilogue that nothing overlaps.
-constexpr Tile kEightBitTiles[] = {{64, 192},  {128, 128},    {128, 192},
-                                   {192, 128}, {128, 256, 1}, {256, 128, 1}};
+/// Tiles of two consumers of two warpgroups have an epilogue of twice as many warps, which wait
+/// less for what they have just computed.
+constexpr Tile kEightBitTiles[] = {{64, 192},     {128, 128},    {128, 192},      {192, 128},
+                                   {128, 256, 1}, {256, 128, 1}, {128, 128, 2, 2}};
 /// Where sums are promoted one warpgroup multiplies while the other adds up.
-constexpr Tile kPromotedTiles[] = {{128, 128, 1}, {128, 192, 1}, {64, 192}};
+constexpr Tile kPromotedTiles[] = {{128, 128, 1}, {128, 192, 1}, {128, 256, 1}, {64, 192}};
+/// Blocks that share copies: clusters of two leave no multiprocessors over. Of 8 bits products at
+/// their full rate read more of the L2 than it gives, of 16 bits half as much.
+constexpr int kMulticasts[] = {1, 2};
 /// Instructions for each accumulator above which a tile's code, which is unrolled where it is
 /// spread, does not stay in the caches.
 constexpr double kMostSpread = 32;
 
 /// Vectors of a thread in a pass over tiles of n columns: PingpongPasses::kVectors.
 int pass_vectors(int n) { return n % 128 == 0 ? 4 : n % 96 == 0 ? 3 : n / 32; }
+
+/// Bytes of the accumulators of a pass of so many warpgroups over n columns.
+int pass_bytes(int n, int warpgroups) { return warpgroups * 4 * 8 * 32 * pass_vectors(n) * 4; }
+/// Registers of a block, and those that its threads that copy keep: PingpongTile.
+constexpr int kAllRegisters = 65536, kCopyingRegisters = 128 * 24;
 
 /// Whether the epilogue may compute with other columns than a thread loads and stores: all that
 /// varies along a row is loaded and stored in whole vectors, and nothing asks for a column.
@@ -72,15 +82,19 @@ struct Pingpong final : GemmTile {
   int threads() const override { return epilogue_threads() * consumers + 128; }
   bool fits(const GemmProblem& problem, const GemmSchedule& s) const override {
     // A thread's registers are more where others that only copy give theirs away.
-    constexpr int kMostAccumulators = 192;
-    return consumers <= 2 && consumers * warpgroups == 2 && s.split_k == 1 && blocks >= 1 &&
+    constexpr int kMostWarpgroups = 4, kOtherRegisters = 48;
+    const int at_first = kAllRegisters / threads() / 8 * 8 * threads();
+    const int most = (at_first - kCopyingRegisters) / (threads() - 128);
+    const int columns = s.n / problem.product.parts;
+    return consumers <= 2 && consumers * warpgroups <= kMostWarpgroups && s.split_k == 1 &&
+           blocks >= 1 && blocks % s.multicast == 0 && columns % (8 * s.multicast) == 0 &&
            (spread || problem.product.parts == 1) &&
-           fits_tma(problem, s, warpgroups, kMostAccumulators, promoted > 0);
+           fits_tma(problem, s, warpgroups, most - kOtherRegisters, promoted);
   }
 
   int shared_bytes(const GemmProblem&, const GemmSchedule& s) const override {
-    return kTmaAlignment + s.stages * tma_stage_bytes(s) + pass_bytes(s) +
-           s.stages * kTmaStageBarriers;
+    return kTmaAlignment + s.stages * tma_stage_bytes(s) +
+           (spread ? 0 : pass_bytes(s.n, consumers * warpgroups)) + s.stages * kTmaStageBarriers;
   }
 
   int most_shared_bytes(const DeviceModel& device) const override {
@@ -112,13 +126,15 @@ struct Pingpong final : GemmTile {
     const double code = 0.24 / rates.clock;  // of an instruction that is new to the caches
     constexpr double kInTheWay = 1.28;  // products are slower beside an epilogue by so much of it
     const EpilogueCost& epilogue = problem.epilogue;
+    // Blocks that share copies have as many rows of tiles.
+    const std::int64_t rows_of_tiles = ceil_div(m, s.m * s.multicast) * s.multicast;
     const double tiles =
-        problem.matrices * static_cast<double>(ceil_div(m, s.m) * ceil_div(problem.n, s.n));
+        problem.matrices * static_cast<double>(rows_of_tiles * ceil_div(problem.n, s.n));
     const double depth = static_cast<double>(tma_steps(problem, s) * s.k);
-    constexpr double kPromotion = 1.05;  // not measured: additions that no other warpgroup hides
+    constexpr double kPromotion = 1.05;  // additions that no other warpgroup hides
     const double products = 2.0 * s.m * s.n * depth / flops_rate * (promoted > 0 ? kPromotion : 1);
-    const double bytes =
-        (s.m + s.n) * depth * problem.product.element_bytes() * tiles / blocks / bytes_rate;
+    const double bytes = (s.m + static_cast<double>(s.n) / s.multicast) * depth *
+                         problem.product.element_bytes() * tiles / blocks / bytes_rate;
     const double element = (spread ? kSpread : kRolled) + kInstruction * epilogue.instructions +
                            (spread ? kSpreadByte : kRolledByte) * epilogue.row_bytes;
     const double sums =
@@ -128,7 +144,10 @@ struct Pingpong final : GemmTile {
     if (spread)
       time += code * tma_accumulators(s, warpgroups) / problem.product.parts *
               (epilogue.instructions + 3);
-    if (consumers == 1) return time + turns * (products + sums);
+    // Of one consumer that nothing overlaps (128 x 256 and 256 x 128 of 4,096 x 3072 x 768 in 8
+    // bits on an H200, bare and with gelu); of one that promotes a warpgroup multiplies meanwhile.
+    constexpr double kByItself = 3.5;
+    if (consumers == 1) return time + turns * (products + (promoted > 0 ? 1 : kByItself) * sums);
     return time + turns * std::max(products + kInTheWay * sums, (products + sums) / 2) + sums;
   }
 
@@ -136,7 +155,7 @@ struct Pingpong final : GemmTile {
     return fmt::format(
         "pingpong {}x{}x{} consumers={} warpgroups={} stages={} blocks={} passes={}{}", s.m, s.n,
         s.k, consumers, warpgroups, s.stages, blocks, spread ? "spread" : "rolled",
-        promotion_text(promoted));
+        options_text(s, promoted));
   }
 
   std::string header(const GemmProgram&) const override { return "pingpong.cuh"; }
@@ -147,7 +166,7 @@ struct Pingpong final : GemmTile {
     return fmt::format("PingpongTile<{}, {}, {}, {}, {}, {}, {}, {}, {}, {}{}>",
                        storage_name(product.type), storage_name(product.b_type), s.m, s.n,
                        consumers, warpgroups, s.stages, product.rows_are_k,
-                       product.batch.size() + 2, spread, further_arguments(product, promoted));
+                       product.batch.size() + 2, spread, further_arguments(product, s, promoted));
   }
 
   void write_operands(GemmText& text) const override {
@@ -163,15 +182,13 @@ struct Pingpong final : GemmTile {
   }
 
   void write(GemmText& text) const override {
-    text.mapping().blocks = ir::min(text.tiles(), blocks, text.analysis().exprs().ranges());
+    const int multicast = text.schedule().multicast;
+    text.mapping().blocks =
+        ir::min(text.tiles(), blocks / multicast, text.analysis().exprs().ranges()) *
+        Dim(multicast);
     write_tile_loop(text);
     write_passes(text);
-  }
-
-  /// Bytes of the accumulators of a pass of all consumers.
-  int pass_bytes(const GemmSchedule& s) const {
-    if (spread) return 0;
-    return consumers * warpgroups * 4 * 8 * 32 * pass_vectors(s.n) * 4;
+    if (multicast > 1) text.mapping().epilogue.push_back("Tile::end();");
   }
 
  private:
@@ -210,8 +227,9 @@ struct Pingpong final : GemmTile {
     auto& lines = mapping.passes.lines;
     if (!spread) lines.push_back("Tile::show(accumulators, shared, pass);");
     lines.push_back("const i32 local = first_row + Tile::row_of(pass);");
-    std::string live =
-        text.divides(product.m, s.m) ? "" : fmt::format("local < {}", text.size(product.m));
+    std::string live = text.divides(product.m, s.m * s.multicast)
+                           ? ""
+                           : fmt::format("local < {}", text.size(product.m));
     if (!live.empty()) lines.push_back(fmt::format("const bool live = {};", live));
     if (!live.empty()) mapping.live_row = "live";
     text.rows_from("local", lines);
@@ -244,24 +262,29 @@ struct Pingpong final : GemmTile {
 
 std::vector<GemmSchedule> schedules(const GemmProblem& problem) {
   std::vector<GemmSchedule> all;
-  const int promoted = needed_promotion(problem);
-  const std::span<const Tile> tiles = promoted > 0 ? std::span<const Tile>(kPromotedTiles)
+  const int needed = needed_promotion(problem);
+  const std::span<const Tile> tiles = needed > 0 ? std::span<const Tile>(kPromotedTiles)
                                       : problem.product.is_eight_bit()
                                           ? std::span<const Tile>(kEightBitTiles)
                                           : std::span<const Tile>(kTiles);
   for (const Tile& tile : tiles)
-    for (const bool spread : {true, false}) {
-      if (spread && problem.epilogue.instructions > kMostSpread * problem.product.parts) continue;
-      const auto own = std::make_shared<Pingpong>(tile.consumers, 2 / tile.consumers,
-                                                  problem.device.multiprocessors, spread, promoted);
-      GemmSchedule s;
-      s.m = tile.m, s.n = tile.n, s.k = tma_step(problem.product);
-      s.vector_a = s.vector_b = tma_unit(problem.product);
-      s.tile = own;
-      // Stages of the next tile are on their way.
-      s.stages = tma_stages(s, problem.device, 1, own->pass_bytes(s), std::nullopt);
-      if (own->fits(problem, s)) all.push_back(std::move(s));
-    }
+    for (const bool spread : {true, false})
+      for (const int multicast : kMulticasts) {
+        if (multicast > 1 && !problem.product.is_eight_bit()) continue;
+        if (spread && problem.epilogue.instructions > kMostSpread * problem.product.parts) continue;
+        GemmSchedule s;
+        s.m = tile.m, s.n = tile.n, s.k = tma_step(problem.product), s.multicast = multicast;
+        s.vector_a = s.vector_b = tma_unit(problem.product);
+        // Stages of the next tile are on their way.
+        s.stages = tma_stages(s, problem.device, 1,
+                              spread ? 0 : pass_bytes(s.n, tile.consumers * tile.warpgroups),
+                              std::nullopt);
+        const int promoted = possible_promotion(problem.product, s, tile.warpgroups, needed);
+        s.tile = std::make_shared<Pingpong>(tile.consumers, tile.warpgroups,
+                                            problem.device.multiprocessors / multicast * multicast,
+                                            spread, promoted);
+        if (s.tile->fits(problem, s)) all.push_back(std::move(s));
+      }
   return all;
 }
 
@@ -270,6 +293,7 @@ std::optional<GemmSchedule> parse(const std::string& asked) {
   std::string text = asked;
   if (!text.starts_with("pingpong ")) return std::nullopt;
   const int promoted = take_promotion(text);
+  s.multicast = take_multicast(text);
   int consumers = 0, warpgroups = 0, blocks = 0;
   char passes[8] = {};
   if (std::sscanf(text.c_str(),

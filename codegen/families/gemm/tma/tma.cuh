@@ -68,24 +68,34 @@ struct NoProgress {
 /// equal parts of all, side by side (a gate and what it opens, say). kWindows: dimensions of the
 /// windows that rows of a are, if they are. kPromoted: the products of so
 /// many stages are added to sums of float32 in registers, as tensor cores add up 8-bit floats with
-/// fewer bits than float32 has; 0: never.
+/// fewer bits than float32 has; 0: never. kMulticast: so many neighbouring blocks, a cluster, have
+/// the same columns of tiles and share the copies of b: each starts its part, to all of them.
+/// kScaled: what is promoted is multiplied by the scales of its rows and columns.
 template <class A, class B, int kM, int kN, int kGroups, int kStages, bool kRowsAreK, int kRank,
-          int kLeastBytes = 0, int kParts = 1, int kWindows = 0, int kPromoted = 0>
+          int kLeastBytes = 0, int kParts = 1, int kWindows = 0, int kPromoted = 0,
+          int kMulticast = 1, bool kScaled = false>
 struct TmaMainloop {
   typedef SumOf<A> Sum;
   static constexpr int kRowBytes = 128;
   static constexpr int kK = kRowBytes / static_cast<int>(sizeof(A));  // elements of a tile's row
   static constexpr int kRowTiles = kM / kGroups / 64;
-  /// Columns of one product: the hardware's larger forms are no faster than two of these.
-  static constexpr int kColumns = kN == 192 || kN % 128 == 0   ? (kN == 192 ? 192 : 128)
+  /// Columns of one product. Of 16 bits the hardware's largest form is no faster than two of 128;
+  /// of 8, where shared memory bounds the time, it reads the rows once for all columns.
+  static constexpr int kColumns = sizeof(A) == 1 && kPromoted == 0 && kN == 256 ? 256
+                                  : kN == 192 || kN % 128 == 0 ? (kN == 192 ? 192 : 128)
                                   : kN % 96 == 0 && !kRowsAreK ? 96
                                   : kN % 64 == 0               ? 64
                                                                : 32;
   static constexpr int kProducts = kN / kColumns;
-  static constexpr int kPart = kN / kParts;  // columns
+  static constexpr int kOfWarpgroup = kRowTiles * kProducts;  // products of a stage
+  static constexpr int kPart = kN / kParts;                   // columns
   static_assert(kM % (64 * kGroups) == 0 && kN % kColumns == 0 &&
                     kPart % (kRowsAreK ? 64 : 32) == 0 && kPart * kParts == kN,
                 "warpgroups multiply 64 rows, boxes of b are 64 columns wide");
+  static_assert(kOfWarpgroup == 1 || kPromoted * 2 <= kStages,
+                "stages that are read again leave others to the copies");
+  static_assert(!kScaled || (kPromoted == 1 && sizeof(A) == 1), "blocks of k have a stage each");
+  static_assert(kRowsAreK || kPart / kMulticast % 8 == 0, "blocks copy whole rows of the swizzle");
   static_assert(sizeof(A) == sizeof(B) && (!kRowsAreK || sizeof(A) == 2),
                 "k is contiguous in operands of 8 bits");
 
@@ -104,6 +114,7 @@ struct TmaMainloop {
     i32 batch_a[kRank - 1], batch_b[kRank - 1];  // of which the last is unused
     i32 begin, end;                              // of k
     MappedWindows<kWindows> windows;
+    BlockScales<kScaled> scales;
   };
   typedef Sum Accumulators[kRowTiles][kProducts][kColumns / 8][4];
 
@@ -127,6 +138,7 @@ struct TmaMainloop {
   SINTER_DEVICE static int count_steps(const Operands& x) {
     return x.end > x.begin ? (x.end - x.begin + kK - 1) / kK : 0;
   }
+  template <int kBlocks = 1>
   SINTER_DEVICE static void copy(void* to, const TensorMap& map, i32 first, i32 second,
                                  const i32 (&batch)[kRank - 1], MBarrier& arrivals) {
     i32 at[kRank];
@@ -134,7 +146,14 @@ struct TmaMainloop {
     at[1] = second;
 #pragma unroll
     for (int d = 2; d < kRank; ++d) at[d] = batch[d - 2];
-    tma_load(to, map, at, arrivals);
+    if constexpr (kBlocks > 1)
+      tma_load_multicast<kBlocks>(to, map, at, arrivals);
+    else
+      tma_load(to, map, at, arrivals);
+  }
+  /// This block among those that share b.
+  SINTER_DEVICE static i32 rank() {
+    return kMulticast > 1 ? static_cast<i32>(blockIdx.x % kMulticast) : 0;
   }
   SINTER_DEVICE static void copy_a(const Operands& x, unsigned char* shared, int stage, i32 k) {
     A* const to = a_of(shared, stage);
@@ -151,12 +170,16 @@ struct TmaMainloop {
     if constexpr (kRowsAreK) {
 #pragma unroll
       for (int column = 0; column < kN; column += 64)
-        copy(to + column * kK, *x.b, column_of_b(x, column), k, x.batch_b, full_of(shared)[stage]);
+        if (column / 64 % kMulticast == rank())
+          copy<kMulticast>(to + column * kK, *x.b, column_of_b(x, column), k, x.batch_b,
+                           full_of(shared)[stage]);
     } else {
 #pragma unroll
-      for (int column = 0; column < kN; column += kPart)
-        copy(to + column * kK, *x.b, x.windows.weight(k), column_of_b(x, column), x.batch_b,
-             full_of(shared)[stage]);
+      for (int first = 0; first < kN; first += kPart) {
+        const i32 column = first + rank() * (kPart / kMulticast);
+        copy<kMulticast>(to + column * kK, *x.b, x.windows.weight(k), column_of_b(x, column),
+                         x.batch_b, full_of(shared)[stage]);
+      }
     }
   }
   SINTER_DEVICE static void copy_stage(const Operands& x, unsigned char* shared, int stage, i32 k) {
@@ -168,7 +191,7 @@ struct TmaMainloop {
   SINTER_DEVICE static void init_barriers(unsigned char* shared) {
     for (int stage = 0; stage < kStages; ++stage) {
       full_of(shared)[stage].start(1);
-      free_of(shared)[stage].start(4 * kGroups);
+      free_of(shared)[stage].start(4 * kGroups * kMulticast);
     }
     fence_barrier_init();
   }
@@ -201,7 +224,12 @@ struct TmaMainloop {
   }
 
   SINTER_DEVICE static void release(unsigned char* shared, int stage) {
-    if (threadIdx.x % 32 == 0) free_of(shared)[stage].arrive();
+    const u32 lane = threadIdx.x % 32;
+    if (kMulticast == 1) {
+      if (lane == 0) free_of(shared)[stage].arrive();
+    } else if (lane < kMulticast) {
+      free_of(shared)[stage].arrive_at(lane);
+    }
   }
   /// Starts the products of `steps` stages from `at` on, adding to nothing; those of the last,
   /// which is returned, are under way then.
@@ -239,49 +267,74 @@ struct TmaMainloop {
       for (int j = 0; j < kProducts; ++j) settle(accumulators[i][j]);
   }
 
-  SINTER_DEVICE static void promote(Accumulators& sums, Accumulators& parts) {
-    settle(parts[0][0]);
+  typedef Sum Parts[kColumns / 8][4];
+  SINTER_DEVICE static void promote(Parts& sums, Parts& parts, const float (&scales)[2]) {
+    settle(parts);
 #pragma unroll
     for (int n = 0; n < kColumns / 8; ++n)
 #pragma unroll
-      for (int e = 0; e < 4; ++e) sums[0][0][n][e] += parts[0][0][n][e];
+      for (int e = 0; e < 4; ++e)
+        sums[n][e] =
+            kScaled ? fmaf(parts[n][e], scales[e / 2], sums[n][e]) : sums[n][e] + parts[n][e];
+  }
+  /// Those of the thread's two rows of a product's parts.
+  SINTER_DEVICE static void load_scales(float (&scales)[2], const Operands& x, int step, int i,
+                                        int j, int group) {
+    if constexpr (kScaled) {
+      const i32 block = x.begin / kK + step;
+      const i32 row =
+          (group * kRowTiles + i) * 64 + threadIdx.x / 32 % 4 * 16 + threadIdx.x % 32 / 4;
+      const float column = x.scales.of_column(j * kColumns, block);
+      scales[0] = x.scales.of_row(row, block) * column;
+      scales[1] = x.scales.of_row(row + 8, block) * column;
+    }
   }
   /// The products of `steps` stages from `at` on, those of each kPromoted promoted to float32; the
   /// last stage is returned. Meanwhile another warpgroup multiplies. Of one that has several
-  /// products under way the compiler makes one that waits for each.
+  /// products under way the compiler makes one that waits for each: so those of a stage's further
+  /// rows and columns, which need the same registers, follow once the first are promoted.
   template <class Progress>
-  SINTER_DEVICE static int promote_products(Accumulators& sums, unsigned char* shared, int steps,
-                                            int group, PipelineState<kStages> at,
-                                            Progress progress) {
-    static_assert(kRowTiles * kProducts == 1, "a warpgroup has one product of a stage");
-    Accumulators parts;
+  SINTER_DEVICE static int promote_products(Accumulators& sums, unsigned char* shared,
+                                            const Operands& x, int steps, int group,
+                                            PipelineState<kStages> at, Progress progress) {
+    Parts parts;
     int before = at.stage;
     progress.started(0);
 #pragma unroll 1
     for (int done = 0; done < steps;) {
       const int count = minimum(kPromoted, steps - done);
-#pragma unroll 1
-      for (int s = 0; s < count; ++s, at = at.next()) {
-        full_of(shared)[at.stage].wait(at.phase);
-        warpgroup_arrive();
+      const PipelineState<kStages> first = at;
 #pragma unroll
-        for (int k = 0; k < kK; k += kFragmentDepth<A>)
-          WarpgroupProduct<A, B>::template start<kColumns, kRowsAreK>(
-              parts[0][0], a_of(shared, at.stage) + group * 64 * kK, b_of(shared, at.stage), k,
-              s > 0 || k > 0);
-        warpgroup_commit();
-        if (s > 0) {
-          warpgroup_wait<1>();
-          release(shared, before);
+      for (int p = 0; p < kOfWarpgroup; ++p) {
+        const int i = p / kProducts, j = p % kProducts;
+        const bool is_last = p + 1 == kOfWarpgroup;
+        float scales[2] = {1, 1};
+        load_scales(scales, x, done, i, j, group);
+        at = first;
+#pragma unroll 1
+        for (int s = 0; s < count; ++s, at = at.next()) {
+          if (p == 0) full_of(shared)[at.stage].wait(at.phase);
+          warpgroup_arrive();
+#pragma unroll
+          for (int k = 0; k < kK; k += kFragmentDepth<A>)
+            WarpgroupProduct<A, B>::template start<kColumns, kRowsAreK>(
+                parts, a_of(shared, at.stage) + (group * kRowTiles + i) * 64 * kK,
+                b_of(shared, at.stage) + j * kColumns * kK, k, s > 0 || k > 0);
+          warpgroup_commit();
+          if (!is_last) continue;
+          if (s > 0) {
+            warpgroup_wait<1>();
+            release(shared, before);
+          }
+          before = at.stage;
+          progress.started(done + s + 1);
         }
-        before = at.stage;
-        progress.started(done + s + 1);
+        if (is_last && done + count == steps) progress.all_started();
+        warpgroup_wait<0>();
+        if (is_last && done + count < steps) release(shared, before);
+        promote(sums[i][j], parts, scales);
       }
       done += count;
-      if (done == steps) progress.all_started();
-      warpgroup_wait<0>();
-      if (done < steps) release(shared, before);
-      promote(sums, parts);
     }
     if (steps == 0) progress.all_started();
     return before;
@@ -292,10 +345,10 @@ struct TmaMainloop {
   /// share the tile. `progress`: see NoProgress.
   template <class Progress>
   SINTER_DEVICE static int multiply_stages(Accumulators& accumulators, unsigned char* shared,
-                                           int steps, int group, PipelineState<kStages> at,
-                                           Progress progress) {
+                                           const Operands& x, int steps, int group,
+                                           PipelineState<kStages> at, Progress progress) {
     if constexpr (kPromoted > 0) {
-      return promote_products(accumulators, shared, steps, group, at, progress);
+      return promote_products(accumulators, shared, x, steps, group, at, progress);
     } else {
       const int last = start_products(accumulators, shared, steps, group, at);
       progress.all_started();
@@ -308,11 +361,13 @@ struct TmaMainloop {
 /// kM x kN accumulators of a block, or of kSplitK neighbouring blocks of a cluster that share k;
 /// see TmaMainloop. All partial accumulators are added in one fixed order.
 template <class A, class B, int kM, int kN, int kGroups, int kStages, int kSplitK, bool kRowsAreK,
-          int kRank, int kParts = 1, int kWindows = 0, int kPromoted = 0>
+          int kRank, int kParts = 1, int kWindows = 0, int kPromoted = 0, int kMulticast = 1,
+          bool kScaled = false>
 struct TmaTile : TmaMainloop<A, B, kM, kN, kGroups, kStages, kRowsAreK, kRank, kM*(kN + 8) * 4,
-                             kParts, kWindows, kPromoted> {
+                             kParts, kWindows, kPromoted, kMulticast, kScaled> {
+  static_assert(kMulticast == 1, "blocks of one tile share no copies");
   typedef TmaMainloop<A, B, kM, kN, kGroups, kStages, kRowsAreK, kRank, kM*(kN + 8) * 4, kParts,
-                      kWindows, kPromoted>
+                      kWindows, kPromoted, kMulticast, kScaled>
       Stages;
   typedef typename Stages::Operands Operands;
   typedef typename Stages::Accumulators Accumulators;
@@ -367,8 +422,8 @@ struct TmaTile : TmaMainloop<A, B, kM, kN, kGroups, kStages, kRowsAreK, kRank, k
       __syncthreads();
     } else {
       Accumulators accumulators = {};
-      Stages::multiply_stages(accumulators, shared, Stages::count_steps(x), threadIdx.x / 128, {},
-                              NoProgress{});
+      Stages::multiply_stages(accumulators, shared, x, Stages::count_steps(x), threadIdx.x / 128,
+                              {}, NoProgress{});
       __syncthreads();  // the accumulators take the stages' place
       store_accumulators(accumulators, shared);
     }

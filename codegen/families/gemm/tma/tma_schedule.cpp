@@ -35,8 +35,18 @@ int column_unit(const GemmProgram& product) { return product.rows_are_k ? kBoxCo
 
 }  // namespace
 
-std::string further_arguments(const GemmProgram& product, int promoted) {
+int tma_product_columns(const GemmProgram& product, int columns) {
+  if (columns == 192) return 192;
+  for (const int one : {128, 96, 64})
+    if (columns % one == 0 && (one != 96 || !product.rows_are_k)) return one;
+  return 32;
+}
+
+std::string further_arguments(const GemmProgram& product, const GemmSchedule& s, int promoted) {
   const std::size_t windows = product.windows ? product.windows->in.size() : 0;
+  if (s.multicast > 1 || product.blocks)
+    return fmt::format(", {}, {}, {}, {}{}", product.parts, windows, promoted / kPromotionStep,
+                       s.multicast, product.blocks ? ", true" : "");
   if (promoted > 0)
     return fmt::format(", {}, {}, {}", product.parts, windows, promoted / kPromotionStep);
   if (product.windows) return fmt::format(", {}, {}", product.parts, windows);
@@ -48,28 +58,48 @@ int needed_promotion(const GemmProblem& problem) {
   // it, where rounding both operands to four bits does 3 %. Deeper products have half of that.
   constexpr std::int64_t kMostUnpromoted = 1024;
   constexpr int kPromoted = 512;
+  if (problem.product.blocks) return static_cast<int>(problem.product.blocks->depth);
   const bool is_deep = !(problem.most_k && *problem.most_k <= kMostUnpromoted);
   return problem.product.is_float8() && is_deep ? kPromoted : 0;
 }
 
-std::string promotion_text(int promoted) {
-  return promoted > 0 ? fmt::format(" promote={}", promoted) : "";
+std::string options_text(const GemmSchedule& s, int promoted) {
+  return (promoted > 0 ? fmt::format(" promote={}", promoted) : "") +
+         (s.multicast > 1 ? fmt::format(" multicast={}", s.multicast) : "");
 }
 
-int take_promotion(std::string& schedule) {
-  constexpr std::string_view kName = " promote=";
-  const std::size_t at = schedule.find(kName);
-  if (at == schedule.npos) return 0;
+namespace {
+
+/// Takes " name=7" out of a schedule's text, if it is there.
+std::optional<int> take_number(std::string& schedule, std::string_view name) {
+  const std::size_t at = schedule.find(name);
+  if (at == schedule.npos) return std::nullopt;
   const std::size_t end = std::min(schedule.find(' ', at + 1), schedule.size());
-  const int promoted = std::atoi(schedule.substr(at + kName.size(), end).c_str());
-  if (promoted < kPromotionStep || promoted % kPromotionStep != 0 || promoted > 4096)
+  const int number = std::atoi(schedule.substr(at + name.size(), end).c_str());
+  schedule.erase(at, end - at);
+  return number;
+}
+
+}  // namespace
+
+int take_promotion(std::string& schedule) {
+  const std::string asked = schedule;
+  const std::optional<int> promoted = take_number(schedule, " promote=");
+  if (!promoted) return 0;
+  if (*promoted < kPromotionStep || *promoted % kPromotionStep != 0 || *promoted > 4096)
     throw Error(
         ErrorCode::kUsage,
         fmt::format("sums are promoted every {} of k, or some times that, or not at all, in "
                     "the schedule '{}'",
-                    kPromotionStep, schedule));
-  schedule.erase(at, end - at);
-  return promoted;
+                    kPromotionStep, asked));
+  return *promoted;
+}
+
+int take_multicast(std::string& schedule) {
+  const std::string asked = schedule;
+  const int blocks = take_number(schedule, " multicast=").value_or(1);
+  require_sizes({blocks}, asked);
+  return blocks;
 }
 
 namespace {
@@ -128,17 +158,28 @@ int tma_stages(const GemmSchedule& s, const DeviceModel& device, int blocks, int
   return std::max(stages, 2);
 }
 
+int tma_held(const GemmProgram& product, const GemmSchedule& s, int warpgroups, bool promotes) {
+  return tma_accumulators(s, warpgroups) + (promotes ? tma_product_columns(product, s.n) / 2 : 0);
+}
+
+int possible_promotion(const GemmProgram& product, const GemmSchedule& s, int warpgroups,
+                       int needed) {
+  const bool has_one = s.m == 64 * warpgroups && s.n == tma_product_columns(product, s.n);
+  return has_one ? needed : std::min(needed, s.stages / 2 * kPromotionStep);
+}
+
 namespace {
 
-/// What TmaMainloop promotes: one product of a warpgroup in each stage.
-bool may_promote(const GemmProgram& product, const GemmSchedule& s, int warpgroups) {
-  return product.is_float8() && s.m == 64 * warpgroups && (s.n <= 128 || s.n == 192);
+/// Whether what is promoted at once shares its scales, where they are those of blocks.
+bool scales_blocks(const GemmProgram& product, const GemmSchedule& s, int promoted) {
+  return !product.blocks || (promoted == product.blocks->depth &&
+                             product.blocks->columns % tma_product_columns(product, s.n) == 0);
 }
 
 }  // namespace
 
-bool fits_tma(const GemmProblem& problem, const GemmSchedule& s, int warpgroups,
-              int most_accumulators, bool promotes) {
+bool fits_tma(const GemmProblem& problem, const GemmSchedule& s, int warpgroups, int most_held,
+              int promoted) {
   constexpr int kMostSize = 256;  // a box's rows
   const int copied = tma_unit(problem.product);
   return is_for_tma(problem.product) && refuse_tma(problem).empty() && s.vector_a == copied &&
@@ -146,8 +187,10 @@ bool fits_tma(const GemmProblem& problem, const GemmSchedule& s, int warpgroups,
          s.m % (64 * warpgroups) == 0 && s.m <= kMostSize &&
          s.n % (column_unit(problem.product) * problem.product.parts) == 0 && s.n <= kMostSize &&
          (s.n % 64 == 0 || s.n <= 96) && s.k == tma_step(problem.product) && s.stages >= 2 &&
-         tma_accumulators(s, warpgroups) * (promotes ? 2 : 1) <= most_accumulators &&
-         (!promotes || may_promote(problem.product, s, warpgroups)) && s.cluster_n == 1;
+         tma_held(problem.product, s, warpgroups, promoted > 0) <= most_held &&
+         (promoted == 0 || problem.product.is_float8()) &&
+         possible_promotion(problem.product, s, warpgroups, promoted) == promoted &&
+         scales_blocks(problem.product, s, promoted) && s.cluster_n == 1;
 }
 
 bool is_for_tma(const GemmProgram& product) { return product.by_warpgroups && !product.weights; }
@@ -155,6 +198,8 @@ bool is_for_tma(const GemmProgram& product) { return product.by_warpgroups && !p
 std::string refuse_tma(const GemmProblem& problem) {
   const GemmProgram& product = problem.product;
   if (product.rows) return "warpgroups do not make rows";
+  if (product.blocks && (product.blocks->depth != kPromotionStep || product.parts > 1))
+    return fmt::format("scales of blocks are those of {} of k and of one part", kPromotionStep);
   if (product.is_eight_bit() && product.rows_are_k)
     return "k is not contiguous in the right operand, as warpgroups read 8 bits";
   if (problem.reductions > 0) return "rows are reduced by warps, whose tiles have fewer rows";
@@ -181,8 +226,8 @@ struct Tma final : GemmTile {
   int threads() const override { return epilogue_threads() + 32; }
   bool fits(const GemmProblem& problem, const GemmSchedule& s) const override {
     constexpr int kMostAccumulators = 128, kMostPromoted = 192;
-    return fits_tma(problem, s, warpgroups, promoted > 0 ? kMostPromoted : kMostAccumulators,
-                    promoted > 0);
+    return s.multicast == 1 && fits_tma(problem, s, warpgroups,
+                                        promoted > 0 ? kMostPromoted : kMostAccumulators, promoted);
   }
 
   int shared_bytes(const GemmProblem&, const GemmSchedule& s) const override {
@@ -236,7 +281,7 @@ struct Tma final : GemmTile {
 
   std::string to_string(const GemmSchedule& s) const override {
     return fmt::format("tma {}x{}x{} warpgroups={} stages={}{}", s.m, s.n, s.k, warpgroups,
-                       s.stages, promotion_text(promoted));
+                       s.stages, options_text(s, promoted));
   }
 
   std::string header(const GemmProgram&) const override { return "tma.cuh"; }
@@ -247,7 +292,7 @@ struct Tma final : GemmTile {
     return fmt::format("WithAccumulators<TmaTile<{}, {}, {}, {}, {}, {}, {}, {}, {}{}>>",
                        storage_name(product.type), storage_name(product.b_type), s.m, s.n,
                        warpgroups, s.stages, s.split_k, product.rows_are_k,
-                       product.batch.size() + 2, further_arguments(product, promoted));
+                       product.batch.size() + 2, further_arguments(product, s, promoted));
   }
 
   Dim depth(const GemmProblem& problem, const GemmSchedule& s) const override {
@@ -262,7 +307,7 @@ struct Tma final : GemmTile {
   /// Blocks of a multiprocessor that its shared memory and registers are enough for.
   int blocks_that_fit(const GemmProblem& problem, const GemmSchedule& s) const {
     constexpr int kOtherRegisters = 40, kAllocated = 8;
-    const int registers = (tma_accumulators(s, warpgroups) * (promoted > 0 ? 2 : 1) +
+    const int registers = (tma_held(problem.product, s, warpgroups, promoted > 0) +
                            kOtherRegisters + kAllocated - 1) /
                           kAllocated;
     const int by_memory =
@@ -283,7 +328,9 @@ std::vector<GemmSchedule> schedules(const GemmProblem& problem) {
       if (split_k > 1 && problem.most_k && ceil_div(*problem.most_k, s.k) < split_k) continue;
       s.split_k = split_k;
       s.stages = tma_stages(s, problem.device, tile.blocks, kReservedShared, problem.most_k);
-      s.tile = std::make_shared<Tma>(tile.warpgroups, needed_promotion(problem));
+      s.tile = std::make_shared<Tma>(
+          tile.warpgroups,
+          possible_promotion(problem.product, s, tile.warpgroups, needed_promotion(problem)));
       const auto same = [&](const GemmSchedule& other) {
         return other.m == s.m && other.n == s.n && other.stages == s.stages &&
                other.split_k == s.split_k;

@@ -33,24 +33,37 @@ inline int tma_accumulators(const GemmSchedule& s, int warpgroups) {
   return s.m / warpgroups / 64 * s.n / 2;
 }
 
-/// Whether `warpgroups` that hold so many accumulators at most multiply such a tile; where they are
-/// promoted, each twice.
-bool fits_tma(const GemmProblem& problem, const GemmSchedule& s, int warpgroups,
-              int most_accumulators, bool promotes);
+/// Columns of one promoted product, of which a tile's warpgroup has one or several:
+/// TmaMainloop::kColumns.
+int tma_product_columns(const GemmProgram& product, int columns);
+/// What a thread holds of a tile: accumulators, and where they are promoted those of one product
+/// more.
+int tma_held(const GemmProgram& product, const GemmSchedule& s, int warpgroups, bool promotes);
 
-/// The last arguments of a tile's template, where a product has parts or windows, or is promoted.
-std::string further_arguments(const GemmProgram& product, int promoted);
+/// Whether `warpgroups` that hold so much at most multiply such a tile, promoted every so many of k
+/// (0: not).
+bool fits_tma(const GemmProblem& problem, const GemmSchedule& s, int warpgroups, int most_held,
+              int promoted);
+
+/// The last arguments of a tile's template, where a product has parts or windows, is promoted or
+/// shares copies.
+std::string further_arguments(const GemmProgram& product, const GemmSchedule& s, int promoted);
 
 /// Tensor cores add up products of 8-bit floats with about 14 bits. A schedule that promotes has
 /// the products of so many neighbours along k, kPromotionStep or some times it, added to float32.
 /// What the product needs beside what 8 bits themselves round; 0: nothing.
 inline constexpr int kPromotionStep = 128;
 int needed_promotion(const GemmProblem& problem);
-/// " promote=512", or nothing.
-std::string promotion_text(int promoted);
-/// Takes that out of a schedule's text; 0 if it is not there. Throws Error(kUsage) for another
-/// depth.
+/// The deepest promotion up to `needed` that the schedule's stages allow: those of several products
+/// are read once for each.
+int possible_promotion(const GemmProgram& product, const GemmSchedule& s, int warpgroups,
+                       int needed);
+/// " promote=512 multicast=2", or what of it holds.
+std::string options_text(const GemmSchedule& s, int promoted);
+/// Takes that out of a schedule's text; 0 and 1 where it is not there. Throws Error(kUsage) for
+/// another depth.
 int take_promotion(std::string& schedule);
+int take_multicast(std::string& schedule);
 
 bool is_for_tma(const GemmProgram& product);
 std::string refuse_tma(const GemmProblem& problem);

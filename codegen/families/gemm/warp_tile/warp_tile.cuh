@@ -106,15 +106,37 @@ struct WithAccumulators : Tile {
   }
 };
 
+/// Scales of both operands that change every 128 of k: of each row, [count, blocks], and of each
+/// `group` columns, [groups, blocks].
+template <bool kScaled>
+struct BlockScales {
+  static constexpr int kDepth = 128;
+  const float *rows, *columns;
+  i32 count, blocks, groups, group;
+  i32 first_row, first_column;  // of the tile
+
+  /// Of one of the tile's rows, and of the group that one of its columns is in; those outside have
+  /// some of the others'.
+  SINTER_DEVICE float of_row(i32 row, i32 block) const {
+    return rows[static_cast<i64>(minimum(first_row + row, count - 1)) * blocks + block];
+  }
+  SINTER_DEVICE float of_column(i32 column, i32 block) const {
+    return columns[minimum((first_column + column) / group, groups - 1) * blocks + block];
+  }
+};
+template <>
+struct BlockScales<false> {};
+
 /// kM x kN accumulators over k, kK at a time. kWarpsM x kWarpsN warps share the tile, kWarpsK of
 /// each the steps' k; kSplitK neighbouring blocks of a cluster share the whole k. All partial
 /// accumulators are added in one fixed order. kRowsAreK: b[k][n] with n contiguous; else b[n][k]
 /// with k contiguous, as b of 8 bits is in shared memory in any case. a[m][k] is read through Left.
 /// kVectorA, kVectorB: elements of one copy (4 to 16 bytes, or one); rows begin at multiples of it
-/// and have a multiple of it.
+/// and have a multiple of it. kScaled: a warp's share of a step lies in one block of k, and the
+/// tile in one group of columns, whose scales multiply its products.
 template <class A, class B, int kM, int kN, int kK, int kWarpsM, int kWarpsN, int kWarpsK,
           int kStages, int kSplitK, bool kRowsAreK, int kVectorA, int kVectorB,
-          class Left = DenseRows>
+          class Left = DenseRows, bool kScaled = false>
 struct WarpTile {
   typedef SumOf<A> Sum;
   static constexpr int kUnit = 16 / static_cast<int>(sizeof(A));  // elements of 16 bytes
@@ -145,6 +167,7 @@ struct WarpTile {
     i64 stride_b;
     i32 rows, columns;  // that are left from the tile on; may exceed it
     i32 begin, end;     // of k
+    BlockScales<kScaled> scales;
   };
 
   SINTER_DEVICE static A* stage_of(unsigned char* shared, int stage) {
@@ -212,6 +235,33 @@ struct WarpTile {
     }
   }
 
+  /// The same of products that scales multiply; `k`: where the stage begins.
+  SINTER_DEVICE static void multiply_scaled(Accumulators& accumulators, const A* stage,
+                                            const Operands& x, i32 k) {
+    static_assert(!kScaled || BlockScales<kScaled>::kDepth % kWarpK == 0, "one block of k");
+    const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
+    const i32 block = (k + warp / (kWarpsN * kWarpsM) * kWarpK) / BlockScales<kScaled>::kDepth;
+    if (block >= x.scales.blocks) return;  // behind the last
+    const float column = x.scales.of_column(0, block);
+    float scales[kTilesM][2];
+#pragma unroll
+    for (int i = 0; i < kTilesM; ++i)
+#pragma unroll
+      for (int half = 0; half < 2; ++half) {
+        const i32 row = (warp / kWarpsN % kWarpsM * kTilesM + i) * 16 + half * 8 + lane / 4;
+        scales[i][half] = x.scales.of_row(row, block) * column;
+      }
+    Accumulators parts = {};
+    multiply_stage(parts, stage);
+#pragma unroll
+    for (int i = 0; i < kTilesM; ++i)
+#pragma unroll
+      for (int j = 0; j < kTilesN; ++j)
+#pragma unroll
+        for (int e = 0; e < 4; ++e)
+          accumulators[i][j][e] = fmaf(parts[i][j][e], scales[i][e / 2], accumulators[i][j][e]);
+  }
+
   SINTER_DEVICE static int count_steps(const Operands& x) {
     return x.end > x.begin ? (x.end - x.begin + kK - 1) / kK : 0;
   }
@@ -251,7 +301,10 @@ struct WarpTile {
         copy_a(x, stage, x.begin + next * kK);
       }
       cp_async_commit();
-      multiply_stage(accumulators, stage_of(shared, s % kStages));
+      if constexpr (kScaled)
+        multiply_scaled(accumulators, stage_of(shared, s % kStages), x, x.begin + s * kK);
+      else
+        multiply_stage(accumulators, stage_of(shared, s % kStages));
     }
     cp_async_wait<0>();
     __syncthreads();  // the accumulators take the stages' place

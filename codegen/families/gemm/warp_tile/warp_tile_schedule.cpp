@@ -66,7 +66,23 @@ bool is_for(const GemmProgram& product) {
   return !product.by_warpgroups && !product.weights && product.parts == 1 && !product.rows;
 }
 
-std::string refuse(const GemmProblem&) { return ""; }
+constexpr std::int64_t kScaledDepth = 128;  // of a block that has scales: BlockScales
+
+std::string refuse(const GemmProblem& problem) {
+  const auto& blocks = problem.product.blocks;
+  return blocks && blocks->depth != kScaledDepth
+             ? fmt::format("scales of blocks are those of {} of k", kScaledDepth)
+             : "";
+}
+
+/// Whether a warp's share of a step has one scale for each row. Products have registers of their
+/// own beside the sums then.
+bool scales_blocks(const GemmProgram& product, const GemmSchedule& s, int warps, int warps_k) {
+  constexpr int kMostSums = 64;
+  return !product.blocks ||
+         (product.blocks->columns % s.n == 0 && kScaledDepth % (s.k / warps_k) == 0 &&
+          s.m * s.n / (32 * warps) <= kMostSums);
+}
 
 /// How the left operand is read, if not by rows: ", WindowRows<2, i32>".
 std::string left_operand(const GemmText& text) {
@@ -106,7 +122,7 @@ struct WarpTile final : GemmTile {
   bool fits(const GemmProblem& problem, const GemmSchedule& s) const override {
     return is_for(problem.product) && s.m % (16 * warps_m) == 0 && s.n % (8 * warps_n) == 0 &&
            s.k % (32 / problem.product.element_bytes() * warps_k) == 0 && s.stages >= 2 &&
-           threads() <= 1024;
+           threads() <= 1024 && scales_blocks(problem.product, s, warps_m * warps_n, warps_k);
   }
 
   int shared_bytes(const GemmProblem& problem, const GemmSchedule& s) const override {
@@ -167,10 +183,10 @@ struct WarpTile final : GemmTile {
     const GemmSchedule& s = text.schedule();
     const GemmProgram& product = text.product();
     return fmt::format(
-        "WithAccumulators<WarpTile<{}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}{}>>",
+        "WithAccumulators<WarpTile<{}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}{}{}>>",
         storage_name(product.type), storage_name(product.b_type), s.m, s.n, s.k, warps_m, warps_n,
         warps_k, s.stages, s.split_k, product.rows_are_k, s.vector_a, s.vector_b,
-        left_operand(text));
+        left_operand(text), product.blocks ? ", DenseRows, true" : "");
   }
 
   void write_operands(GemmText& text) const override {
@@ -179,6 +195,7 @@ struct WarpTile final : GemmTile {
     else
       text.write_strided_a();
     text.write_strided_b();
+    for (std::string& line : text.block_scales()) text.line(std::move(line));
     text.write_rows();
     text.write_columns();
   }

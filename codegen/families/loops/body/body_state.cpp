@@ -27,6 +27,7 @@ BodyState::BodyState(const ProgramAnalysis& program, Arguments& arguments,
       index(program, arguments, threads, [this](std::uint32_t i) { return names[i]; }),
       names(program.instr_count()),
       inverses(program.instr_count()),
+      inverse_functions(program.instr_count(), "reciprocal"),
       pointers(program.program().accesses.size()),
       kept(program.instr_count(), false),
       divides(kept),
@@ -64,12 +65,16 @@ void BodyState::find_kept() {
     kept[i] = !schedule().looped() && computed && !late && per_element(i) && !is_row_vector(i) &&
               keeps_for_later(analysis, i) &&
               !(is_lean() && is_cheap_again(analysis, i, schedule().reduction().again));
-    if (instr.kind != InstrKind::Op || static_cast<ScalarOp>(instr.op) != ScalarOp::kDiv) continue;
+    if (instr.kind != InstrKind::Op) continue;
+    const bool to_nearest = math.by_inverse(i);
+    if (!to_nearest && math.op(i) != ScalarOp::kDiv) continue;
     const std::uint32_t by = instr.args[1];
     if (analysis.type_of(i) == DType::kFloat32 && in_loop(i) &&
         (!in_loop(by) || (is_row_vector(by) && !is_row_vector(i))) &&
-        analysis.instr(by).kind != InstrKind::Constant)
+        analysis.instr(by).kind != InstrKind::Constant) {
       divides[by] = true;
+      if (to_nearest) inverse_functions[by] = "reciprocal_to_nearest";
+    }
   }
 }
 

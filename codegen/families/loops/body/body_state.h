@@ -92,6 +92,7 @@ struct BodyState {
   std::vector<std::size_t> live;      // instructions that some store needs, computed as `math` says
   std::vector<std::string> names;     // text of each value where it can be used
   std::vector<std::string> inverses;  // of values that divide elements: text of the reciprocal
+  std::vector<const char*> inverse_functions;  // what computes it
   std::vector<std::string> pointers;  // of accesses: where a thread's part of the buffer begins
   InstrSet kept, divides, staged;
   InstrSet grouped;            // loads of the group of vectors that a looping thread is at

@@ -157,7 +157,7 @@ void BodyWriter::row_vectors(int stage) {
     s_.code.line(fmt::format("float d{}[{}];", i, s_.vector()));
     s_.inverses[i] = fmt::format("d{}[j]", i);
     out_.open_elements();
-    s_.code.line(fmt::format("{} = reciprocal({});", s_.inverses[i], s_.names[i]));
+    s_.code.line(fmt::format("{} = {}({});", s_.inverses[i], s_.inverse_functions[i], s_.names[i]));
     out_.close_elements();
   }
 }

@@ -49,7 +49,7 @@ void StatementWriter::define(std::size_t i, const std::string& expression) {
   code_.define(fmt::format("const {} v{} = {};", text.type(i), i, expression));
   s_.names[i] = fmt::format("v{}", i);
   if (!s_.divides[i]) return;
-  code_.define(fmt::format("const float d{0} = reciprocal(v{0});", i));
+  code_.define(fmt::format("const float d{0} = {1}(v{0});", i, s_.inverse_functions[i]));
   s_.inverses[i] = fmt::format("d{}", i);
 }
 

@@ -82,6 +82,17 @@ void split_index(const ProgramAnalysis& analysis, Arguments& args, DimSet dims,
   }
 }
 
+VectorFunction map_vector(const ProgramAnalysis& analysis, const Schedule& schedule,
+                          Arguments& args) {
+  VectorFunction result;
+  ThreadMapping& mapping = result.mapping;
+  mapping = start_mapping(analysis, schedule, 0, analysis.outer_dims() | analysis.inner_dims());
+  result.wide = needs_wide(analysis, count_vectors(analysis, schedule, mapping.loop_dims));
+  split_index(analysis, args, mapping.loop_dims, "flat", result.wide, mapping, mapping.loop.lines);
+  mapping.leader = "flat == 0";
+  return result;
+}
+
 void place_rows(const ProgramAnalysis& analysis, Arguments& args, DimSet dims, std::string row,
                 const ir::Dim& rows, int rows_of_block, bool may_leave, ThreadMapping& mapping) {
   auto& lines = mapping.prologue;

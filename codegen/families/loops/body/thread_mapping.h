@@ -110,6 +110,14 @@ void split_index(const ProgramAnalysis& analysis, Arguments& args, DimSet dims,
                  const std::string& flat, bool wide, ThreadMapping& mapping,
                  std::vector<std::string>& lines, std::optional<std::int64_t> bound = std::nullopt);
 
+/// How a function computes the vector number `flat` of a program: u64 if `wide`, else u32.
+struct VectorFunction {
+  ThreadMapping mapping;
+  bool wide = false;
+};
+VectorFunction map_vector(const ProgramAnalysis& analysis, const Schedule& schedule,
+                          Arguments& args);
+
 /// Declares `row`, number `row` of `rows`, of which a block has `rows_of_block`, and the indices of
 /// `dims`. Threads without one leave if `may_leave`; else they repeat row 0, as shuffles and
 /// barriers need them, and write nothing.

@@ -125,13 +125,14 @@ bool ValueText::must_not_contract(std::size_t i) const {
 
 std::string ValueText::op(std::size_t i) const {
   const auto& instr = analysis_.instr(i);
-  const auto op = static_cast<ScalarOp>(instr.op);
+  const ScalarOp op = s_.math.op(i);
   std::vector<Operand> operands;
   for (std::uint32_t arg : s_.math.operands(i)) {
     Operand operand;
     operand.text = s_.names[arg];
     if (analysis_.instr(arg).kind == InstrKind::Constant) operand.constant = &analysis_.instr(arg);
-    if (s_.in_loop(i)) operand.inverse = s_.inverses[arg];
+    if (s_.in_loop(i) && (op != ScalarOp::kQuotient || s_.math.by_inverse(i)))
+      operand.inverse = s_.inverses[arg];
     operands.push_back(std::move(operand));
   }
   // A division by what divides a whole row is a product already.

@@ -406,6 +406,73 @@ inline const AttentionCase kAttentionCases[] = {
     })",
      {{}},
      "attention rows=1x32 key_groups=2 keys=32 vector=16 ahead=2"},
+    {"result_of_float8",
+     R"(graph @g(%q: f16[1, seq, 4, 64], %k: f16[1, seq, 4, 64], %v: f16[1, seq, 4, 64])
+          ranges {seq: 1..4096} {
+      %q1 = Transpose(%q) {perm = [0, 2, 1, 3]}
+      %k1 = Transpose(%k) {perm = [0, 2, 1, 3]}
+      %v1 = Transpose(%v) {perm = [0, 2, 1, 3]}
+      %y = Attention(%q1, %k1, %v1) {scale = 0.125}
+      %t = Transpose(%y) {perm = [0, 2, 1, 3]}
+      %s = const f16[] {0.005}
+      %d = Quotient(%t, %s)
+      %z = Cast(%d) {to = f8e4m3fn}
+      return z = %z
+    })",
+     {{{"seq", 100}}, {{"seq", 390}}}},
+    {"result_of_bytes_by_groups",
+     R"(graph @g(%q: bf16[2, rows, 40], %k: bf16[2, keys, 40], %v: bf16[2, keys, 40])
+          ranges {rows: 65..8192, keys: 1..8192} {
+      %y = Attention(%q, %k, %v) {scale = 0.2}
+      %w = Cast(%y) {to = f32}
+      %s = const f32[] {0.01}
+      %d = Quotient(%w, %s)
+      %r = Round(%d)
+      %zero = const f32[] {131}
+      %a = Add(%r, %zero)
+      %z = Cast(%a) {to = u8}
+      return z = %z
+    })",
+     {{{"rows", 100}, {"keys", 77}}, {{"rows", 210}, {"keys", 390}}},
+     "attention rows=4x16 key_groups=1 keys=64 vector=8 stages=2 blocks=4"},
+    {"result_of_bytes_in_unaligned_rows", R"(graph @g(%x: f16[2, 21, 51]) {
+      %q = Slice(%x) {starts = [0, 0, 0], steps = [1, 1, 1], shape = [2, 21, 16]}
+      %k = Slice(%x) {starts = [0, 0, 17], steps = [1, 1, 1], shape = [2, 21, 16]}
+      %v = Slice(%x) {starts = [0, 0, 35], steps = [1, 1, 1], shape = [2, 21, 16]}
+      %y = Attention(%q, %k, %v) {scale = 0.25}
+      %s = const f16[] {0.01}
+      %d = Quotient(%y, %s)
+      %r = Round(%d)
+      %z = Cast(%r) {to = i8}
+      return z = %z
+    })"},
+    {"result_of_float8_behind_a_long_cache",
+     R"(graph @g(%q: f16[2, 2, 4, 1, 64], %k: f16[2, 2, 1, keys, 64], %v: f16[2, 2, 1, keys, 64])
+          ranges {keys: 1..8192} {
+      %y = Attention(%q, %k, %v) {scale = 0.125}
+      %s = const f16[] {0.001}
+      %d = Quotient(%y, %s)
+      %z = Cast(%d) {to = f8e5m2}
+      return z = %z
+    })",
+     {{{"keys", 30}}, {{"keys", 2100}}}},
+    {"packed_sequences_of_bytes",
+     R"(graph @g(%q: f16[tokens, 3, 64], %k: f16[tokens, 3, 64], %v: f16[tokens, 3, 64],
+                 %bounds: i64[bounds]) ranges {tokens: 1..65536, bounds: 2..1024} {
+      %q1 = Transpose(%q) {perm = [1, 0, 2]}
+      %k1 = Transpose(%k) {perm = [1, 0, 2]}
+      %v1 = Transpose(%v) {perm = [1, 0, 2]}
+      %y = Attention(%q1, %k1, %v1, %bounds) {scale = 0.125, packed = [512]}
+      %t = Transpose(%y) {perm = [1, 0, 2]}
+      %s = const f16[] {0.01}
+      %d = Quotient(%t, %s)
+      %r = Round(%d)
+      %zero = const f16[] {-3}
+      %a = Add(%r, %zero)
+      %z = Cast(%a) {to = i8}
+      return z = %z
+    })",
+     {{{"tokens", 300}, {"bounds", 5}}, {{"tokens", 40}, {"bounds", 5}}}},
 };
 
 }  // namespace sinter::test

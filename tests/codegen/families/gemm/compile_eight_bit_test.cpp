@@ -71,6 +71,16 @@ TEST(CompileEightBit, LoopsTakeSizesThatAreNotKnown) {
   EXPECT_FALSE(ways.back().limited);
 }
 
+// Not the library, and no loops.
+TEST(CompileEightBit, BlocksAreScaledByOurOwnKernels) {
+  const std::string graph = block_graph("f8e4m3fn", "f8e4m3fn", "64", 384, 256, "f16");
+  EXPECT_THAT(names_of(ways_of_text(graph)),
+              ElementsAre("warp-specialized gemm",
+                          HasSubstr("gemm; no library: cuBLASLt is not asked for")));
+  for (const char* architecture : {"sm_89", "sm_100", "sm_120"})
+    EXPECT_THAT(names_of(ways_of_text(graph, architecture)), ElementsAre(StartsWith("gemm")));
+}
+
 TEST(CompileEightBit, UnfusedItIsAKernelOfItsOwn) {
   const auto ways = ways_of_text(sums_graph("i8", "u8", "64", 128, 256, false), "sm_80", false);
   EXPECT_THAT(names_of(ways), ElementsAre(HasSubstr("gemm")));

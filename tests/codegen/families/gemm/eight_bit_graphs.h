@@ -38,6 +38,19 @@ inline std::string scaled_graph(const std::string& x, const std::string& w, cons
                          "r");
 }
 
+/// A product with scales of blocks of 128 of k, of each row and of each 128 columns, in `type`.
+inline std::string block_graph(const std::string& x, const std::string& w, const std::string& m,
+                               int n, int k, const std::string& type) {
+  return fmt::format(
+      "graph @g(%x: {0}[{2}, {4}], %w: {1}[{3}, {4}], %rows: f32[{2}, {5}], %columns: f32[{6}, "
+      "{5}]) {{\n"
+      "  %t = Transpose(%w) {{perm = [1, 0]}}\n"
+      "  %p = BlockMatMul(%x, %t, %rows, %columns) {{block = 128, columns = 128}}\n"
+      "  %y = Cast(%p) {{to = {7}}}\n"
+      "  return y = %y\n}}\n",
+      x, w, m, n, k, k / 128, (n + 127) / 128, type);
+}
+
 /// relu(sums / 2^9 + bias), quantized: all of it is exact, so that nothing depends on an order.
 inline std::string quantized_output_graph(const std::string& x, const std::string& w,
                                           const std::string& m, int n, int k) {

@@ -77,6 +77,10 @@ TEST(CudaEightBit, EpiloguesScaleAndQuantize) {
               quantized_output_graph("i8", "u8", "200", 192, 272),
               turns("128x192x128 consumers=1 warpgroups=2 stages=2", passes));
   }
+  check.add("two_of_two", quantized_output_graph("i8", "i8", "300", 264, 400),
+            turns("128x128x128 consumers=2 warpgroups=2 stages=3", "spread", 3));
+  check.add("two_of_two_rolled", quantized_output_graph("u8", "i8", "300", 264, 272),
+            turns("128x128x128 consumers=2 warpgroups=2 stages=3", "rolled"));
   check.add("sums", sums_graph("i8", "i8", "150", 136, 272),
             turns("64x192x128 consumers=2 warpgroups=1 stages=2", "spread"));
   check.add("floats", scaled_graph("i8", "i8", "150", 136, 272, "f32"),
@@ -123,13 +127,97 @@ TEST(CudaEightBit, SumsOfFloatsArePromoted) {
   EXPECT_EQ(check.run(), "");
 }
 
+// A warpgroup's second half of the columns follows when the first is promoted.
+TEST(CudaEightBit, SeveralProductsArePromotedInTurns) {
+  GemmCheck check;
+  check.add("tma", scaled_graph(kE4M3, kE4M3, "70", 256, 656, "f16"),
+            tma("64x256x128 warpgroups=1 stages=2 promote=128"));
+  check.add("rows", scaled_graph(kE4M3, kE4M3, "150", 72, 656, "f16"),
+            tma("128x64x128 warpgroups=1 stages=4 promote=256", 2));
+  check.add("turns", scaled_graph(kE4M3, kE4M3, "300", 264, 656, kE4M3),
+            turns("128x256x128 consumers=1 warpgroups=2 stages=4", "spread", 2, 256));
+  EXPECT_EQ(check.run(), "");
+}
+
+// Each block copies its share of the columns to both; of an odd number of rows of tiles the last
+// block has none.
+TEST(CudaEightBit, BlocksShareCopies) {
+  const auto shared = [](const char* tile, const char* passes, int blocks, int promoted = 0) {
+    return fmt::format("pingpong {} blocks={} passes={}{} multicast=2 split_k=1 cluster_n=1", tile,
+                       blocks, passes, promoted > 0 ? fmt::format(" promote={}", promoted) : "");
+  };
+  GemmCheck check;
+  for (const char* passes : {"spread", "rolled"}) {
+    check.add(fmt::format("integers_{}", passes),
+              quantized_output_graph("i8", "i8", "330", 264, 400),
+              shared("128x128x128 consumers=2 warpgroups=1 stages=3", passes, 4));
+    check.add(fmt::format("promoted_{}", passes),
+              scaled_graph(kE4M3, kE4M3, "300", 264, 656, kE4M3),
+              shared("128x192x128 consumers=1 warpgroups=2 stages=3", passes, 2, 256));
+  }
+  check.add("halves", scaled_graph(kE4M3, kE4M3, "520", 264, 656, kE4M3),
+            shared("128x256x128 consumers=1 warpgroups=2 stages=4", "spread", 2, 256));
+  check.add("more_blocks_than_tiles", sums_graph("u8", "i8", "70", 40, 144),
+            shared("64x64x128 consumers=2 warpgroups=1 stages=2", "spread", 132));
+  EXPECT_EQ(check.run(), "");
+  EXPECT_EQ(check.kernels[0].step.variants[0]->cluster, 2u);
+  EXPECT_THAT(message_for(sums_graph("i8", "i8", "70", 64, 256),
+                          shared("64x64x128 consumers=2 warpgroups=1 stages=2", "spread", 3)),
+              HasSubstr("does not take kernel 'kernel_p'"));
+}
+
+// What is promoted is scaled, by scales of its rows and of 128 columns.
+TEST(CudaEightBit, BlocksOfKHaveScales) {
+  GemmCheck check;
+  check.add("tma", block_graph(kE4M3, kE4M3, "70", 72, 640, "f16"),
+            tma("64x64x128 warpgroups=1 stages=3 promote=128", 2));
+  check.add("two_groups", block_graph(kE4M3, kE5M2, "150", 264, 384, "f32"),
+            tma("128x128x128 warpgroups=2 stages=2 promote=128"));
+  check.add("halves", block_graph(kE4M3, kE4M3, "300", 392, 640, "bf16"),
+            turns("128x256x128 consumers=1 warpgroups=2 stages=3", "rolled", 2, 128));
+  check.add("shared", block_graph(kE5M2, kE4M3, "300", 392, 640, "f16"),
+            "pingpong 128x128x128 consumers=1 warpgroups=2 stages=4 blocks=4 passes=spread "
+            "promote=128 multicast=2 split_k=1 cluster_n=1");
+  check.add("warps", block_graph(kE4M3, kE4M3, "37", 200, 640, "f32"),
+            warps("32x32x128 warps=2x2x1 stages=3", 2));
+  check.add("warps_of_k", block_graph(kE5M2, kE4M3, "19", 40, 640, "f16"),
+            warps("16x32x256 warps=1x1x4 stages=3"));
+  check.add("by_warps", block_graph(kE4M3, kE4M3, "70", 200, 256, "f16"), "");
+  check.by_warpgroups = true;
+  check.add("chosen", block_graph(kE4M3, kE4M3, "70", 200, 256, "f16"), "");
+  EXPECT_EQ(check.run(), "");
+  EXPECT_THAT(check.kernels.back().step.variants[0]->schedule, HasSubstr("promote=128"));
+  const auto refused = HasSubstr("does not take kernel 'kernel_p'");
+  const std::string graph = block_graph(kE4M3, kE4M3, "70", 192, 256, "f16");
+  EXPECT_THAT(message_for(graph, tma("64x64x128 warpgroups=1 stages=2 promote=256")), refused);
+  EXPECT_THAT(message_for(graph, tma("64x192x128 warpgroups=1 stages=2 promote=128")), refused);
+  EXPECT_THAT(message_for(graph, warps("32x32x256 warps=2x2x1 stages=3")), refused);
+}
+
+TEST(CudaEightBit, LoopsScaleBlocks) {
+  GemmCheck check;
+  check.add_loops("loops", block_graph(kE4M3, kE5M2, "5", 136, 256, "f16"));
+  EXPECT_EQ(check.run(), "");
+}
+
+// Of one row of tiles the second block would have none.
+TEST(CudaEightBit, ManyRowsShareCopies) {
+  for (const auto& [m, shares] : {std::pair("64", false), std::pair("4096", true)}) {
+    GemmCheck check;
+    check.by_warpgroups = true;
+    check.add("p", scaled_graph(kE4M3, kE4M3, m, 14336, 4096, "f16"), "");
+    const std::string& schedule = check.kernels[0].step.variants[0]->schedule;
+    EXPECT_EQ(schedule.find("multicast=2") != std::string::npos, shares) << schedule;
+  }
+}
+
 TEST(CudaEightBit, DeepProductsArePromotedWhereNobodyAsks) {
   for (const auto& [k, promotes] : {std::pair(1024, false), std::pair(2048, true)}) {
     GemmCheck check;
     check.by_warpgroups = true;
     check.add("p", scaled_graph(kE4M3, kE4M3, "4096", 3072, k, "f16"), "");
     const std::string& schedule = check.kernels[0].step.variants[0]->schedule;
-    EXPECT_EQ(schedule.find("promote=512") != std::string::npos, promotes) << schedule;
+    EXPECT_EQ(schedule.find("promote=") != std::string::npos, promotes) << schedule;
   }
 }
 
@@ -214,11 +302,21 @@ TEST(CudaEightBit, CompilesWhereTheInstructionsAre) {
   }
   GemmCheck floats({{"m", {1, 4096, nullptr}}});
   floats.add("warps", scaled_graph(kE4M3, kE5M2, "m", 384, 768, kE4M3), "");
+  floats.add("blocks", block_graph(kE4M3, kE4M3, "m", 384, 768, "f16"), "");
   for (const auto& compiled : floats.compile({"sm_89", "sm_90", "sm_100", "sm_120"}))
     for (const auto& code : compiled) EXPECT_GT(code.code.size(), 1000u);
   groups = GemmCheck({{"m", {1, 4096, nullptr}}});
   groups.add("promoted", scaled_graph(kE4M3, kE4M3, "m", 384, 768, kE4M3),
              turns("128x192x128 consumers=1 warpgroups=2 stages=4", "spread", 132, 512));
+  groups.add("shared", scaled_graph(kE4M3, kE4M3, "m", 384, 768, kE4M3),
+             "pingpong 128x256x128 consumers=1 warpgroups=2 stages=4 blocks=132 passes=spread "
+             "promote=256 multicast=2 split_k=1 cluster_n=1");
+  groups.add("unpromoted", scaled_graph(kE4M3, kE4M3, "m", 512, 768, kE4M3),
+             turns("128x256x128 consumers=1 warpgroups=2 stages=4", "spread", 132));
+  groups.add("four", scaled_graph(kE4M3, kE4M3, "m", 384, 768, kE4M3),
+             turns("128x128x128 consumers=2 warpgroups=2 stages=7", "spread", 132));
+  groups.add("blocks", block_graph(kE4M3, kE4M3, "m", 384, 768, "f16"),
+             turns("128x256x128 consumers=1 warpgroups=2 stages=4", "spread", 132, 128));
   for (const auto& compiled : groups.compile({"sm_89", "sm_90", "sm_120"})) {
     EXPECT_LT(compiled[0].code.size(), compiled[1].code.size());
     EXPECT_LT(compiled[2].code.size(), compiled[1].code.size());

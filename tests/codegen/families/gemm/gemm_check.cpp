@@ -167,6 +167,10 @@ void GemmCheck::add(const std::string& name, ir::Graph body, const std::string& 
   kernels.push_back(codegen::emit_gemm(request, exprs));
 }
 
+void GemmCheck::add_loops(const std::string& name, const std::string& graph) {
+  add_loops(name, product_region(graph));
+}
+
 void GemmCheck::add_loops(const std::string& name, ir::Graph body,
                           std::vector<ir::Bindings> symbols) {
   Case& test = add_case(name, std::move(body), std::move(symbols));

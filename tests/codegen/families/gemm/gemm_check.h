@@ -26,8 +26,10 @@ class GemmCheck {
   /// The same for the body of a region of kind "gemm".
   void add(const std::string& name, ir::Graph body, const std::string& schedule,
            std::vector<ir::Bindings> symbols = {{}});
-  /// A convolution's region as loops, on the schedules that the compiler chooses.
+  /// A convolution's or a product's region as loops, on the schedules that the compiler chooses.
   void add_loops(const std::string& name, ir::Graph body, std::vector<ir::Bindings> symbols = {{}});
+  /// The same of the one product region that the passes make of a graph.
+  void add_loops(const std::string& name, const std::string& graph);
 
   /// Compiles and runs everything; what went wrong, a line for each.
   std::string run();

@@ -62,6 +62,7 @@ TEST(Trees, KernelsGiveWhatTheReferenceGives) {
   const TreeCase cases[] = {
       {1, 1, 1, 0, 1, 1},     // a leaf
       {300, 5, 9, 4, 1, 1},   // more than a block of rows
+      {1100, 3, 5, 5, 1, 1},  // more than the largest block of rows
       {70, 8, 40, 7, 1, 1},   // several blocks of trees
       {40, 4, 2, 11, 1, 1},   // trees that fit no block
       {33, 900, 6, 4, 1, 1},  // rows of many columns
@@ -76,7 +77,7 @@ TEST(Trees, KernelsGiveWhatTheReferenceGives) {
   std::vector<std::vector<ir::Tensor>> inputs;
   for (const TreeCase& test : cases) {
     inputs.push_back(tables_of(test));
-    tables.push_back(codegen::ExprTable({{"n", ir::Range{0, 1000}}}));
+    tables.push_back(codegen::ExprTable({{"n", ir::Range{0, 1 << 24}}}));
     codegen::TreeProblem problem;
     problem.x = 0;
     problem.nodes = 1;
@@ -96,12 +97,20 @@ TEST(Trees, KernelsGiveWhatTheReferenceGives) {
     request.name = "trees_" + std::to_string(kernels.size());
     kernels.push_back(emit_trees(problem, request, tables.back()));
   }
-  EXPECT_NE(kernels[1].source.find("rows=shared"), std::string::npos);
-  EXPECT_NE(kernels[4].source.find("rows=global"), std::string::npos);
+  const auto schedules = [&](std::size_t c) {
+    std::vector<std::string> texts;
+    for (const auto& variant : kernels[c].step.variants) texts.push_back(variant->schedule);
+    return texts;
+  };
+  using Texts = std::vector<std::string>;
+  EXPECT_EQ(schedules(1), (Texts{"trees threads=64 nodes=1536 rows=shared",
+                                 "trees threads=512 nodes=1536 rows=shared"}));
+  EXPECT_EQ(schedules(5), (Texts{"trees threads=64 nodes=1536 rows=global",
+                                 "trees threads=256 nodes=1536 rows=global"}));
   const EmulatedKernels library(kernels);
   for (std::size_t c = 0; c < kernels.size(); ++c) {
     const TreeCase& test = cases[c];
-    SCOPED_TRACE(kernels[c].step.variants[0]->schedule + ", case " + std::to_string(c));
+    SCOPED_TRACE("case " + std::to_string(c));
     const ir::Tensor expected = ir::evaluate_op(
         ir::get_op("TreeEnsemble"),
         {{"targets", test.targets}, {"combine", std::string(to_string(test.combine))}},
@@ -109,15 +118,19 @@ TEST(Trees, KernelsGiveWhatTheReferenceGives) {
     plan::fb::PlanT plan;
     tables[c].write(plan);
     const std::vector<std::int64_t> symbols(plan.symbols.size(), test.rows);
-    Memory memory(6);
-    for (std::size_t i = 0; i < 5; ++i)
-      memory[i].assign(inputs[c][i].bytes().begin(), inputs[c][i].bytes().end());
-    memory[5].assign(expected.bytes().size(), std::byte{0xa5});
-    library.run(kernels[c].step, 0, plan::evaluate_expressions(plan, symbols), memory);
-    for (std::int64_t i = 0; i < expected.element_count(); ++i) {
-      const double got = ir::load_as_double(
-          test.dtype, &memory[5][static_cast<std::size_t>(i) * size_of(test.dtype)]);
-      ASSERT_NEAR(got, expected.at(i), 1e-5) << "element " << i;
+    const auto values = plan::evaluate_expressions(plan, symbols);
+    for (std::size_t variant = 0; variant < kernels[c].step.variants.size(); ++variant) {
+      SCOPED_TRACE(kernels[c].step.variants[variant]->schedule);
+      Memory memory(6);
+      for (std::size_t i = 0; i < 5; ++i)
+        memory[i].assign(inputs[c][i].bytes().begin(), inputs[c][i].bytes().end());
+      memory[5].assign(expected.bytes().size(), std::byte{0xa5});
+      library.run(kernels[c].step, variant, values, memory);
+      for (std::int64_t i = 0; i < expected.element_count(); ++i) {
+        const double got = ir::load_as_double(
+            test.dtype, &memory[5][static_cast<std::size_t>(i) * size_of(test.dtype)]);
+        ASSERT_NEAR(got, expected.at(i), 1e-5) << "element " << i;
+      }
     }
   }
 }

@@ -173,7 +173,8 @@ struct EightBitOptions {
   /// SmoothQuant's exponent, 0 to 1, for integers; 0: none; without a value the best of several for
   /// each layer.
   std::optional<double> smoothing;
-  double max_error = 0.03;  // of the outputs on the samples: layers stay until it holds
+  bool compensate = true;    // with samples, weights of products make up for rounding errors
+  double max_error = 0.015;  // of the outputs on the samples: layers stay until it holds
   /// Layers whose name has one of these texts are rounded though they would stay for what they are:
   /// the last layer, convolutions of single channels.
   std::vector<std::string> include;

@@ -1,13 +1,11 @@
-// UTF-8, as far as text that arrives in pieces needs it, and Unicode's normal form C, as far as
-// text that has it already needs it.
+// UTF-8, as far as text that arrives in pieces needs it.
 #pragma once
 
 #include <cstddef>
-#include <optional>
 #include <string>
 #include <string_view>
 
-namespace sinter::tools {
+namespace sinter::engine {
 
 /// Bytes of the character that begins with `first`; 0 if none does.
 std::size_t utf8_length(char first);
@@ -30,9 +28,4 @@ class Utf8Stream {
   std::string rest_;
 };
 
-/// The first character of `text` (UTF-8) that normal form C may change, move or join with the one
-/// before it. Text without any is in that form: accented letters as keyboards give them are one
-/// character each.
-std::optional<char32_t> first_to_compose(std::string_view text);
-
-}  // namespace sinter::tools
+}  // namespace sinter::engine

@@ -1,0 +1,91 @@
+#include "fusion/eight_bit/compensate.h"
+
+#include <map>
+#include <optional>
+#include <set>
+#include <vector>
+
+#include <fmt/format.h>
+#include <sinter/error.h>
+
+#include "fusion/quantize/gptq.h"
+#include "fusion/quantize/layer_inputs.h"
+#include "fusion/regions/constant_values.h"
+
+namespace sinter::fusion {
+namespace {
+
+/// `graph` with rounded layers, and which of them each place in it has.
+struct RoundedGraph {
+  Graph graph;
+  std::map<std::size_t, std::size_t> numbers;  // of products, by place
+};
+
+RoundedGraph rounded_graph(const Graph& graph, std::span<const RoundedLayer> layers,
+                           const AddRoundedLayer& add) {
+  std::map<std::size_t, std::size_t> places;
+  for (std::size_t i = 0; i < layers.size(); ++i) places[layers[i].place] = i;
+  std::vector<std::size_t> products;  // as outputs, in front of the graph's own
+  Graph result = ir::rewrite(
+      graph,
+      [&](GraphBuilder& builder, const Graph&, const Node& node,
+          std::span<const ValueId> inputs) -> std::optional<std::vector<ValueId>> {
+        const auto found = places.find(static_cast<std::size_t>(&node - graph.nodes().data()));
+        if (found == places.end()) return std::nullopt;
+        const std::size_t number = found->second;
+        const ValueId product = add(builder, number, node, inputs);
+        if (layers[number].exact.element_count() > 0) {
+          builder.output(fmt::format("product{}", number), product);
+          products.push_back(number);
+        }
+        return std::vector{product};
+      });
+  RoundedGraph made{std::move(result), {}};
+  for (std::size_t i = 0; i < products.size(); ++i) {
+    const Node* node = made.graph.producer(made.graph.outputs()[i]);
+    made.numbers[static_cast<std::size_t>(node - made.graph.nodes().data())] = products[i];
+  }
+  return made;
+}
+
+/// One for each of `n` rows.
+std::vector<float> scales_of(const EightBitWeights& weights, std::int64_t n) {
+  std::vector<float> scales(static_cast<std::size_t>(n));
+  const bool is_one = weights.scales.element_count() == 1;
+  for (std::size_t i = 0; i < scales.size(); ++i)
+    scales[i] = static_cast<float>(weights.scales.at(is_one ? 0 : static_cast<std::int64_t>(i)));
+  return scales;
+}
+
+}  // namespace
+
+void compensate(const Graph& graph, const Calibration& calibration,
+                std::span<const RoundedLayer> layers, const AddRoundedLayer& add) {
+  const RoundedGraph made = rounded_graph(graph, layers, add);
+  std::set<std::size_t> places;
+  for (const auto& [place, number] : made.numbers) places.insert(place);
+  if (places.empty()) return;
+  ConstantValues values(made.graph);
+  LayerInputs inputs(made.graph, values, calibration, places);
+  for (const auto& [place, number] : made.numbers) {
+    const RoundedLayer& layer = layers[number];
+    const Node& node = made.graph.nodes()[place];
+    EightBitWeights& weights = *layer.weights;
+    const DType type = weights.values.dtype();
+    with_context("layer '" + layer_name(node) + "'", [&] {
+      const Tensor moments = inputs.moments(place);
+      const Tensor rows = transposed(computed("Cast", {{"to", DType::kFloat32}}, {layer.exact}));
+      const std::int64_t n = rows.shape()[0], k = rows.shape()[1];
+      const Tensor numbers =
+          Tensor::of(DType::kFloat32, {n, k},
+                     round_compensated(rows.as<float>(), n, k, type, scales_of(weights, n),
+                                       moments.as<float>()));
+      weights.values = transposed(computed("Cast", {{"to", type}}, {numbers}));
+    });
+    inputs.replace(place,
+                   transposed(computed("Cast", {{"to", made.graph.type(node.inputs[1]).dtype}},
+                                       {dequantized(weights)})));
+  }
+}
+
+}  // namespace sinter::fusion

@@ -1,0 +1,132 @@
+// Constants of several products side by side, by name (fusion/transforms.h).
+#include <algorithm>
+#include <cstring>
+#include <numeric>
+
+#include "fusion/regions/constant_values.h"
+#include "fusion/transforms.h"
+
+namespace sinter::fusion {
+namespace {
+
+/// Whether `inputs`, of one type, have sizes[i] rows (or elements) for each i that is present.
+bool are_parts(const Ints& sizes, const Ints& present, std::span<const Tensor> inputs, int rank) {
+  std::size_t next = 0;
+  for (std::size_t i = 0; i < sizes.size(); ++i) {
+    if (present[i] == 0) continue;
+    if (next == inputs.size() || std::ssize(inputs[next].shape()) != rank ||
+        inputs[next].dtype() != inputs[0].dtype() || inputs[next].shape()[0] != sizes[i])
+      return false;
+    ++next;
+  }
+  return next == inputs.size();
+}
+
+}  // namespace
+
+const ir::Derivation kJoinedColumns = {
+    "joined_columns",
+    [](const Attrs& attrs, std::span<const Tensor> inputs) {
+      const Ints& transposed = attrs.get_ints("transposed");
+      if (inputs.empty() || !ir::has_inputs(inputs, transposed.size(), 2)) return false;
+      const auto rows = [&](std::size_t i) {
+        return inputs[i].shape()[transposed[i] != 0 ? 1 : 0];
+      };
+      for (std::size_t i = 0; i < inputs.size(); ++i)
+        if (inputs[i].dtype() != inputs[0].dtype() || rows(i) != rows(0)) return false;
+      return true;
+    },
+    [](const Attrs& attrs, std::span<const Tensor> inputs) {
+      const Ints& transposed = attrs.get_ints("transposed");
+      std::int64_t columns = 0;
+      for (std::size_t i = 0; i < inputs.size(); ++i)
+        columns += inputs[i].shape()[transposed[i] != 0 ? 0 : 1];
+      return std::pair(inputs[0].dtype(),
+                       Ints{inputs[0].shape()[transposed[0] != 0 ? 1 : 0], columns});
+    },
+    [](const Attrs& attrs, std::span<const Tensor> inputs) {
+      const auto [type, shape] = kJoinedColumns.type(attrs, inputs);
+      const std::size_t size = size_of(type);
+      const auto rows = static_cast<std::size_t>(shape[0]),
+                 pitch = static_cast<std::size_t>(shape[1]);
+      const Ints& transposed = attrs.get_ints("transposed");
+      std::vector<std::byte> bytes(rows * pitch * size);
+      std::byte* to = bytes.data();
+      for (std::size_t i = 0; i < inputs.size(); ++i) {
+        const ir::HeldBytes from = inputs[i].hold();
+        const bool is_transposed = transposed[i] != 0;
+        const auto columns = static_cast<std::size_t>(inputs[i].shape()[is_transposed ? 0 : 1]);
+        const std::size_t width = columns * size;
+        if (is_transposed)
+          write_transposed(from.bytes, columns, rows, size, to, pitch);
+        else
+          for (std::size_t row = 0; row < rows; ++row)
+            std::memcpy(to + row * pitch * size, from.bytes.data() + row * width, width);
+        to += width;
+      }
+      return bytes;
+    }};
+
+const ir::Derivation kJoinedRows = {
+    "joined_rows",
+    [](const Attrs& attrs, std::span<const Tensor> inputs) {
+      if (!ir::has_counts(attrs, {"rows", "present"}) || inputs.empty()) return false;
+      return are_parts(attrs.get_ints("rows"), attrs.get_ints("present"), inputs, 2) &&
+             std::ranges::all_of(inputs, [&](const Tensor& input) {
+               return input.shape()[1] == inputs[0].shape()[1];
+             });
+    },
+    [](const Attrs& attrs, std::span<const Tensor> inputs) {
+      std::int64_t rows = 0;
+      for (const std::int64_t count : attrs.get_ints("rows")) rows += count;
+      return std::pair(inputs[0].dtype(), Ints{rows, inputs[0].shape()[1]});
+    },
+    [](const Attrs& attrs, std::span<const Tensor> inputs) {
+      const Ints& rows = attrs.get_ints("rows");
+      const Ints& present = attrs.get_ints("present");
+      const std::size_t pitch =
+          static_cast<std::size_t>(inputs[0].shape()[1]) * size_of(inputs[0].dtype());
+      std::vector<std::byte> bytes;
+      std::size_t next = 0;
+      for (std::size_t i = 0; i < rows.size(); ++i) {
+        const std::size_t end = bytes.size() + static_cast<std::size_t>(rows[i]) * pitch;
+        if (present[i] != 0) {
+          const ir::HeldBytes from = inputs[next++].hold();
+          bytes.insert(bytes.end(), from.bytes.begin(), from.bytes.end());
+        }
+        bytes.resize(end);
+      }
+      return bytes;
+    }};
+
+const ir::Transform kJoinedBiases = {
+    "joined_biases",
+    [](const Attrs& attrs, std::span<const Tensor> inputs) {
+      if (!ir::has_counts(attrs, {"widths", "present"}) || inputs.empty()) return false;
+      const Ints& widths = attrs.get_ints("widths");
+      constexpr std::int64_t kMost = std::int64_t{1} << 26;
+      return are_parts(widths, attrs.get_ints("present"), inputs, 1) &&
+             std::accumulate(widths.begin(), widths.end(), std::int64_t{0}) <= kMost;
+    },
+    [](const Attrs& attrs, std::span<const Tensor> inputs) {
+      const Ints& widths = attrs.get_ints("widths");
+      const Ints& present = attrs.get_ints("present");
+      const DType type = inputs[0].dtype();
+      const std::size_t size = size_of(type);
+      std::vector<std::byte> bytes;
+      std::int64_t columns = 0;
+      std::size_t next = 0;
+      for (std::size_t i = 0; i < widths.size(); ++i) {
+        const std::size_t width = static_cast<std::size_t>(widths[i]) * size;
+        if (present[i] != 0) {
+          const auto own = inputs[next++].bytes().first(width);
+          bytes.insert(bytes.end(), own.begin(), own.end());
+        } else {
+          bytes.resize(bytes.size() + width);
+        }
+        columns += widths[i];
+      }
+      return std::vector{Tensor(type, {columns}, ir::Buffer::take(std::move(bytes)))};
+    }};
+
+}  // namespace sinter::fusion

@@ -1,0 +1,132 @@
+#include "fusion/projections/projection.h"
+
+#include <algorithm>
+
+#include "fusion/regions/dequantized_sums.h"
+#include "fusion/regions/epilogue.h"
+#include "fusion/regions/operand.h"
+
+namespace sinter::fusion {
+namespace {
+
+/// The bias that `node` adds to its operand `value`, if that is what it does.
+const Tensor* bias_of(const Graph& graph, const Node& node, ValueId value) {
+  if (node.op->name != "Add" || node.inputs[0] == node.inputs[1]) return nullptr;
+  const ValueId other = node.inputs[node.inputs[0] == value ? 1 : 0];
+  return is_bias(graph, other, graph.type(value).shape) ? graph.value(other).constant.get()
+                                                        : nullptr;
+}
+
+const Node* only_reader(const Graph& graph, ValueId value) {
+  const auto& users = graph.users(value);
+  return users.size() == 1 && !graph.is_output(value) ? &graph.node(users[0]) : nullptr;
+}
+
+/// Fills in what makes 16-bit floats of the sums; false if nothing does.
+bool take_steps(const Graph& graph, Projection& projection) {
+  ValueId value = projection.result();
+  const Node* reader = only_reader(graph, value);
+  if (reader == nullptr) return false;
+  const auto chain = dequantization(graph, value, *reader, [](ValueId) { return false; });
+  if (chain.empty()) return false;
+  projection.steps.emplace_back();
+  for (const NodeId id : chain) {
+    const Node& node = graph.node(id);
+    const Tensor* bias = bias_of(graph, node, value);
+    if (bias != nullptr && projection.steps.back().bias == nullptr) {
+      projection.steps.back().bias = bias;
+    } else {
+      const auto at = std::ranges::find(node.inputs, value);
+      projection.steps.push_back(
+          {&node, static_cast<std::size_t>(at - node.inputs.begin()), nullptr});
+    }
+    projection.nodes.push_back(&node);
+    value = node.outputs[0];
+  }
+  return true;
+}
+
+/// A constant that has one element for each of n columns, or one for all.
+bool is_of_columns(const Graph& graph, ValueId value, std::int64_t n) {
+  const Tensor* constant = graph.value(value).constant.get();
+  if (constant == nullptr) return false;
+  const std::int64_t count = constant->element_count();
+  return count == 1 || (count == n && constant->shape().back() == n);
+}
+
+bool steps_fit(const Graph& graph, const Projection& a, const Projection& b) {
+  if (a.steps.size() != b.steps.size()) return false;
+  for (std::size_t i = 0; i < a.steps.size(); ++i) {
+    const SumsStep &one = a.steps[i], &other = b.steps[i];
+    if (one.bias != nullptr && other.bias != nullptr && one.bias->dtype() != other.bias->dtype())
+      return false;
+    if (one.node == nullptr) continue;
+    if (one.node->op != other.node->op || one.node->attrs != other.node->attrs ||
+        one.place != other.place)
+      return false;
+    for (std::size_t in = 0; in < one.node->inputs.size(); ++in) {
+      if (in == one.place) continue;
+      const ValueId first = one.node->inputs[in], second = other.node->inputs[in];
+      const bool fits = is_shared(graph, first, second) ||
+                        (graph.type(first).dtype == graph.type(second).dtype &&
+                         is_of_columns(graph, first, a.n) && is_of_columns(graph, second, b.n));
+      if (!fits) return false;
+    }
+  }
+  return true;
+}
+
+}  // namespace
+
+bool is_shared(const Graph& graph, ValueId a, ValueId b) {
+  const TensorType& type = graph.type(a);
+  if (!type.shape.empty() && type.shape.back() != Dim(1)) return false;
+  if (a == b) return true;
+  const auto one = splat_value(graph, a), other = splat_value(graph, b);
+  return one && one == other && type == graph.type(b);
+}
+
+std::optional<Projection> find_projection(const Graph& graph, const Node& node,
+                                          const TargetTraits& target) {
+  if (!is_matrix_product(node)) return std::nullopt;
+  if (graph.is_constant(node.inputs[0]) || graph.type(node.inputs[1]).shape.size() != 2)
+    return std::nullopt;
+  Projection result;
+  if (node.op->name == "QuantMatMul") {
+    for (std::size_t i = 1; i < node.inputs.size(); ++i) {
+      result.quantized.push_back(graph.value(node.inputs[i]).constant.get());
+      if (result.quantized.back() == nullptr) return std::nullopt;
+    }
+    result.n = result.quantized[0]->shape()[0];
+  } else {
+    ValueId weight = node.inputs[1];
+    const Node* view = graph.producer(weight);
+    if (view != nullptr && view->op->name == "Transpose") {
+      result.transposed = true;
+      weight = view->inputs[0];
+    }
+    result.weight = graph.value(weight).constant.get();
+    if (result.weight == nullptr) return std::nullopt;
+    result.k = result.weight->shape()[result.transposed ? 1 : 0];
+    result.n = result.weight->shape()[result.transposed ? 0 : 1];
+  }
+  result.matmul = &node;
+  // Our own kernels end with what the sums stand for, of 16 bits; joined they would store sums.
+  if (target.gemm_kernels && has_eight_bit_operands(graph, node) && !take_steps(graph, result))
+    return std::nullopt;
+  const Node* add = only_reader(graph, result.result());
+  if (add == nullptr) return result;
+  result.bias = bias_of(graph, *add, result.result());
+  if (result.bias != nullptr) result.nodes.push_back(add);
+  return result;
+}
+
+bool fit_together(const Graph& graph, const Projection& a, const Projection& b) {
+  if (a.matmul->op != b.matmul->op || a.matmul->attrs != b.matmul->attrs) return false;
+  if (a.weight != nullptr) return a.weight->dtype() == b.weight->dtype() && steps_fit(graph, a, b);
+  if (a.quantized[1]->dtype() != b.quantized[1]->dtype()) return false;
+  return a.quantized.size() < 3 || b.quantized.size() < 3 ||
+         a.quantized[2]->dtype() == b.quantized[2]->dtype();
+}
+
+}  // namespace sinter::fusion

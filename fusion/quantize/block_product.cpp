@@ -1,0 +1,156 @@
+#include "fusion/quantize/block_product.h"
+
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "ir/reference/evaluate.h"
+
+namespace sinter::fusion {
+namespace {
+
+/// Whether `shape` is `of` [.., k] with k taken apart: [.., k / kScaleBlock, last].
+bool splits_into_blocks(const Shape& shape, const Shape& of, std::int64_t last) {
+  if (shape.size() != of.size() + 1 || !of.back().is_constant() ||
+      of.back().value() % kScaleBlock != 0)
+    return false;
+  for (std::size_t d = 0; d + 1 < of.size(); ++d)
+    if (shape[d] != of[d]) return false;
+  return shape[of.size() - 1] == Dim(of.back().value() / kScaleBlock) && shape.back() == Dim(last);
+}
+
+}  // namespace
+
+/// Scales that are spread over their blocks, as DequantizeLinear has them: reshape(expand(s)); or
+/// those of x taken apart, of which a reshape makes rows again.
+std::optional<ValueId> BlockProducts::scales_of_rows(const QuantizedOperand& x) const {
+  const auto producer = [&](ValueId value, std::string_view op) {
+    const Node* node = graph_.producer(value);
+    return node != nullptr && node->op->name == op ? node : nullptr;
+  };
+  ValueId value = x.scale->value;
+  const auto skip_casts = [&] {
+    while (const Node* cast = producer(value, "Cast")) {
+      if (!is_arithmetic_float(graph_.type(cast->inputs[0]).dtype)) return;
+      value = cast->inputs[0];
+    }
+  };
+  skip_casts();
+  if (x.scale->views == 1) {
+    const Node& view = graph_.node(x.views.back());
+    const Shape& rows = graph_.type(view.outputs[0]).shape;
+    return view.op->name == "Reshape" &&
+                   splits_into_blocks(graph_.type(view.inputs[0]).shape, rows, kScaleBlock) &&
+                   splits_into_blocks(graph_.type(value).shape, rows, 1)
+               ? std::optional(value)
+               : std::nullopt;
+  }
+  if (x.scale->views != 0) return std::nullopt;
+  const Node* merged = producer(value, "Reshape");
+  if (merged == nullptr) return std::nullopt;
+  const Shape& rows = graph_.type(value).shape;
+  value = merged->inputs[0];
+  skip_casts();
+  const Node* spread = producer(value, "Expand");
+  if (spread == nullptr || !splits_into_blocks(graph_.type(value).shape, rows, kScaleBlock))
+    return std::nullopt;
+  value = spread->inputs[0];
+  skip_casts();
+  return splits_into_blocks(graph_.type(value).shape, rows, 1) ? std::optional(value)
+                                                               : std::nullopt;
+}
+
+/// The scales of weights [k, n], spread over them and seen through their views, taken together
+/// again.
+std::optional<Tensor> BlockProducts::scales_of_weights(const QuantizedOperand& w,
+                                                       std::string& refusal) const {
+  if (!values_.knows(w.scale->value)) {
+    refusal = "the scales of the weights are no constants";
+    return std::nullopt;
+  }
+  const std::size_t first = w.views.size() - w.scale->views;
+  const Shape& applied_to = first < w.views.size()
+                                ? graph_.type(graph_.node(w.views[first]).inputs[0]).shape
+                                : graph_.type(graph_.node(w.nodes.front()).outputs[0]).shape;
+  Tensor scales = values_.tensor(w.scale->value);
+  scales = ir::evaluate_op(ir::get_op("Expand"), {{"shape", applied_to}}, std::span(&scales, 1))[0];
+  for (std::size_t i = first; i < w.views.size(); ++i) {
+    const Node& view = graph_.node(w.views[i]);
+    scales = ir::evaluate_op(*view.op, view.attrs, std::span(&scales, 1))[0];
+  }
+  const std::int64_t k = scales.shape()[0], n = scales.shape()[1], blocks = k / kScaleBlock,
+                     groups = (n + kScaleBlock - 1) / kScaleBlock;
+  const std::vector<double> all = scales.to_doubles();
+  std::vector<double> result(static_cast<std::size_t>(groups * blocks));
+  const auto place = [&](std::int64_t i, std::int64_t j) -> double& {
+    return result[static_cast<std::size_t>(j / kScaleBlock * blocks + i / kScaleBlock)];
+  };
+  for (std::int64_t i = 0; i < k; ++i)
+    for (std::int64_t j = 0; j < n; ++j) {
+      const double own = all[static_cast<std::size_t>(i * n + j)];
+      if (i % kScaleBlock == 0 && j % kScaleBlock == 0) place(i, j) = own;
+      if (place(i, j) == own) continue;
+      refusal =
+          fmt::format("the scales of the weights vary within blocks of {0} by {0}", kScaleBlock);
+      return std::nullopt;
+    }
+  return Tensor::from_doubles(DType::kFloat32, {groups, blocks}, result);
+}
+
+std::optional<BlockProduct> BlockProducts::find(const Node& node, std::string& refusal) const {
+  refusal.clear();
+  if (node.op->name != "MatMul" || !target_.gemm_kernels) return std::nullopt;
+  const TensorType &type = graph_.type(node.outputs[0]), &right = graph_.type(node.inputs[1]);
+  if (!is_arithmetic_float(type.dtype) || type.dtype == DType::kFloat64 ||
+      right.shape.size() != 2 || !right.shape[0].is_constant() || !right.shape[1].is_constant() ||
+      right.shape[0].value() % kScaleBlock != 0)
+    return std::nullopt;
+  auto x = find_quantized_operand(graph_, node.inputs[0]);
+  auto w = find_quantized_operand(graph_, node.inputs[1]);
+  if (!x || !w || !x->scale || !w->scale || x->zero || w->zero ||
+      !is_float8(graph_.type(x->values).dtype) || !is_float8(graph_.type(w->values).dtype))
+    return std::nullopt;
+  const std::optional<ValueId> x_scales = scales_of_rows(*x);
+  if (!x_scales) return std::nullopt;
+  if (!target_.narrow_products.contains(
+          {graph_.type(x->values).dtype, graph_.type(w->values).dtype})) {
+    refusal = "this target has no product of 8-bit floats";
+    return std::nullopt;
+  }
+  std::optional<Tensor> w_scales = scales_of_weights(*w, refusal);
+  if (!w_scales) return std::nullopt;
+  return BlockProduct{&node, std::move(*x), std::move(*w), *x_scales, std::move(*w_scales)};
+}
+
+Piece BlockProducts::piece(BlockProduct product) const {
+  const Node& node = *product.node;
+  Piece piece;
+  piece.writes = node.outputs;
+  piece.reads = {product.x.values, product.w.values, product.x_scales};
+  std::vector<std::string> origins = node.origins;
+  for (const QuantizedOperand* operand : {&product.x, &product.w})
+    for (const NodeId id : operand->nodes) {
+      const auto& own = graph_.node(id).origins;
+      origins.insert(origins.end(), own.begin(), own.end());
+    }
+  ir::sort_unique(origins);
+  piece.emit = [&graph = graph_, product = std::move(product), origins](
+                   GraphBuilder& b, std::span<const ValueId> reads) {
+    GraphBuilder::OriginScope scope(b, origins);
+    const ValueId x = place_values(b, graph, product.x, reads[0]),
+                  w = place_values(b, graph, product.w, reads[1]);
+    Shape of_rows = b.type(x).shape;
+    of_rows.back() = Dim(of_rows.back().value() / kScaleBlock);
+    ValueId scales = reads[2];
+    if (b.type(scales).dtype != DType::kFloat32)
+      scales = add_folded(b, "Cast", {scales}, {{"to", DType::kFloat32}});
+    scales = add_folded(b, "Reshape", {scales}, {{"shape", of_rows}});
+    const ValueId result = b.add("BlockMatMul", {x, w, scales, b.constant(product.w_scales)},
+                                 {{"block", kScaleBlock}, {"columns", kScaleBlock}});
+    const DType type = graph.type(product.node->outputs[0]).dtype;
+    return std::vector{type == DType::kFloat32 ? result : b.add("Cast", {result}, {{"to", type}})};
+  };
+  return piece;
+}
+
+}  // namespace sinter::fusion

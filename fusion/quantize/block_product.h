@@ -1,0 +1,48 @@
+// Products of 8-bit floats whose scales change along k, as they are where every block of it is
+// quantized by itself (DeepSeek-V3: 1x128 of activations, 128x128 of weights).
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "fusion/context.h"
+#include "fusion/quantize/quantized_operand.h"
+#include "fusion/regions/constant_values.h"
+#include "fusion/regions/rebuild.h"
+
+namespace sinter::fusion {
+
+/// A MatMul of operands with scales of blocks, as a BlockMatMul.
+struct BlockProduct {
+  const Node* node = nullptr;
+  QuantizedOperand x, w;
+  ValueId x_scales;  // [.., m, blocks], or [.., m, blocks, 1]
+  Tensor w_scales;   // [groups of columns, blocks] of f32
+};
+
+/// Elements of k, and columns of weights, that share a scale in the kernels.
+inline constexpr std::int64_t kScaleBlock = 128;
+
+class BlockProducts {
+ public:
+  BlockProducts(const Graph& graph, const TargetTraits& target, ConstantValues& values)
+      : graph_(graph), target_(target), values_(values) {}
+
+  /// What `node` is, if the target multiplies it so. Else nothing, with the reason in `refusal`
+  /// where both operands are floats of 8 bits and the scales of x are those of blocks.
+  std::optional<BlockProduct> find(const Node& node, std::string& refusal) const;
+
+  /// The BlockMatMul.
+  Piece piece(BlockProduct product) const;
+
+ private:
+  std::optional<ValueId> scales_of_rows(const QuantizedOperand& x) const;
+  std::optional<Tensor> scales_of_weights(const QuantizedOperand& w, std::string& refusal) const;
+
+  const Graph& graph_;
+  const TargetTraits& target_;
+  ConstantValues& values_;
+};
+
+}  // namespace sinter::fusion

@@ -1,0 +1,107 @@
+// What came of a step.
+#include <algorithm>
+
+#include "runtime/engine/scheduler.h"
+#include "runtime/format_error.h"
+
+namespace sinter::engine {
+
+void Scheduler::complete(const StepPlan& plan, const StepResult& result, EngineTime now) {
+  --steps_in_flight_;
+  if (result.samples.size() != plan.samples.size())
+    throw internal_error("the executor drew {} samples of {}", result.samples.size(),
+                         plan.samples.size());
+  // A sequence may have ended since the step was planned, or have been preempted: then its blocks
+  // are others, but its token counts.
+  for (const SequenceStep& step : plan.sequences) {
+    Sequence* sequence = find(step.sequence);
+    if (sequence == nullptr || sequence->admission != step.admission || !sequence->is_running)
+      continue;
+    sequence->computed = step.first_position + step.tokens;
+  }
+  for (std::size_t i = 0; i < plan.samples.size(); ++i) {
+    const SamplePlan& sample = plan.samples[i];
+    Sequence* sequence = find(sample.sequence);
+    if (sequence == nullptr) continue;
+    const SampleResult& drawn = result.samples[i];
+    if (drawn.tokens.empty() || std::ssize(drawn.tokens) > sample.drafts + 1)
+      throw internal_error("the executor drew {} tokens behind {} drafts", drawn.tokens.size(),
+                           sample.drafts);
+    --sequence->pending;
+    if (sequence->is_running && sequence->admission == sample.admission) {
+      const int failed = sample.drafts + 1 - static_cast<int>(drawn.tokens.size());
+      sequence->computed =
+          plan.positions[static_cast<std::size_t>(sample.row)] + 1 + sample.drafts - failed;
+      if (sample.drafts > 0) sequence->planned = sequence->computed;
+    }
+    stats_.accepted_draft_tokens += drawn.tokens.size() - 1;
+    take_tokens(*sequence, drawn, now);
+  }
+  for (const SequenceStep& step : plan.sequences) {
+    Sequence* sequence = find(step.sequence);
+    if (sequence != nullptr && sequence->is_running && sequence->admission == step.admission)
+      blocks_.commit(sequence->table, sequence->tokens, sequence->computed);
+  }
+}
+
+void Scheduler::take_tokens(Sequence& sequence, const SampleResult& drawn, EngineTime now) {
+  const SamplingParameters& sampling = *sequence.sampling;
+  GenerationOutput output;
+  FinishReason reason = FinishReason::kNone;
+  for (std::size_t i = 0; i < drawn.tokens.size() && reason == FinishReason::kNone; ++i) {
+    const TokenId token = drawn.tokens[i];
+    sequence.tokens.push_back(token);
+    output.tokens.push_back(token);
+    if (i < drawn.logprobs.size()) output.logprobs.push_back(drawn.logprobs[i]);
+    ++stats_.generated_tokens;
+    if (std::ranges::find(sampling.stop_tokens, token) != sampling.stop_tokens.end()) {
+      reason = FinishReason::kStop;
+      break;
+    }
+    if (options_.token_bytes) output.text += sequence.text.add(options_.token_bytes(token));
+    if (sequence.text.has_stopped())
+      reason = FinishReason::kStop;
+    else if (sequence.generated() >= sampling.max_tokens)
+      reason = FinishReason::kLength;
+  }
+  if (sequence.last_token)
+    stats_.between_tokens.add(now - *sequence.last_token);
+  else
+    stats_.first_token.add(now - sequence.request->arrival);
+  sequence.last_token = now;
+  if (reason != FinishReason::kNone) {
+    end(sequence, reason, std::move(output));
+    return;
+  }
+  output.request = sequence.request->id;
+  output.sample = sequence.rank.sample;
+  outputs_.push_back(std::move(output));
+}
+
+void Scheduler::end(Sequence& sequence, FinishReason reason, GenerationOutput output) {
+  output.request = sequence.request->id;
+  output.sample = sequence.rank.sample;
+  output.finish = reason;
+  output.text += sequence.text.finish();
+  outputs_.push_back(std::move(output));
+  ++stats_.finished_texts[static_cast<std::size_t>(reason)];
+  remove(sequence);
+}
+
+void Scheduler::remove(Sequence& sequence) {
+  RequestState& request = *sequence.request;
+  std::erase(request.following, &sequence);
+  std::erase(request.sequences, sequence.id);
+  running_.erase(&sequence);
+  waiting_.erase(&sequence);
+  blocks_.release(sequence.table);
+  give_slot(sequence);
+  if (!sequence.first_planned && sequence.rank.sample == 0) --new_requests_;
+  sequences_.erase(sequence.id);
+  if (!request.sequences.empty()) return;
+  if (request.request.deadline) deadlines_.erase({*request.request.deadline, request.id});
+  ++stats_.finished;
+  requests_.erase(request.id);
+}
+
+}  // namespace sinter::engine

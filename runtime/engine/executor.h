@@ -1,0 +1,41 @@
+// What runs a step: a model with a paged cache and a sampler.
+#pragma once
+
+#include <vector>
+
+#include "runtime/engine/step.h"
+
+namespace sinter::engine {
+
+struct ExecutorLimits {
+  int vocabulary = 0;     // token ids below
+  int max_positions = 0;  // of a sequence
+  int block_size = 0;     // positions
+  int block_count = 0;
+  int max_sequences = 0;  // slots, and sequences in a step
+  int max_step_tokens = 0;
+  int max_drafts = 0;         // of a sequence in a step; 0: logits of a sequence's last token alone
+  int steps_in_flight = 1;    // 2: a step may be started while one runs
+  bool shares_blocks = true;  // blocks of one sequence may be read by others: prefix cache
+  /// Sizes that steps are padded to, ascending, the last the most that a step has (the ladder of
+  /// captured graphs); empty: every size.
+  std::vector<int> token_sizes, sequence_sizes;
+};
+
+/// Runs steps one after the other, in the order in which they are started: a block that a step
+/// gives up may belong to another sequence in the next one. Called by one thread.
+class Executor {
+ public:
+  virtual ~Executor() = default;
+
+  virtual const ExecutorLimits& limits() const = 0;
+
+  /// Begins a step and may return before it has run; `plan` is valid during the call. At most
+  /// limits().steps_in_flight steps have begun and are not finished. Throws Error; the engine stops
+  /// then.
+  virtual void start(const StepPlan& plan) = 0;
+  /// Waits for the step that was started first.
+  virtual StepResult finish() = 0;
+};
+
+}  // namespace sinter::engine

@@ -1,0 +1,39 @@
+#include "runtime/engine/output_text.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace sinter::engine {
+
+std::string OutputText::add(std::string_view bytes) {
+  held_ += characters_.add(bytes);
+  return release(false);
+}
+
+std::string OutputText::finish() {
+  if (has_stopped_) return {};
+  held_ += characters_.finish();
+  return release(true);
+}
+
+std::string OutputText::release(bool all) {
+  // Nothing before held_ can be a part of a stop string. The first place from which on text is a
+  // stop string, or may become one:
+  for (std::size_t at = 0; at < held_.size(); ++at) {
+    const std::string_view rest = std::string_view(held_).substr(at);
+    const auto begins = [&](const std::string& stop) { return rest.starts_with(stop); };
+    const auto may_begin = [&](const std::string& stop) { return stop.starts_with(rest); };
+    if (std::ranges::any_of(stops_, begins)) {
+      has_stopped_ = true;
+      return std::exchange(held_, {}).substr(0, at);
+    }
+    if (!all && std::ranges::any_of(stops_, may_begin)) {
+      std::string text = held_.substr(0, at);
+      held_.erase(0, at);
+      return text;
+    }
+  }
+  return std::exchange(held_, {});
+}
+
+}  // namespace sinter::engine

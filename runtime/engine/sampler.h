@@ -1,0 +1,64 @@
+// Draws tokens on the host: the definition that samplers on devices are tested against, and what
+// executors without one use.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <unordered_set>
+#include <vector>
+
+#include <sinter/engine.h>
+
+#include "runtime/engine/random.h"
+#include "runtime/engine/step.h"
+
+namespace sinter::engine {
+
+/// Throws Error(kUsage) naming the first parameter that means nothing. `vocabulary`: tokens that
+/// there are; 0: unknown.
+void check_sampling(const SamplingParameters& parameters, std::int64_t vocabulary);
+
+/// Tokens that may be drawn, with scores whose softmax they are drawn from.
+struct Candidates {
+  std::vector<TokenId> tokens;
+  std::vector<double> scores;  // logits less the largest, over the temperature
+
+  /// Of each token, in their order.
+  std::vector<double> probabilities() const;
+};
+
+/// The state of one sequence's draws.
+class SlotSampler {
+ public:
+  explicit SlotSampler(const SlotStart& start);
+
+  /// A token by the logits of all tokens, as SamplingParameters says. Throws Error(kInvalidModel)
+  /// if there are no logits or one of them is NaN.
+  TokenId draw(std::span<const float> logits);
+
+  /// What draw() would draw from, at a temperature above 0.
+  Candidates candidates(std::span<const float> logits) const;
+
+  /// Draws behind `drafts.size()` tokens that were guessed: `logits` has a row behind each and one
+  /// in front. Row by row, as long as what is drawn is the draft. So the tokens are those that
+  /// would have been drawn one by one, and a guess holds as often as its probability, as in
+  /// rejection sampling of a draft that is certain of it (speculation.h).
+  SampleResult sample(std::span<const float> logits, std::span<const TokenId> drafts);
+
+  TokenId last() const { return last_; }
+
+ private:
+  /// Logits with bias and penalty.
+  std::vector<double> adjusted(std::span<const float> logits) const;
+  bool is_plain() const;
+  TokenId pick(std::span<const float> logits) const;
+  TokenLogprobs logprobs(std::span<const float> logits, TokenId token) const;
+
+  std::shared_ptr<const SamplingParameters> parameters_;
+  std::uint64_t seed_, draws_;
+  std::unordered_set<TokenId> seen_;  // only with a repetition penalty
+  TokenId last_ = kLastDrawn;
+};
+
+}  // namespace sinter::engine

@@ -1,0 +1,216 @@
+// Requests as they come and go; what a step is made of is in plan_step.cpp and complete_step.cpp.
+#include "runtime/engine/scheduler.h"
+
+#include <algorithm>
+
+#include "runtime/engine/random.h"
+#include "runtime/engine/sampler.h"
+#include "runtime/format_error.h"
+
+namespace sinter::engine {
+namespace {
+
+// Ranks are 64 bits of nanoseconds.
+constexpr std::chrono::nanoseconds kMostPriorityStep = std::chrono::hours(24);
+constexpr int kMostPriority = 1000;
+
+void check_sizes(const std::vector<int>& sizes, int most, const char* what) {
+  if (sizes.empty()) return;
+  if (!std::ranges::is_sorted(sizes) || sizes.front() < 1 || sizes.back() < most)
+    throw usage_error("the executor's sizes of {} do not ascend from 1 or more to {}", what, most);
+}
+
+}  // namespace
+
+Scheduler::Scheduler(const ExecutorLimits& limits, const EngineOptions& options)
+    : limits_(limits),
+      options_(options),
+      blocks_(limits.block_count, limits.block_size, options.prefix_cache && limits.shares_blocks) {
+  if (options.max_step_tokens < 0)
+    throw usage_error("{} tokens in a step are none", options.max_step_tokens);
+  if (options.max_step_tokens > limits.max_step_tokens)
+    throw usage_error("max_step_tokens {} is more than the {} that the executor takes",
+                      options.max_step_tokens, limits.max_step_tokens);
+  if (options.max_step_tokens > 0) limits_.max_step_tokens = options.max_step_tokens;
+  if (limits.max_sequences < 1 || limits.max_positions < 1)
+    throw usage_error("the executor has {} sequences of {} positions", limits.max_sequences,
+                      limits.max_positions);
+  // Prompts go on, however many sequences decode.
+  if (limits_.max_step_tokens <= limits.max_sequences)
+    throw usage_error("a step of {} tokens must have more of them than sequences, {}",
+                      limits_.max_step_tokens, limits.max_sequences);
+  check_sizes(limits.token_sizes, limits_.max_step_tokens, "tokens");
+  check_sizes(limits.sequence_sizes, limits.max_sequences, "sequences");
+  if (options.priority_step.count() < 0 || options.priority_step > kMostPriorityStep)
+    throw usage_error("priority_step is not from 0 to a day");
+  if (options.max_waiting < 1)
+    throw usage_error("a queue of {} requests takes none", options.max_waiting);
+  if (options.draft_tokens < 0)
+    throw usage_error("{} drafts are less than 0", options.draft_tokens);
+  if (options.draft_tokens > limits.max_drafts)
+    throw usage_error("draft_tokens {}: the executor checks at most {} drafts of a sequence",
+                      options.draft_tokens, limits.max_drafts);
+  if (options.draft_tokens > 0 && options.draft_sequences < 1)
+    throw usage_error("drafts for {} sequences are none", options.draft_sequences);
+  if (options.draft_tokens > 0 &&
+      (options.draft_match_least < 1 || options.draft_match < options.draft_match_least))
+    throw usage_error("drafts are looked up by {} to {} tokens", options.draft_match_least,
+                      options.draft_match);
+  for (int slot = limits.max_sequences - 1; slot >= 0; --slot) free_slots_.push_back(slot);
+  stats_.blocks = limits.block_count;
+}
+
+void Scheduler::check(const GenerationRequest& request) const {
+  const SamplingParameters& sampling = request.sampling;
+  check_sampling(sampling, limits_.vocabulary);
+  if (request.prompt.empty()) throw usage_error("the prompt has no tokens");
+  for (const TokenId token : request.prompt)
+    if (token < 0 || (limits_.vocabulary > 0 && token >= limits_.vocabulary))
+      throw usage_error("token {} of the prompt is none of the model's {}", token,
+                        limits_.vocabulary);
+  if (request.priority < -kMostPriority || request.priority > kMostPriority)
+    throw usage_error("priority {} is not from {} to {}", request.priority, -kMostPriority,
+                      kMostPriority);
+  if (!sampling.stop_strings.empty() && !options_.token_bytes)
+    throw usage_error("stop strings need the text of tokens: give EngineOptions::token_bytes");
+  if (sampling.samples > limits_.max_sequences)
+    throw usage_error("{} samples are more than the {} sequences that run at once",
+                      sampling.samples, limits_.max_sequences);
+  // The last token is not run.
+  const auto prompt = std::ssize(request.prompt);
+  const std::int64_t held = std::int64_t{limits_.block_size} * limits_.block_count;
+  const std::int64_t most = std::min<std::int64_t>(limits_.max_positions, held);
+  if (sampling.max_tokens > most - prompt + 1)
+    throw usage_error(
+        "a prompt of {} tokens and {} behind it do not fit the {} positions of {}: shorten the "
+        "prompt or lower max_tokens",
+        prompt, sampling.max_tokens, most,
+        held < limits_.max_positions ? "the whole cache" : "a sequence");
+}
+
+void Scheduler::submit(RequestId id, GenerationRequest request, EngineTime now) {
+  auto owned = std::make_unique<RequestState>();
+  RequestState& state = *owned;
+  state.id = id;
+  state.request = std::move(request);
+  state.sampling = std::make_shared<const SamplingParameters>(std::move(state.request.sampling));
+  state.arrival = now;
+  const auto step = std::chrono::nanoseconds(options_.priority_step).count();
+  for (int sample = 0; sample < state.sampling->samples; ++sample) {
+    auto sequence = std::make_unique<Sequence>(state);
+    sequence->id = ++last_sequence_;
+    sequence->rank = {
+        std::chrono::nanoseconds(now.time_since_epoch()).count() - step * state.request.priority,
+        id, sample};
+    sequence->tokens = state.request.prompt;
+    sequence->prompt_tokens = static_cast<int>(state.request.prompt.size());
+    state.sequences.push_back(sequence->id);
+    if (sample == 0)
+      waiting_.insert(sequence.get());
+    else
+      state.following.push_back(sequence.get());
+    sequences_.emplace(sequence->id, std::move(sequence));
+  }
+  if (state.request.deadline) deadlines_.emplace(*state.request.deadline, id);
+  requests_.emplace(id, std::move(owned));
+  ++stats_.requests;
+  ++new_requests_;
+}
+
+void Scheduler::cancel(RequestId id, FinishReason reason, const std::string& error) {
+  const auto found = requests_.find(id);
+  if (found == requests_.end()) return;
+  const std::vector<SequenceId> sequences = found->second->sequences;  // the last takes it along
+  for (const SequenceId sequence : sequences) {
+    GenerationOutput output;
+    output.error = error;
+    end(*find(sequence), reason, std::move(output));
+  }
+}
+
+void Scheduler::expire(EngineTime now) {
+  while (!deadlines_.empty() && deadlines_.begin()->first <= now)
+    cancel(deadlines_.begin()->second, FinishReason::kDeadline);
+}
+
+std::vector<RequestId> Scheduler::request_ids() const {
+  std::vector<RequestId> ids;
+  for (const auto& [id, request] : requests_) ids.push_back(id);
+  std::ranges::sort(ids);
+  return ids;
+}
+
+Sequence* Scheduler::find(SequenceId id) {
+  const auto found = sequences_.find(id);
+  return found == sequences_.end() ? nullptr : found->second.get();
+}
+
+std::size_t Scheduler::slots_for(const Sequence& sequence) const {
+  return 1 + (sequence.rank.sample == 0 ? sequence.request->following.size() : 0);
+}
+
+void Scheduler::take_slots(Sequence& sequence) {
+  const auto take = [&](Sequence& one) {
+    one.slot = free_slots_.back();
+    one.starts_slot = true;
+    free_slots_.pop_back();
+  };
+  take(sequence);
+  // Samples that follow must be able to begin with the first one's draw.
+  if (sequence.rank.sample == 0)
+    for (Sequence* other : sequence.request->following) take(*other);
+}
+
+void Scheduler::give_slot(Sequence& sequence) {
+  if (sequence.slot >= 0) free_slots_.push_back(sequence.slot);
+  sequence.slot = -1;
+}
+
+void Scheduler::preempt(Sequence& sequence) {
+  running_.erase(&sequence);
+  sequence.is_running = false;
+  blocks_.release(sequence.table);
+  sequence.planned = sequence.computed = 0;
+  give_slot(sequence);
+  if (sequence.rank.sample == 0)
+    for (Sequence* other : sequence.request->following) give_slot(*other);
+  waiting_.insert(&sequence);
+  has_preempted_ = true;
+  ++stats_.preemptions;
+}
+
+EngineStats Scheduler::stats() const {
+  EngineStats stats = stats_;
+  stats.waiting = static_cast<std::int64_t>(waiting_.size());
+  stats.running = static_cast<std::int64_t>(running_.size());
+  stats.used_blocks = blocks_.block_count() - blocks_.available();
+  stats.cached_blocks = blocks_.cached();
+  return stats;
+}
+
+void Scheduler::check_invariants() const {
+  std::vector<const BlockTable*> tables;
+  std::vector<int> slots = free_slots_;
+  std::size_t following = 0, listed = 0;
+  for (const auto& [id, sequence] : sequences_) {
+    tables.push_back(&sequence->table);
+    if (sequence->slot >= 0) slots.push_back(sequence->slot);
+    if (!sequence->is_running && !sequence->table.blocks.empty())
+      throw internal_error("sequence {} waits and holds blocks", id);
+  }
+  for (const auto& [id, request] : requests_) {
+    following += request->following.size();
+    listed += request->sequences.size();
+  }
+  blocks_.check(tables);
+  std::ranges::sort(slots);
+  for (int slot = 0; slot < limits_.max_sequences; ++slot)
+    if (std::ssize(slots) != limits_.max_sequences || slots[static_cast<std::size_t>(slot)] != slot)
+      throw internal_error("slot {} is lost, or held twice", slot);
+  if (running_.size() + waiting_.size() + following != sequences_.size() ||
+      listed != sequences_.size())
+    throw internal_error("{} running, {} waiting and {} following are not all {} sequences",
+                         running_.size(), waiting_.size(), following, sequences_.size());
+}
+
+}  // namespace sinter::engine

@@ -1,0 +1,179 @@
+// Generates text for many requests at once: continuous batching over a language model.
+#pragma once
+
+#include <array>
+#include <chrono>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include <sinter/error.h>
+#include <sinter/export.h>
+
+namespace sinter {
+
+namespace engine {
+class Executor;
+}
+
+using TokenId = std::int32_t;
+using RequestId = std::uint64_t;
+
+/// How tokens are drawn and when a text ends. The order: logit bias, repetition penalty,
+/// temperature, top-k, top-p, min-p. Draws are those of a plan's own sampler (`compile --sample`,
+/// fusion/append_sampler.h): they depend on the seed, on how many tokens were drawn before and on
+/// the logits, and not on what else is in the batch.
+struct SamplingParameters {
+  double temperature = 0;  // from 0 on; 0: greedy, the first of the most likely tokens
+  std::int64_t top_k = 0;  // of so many of the most likely tokens; 0: of all
+  double top_p = 1;        // of the fewest most likely ones that have this probability, (0, 1]
+  double min_p = 0;        // of those with this share of the largest probability, [0, 1]
+  /// Above 0. Logits of tokens of the prompt and of the text so far are divided by it where they
+  /// are above 0, else multiplied (Keskar et al., "CTRL", section 4.1).
+  double repetition_penalty = 1;
+  std::uint64_t seed = 0;  // equal requests give equal texts; sample 0 draws with it as it is
+  std::vector<std::pair<TokenId, float>> logit_bias;  // added to these tokens' logits
+  int samples = 1;                                    // texts for one prompt (n), from 1 on
+  std::int64_t max_tokens = 16;                       // of each text, from 1 on
+  std::vector<TokenId> stop_tokens;                   // the text ends with one of them
+  std::vector<std::string> stop_strings;  // the text ends before one of them; needs token_bytes
+  /// With each token its log probability and those of so many of the most likely ones, by the
+  /// model's own distribution: before bias, penalty and temperature. Not set: none.
+  std::optional<int> logprobs;
+};
+
+using EngineTime = std::chrono::steady_clock::time_point;
+
+struct GenerationRequest {
+  std::vector<TokenId> prompt;  // one token or more
+  SamplingParameters sampling;
+  /// A request goes in front of those of a lower priority that came up to
+  /// EngineOptions::priority_step for each level earlier.
+  int priority = 0;
+  std::optional<EngineTime> deadline;  // then it ends with FinishReason::kDeadline
+};
+
+enum class FinishReason : std::uint8_t {
+  kNone,       // it goes on
+  kStop,       // a stop token or string
+  kLength,     // max_tokens
+  kCancelled,  // Engine::cancel
+  kDeadline,
+  kError,  // the executor failed; `error` says how
+};
+
+/// Stable lower-case name, as OpenAI's where it has one ("stop", "length").
+SINTER_API std::string_view to_string(FinishReason reason);
+
+struct TokenLogprobs {
+  float logprob = 0;                                 // of the token that was drawn
+  std::vector<std::pair<TokenId, float>> likeliest;  // most likely first
+};
+
+/// What came to one text of a request.
+struct GenerationOutput {
+  RequestId request = 0;
+  int sample = 0;               // from 0 to SamplingParameters::samples - 1
+  std::vector<TokenId> tokens;  // a stop token is one of them; tokens behind a stop string are not
+  /// Whole characters (UTF-8, repaired with U+FFFD) without stop token and stop string; empty
+  /// without EngineOptions::token_bytes. What may become a stop string comes later.
+  std::string text;
+  std::vector<TokenLogprobs> logprobs;  // for each of `tokens`, if asked for
+  FinishReason finish = FinishReason::kNone;
+  std::string error;
+};
+
+struct EngineOptions {
+  std::int64_t max_waiting = 1024;  // requests that wait for their first step; more are refused
+  /// Tokens in a step; 0: as many as the executor takes. More than it has sequences.
+  int max_step_tokens = 0;
+  bool prefix_cache = true;  // blocks of equal prefixes are computed once
+  /// What one level of priority is worth in waiting.
+  std::chrono::nanoseconds priority_step = std::chrono::seconds(1);
+  /// The bytes of a token, which need not be whole characters; nothing for special tokens.
+  std::function<std::string_view(TokenId)> token_bytes;
+
+  /// Draft tokens of a step for each sequence, found by prompt lookup: what followed the last
+  /// `draft_match` (at least `draft_match_least`) tokens where these stood before. 0: none.
+  int draft_tokens = 0;
+  int draft_match = 4, draft_match_least = 2;
+  /// Only while at most so many sequences run. A step with drafts is not prepared ahead, because
+  /// how many of them hold is not known.
+  int draft_sequences = 8;
+};
+
+/// Counts of durations, for a metric of type histogram. Bucket i counts what is at most 2^i x 0.1
+/// ms and above that of bucket i - 1; the last counts the rest.
+struct DurationHistogram {
+  static constexpr int kBuckets = 24;
+  std::array<std::uint64_t, kBuckets> counts = {};
+  std::uint64_t count = 0;
+  double seconds = 0;  // the sum
+
+  SINTER_API void add(std::chrono::nanoseconds duration);
+  SINTER_API static double upper_seconds(int bucket);
+};
+
+/// Since the engine started, unless said otherwise.
+struct EngineStats {
+  std::uint64_t requests = 0, finished = 0;          // finished: for whatever reason
+  std::array<std::uint64_t, 6> finished_texts = {};  // by FinishReason
+  std::uint64_t steps = 0, prompt_tokens = 0, generated_tokens = 0;
+  std::uint64_t step_sequences = 0, step_tokens = 0, padded_tokens = 0;  // summed over steps
+  std::uint64_t preemptions = 0;
+  std::uint64_t prefix_tokens = 0, prefix_hit_tokens = 0;  // looked up in the prefix cache, found
+  std::uint64_t draft_tokens = 0, accepted_draft_tokens = 0;
+  DurationHistogram queue, first_token, between_tokens;
+  double idle_seconds = 0;     // the executor had nothing to do though there were requests
+  double waiting_seconds = 0;  // there were none
+  // Now.
+  std::int64_t waiting = 0, running = 0;                        // sequences
+  std::int64_t blocks = 0, used_blocks = 0, cached_blocks = 0;  // cached ones are not used
+};
+
+/// EngineOptions::max_waiting requests wait. The code is kUsage.
+class SINTER_API QueueFullError : public Error {
+ public:
+  using Error::Error;
+};
+
+/// Schedules requests and runs them, on a thread of its own. Members may be called from any thread,
+/// callbacks included where nothing else is said.
+class SINTER_API Engine {
+ public:
+  /// Called on the engine's thread, with outputs of a sample in order, the last of which has a
+  /// finish reason; steps wait for it. An exception from it cancels the request.
+  using Callback = std::function<void(const GenerationOutput&)>;
+
+  /// Throws Error(kUsage) for options that mean nothing.
+  Engine(std::unique_ptr<engine::Executor> executor, EngineOptions options = {});
+  /// Cancels what is left. Not from a callback.
+  ~Engine();
+  Engine(const Engine&) = delete;
+  Engine& operator=(const Engine&) = delete;
+
+  /// Throws Error(kUsage) for parameters that mean nothing, tokens that the model does not have and
+  /// lengths beyond its context; QueueFullError; and Error(kUsage) after drain() or a failure of
+  /// the executor, whose message it repeats. Each of the request's samples ends with one output
+  /// that has a finish reason.
+  RequestId submit(GenerationRequest request, Callback callback);
+
+  /// Ends a request's texts with FinishReason::kCancelled, soon; nothing if it has ended.
+  void cancel(RequestId request);
+
+  /// Takes no more requests and returns when all have ended. Not from a callback.
+  void drain();
+
+  EngineStats stats() const;
+
+ private:
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace sinter

@@ -1,0 +1,265 @@
+// The engine's threads: many that ask, one that schedules, one that computes.
+#include <atomic>
+#include <condition_variable>
+#include <map>
+#include <mutex>
+#include <random>
+#include <thread>
+
+#include <gmock/gmock.h>
+#include <sinter/engine.h>
+
+#include "tests/runtime/engine/fake_executor.h"
+
+namespace sinter::testing {
+namespace {
+
+using engine::ExecutorLimits;
+using ::testing::HasSubstr;
+
+constexpr int kModelTokens = 16;
+
+ExecutorLimits engine_limits() {
+  ExecutorLimits limits;
+  limits.vocabulary = kModelTokens;
+  limits.max_positions = 64;
+  limits.block_size = 4;
+  limits.block_count = 40;
+  limits.max_sequences = 6;
+  limits.max_step_tokens = 24;
+  limits.max_drafts = 3;
+  limits.steps_in_flight = 2;
+  return limits;
+}
+
+GenerationRequest short_request(int seed) {
+  std::mt19937_64 random(static_cast<std::uint64_t>(seed));
+  GenerationRequest request;
+  for (std::uint64_t i = 1 + random() % 20; i > 0; --i)
+    request.prompt.push_back(static_cast<TokenId>(random() % kModelTokens));
+  request.sampling.max_tokens = static_cast<std::int64_t>(1 + random() % 20);
+  request.sampling.samples = random() % 4 == 0 ? 3 : 1;
+  request.sampling.temperature = random() % 2 == 0 ? 0 : 0.8;
+  request.sampling.seed = random();
+  if (random() % 3 == 0) request.sampling.stop_strings = {"ab"};
+  return request;
+}
+
+/// What came of requests; called on the engine's thread, read on others.
+class Answers {
+ public:
+  Engine::Callback listener() {
+    return [this](const GenerationOutput& output) { add(output); };
+  }
+  void add(const GenerationOutput& output) {
+    const std::scoped_lock lock(mutex_);
+    GenerationOutput& text = texts_[{output.request, output.sample}];
+    EXPECT_EQ(text.finish, FinishReason::kNone);
+    text.tokens.insert(text.tokens.end(), output.tokens.begin(), output.tokens.end());
+    text.text += output.text;
+    text.finish = output.finish;
+    text.error = output.error;
+    changes_.notify_all();
+  }
+  GenerationOutput of(RequestId id, int sample = 0) {
+    const std::scoped_lock lock(mutex_);
+    return texts_[{id, sample}];
+  }
+  GenerationOutput wait_for(RequestId id, std::size_t tokens) {
+    std::unique_lock lock(mutex_);
+    GenerationOutput& text = texts_[{id, 0}];
+    changes_.wait(
+        lock, [&] { return text.tokens.size() >= tokens || text.finish != FinishReason::kNone; });
+    return text;
+  }
+
+ private:
+  std::mutex mutex_;
+  std::condition_variable changes_;
+  std::map<std::pair<RequestId, int>, GenerationOutput> texts_;
+};
+
+void run_many(EngineOptions options) {
+  options.token_bytes = fake_bytes;
+  Answers answers;
+  std::map<RequestId, int> asked;
+  std::mutex mutex;
+  Engine engine(std::make_unique<ThreadedExecutor>(engine_limits()), options);
+  constexpr int kThreads = 4, kRequests = 100;
+  std::atomic<int> cancelled = 0;
+  std::vector<std::thread> threads;
+  for (int t = 0; t < kThreads; ++t)
+    threads.emplace_back([&, t] {
+      for (int i = 0; i < kRequests; ++i) {
+        const int seed = t * kRequests + i;
+        const RequestId id = engine.submit(short_request(seed), answers.listener());
+        {
+          const std::scoped_lock lock(mutex);
+          asked[id] = seed;
+        }
+        if (seed % 7 == 0) engine.cancel(id), ++cancelled;
+        if (seed % 16 == 0) engine.stats();
+      }
+    });
+  for (auto& thread : threads) thread.join();
+  engine.drain();
+  EXPECT_EQ(std::ssize(asked), kThreads * kRequests);
+  for (const auto& [id, seed] : asked) {
+    const GenerationRequest request = short_request(seed);
+    for (int sample = 0; sample < request.sampling.samples; ++sample) {
+      const GenerationOutput text = answers.of(id, sample);
+      ASSERT_NE(text.finish, FinishReason::kNone);
+      if (text.finish == FinishReason::kCancelled) {
+        EXPECT_EQ(seed % 7, 0);
+        continue;
+      }
+      const ExpectedText expected = expected_text(request, sample, kModelTokens, true);
+      EXPECT_EQ(text.tokens, expected.tokens);
+      EXPECT_EQ(text.text, expected.text);
+      EXPECT_EQ(text.finish, expected.finish);
+    }
+  }
+}
+
+TEST(Engine, ManyThreadsAskAndEachGetsItsOwn) { run_many({}); }
+
+TEST(Engine, SoItIsWithDrafts) {
+  EngineOptions options;
+  options.draft_tokens = 3;
+  options.draft_match_least = 1;
+  run_many(options);
+}
+
+TEST(Engine, StatsSayWhatHappened) {
+  Answers answers;
+  Engine engine(std::make_unique<FakeExecutor>(engine_limits()));
+  GenerationRequest request = short_request(1);
+  request.sampling = {};
+  request.sampling.max_tokens = 5;
+  const RequestId id = engine.submit(request, answers.listener());
+  engine.drain();
+  EXPECT_EQ(answers.of(id).tokens, expected_text(request, 0, kModelTokens, false).tokens);
+  EXPECT_EQ(answers.of(id).text, "");
+  // The last figures are there once the step that ended the request is over.
+  EngineStats stats = engine.stats();
+  while (stats.finished == 0) std::this_thread::yield(), stats = engine.stats();
+  EXPECT_EQ(stats.requests, 1U);
+  EXPECT_EQ(stats.generated_tokens, 5U);
+  EXPECT_EQ(stats.prompt_tokens, request.prompt.size());
+  EXPECT_EQ(stats.first_token.count, 1U);
+  EXPECT_EQ(stats.between_tokens.count, 4U);
+  EXPECT_EQ(stats.queue.count, 1U);
+  EXPECT_EQ(stats.used_blocks, 0);
+  EXPECT_EQ(stats.finished_texts[static_cast<std::size_t>(FinishReason::kLength)], 1U);
+}
+
+TEST(Engine, ARunningRequestIsCancelled) {
+  Answers answers;
+  Engine engine(std::make_unique<ThreadedExecutor>(engine_limits()));
+  GenerationRequest request;
+  request.prompt = {1, 2};
+  request.sampling.max_tokens = 60;
+  std::atomic<RequestId> own = 0;
+  // From inside the callback, so that it is certain to run.
+  const RequestId id = engine.submit(request, [&](const GenerationOutput& output) {
+    answers.add(output);
+    if (output.finish == FinishReason::kNone) engine.cancel(output.request);
+  });
+  own = id;
+  engine.drain();
+  EXPECT_EQ(answers.of(id).finish, FinishReason::kCancelled);
+  EXPECT_LT(answers.of(id).tokens.size(), 10U);
+}
+
+TEST(Engine, AFailingCallbackEndsItsRequestAlone) {
+  Answers answers;
+  Engine engine(std::make_unique<ThreadedExecutor>(engine_limits()));
+  GenerationRequest request;
+  request.prompt = {1, 2};
+  request.sampling.max_tokens = 40;
+  std::atomic<int> calls = 0;
+  engine.submit(request, [&](const GenerationOutput&) {
+    ++calls;
+    throw std::runtime_error("no");
+  });
+  const RequestId other = engine.submit(request, answers.listener());
+  engine.drain();
+  EXPECT_EQ(calls, 1);
+  EXPECT_EQ(answers.of(other).finish, FinishReason::kLength);
+}
+
+TEST(Engine, AFullQueueRefuses) {
+  EngineOptions options;
+  options.max_waiting = 2;
+  std::mutex gate;
+  std::unique_lock lock(gate);  // holds the engine in its first callback
+  std::atomic<bool> is_held = false;
+  Engine engine(std::make_unique<FakeExecutor>(engine_limits()), options);
+  GenerationRequest request;
+  request.prompt = {1, 2};
+  engine.submit(request, [&](const GenerationOutput&) {
+    is_held = true;
+    const std::scoped_lock wait(gate);
+  });
+  while (!is_held) std::this_thread::yield();
+  int taken = 0;
+  try {
+    for (; taken < 10; ++taken) engine.submit(request, nullptr);
+    ADD_FAILURE() << "all were taken";
+  } catch (const QueueFullError& error) {
+    EXPECT_EQ(error.code(), ErrorCode::kUsage);
+    EXPECT_THAT(error.what(), HasSubstr("max_waiting"));
+  }
+  EXPECT_GE(taken, 1);
+  EXPECT_LE(taken, 2);
+  lock.unlock();
+  engine.drain();
+}
+
+TEST(Engine, AFailingExecutorEndsAllWithItsWords) {
+  Answers answers;
+  Engine engine(std::make_unique<ThreadedExecutor>(engine_limits(), 4));
+  GenerationRequest request;
+  request.prompt = {1, 2};
+  request.sampling.max_tokens = 60;
+  const RequestId first = engine.submit(request, answers.listener());
+  const GenerationOutput text = answers.wait_for(first, 60);
+  EXPECT_EQ(text.finish, FinishReason::kError);
+  EXPECT_THAT(text.error, HasSubstr("the device is lost"));
+  try {
+    engine.submit(request, answers.listener());
+    ADD_FAILURE() << "it was taken";
+  } catch (const Error& error) {
+    EXPECT_THAT(error.what(), HasSubstr("has stopped: the device is lost"));
+  }
+  engine.drain();
+}
+
+TEST(Engine, DestructionCancelsWhatIsLeft) {
+  Answers answers;
+  RequestId id = 0;
+  {
+    Engine engine(std::make_unique<ThreadedExecutor>(engine_limits()));
+    GenerationRequest request;
+    request.prompt = {1};
+    request.sampling.max_tokens = 64;
+    request.sampling.samples = 6;
+    id = engine.submit(request, answers.listener());
+  }
+  for (int sample = 0; sample < 6; ++sample)
+    EXPECT_NE(answers.of(id, sample).finish, FinishReason::kNone);
+}
+
+TEST(Engine, NothingIsTakenWhileItDrains) {
+  Engine engine(std::make_unique<FakeExecutor>(engine_limits()));
+  engine.drain();
+  GenerationRequest request;
+  request.prompt = {1};
+  EXPECT_THROW(engine.submit(request, nullptr), Error);
+  request.prompt = {};
+  EXPECT_THROW(engine.submit(request, nullptr), Error);
+  EXPECT_THROW(Engine(nullptr), Error);
+}
+
+}  // namespace
+}  // namespace sinter::testing

@@ -1,0 +1,82 @@
+// A model that is quick and whose every answer depends on all that it should: what a cache block
+// holds, and in which order.
+#pragma once
+
+#include <condition_variable>
+#include <deque>
+#include <map>
+#include <mutex>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <thread>
+#include <vector>
+
+#include "runtime/engine/executor.h"
+#include "runtime/engine/sampler.h"
+
+namespace sinter::testing {
+
+/// Logits of what follows `tokens`: mostly by the last of them, so that text repeats itself and
+/// prompt lookup finds something, and by all others a little.
+std::vector<float> fake_logits(std::span<const TokenId> tokens, int vocabulary);
+
+/// The bytes of a token: letters, parts of characters of two bytes, and nothing for token 0.
+std::string_view fake_bytes(TokenId token);
+
+/// What a request must give, computed for it alone.
+struct ExpectedText {
+  std::vector<TokenId> tokens;
+  std::string text;
+  FinishReason finish;
+};
+ExpectedText expected_text(const GenerationRequest& request, int sample, int vocabulary,
+                           bool has_text);
+
+/// Keeps tokens where a model keeps keys and values. Each row reads all positions before its own
+/// through the block table. Throws Error(kInternal) for plans that contradict themselves.
+class FakeExecutor : public engine::Executor {
+ public:
+  explicit FakeExecutor(engine::ExecutorLimits limits);
+
+  const engine::ExecutorLimits& limits() const override { return limits_; }
+  void start(const engine::StepPlan& plan) override;
+  engine::StepResult finish() override;
+
+  std::size_t in_flight() const { return results_.size(); }
+  engine::StepResult run(const engine::StepPlan& plan);
+
+ private:
+  void check(const engine::StepPlan& plan) const;
+
+  engine::ExecutorLimits limits_;
+  std::vector<TokenId> cells_;  // [blocks, block size]; -1: nothing was written
+  std::map<int, engine::SlotSampler> slots_;
+  std::deque<engine::StepResult> results_;
+};
+
+/// The same on a thread of its own, as a GPU is. Fails in step `failing`, if that is not 0.
+class ThreadedExecutor : public engine::Executor {
+ public:
+  explicit ThreadedExecutor(engine::ExecutorLimits limits, std::uint64_t failing = 0);
+  ~ThreadedExecutor() override;
+
+  const engine::ExecutorLimits& limits() const override { return model_.limits(); }
+  void start(const engine::StepPlan& plan) override;
+  engine::StepResult finish() override;
+
+ private:
+  void run();
+
+  FakeExecutor model_;
+  std::uint64_t failing_;
+  std::mutex mutex_;
+  std::condition_variable changes_;
+  std::deque<engine::StepPlan> plans_;
+  std::deque<std::optional<engine::StepResult>> results_;  // none: it failed
+  bool is_stopping_ = false;
+  std::thread thread_;
+};
+
+}  // namespace sinter::testing

@@ -1,0 +1,225 @@
+// Draws on the host: against NumPy's goldens, which plans' samplers are tested against too
+// (tests/tools/goldens/sampler.json), and against probabilities.
+#include "runtime/engine/sampler.h"
+
+#include <cmath>
+#include <fstream>
+#include <limits>
+#include <nlohmann/json.hpp>
+
+#include <gmock/gmock.h>
+#include <sinter/error.h>
+
+namespace sinter::testing {
+namespace {
+
+using engine::SlotSampler;
+using engine::SlotStart;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+constexpr float kInfinity = std::numeric_limits<float>::infinity();
+// Probabilities 0.5, 0.25, 0.125, 0.125 at temperature 1, not in order.
+const std::vector<float> kLogits = {std::log(0.125F), std::log(0.5F), std::log(0.125F),
+                                    std::log(0.25F)};
+constexpr int kDraws = 20000;
+
+SlotSampler sampler_of(SamplingParameters sampling, std::vector<TokenId> tokens = {}) {
+  SlotStart start;
+  start.seed = sampling.seed;
+  start.sampling = std::make_shared<const SamplingParameters>(std::move(sampling));
+  start.tokens = std::move(tokens);
+  return SlotSampler(start);
+}
+
+std::vector<int> counts(const SamplingParameters& sampling) {
+  SlotSampler sampler = sampler_of(sampling);
+  std::vector<int> result(kLogits.size());
+  for (int i = 0; i < kDraws; ++i) ++result[static_cast<std::size_t>(sampler.draw(kLogits))];
+  return result;
+}
+
+/// Five standard deviations of a binomial count.
+void expect_share(int count, double share) {
+  EXPECT_NEAR(count, kDraws * share, 5 * std::sqrt(kDraws * share * (1 - share)));
+}
+
+TEST(SlotSampler, DrawsNumpysTokens) {
+  std::ifstream file(SINTER_SOURCE_DIR "/tests/tools/goldens/sampler.json");
+  const auto goldens = nlohmann::json::parse(file);
+  int drawn = 0;
+  for (const auto& golden : goldens["cases"]) {
+    std::vector<float> logits;
+    if (golden["logits"].empty())  // the script's formula
+      for (int i = 0; i < 6000; ++i)
+        logits.push_back(static_cast<float>(i * 7919 % 10007 % 200) / 8);
+    for (const auto& value : golden["logits"])
+      logits.push_back(value.is_string() ? std::stof(value.get<std::string>())
+                                         : value.get<float>());
+    SamplingParameters sampling;
+    sampling.temperature = golden["options"].value("temperature", 0.0);
+    sampling.top_k = golden["options"].value("top_k", std::int64_t{0});
+    sampling.top_p = golden["options"].value("top_p", 1.0);
+    sampling.seed = golden["seed"];
+    SlotSampler sampler = sampler_of(sampling);
+    for (const auto& token : golden["tokens"]) {
+      if (token == -1) {  // a plan's word for NaN
+        EXPECT_THROW(sampler.draw(logits), Error);
+        continue;
+      }
+      ASSERT_EQ(sampler.draw(logits), token) << golden["name"] << " " << golden["options"];
+      ++drawn;
+    }
+  }
+  EXPECT_GT(drawn, 500);
+}
+
+TEST(SlotSampler, GreedyTakesTheFirstOfTheMostLikely) {
+  SlotSampler sampler = sampler_of({});
+  EXPECT_EQ(sampler.draw(std::vector<float>{1, 3, 2, 3}), 1);
+  EXPECT_EQ(sampler.draw(std::vector<float>{-kInfinity, -kInfinity}), 0);
+  EXPECT_EQ(sampler.draw(std::vector<float>{0, kInfinity}), 1);
+  std::vector<float> many(1000, -1);
+  many[777] = many[900] = 0.5F;
+  EXPECT_EQ(sampler.draw(many), 777);
+}
+
+TEST(SlotSampler, DrawsAsOftenAsLikely) {
+  const auto found = counts({.temperature = 1});
+  const double expected[] = {0.125, 0.5, 0.125, 0.25};
+  for (std::size_t i = 0; i < found.size(); ++i) expect_share(found[i], expected[i]);
+}
+
+TEST(SlotSampler, TemperatureIsAPowerOfProbabilities) {
+  expect_share(counts({.temperature = 0.5})[1], 16 / 22.0);  // squares: 1, 16, 1, 4 of 22
+}
+
+TEST(SlotSampler, TopKAndTopPAndMinPLeaveTheRestOut) {
+  const auto two = counts({.temperature = 1, .top_k = 2});
+  EXPECT_EQ(two[0] + two[2], 0);
+  expect_share(two[1], 2 / 3.0);
+  const auto most = counts({.temperature = 1, .top_p = 0.7});
+  EXPECT_EQ(most[0] + most[2], 0);
+  EXPECT_GT(most[3], 0);
+  EXPECT_EQ(counts({.temperature = 1, .top_p = 0.4})[1], kDraws);
+  EXPECT_EQ(counts({.temperature = 1, .top_k = 1})[1], kDraws);
+  EXPECT_GT(counts({.temperature = 1, .top_k = 100})[0], 0);
+  const auto likely = counts({.temperature = 1, .min_p = 0.4});
+  EXPECT_EQ(likely[0] + likely[2], 0);
+  expect_share(likely[1], 2 / 3.0);
+  EXPECT_EQ(counts({.temperature = 1, .min_p = 1})[1], kDraws);
+  // Temperature counts first: 0.25 of 0.5 is a quarter of it when squared.
+  EXPECT_EQ(counts({.temperature = 0.5, .min_p = 0.4})[3], 0);
+}
+
+TEST(SlotSampler, BiasComesBeforeThePenaltyOfRepetitions) {
+  SamplingParameters sampling;
+  sampling.logit_bias = {{0, 5.0F}};
+  EXPECT_EQ(sampler_of(sampling).draw(std::vector<float>{0, 3, -1}), 0);
+  sampling.repetition_penalty = 2;
+  EXPECT_EQ(sampler_of(sampling, {0}).draw(std::vector<float>{0, 3, -1}), 1);
+  EXPECT_EQ(sampler_of(sampling).draw(std::vector<float>{0, 3, -1}), 0);
+  // Below 0 it multiplies.
+  SamplingParameters penalty;
+  penalty.repetition_penalty = 2;
+  EXPECT_EQ(sampler_of(penalty, {1}).draw(std::vector<float>{-1.5F, -1}), 0);
+  EXPECT_EQ(sampler_of(penalty).draw(std::vector<float>{-1.5F, -1}), 1);
+}
+
+TEST(SlotSampler, WhatWasDrawnIsARepetition) {
+  SamplingParameters sampling;
+  sampling.repetition_penalty = 4;
+  SlotSampler sampler = sampler_of(sampling);
+  const std::vector<float> logits = {1, 3, 2};
+  EXPECT_EQ(sampler.draw(logits), 1);
+  EXPECT_EQ(sampler.draw(logits), 2);
+  EXPECT_EQ(sampler.draw(logits), 0);
+}
+
+TEST(SlotSampler, ATokenMayBeForbidden) {
+  SamplingParameters sampling;
+  sampling.temperature = 1;
+  sampling.logit_bias = {{1, -kInfinity}};
+  EXPECT_EQ(counts(sampling)[1], 0);
+}
+
+TEST(SlotSampler, ADrawDependsOnTheSeedAndItsNumberAlone) {
+  const auto draws = [](std::uint64_t seed, std::uint64_t first) {
+    SlotStart start;
+    start.seed = seed;
+    start.draws = first;
+    start.sampling =
+        std::make_shared<const SamplingParameters>(SamplingParameters{.temperature = 1});
+    SlotSampler sampler(start);
+    std::vector<TokenId> result(50);
+    for (TokenId& token : result) token = sampler.draw(kLogits);
+    return result;
+  };
+  EXPECT_EQ(draws(1, 0), draws(1, 0));
+  EXPECT_NE(draws(1, 0), draws(2, 0));
+  // Begun again behind 20 draws, as after a preemption.
+  const auto all = draws(1, 0), late = draws(1, 20);
+  EXPECT_TRUE(std::equal(late.begin(), late.begin() + 30, all.begin() + 20));
+  EXPECT_NE(engine::seed_of_sample(1, 1), engine::seed_of_sample(2, 0));
+  EXPECT_EQ(engine::seed_of_sample(9, 0), 9U);
+}
+
+TEST(SlotSampler, LogprobsAreTheModelsOwn) {
+  SamplingParameters sampling;
+  sampling.logprobs = 2;
+  sampling.logit_bias = {{0, 100.0F}};
+  const auto result = sampler_of(sampling).sample(kLogits, {});
+  ASSERT_THAT(result.tokens, ElementsAre(0));
+  ASSERT_EQ(result.logprobs.size(), 1U);
+  EXPECT_NEAR(result.logprobs[0].logprob, std::log(0.125), 1e-6);
+  ASSERT_EQ(result.logprobs[0].likeliest.size(), 2U);
+  EXPECT_EQ(result.logprobs[0].likeliest[0].first, 1);
+  EXPECT_NEAR(result.logprobs[0].likeliest[0].second, std::log(0.5), 1e-6);
+  EXPECT_EQ(result.logprobs[0].likeliest[1].first, 3);
+  sampling.logprobs = 100;
+  EXPECT_EQ(sampler_of(sampling).sample(kLogits, {}).logprobs[0].likeliest.size(), 4U);
+}
+
+std::string refusal(const SamplingParameters& sampling) {
+  try {
+    engine::check_sampling(sampling, 100);
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ErrorCode::kUsage);
+    return error.what();
+  }
+  return "none";
+}
+
+TEST(CheckSampling, NonsenseIsRefusedByName) {
+  EXPECT_EQ(refusal({}), "none");
+  EXPECT_THAT(refusal({.temperature = -1}), HasSubstr("temperature -1"));
+  EXPECT_THAT(refusal({.temperature = NAN}), HasSubstr("temperature"));
+  EXPECT_THAT(refusal({.temperature = HUGE_VAL}), HasSubstr("temperature"));
+  EXPECT_THAT(refusal({.top_k = -1}), HasSubstr("top-k -1"));
+  EXPECT_THAT(refusal({.top_p = 0}), HasSubstr("top-p 0 is not in (0, 1]"));
+  EXPECT_THAT(refusal({.top_p = 1.5}), HasSubstr("top-p 1.5"));
+  EXPECT_THAT(refusal({.min_p = -0.5}), HasSubstr("min-p -0.5"));
+  EXPECT_THAT(refusal({.repetition_penalty = 0}), HasSubstr("repetition penalty 0"));
+  EXPECT_THAT(refusal({.logit_bias = {{100, 1.0F}}}),
+              HasSubstr("token 100 is none of the model's"));
+  EXPECT_THAT(refusal({.logit_bias = {{1, NAN}}}), HasSubstr("bias of token 1"));
+  EXPECT_THAT(refusal({.samples = 0}), HasSubstr("0 samples"));
+  EXPECT_THAT(refusal({.max_tokens = 0}), HasSubstr("max tokens 0"));
+  EXPECT_THAT(refusal({.stop_tokens = {-1}}), HasSubstr("stop token -1"));
+  EXPECT_THAT(refusal({.stop_strings = {""}}), HasSubstr("stop string is empty"));
+  EXPECT_THAT(refusal({.logprobs = -1}), HasSubstr("log probabilities"));
+}
+
+TEST(SlotSampler, LogitsThatAreNoneAreAnError) {
+  SlotSampler greedy = sampler_of({}), drawing = sampler_of({.temperature = 1});
+  for (SlotSampler* sampler : {&greedy, &drawing}) {
+    EXPECT_THROW(sampler->draw(std::vector<float>{}), Error);
+    EXPECT_THROW(sampler->draw(std::vector<float>{0, NAN}), Error);
+    std::vector<float> many(100);
+    many[50] = NAN;
+    EXPECT_THROW(sampler->draw(many), Error);
+  }
+}
+
+}  // namespace
+}  // namespace sinter::testing
