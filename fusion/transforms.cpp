@@ -4,10 +4,10 @@ namespace sinter::fusion {
 
 std::span<const ir::Transform* const> transforms() {
   static const ir::Transform* const all[] = {
-      &kJoinedBiases, &kNarrowed,         &kQuantized, &kQuantizedFloats,
-      &kFoldedScales, &kFoldedThresholds, &kSplatValue, &kIsMask, &kUnfitConstant,
-      &kIsUniform,    &kShifts,           &kReadIntegers, &kIntegerDifference,
-      &kIntegerSums};
+      &kJoinedBiases,      &kNarrowed,         &kQuantized,  &kQuantizedFloats,
+      &kFoldedScales,      &kFoldedThresholds, &kSplatValue, &kIsMask,
+      &kUnfitConstant,     &kIsUniform,        &kShifts,     &kReadIntegers,
+      &kIntegerDifference, &kIntegerSums};
   return all;
 }
 

@@ -332,17 +332,17 @@ std::optional<GemmProgram> lower_gemm(const Graph& body, bool with_epilogue,
       refusal = read_operands(library, exprs, result);
       a = library.a->buffer;
       b = library.b->buffer;
-        if (library.quantization)
-          groups = read_weights(*library.quantization, static_cast<DType>(library.b->dtype), result);
-        if (node.op->name == "BlockMatMul") {
-          result.blocks = {node.attrs.get_int("block"), node.attrs.get_int("columns")};
-          for (const std::size_t i : {2, 3}) {
-            const auto at = part.input_number(node.inputs[i]);
-            if (!at) refusal = "scales of blocks are read through views";
-            if (at) groups.push_back(reads[*at]);
-          }
-          if (!result.batch.empty()) refusal = "scales of blocks of a batch of products";
+      if (library.quantization)
+        groups = read_weights(*library.quantization, static_cast<DType>(library.b->dtype), result);
+      if (node.op->name == "BlockMatMul") {
+        result.blocks = {node.attrs.get_int("block"), node.attrs.get_int("columns")};
+        for (const std::size_t i : {2, 3}) {
+          const auto at = part.input_number(node.inputs[i]);
+          if (!at) refusal = "scales of blocks are read through views";
+          if (at) groups.push_back(reads[*at]);
         }
+        if (!result.batch.empty()) refusal = "scales of blocks of a batch of products";
+      }
     }
     if (!refusal.empty()) return std::nullopt;
 
