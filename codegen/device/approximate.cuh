@@ -118,23 +118,19 @@ SINTER_DEVICE float short_one_plus_hyperbolic_tangent(float a) {
 }
 
 // ---- integers of 8 bits
-/// The integer nearest to x, ties to even, or to `low` or `high` if x lies beyond it: all are less
-/// than 2^22 from zero. Of 1.5 * 2^23 the last place is one.
-SINTER_DEVICE i32 rounded_within(float x, float low, float high) {
+/// The integer nearest to x, ties to even, moved by `zero`, an integer, and from `low` to `high`, as
+/// a conversion has it: zero for NaN. All are less than 2^22 from zero. Of 1.5 * 2^23 the last
+/// place is one.
+SINTER_DEVICE i32 rounded_within(float x, float zero, float low, float high) {
   constexpr float kLastPlaceOne = 12582912.0f;
-  const float sum = fminf(fmaxf(x, low), high) + kLastPlaceOne;
+  const float sum = fminf(fmaxf(x, low - zero), high - zero) + kLastPlaceOne;
   i32 bits;
   memcpy(&bits, &sum, sizeof(bits));
-  return bits - 0x4b400000;
+  return x != x ? 0 : bits - 0x4b400000 + static_cast<i32>(zero);
 }
-SINTER_DEVICE i8 rounded_to_i8(float x) {
-  return static_cast<i8>(rounded_within(x, -128.0f, 127.0f));
+SINTER_DEVICE i8 rounded_to_i8(float x, float zero = 0.0f) {
+  return static_cast<i8>(rounded_within(x, zero, -128.0f, 127.0f));
 }
-SINTER_DEVICE u8 rounded_to_u8(float x) { return static_cast<u8>(rounded_within(x, 0.0f, 255.0f)); }
-/// The integer nearest to x, moved by `zero`, an integer.
-SINTER_DEVICE i8 rounded_to_i8(float x, float zero) {
-  return static_cast<i8>(rounded_within(x, -128.0f - zero, 127.0f - zero) + static_cast<i32>(zero));
-}
-SINTER_DEVICE u8 rounded_to_u8(float x, float zero) {
-  return static_cast<u8>(rounded_within(x, -zero, 255.0f - zero) + static_cast<i32>(zero));
+SINTER_DEVICE u8 rounded_to_u8(float x, float zero = 0.0f) {
+  return static_cast<u8>(rounded_within(x, zero, 0.0f, 255.0f));
 }

@@ -74,6 +74,16 @@ constexpr Case kCases[] = {{"bytes", R"(graph @bytes(%x: f32[300]) {
   return q = %q
 })",
                             "rounded_to_u8("},
+                           // Of negative numbers, NaN.
+                           {"not_a_number", R"(graph @not_a_number(%x: f32[300]) {
+  %v = Sqrt(%x)
+  %k = const f32[] {200}
+  %w = Mul(%v, %k)
+  %r = Round(%w)
+  %q = Cast(%r) {to = i8}
+  return q = %q
+})",
+                            "rounded_to_i8("},
                            // Truncated, or clamped to other numbers.
                            {"truncated", R"(graph @truncated(%x: f32[300]) {
   %k = const f32[] {100}
