@@ -118,8 +118,8 @@ SINTER_DEVICE float short_one_plus_hyperbolic_tangent(float a) {
 }
 
 // ---- integers of 8 bits
-/// The integer nearest to x, ties to even, moved by `zero`, an integer, and from `low` to `high`, as
-/// a conversion has it: zero for NaN. All are less than 2^22 from zero. Of 1.5 * 2^23 the last
+/// The integer nearest to x, ties to even, moved by `zero`, an integer, and from `low` to `high`,
+/// as a conversion has it: zero for NaN. All are less than 2^22 from zero. Of 1.5 * 2^23 the last
 /// place is one.
 SINTER_DEVICE i32 rounded_within(float x, float zero, float low, float high) {
   constexpr float kLastPlaceOne = 12582912.0f;

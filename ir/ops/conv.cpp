@@ -6,7 +6,7 @@
 #include "ir/dim/dim_mismatch.h"
 #include "ir/ops/ops.h"
 #include "ir/reference/kernels.h"
-#include "ir/windows.h"
+#include "ir/reference/windows.h"
 
 namespace sinter::ir::ops {
 namespace {

@@ -5,8 +5,8 @@
 #include "ir/quantized.h"
 #include "ir/reference/kernels.h"
 #include "ir/reference/strided.h"
+#include "ir/reference/windows.h"
 #include "ir/scalar_math.h"
-#include "ir/windows.h"
 
 namespace sinter::ir::reference {
 namespace {

@@ -1,4 +1,4 @@
-#include "ir/windows.h"
+#include "ir/reference/windows.h"
 
 #include <utility>
 
