@@ -25,7 +25,7 @@ BLOCKS = {"4096_4096_4096": 4, "4096_4096_7168": 3, "2048_14336_4096": 2, "4096_
           "64_7168_2048": 8}
 # Tensor cores add up all of k, which no rule chooses where it is deep.
 FAST = ("pingpong 128x256x128 consumers=1 warpgroups=2 stages=4 blocks=132 passes=spread "
-        "multicast=2 split_k=1 cluster_n=1")
+        "split_k=1 cluster_n=1")
 DEEP = 1024  # of k, beyond which sums are promoted
 SHAPES = {name: tuple(int(part) for part in name.split("_")) for name in COPIES}
 

@@ -91,6 +91,7 @@ def main():
     p.add_argument("--peer-limit", type=float, default=120, help="seconds of one peer on one model, compilation included")
     p.add_argument("--deadline", type=float, default=540, help="start nothing new after so many seconds")
     p.add_argument("--commit", help="the commit measured, where there is no git checkout")
+    p.add_argument("--folder", type=Path, help="where models and plans stay, for `sinter profile`")
     p.add_argument("--out", type=Path)
     args = p.parse_args()
     start, rows = time.perf_counter(), {}
@@ -101,7 +102,7 @@ def main():
             write(args.out, result)
     with tempfile.TemporaryDirectory() as folder:
         for name in args.workloads.split(","):
-            path = Path(folder) / f"{name}.onnx"
+            path = (args.folder or Path(folder)) / f"{name}.onnx"
             _, failure, _ = export_one((name, path))
             row = rows[name] = {}
             for precision in ["fp16", *filter(None, args.precisions.split(","))]:
