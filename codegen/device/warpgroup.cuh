@@ -378,13 +378,13 @@ struct MBarrier {
     turn_over();
 #endif
   }
-  /// Arrives at the barrier at the same place of block `rank` of the cluster.
+  /// Arrives at the barrier at the same place of block `rank` of the cluster: for who has read, not
+  /// written, as the release is the block's. The cluster's would be a fence that empties the L1.
   SINTER_DEVICE void arrive_at(u32 rank) {
 #ifdef __CUDACC__
     asm volatile(
         "{\n.reg .b32 there;\nmapa.shared::cluster.u32 there, %0, %1;\n"
-        "mbarrier.arrive.release.cluster.shared::cluster.b64 _, [there];\n}" ::"r"(
-            shared_address(this)),
+        "mbarrier.arrive.shared::cluster.b64 _, [there];\n}" ::"r"(shared_address(this)),
         "r"(rank)
         : "memory");
 #else

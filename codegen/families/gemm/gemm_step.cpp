@@ -187,6 +187,8 @@ StepCost GemmStep::work() const {
       library_refusal_.empty()
           ? std::visit([&](const auto& step) { return cost_of(step, exprs_, size); }, library_)
           : cost_of(*loops(false), exprs_, size);
+  if (!library_refusal_.empty())
+    work.arithmetic = gemm_arithmetic(left_type_, plan::fb::MathMode::Default);
   if (rows_) {
     const Dim passed = buffers_.size(*prologue_rows_).bytes;
     work += cost_of(*rows_, exprs_, size);

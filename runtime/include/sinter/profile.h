@@ -57,8 +57,8 @@ struct MachineRates {
   std::uint64_t copy_bytes = 0;        // that it read plus wrote
   double empty_step_microseconds = 0;  // measured: a step that does nothing, timed as profile does
   /// Most operations a second by StepTime::arithmetic: "Scalar" counts single operations, "Single",
-  /// "Tf32", "Half", "Double" and "Int8" those of products (an addition and a multiplication are
-  /// two) with such operands. Absent: not known.
+  /// "Tf32", "Half", "Double", "Int8" and "Float8" those of products (an addition and a
+  /// multiplication are two) with such operands. Absent: not known; 0: it has none.
   std::map<std::string, double> operations_per_second;
   std::string operations_from;  // where these rates are from, for people
   std::string timing;           // how profile_steps takes its times, for people

@@ -33,7 +33,7 @@ constexpr Tile kEightBitTiles[] = {{64, 192},     {128, 128},    {128, 192},    
 constexpr Tile kPromotedTiles[] = {{128, 128, 1}, {128, 192, 1}, {128, 256, 1}, {64, 192}};
 /// Blocks that share copies: clusters of two leave no multiprocessors over. Of 8 bits products at
 /// their full rate read more of the L2 than it gives, of 16 bits half as much.
-constexpr int kMulticasts[] = {1};
+constexpr int kMulticasts[] = {1, 2};
 /// Instructions for each accumulator above which a tile's code, which is unrolled where it is
 /// spread, does not stay in the caches.
 constexpr double kMostSpread = 32;
