@@ -19,6 +19,7 @@ constexpr int kNodes = 1536;
 /// That trees.cuh's HeldNode can say.
 constexpr std::int64_t kMostColumns = 1 << 15;
 constexpr int kLeastThreads = 64, kMostThreads = 512;
+constexpr int kTreeLanes = 4;  // as in trees.cuh
 /// Of shared memory, that a multiprocessor takes for each block.
 constexpr std::int64_t kReserved = 1024;
 
@@ -26,10 +27,21 @@ struct TreeSchedule {
   int threads = 256, nodes = kNodes;
   bool holds_rows = true;
   std::int64_t shared_bytes = 0;
+  int rows = 0;  // of a block, whose threads share their trees; 0: each thread has one
 
+  int rows_of_block() const { return rows > 0 ? rows : threads; }
   std::string to_string() const {
-    return fmt::format("trees threads={} nodes={} rows={}", threads, nodes,
-                       holds_rows ? "shared" : "global");
+    const std::string_view place = holds_rows ? "shared" : "global";
+    if (rows > 0)
+      return fmt::format("trees threads={} block_rows={} rows={}", threads, rows, place);
+    return fmt::format("trees threads={} nodes={} rows={}", threads, nodes, place);
+  }
+  std::string call(std::string_view type, std::string_view combine, bool one) const {
+    if (rows > 0)
+      return fmt::format("ensemble_of_few_rows<{}, {}, {}, {}, {}, {}>(p, blockIdx.x);", type,
+                         combine, threads, rows, holds_rows, one);
+    return fmt::format("ensemble_of_rows<{}, {}, {}, {}, {}, {}>(p, blockIdx.x);", type, combine,
+                       threads, nodes, holds_rows, one);
   }
 };
 
@@ -59,21 +71,46 @@ TreeSchedule choose(const TreeProblem& p, const DeviceModel& device) {
   return result;
 }
 
+/// `rows` for a block, whose trees are spread over its threads.
+TreeSchedule sharing(const TreeProblem& p, const DeviceModel& device, int rows) {
+  const auto element = static_cast<std::int64_t>(size_of(p.dtype));
+  TreeSchedule result;
+  result.rows = rows;
+  result.shared_bytes = result.threads * kTreeLanes * element;
+  const std::int64_t held = rows * p.columns * element;
+  result.holds_rows = 2 * (result.shared_bytes + held + kReserved) <= device.shared_bytes &&
+                      result.shared_bytes + held <= device.block_shared_bytes;
+  if (result.holds_rows) result.shared_bytes += held;
+  return result;
+}
+
 /// The most rows that a schedule is for; none: all.
 using Limited = std::pair<TreeSchedule, std::optional<std::int64_t>>;
 
-/// Rows too few to give each multiprocessor two blocks are spread over more of them.
+/// Rows too few to give each multiprocessor two blocks are spread over more of them. With a thread
+/// for each, every block walks all trees one after the other: of fewer rows, threads share them.
 std::vector<Limited> schedules_of(const TreeProblem& p, const DeviceModel& device,
                                   const ir::Ranges& ranges) {
   const TreeSchedule most = choose(p, device);
   TreeSchedule spread = most;
   spread.threads = kLeastThreads;
   if (most.holds_rows) spread = *holding(p, device, kLeastThreads);
-  const std::int64_t few = std::int64_t{2} * device.multiprocessors * most.threads;
+  const auto multiprocessors = std::int64_t{device.multiprocessors};
+  constexpr std::int64_t kFewRows = 8, kShared = 128;  // of a block; of a multiprocessor
+  const std::vector<Limited> all = {{sharing(p, device, 1), 2 * multiprocessors},
+                                    {sharing(p, device, kFewRows), kShared * multiprocessors},
+                                    {spread, 2 * multiprocessors * most.threads},
+                                    {most, std::nullopt}};
   const auto upper = ir::upper_bound(p.rows, ranges);
-  if (most.threads == kLeastThreads || (upper && *upper <= few)) return {{spread, std::nullopt}};
-  if (ir::lower_bound(p.rows, ranges) > few) return {{most, std::nullopt}};
-  return {{spread, few}, {most, std::nullopt}};
+  const std::int64_t lower = ir::lower_bound(p.rows, ranges).value_or(0);
+  std::vector<Limited> result;
+  for (const auto& [schedule, limit] : all) {
+    if (limit && lower > *limit) continue;
+    const bool is_last = !limit || (upper && *upper <= *limit);
+    result.emplace_back(schedule, is_last ? std::nullopt : limit);
+    if (is_last) break;
+  }
+  return result;
 }
 
 std::string_view combine_name(Combine combine) {
@@ -102,8 +139,9 @@ EmittedKernel emit_trees(const TreeProblem& problem, const KernelRequest& reques
   };
   std::vector<Choice> choices;
   for (const auto& [schedule, most_rows] : schedules_of(p, *request.device, exprs.ranges())) {
-    const Dim blocks = ir::ceil_div(p.rows, schedule.threads, exprs.ranges());
-    choices.push_back({schedule, most_rows, request.name + (most_rows ? "_spread" : ""),
+    const Dim blocks = ir::ceil_div(p.rows, schedule.rows_of_block(), exprs.ranges());
+    choices.push_back({schedule, most_rows,
+                       most_rows ? fmt::format("{}_{}", request.name, *most_rows) : request.name,
                        parameters.end_of_blocks(blocks, "blockIdx.x"), blocks});
   }
 
@@ -116,11 +154,10 @@ EmittedKernel emit_trees(const TreeProblem& problem, const KernelRequest& reques
         "  const TreeProblem<{}> p = {{x, reinterpret_cast<const TreeNode*>(nodes), thresholds,\n"
         "      reinterpret_cast<const TreeStart*>(trees), weights, y, {}, /*columns*/ {}, "
         "/*nodes*/ {}, /*trees*/ {},\n      /*width*/ {}, /*targets*/ {}}};\n"
-        "  ensemble_of_rows<{}, {}, {}, {}, {}, {}>(p, blockIdx.x);\n}}\n",
+        "  {}\n}}\n",
         schedule.to_string(), schedule.threads, signature_text(function, parameters.texts()),
         parameters.lines(), end, type, rows, p.columns, p.node_count, p.tree_count, p.width,
-        p.targets, type, combine_name(p.combine), schedule.threads, schedule.nodes,
-        schedule.holds_rows, p.targets == 1);
+        p.targets, schedule.call(type, combine_name(p.combine), p.targets == 1));
     auto variant = std::make_unique<KernelVariantT>();
     if (most_rows) variant->conditions.emplace_back(exprs.intern(p.rows), 1, *most_rows);
     variant->function = function;

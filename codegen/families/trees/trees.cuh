@@ -1,5 +1,6 @@
-// Rows down decision trees: a thread for each row, blocks of trees in shared memory. Each row's
-// thread combines its trees in their order, so that results are the same however rows are divided.
+// Rows down decision trees: a thread for each row and blocks of trees in shared memory, or, of few
+// rows, a thread for each row and tree. What leaves give is combined in the trees' order, so that
+// results are the same however rows are divided.
 #pragma once
 
 #include "math.cuh"
@@ -86,20 +87,32 @@ SINTER_DEVICE void walk_held(const HeldNode<T>* nodes, i32 (&at)[kTreeLanes], co
   }
 }
 
-/// The leaf's row of weights for the row whose element of column c is x[c * stride]; nodes and
-/// thresholds begin with the tree's root, which has number `root`.
-template <class T>
-SINTER_DEVICE i32 leaf_of(const TreeNode* nodes, const T* thresholds, i32 root, const T* x,
-                          i64 stride) {
-  i32 at = 0;
-  TreeNode node = nodes[0];
-  while (node.column >= 0) {
-    const T value = x[node.column * stride];
-    const bool first = value <= thresholds[at] || (value != value && node.missing == 1);
-    at = node.first + (first ? 0 : 1) - root;
-    node = nodes[at];
+/// The rows of weights of the leaves that the row whose element of column c is x[c * stride] comes
+/// to from nodes `at`, which are read where they are.
+template <int kLanes, class T>
+SINTER_DEVICE void walk(const TreeProblem<T>& p, i32 (&at)[kLanes], const T* x, i32 stride,
+                        i32 (&leaves)[kLanes]) {
+  bool moves = true;
+  while (moves) {
+    moves = false;
+    TreeNode nodes[kLanes];
+    T thresholds[kLanes];
+#pragma unroll
+    for (int lane = 0; lane < kLanes; ++lane) {
+      nodes[lane] = p.nodes[at[lane]];
+      thresholds[lane] = p.thresholds[at[lane]];
+    }
+#pragma unroll
+    for (int lane = 0; lane < kLanes; ++lane) {
+      const TreeNode node = nodes[lane];
+      leaves[lane] = node.first;
+      if (node.column < 0) continue;
+      const T value = x[node.column * stride];
+      const bool first = value <= thresholds[lane] || (value != value && node.missing == 1);
+      at[lane] = node.first + (first ? 0 : 1);
+      moves = true;
+    }
   }
-  return node.first;
 }
 
 // A target takes what its first tree gives as it is; without a tree it is zero.
@@ -169,8 +182,9 @@ SINTER_DEVICE void ensemble_of_rows(const TreeProblem<T>& p, i64 block) {
     __syncthreads();
     if (!is_held) {
       if (thread < count) {
-        const i32 leaf = leaf_of(p.nodes + root, p.thresholds + root, root, x, stride);
-        const T* const weights = p.weights + i64(leaf) * p.width;
+        i32 at[1] = {root}, leaf[1];
+        walk(p, at, x, stride, leaf);
+        const T* const weights = p.weights + i64(leaf[0]) * p.width;
         if (kOne)
           give_one<kCombine>(one, is_given, weights[0]);
         else
@@ -200,4 +214,72 @@ SINTER_DEVICE void ensemble_of_rows(const TreeProblem<T>& p, i64 block) {
     begin = end;
   }
   if (kOne && thread < count) y[0] = one;
+}
+
+/// What a tree gives a row: its leaf's weight, or the leaf's row of weights if these are several.
+template <class T>
+union TreeResult {
+  T weight;
+  i32 leaf;
+};
+
+/// Rows from `block` * kRows on, kRows of them: their trees are spread over kThreads threads, and
+/// kBatch trees are walked before what they give is combined. kHeld: the rows lie in shared memory,
+/// column by column. kOne: see ensemble_of_rows.
+template <class T, TreeCombine kCombine, int kThreads, int kRows, bool kHeld, bool kOne>
+SINTER_DEVICE void ensemble_of_few_rows(const TreeProblem<T>& p, i64 block) {
+  SINTER_DYNAMIC_SHARED(memory);
+  constexpr int kGroups = kThreads / kRows, kBatch = kGroups * kTreeLanes;
+  TreeResult<T>* const results = reinterpret_cast<TreeResult<T>*>(memory);  // [kBatch][kRows]
+  T* const staged = reinterpret_cast<T*>(results + kBatch * kRows);
+  const int thread = static_cast<int>(threadIdx.x), own = thread % kRows, group = thread / kRows;
+  const i64 begin_row = block * kRows;
+  const i32 count = i32(p.rows - begin_row < kRows ? p.rows - begin_row : kRows);
+  if (kHeld) {
+    for (i32 i = thread; i < count * p.columns; i += kThreads)
+      staged[i % p.columns * kRows + i / p.columns] = p.x[begin_row * p.columns + i];
+    __syncthreads();
+  }
+  const T* const x = kHeld ? staged + own : p.x + (begin_row + own) * p.columns;
+  const bool combines = thread < count;  // thread i combines row i's
+  T* const y = p.y + (begin_row + own) * p.targets;
+
+  T one = T(0);
+  bool is_given = false;
+  if (!kOne && combines)
+    for (i32 target = 0; target < p.targets; ++target) y[target] = T(0);
+  for (i32 begin = 0; begin < p.tree_count; begin += kBatch) {
+    if (own < count) {
+      i32 at[kTreeLanes], leaves[kTreeLanes];
+#pragma unroll
+      for (int lane = 0; lane < kTreeLanes; ++lane) {
+        const i32 tree = begin + lane * kGroups + group;
+        at[lane] = p.trees[tree < p.tree_count ? tree : begin].root;
+      }
+      walk(p, at, x, kHeld ? kRows : 1, leaves);
+#pragma unroll
+      for (int lane = 0; lane < kTreeLanes; ++lane) {
+        TreeResult<T>& result = results[(lane * kGroups + group) * kRows + own];
+        if (p.width == 1)
+          result.weight = p.weights[leaves[lane]];
+        else
+          result.leaf = leaves[lane];
+      }
+    }
+    __syncthreads();
+    if (combines) {
+      const i32 end = p.tree_count - begin < kBatch ? p.tree_count - begin : kBatch;
+      for (i32 tree = 0; tree < end; ++tree) {
+        const TreeResult<T>& result = results[tree * kRows + own];
+        if (kOne)
+          give_one<kCombine>(one, is_given, result.weight);
+        else
+          give_targets<kCombine>(
+              p, begin + tree,
+              p.width == 1 ? &result.weight : p.weights + i64(result.leaf) * p.width, y);
+      }
+    }
+    __syncthreads();
+  }
+  if (kOne && combines) y[0] = one;
 }

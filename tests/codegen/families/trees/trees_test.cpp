@@ -1,6 +1,7 @@
 // TreeEnsemble on the emulator: blocks of trees, rows in shared memory and
 // not, one target and several, every combination, missing values.
 #ifdef SINTER_WITH_CUDA
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <limits>
@@ -66,6 +67,7 @@ TEST(Trees, KernelsGiveWhatTheReferenceGives) {
       {70, 8, 40, 7, 1, 1},   // several blocks of trees
       {40, 4, 2, 11, 1, 1},   // trees that fit no block
       {33, 900, 6, 4, 1, 1},  // rows of many columns
+      {3, 2, 1100, 2, 1, 1},  // more trees than threads share
       {50, 6, 12, 4, 5, 1},   // a tree for each target
       {50, 6, 7, 4, 3, 3},    // leaves with a weight for each target
       {50, 6, 7, 4, 4, 2, DType::kFloat32, Combine::kMin},
@@ -103,9 +105,13 @@ TEST(Trees, KernelsGiveWhatTheReferenceGives) {
     return texts;
   };
   using Texts = std::vector<std::string>;
-  EXPECT_EQ(schedules(1), (Texts{"trees threads=64 nodes=1536 rows=shared",
+  EXPECT_EQ(schedules(1), (Texts{"trees threads=256 block_rows=1 rows=shared",
+                                 "trees threads=256 block_rows=8 rows=shared",
+                                 "trees threads=64 nodes=1536 rows=shared",
                                  "trees threads=512 nodes=1536 rows=shared"}));
-  EXPECT_EQ(schedules(5), (Texts{"trees threads=64 nodes=1536 rows=global",
+  EXPECT_EQ(schedules(5), (Texts{"trees threads=256 block_rows=1 rows=shared",
+                                 "trees threads=256 block_rows=8 rows=shared",
+                                 "trees threads=64 nodes=1536 rows=global",
                                  "trees threads=256 nodes=1536 rows=global"}));
   const EmulatedKernels library(kernels);
   for (std::size_t c = 0; c < kernels.size(); ++c) {
@@ -119,6 +125,7 @@ TEST(Trees, KernelsGiveWhatTheReferenceGives) {
     tables[c].write(plan);
     const std::vector<std::int64_t> symbols(plan.symbols.size(), test.rows);
     const auto values = plan::evaluate_expressions(plan, symbols);
+    std::vector<std::byte> first;
     for (std::size_t variant = 0; variant < kernels[c].step.variants.size(); ++variant) {
       SCOPED_TRACE(kernels[c].step.variants[variant]->schedule);
       Memory memory(6);
@@ -129,8 +136,11 @@ TEST(Trees, KernelsGiveWhatTheReferenceGives) {
       for (std::int64_t i = 0; i < expected.element_count(); ++i) {
         const double got = ir::load_as_double(
             test.dtype, &memory[5][static_cast<std::size_t>(i) * size_of(test.dtype)]);
-        ASSERT_NEAR(got, expected.at(i), 1e-5) << "element " << i;
+        ASSERT_NEAR(got, expected.at(i), 1e-5 * std::max(1.0, std::abs(expected.at(i))))
+            << "element " << i;
       }
+      if (variant == 0) first = memory[5];
+      EXPECT_EQ(memory[5], first) << "other bits than the first variant's";
     }
   }
 }
