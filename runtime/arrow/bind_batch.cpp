@@ -240,9 +240,9 @@ class Binder {
     const std::size_t bytes = each.view.byte_count();
     MutableTensorView to{each.view.dtype, each.view.shape};
     to.data = session_.executor->stage_input(each.input, bytes);
-    const int pool = thread_pool_size();
-    const int threads =
-        session_.options.threads > 0 ? std::min(session_.options.threads, pool) : pool;
+    int threads = thread_pool_size();
+    for (const int most : {session_.options.threads, options_.threads})
+      if (most > 0) threads = std::min(threads, most);
     if (each.is_validity)
       arrow::write_validity(each.columns, to, threads);
     else

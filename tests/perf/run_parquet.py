@@ -26,7 +26,7 @@ import pyarrow.parquet
 import sinter
 from sinter import _core
 from sinter._files import ParquetInput
-from sinter._pipeline import SESSIONS, Pipeline
+from sinter._pipeline import SESSIONS, Pipeline, share_processors
 from sinter._tables import inputs_of
 
 from common import provenance, write
@@ -115,6 +115,7 @@ class Stages:
 
     def __init__(self, a, plan, path):
         self.a, self.plan = a, plan
+        self.threads = share_processors(pyarrow)
         self.source = ParquetInput(path)
         self.names = self.source.schema.names
         self.inputs = inputs_of(plan, lambda: self.names, {"x": "*"})
@@ -135,7 +136,7 @@ class Stages:
 
     def fill(self):
         for (_, batch, first, rows), session in zip(self.held_pieces(), itertools.cycle(self.sessions)):
-            session.bind(batch, first, rows, self.inputs, False, False)
+            session.bind(batch, first, rows, self.inputs, False, False, self.threads)
 
     def compute(self):
         """Sessions that were filled, two under way at a time: copies and kernels overlap as in the whole."""
@@ -150,7 +151,8 @@ class Stages:
 
     def whole(self):
         rows = 0
-        with Pipeline(self.plan, self.pieces(), self.inputs, sessions=self.sessions) as pipeline:
+        with Pipeline(self.plan, self.pieces(), self.inputs, sessions=self.sessions,
+                      threads=self.threads) as pipeline:
             for _, result in pipeline:
                 rows += result.rows
         assert rows == self.source.rows

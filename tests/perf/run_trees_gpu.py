@@ -115,7 +115,7 @@ def main():
     p.add_argument("--make", type=Path, metavar="DIR", help="write what is measured, and end; a booster there is kept")
     p.add_argument("--made", type=Path, metavar="DIR", help="what --make has written")
     p.add_argument("--target", default="cuda:sm_90")
-    p.add_argument("--rows", type=int, nargs="+", default=[1_000_000, 10_000, 1])
+    p.add_argument("--rows", type=int, nargs="+", default=[1_000_000, 10_000, 1_000, 1])
     p.add_argument("--trees", type=int, default=500)
     p.add_argument("--depth", type=int, default=8)
     p.add_argument("--columns", type=int, default=100)

@@ -52,6 +52,9 @@ struct BatchOptions {
   bool copy = false;
   /// The part of the batch that is taken; `rows` of -1: to its end.
   std::int64_t first_row = 0, rows = -1;
+  /// Most threads that write columns; 0: as many as the session computes with. Fewer leave
+  /// processors to who reads the next batch meanwhile.
+  int threads = 0;
 };
 
 struct BoundBatch {

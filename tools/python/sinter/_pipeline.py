@@ -1,6 +1,7 @@
 """A pipeline of three stages on threads of their own: read and decode; fill the memory that is copied from; compute."""
 from __future__ import annotations
 
+import os
 import threading
 import time
 from collections import deque
@@ -11,6 +12,15 @@ from . import _core
 
 SESSIONS = 3  # one is filled, one copies, one computes
 DEPTH = 2  # pieces that wait between two stages
+
+
+def share_processors(pyarrow: Any) -> int:
+    """How many threads fill while others read. pyarrow decodes with the rest of the processors from now on: where both
+    have a thread for each, all of a stage's threads wait for the one that got no processor."""
+    processors = len(os.sched_getaffinity(0))
+    filling = max(1, processors // 4)
+    pyarrow.set_cpu_count(max(1, processors - filling))
+    return filling
 
 
 class _Stopped(Exception):
@@ -66,12 +76,14 @@ class Pipeline:
     pieces: of (tag, batch, first row, rows); read by a thread of their own.
     inputs, nan, cast: as TableSession.bind takes them.
     sessions: of the plan, two or more, which are used by nothing else meanwhile; by default three new ones.
+    threads: that fill, at most; 0: all that sessions compute with. See share_processors().
     """
 
     def __init__(self, plan: Any, pieces: Iterable[tuple[Any, Any, int, int]], inputs: Any, *, nan: bool = False,
-                 cast: bool = False, sessions: Sequence[Any] | None = None, depth: int = DEPTH) -> None:
+                 cast: bool = False, sessions: Sequence[Any] | None = None, depth: int = DEPTH,
+                 threads: int = 0) -> None:
         self.busy = {"read": 0.0, "fill": 0.0, "compute": 0.0}  # seconds
-        self._pieces, self._bind = pieces, (inputs, nan, cast)
+        self._pieces, self._bind = pieces, (inputs, nan, cast, threads)
         if sessions is None:
             sessions = [_core.TableSession(plan) for _ in range(SESSIONS)]
         self._read, self._filled, self._done = _Queue(depth), _Queue(len(sessions)), _Queue(depth)

@@ -134,7 +134,7 @@ def _bar(arguments):
 def _run(arguments: Any) -> dict[str, Any]:
     from . import load
     from ._files import ParquetInput, ParquetOutput, check_paths, import_pyarrow
-    from ._pipeline import Pipeline
+    from ._pipeline import Pipeline, share_processors
     from ._tables import batch_rows_of, inputs_of, wanted_columns
     if not arguments.outputs.endswith(".parquet"):
         raise UsageError(f"rows of Parquet are written to Parquet: name '{arguments.outputs}' .parquet")
@@ -156,7 +156,8 @@ def _run(arguments: Any) -> dict[str, Any]:
     show, close = _bar(arguments)
     try:
         with (Pipeline(plan, source.pieces(list(dict.fromkeys([*wanted, *kept])), batch_rows), inputs,
-                       nan=arguments.nulls == "nan", cast=arguments.cast) as pipeline,
+                       nan=arguments.nulls == "nan", cast=arguments.cast,
+                       threads=share_processors(pyarrow)) as pipeline,
               ParquetOutput(arguments.outputs) as target):
             for read, result in pipeline:
                 batch = pyarrow.record_batch(result)

@@ -33,7 +33,7 @@ class TableSession {
   }
 
   void bind(const BatchObject& batch, std::int64_t first_row, std::int64_t rows,
-            const std::vector<InputTuple>& inputs, bool nan, bool cast) {
+            const std::vector<InputTuple>& inputs, bool nan, bool cast, int threads) {
     check_process();
     BatchOptions options;
     for (const auto& [input, columns, mask] : inputs)
@@ -43,6 +43,7 @@ class TableSession {
     options.all_inputs = true;  // what another table left is not this one's
     options.first_row = first_row;
     options.rows = rows;
+    options.threads = threads;
     std::shared_ptr<const HeldBatch> held = batch.held;
     nb::gil_scoped_release release;
     const BoundBatch bound =
@@ -102,7 +103,7 @@ void bind_table_session(nb::module_& module) {
   nb::class_<TableSession>(module, "TableSession")
       .def(nb::init<nb::object>(), nb::arg("plan"))
       .def("bind", &TableSession::bind, nb::arg("batch"), nb::arg("first_row"), nb::arg("rows"),
-           nb::arg("inputs"), nb::arg("nan"), nb::arg("cast"))
+           nb::arg("inputs"), nb::arg("nan"), nb::arg("cast"), nb::arg("threads") = 0)
       .def("start", &TableSession::start)
       .def("finish", &TableSession::finish)
       .def("finish_arrays", &TableSession::finish_arrays);
