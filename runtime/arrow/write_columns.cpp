@@ -2,8 +2,13 @@
 
 #include <algorithm>
 #include <array>
+#include <cstdint>
 #include <cstring>
 #include <vector>
+
+#ifdef __SSE2__
+#include <emmintrin.h>
+#endif
 
 #include <sinter/float8.h>
 
@@ -14,11 +19,11 @@
 namespace sinter::arrow {
 namespace {
 
-/// Of several columns, rows are written in blocks that stay in the cache while column after column
-/// is put into them; of whole cache lines, for columns often lie a power of two apart and share few
-/// places of the cache.
-constexpr std::int64_t kBlockRows = 64;
+/// Of several columns, rows are put together in blocks that stay in the cache while column after
+/// column is put into them: of so many bytes, and of whole cache lines of each column.
+constexpr std::int64_t kBlockBytes = 128 << 10;
 constexpr std::int64_t kLineRows = 16;  // of elements of four bytes
+constexpr std::int64_t kAhead = 8 * kLineRows;
 /// Columns of four bytes that are put side by side in registers.
 constexpr std::size_t kQuad = 4;
 /// Below this, other threads would come too late.
@@ -96,9 +101,9 @@ void copy_quad(const std::array<const std::byte*, kQuad>& from, std::int64_t row
                std::int64_t stride) {
   std::int64_t row = 0;
   for (; row + 4 <= rows; row += 4) {
-    // So many streams at once are more than the processor foresees.
+    // So short runs of so many columns are more than the processor foresees.
     if (row % kLineRows == 0)
-      for (const std::byte* column : from) __builtin_prefetch(column + 4 * (row + kBlockRows));
+      for (const std::byte* column : from) __builtin_prefetch(column + 4 * (row + kAhead));
     std::array<Vector, 4> x;
     for (std::size_t c = 0; c < kQuad; ++c) std::memcpy(&x[c], from[c] + 4 * row, sizeof x[c]);
     const Vector a = __builtin_shufflevector(x[0], x[1], 0, 4, 1, 5);
@@ -180,6 +185,26 @@ Element nan_of(DType dtype) {
   }
 }
 
+/// Copies past the caches, which have no room for all of a large tensor and would read what is
+/// overwritten. Other threads see it behind finish_stream().
+void stream(std::byte* to, const std::byte* from, std::size_t bytes) {
+#ifdef __SSE2__
+  if (reinterpret_cast<std::uintptr_t>(to) % sizeof(__m128i) == 0) {
+    std::size_t i = 0;
+    for (; i + sizeof(__m128i) <= bytes; i += sizeof(__m128i))
+      _mm_stream_si128(reinterpret_cast<__m128i*>(to + i),
+                       _mm_loadu_si128(reinterpret_cast<const __m128i*>(from + i)));
+    to += i, from += i, bytes -= i;
+  }
+#endif
+  std::memcpy(to, from, bytes);
+}
+void finish_stream() {
+#ifdef __SSE2__
+  _mm_sfence();
+#endif
+}
+
 /// Calls body(column index, first row, rows, where the first of them goes, bytes of a row) for
 /// blocks of rows; it returns how many columns it has done, which is mostly one.
 template <typename Body>
@@ -194,19 +219,26 @@ void each_block(std::span<const Column> columns, const MutableTensorView& to, in
     stride += column.width() * size;
   }
   if (rows == 0 || stride == 0) return;
-  const std::int64_t block =
-      columns.size() == 1 ? std::max<std::int64_t>(kBlockRows, kAloneBytes / stride) : kBlockRows;
+  const bool is_large = rows * stride >= kAloneBytes;
+  const std::int64_t fitting = (columns.size() == 1 ? kAloneBytes : kBlockBytes) / stride;
+  const std::int64_t block = std::max(kLineRows, fitting / kLineRows * kLineRows);
   const std::int64_t blocks = (rows + block - 1) / block;
-  const int team = rows * stride < kAloneBytes ? 1 : threads;
+  const int team = is_large ? threads : 1;
   const std::int64_t parts = std::min<std::int64_t>(blocks, runtime::threads::parts_of(team));
   runtime::threads::run_parts(parts, team, [&](runtime::threads::Member& member) {
+    // Where rows of several columns are put together before they go to memory at once.
+    std::vector<std::byte> held(
+        is_large && columns.size() > 1 ? static_cast<std::size_t>(block * stride) : 0);
     while (const auto part = member.next())
       for (std::int64_t b = *part * blocks / parts; b < (*part + 1) * blocks / parts; ++b) {
         const std::int64_t first = b * block, count = std::min(block, rows - first);
+        std::byte* const there = static_cast<std::byte*>(to.data) + first * stride;
+        std::byte* const here = held.empty() ? there : held.data();
         for (std::size_t c = 0; c < columns.size();)
-          c += body(c, first, count, static_cast<std::byte*>(to.data) + first * stride + offsets[c],
-                    stride);
+          c += body(c, first, count, here + offsets[c], stride);
+        if (!held.empty()) stream(there, here, static_cast<std::size_t>(count * stride));
       }
+    finish_stream();
   });
 }
 

@@ -6,8 +6,8 @@ predictor, rows and results in GPU memory.
   tests/perf/run_trees_gpu.py --make DIR          trains, converts and compiles for sm_90; needs no GPU
   tests/perf/run_trees_gpu.py --made DIR --out tests/perf/results/trees_h200.json      with torch, cupy and xgboost
 
-XGBoost's times are of the faster of inplace_predict() on a CuPy array and predict() of a DMatrix that was made before. Rounds take
-turns: each has the median of --calls of every way, and medians are over rounds. 'wall_us' is a call from Python until its
+XGBoost's times are of the faster of inplace_predict() on a CuPy array and predict() of a DMatrix that was made before, a new one
+for each call: of one that it has seen, a booster gives the predictions that it has kept. Rounds take turns: each has the median of --calls of every way, and medians are over rounds. 'wall_us' is a call from Python until its
 results are there, 'gpu_us' what lies between events around it, which for XGBoost is its host's work too. 'compute_us' is
 `sinter bench`'s time of the plan's kernels, caches cold. Results are compared first, as a share of the largest.
 """
@@ -45,16 +45,17 @@ def make(a, folder):
     print(f"{made['steps']} steps", flush=True)
 
 
-def median_times(call, calls):
-    """Medians in microseconds between events, and on the wall."""
+def median_times(prepare, call, calls):
+    """Medians in microseconds between events, and on the wall, of call(prepare()), of which prepare() is not timed."""
     import torch
     start, stop = (torch.cuda.Event(enable_timing=True) for _ in range(2))
     gpu, wall = [], []
     for _ in range(calls):
+        prepared = prepare()
         torch.cuda.synchronize()
         began = time.perf_counter()
         start.record()
-        call()
+        call(prepared)
         stop.record()
         torch.cuda.synchronize()
         wall.append(1e6 * (time.perf_counter() - began))
@@ -76,13 +77,15 @@ def measure(a, folder, done):
         torch.manual_seed(1)
         x = torch.randn(rows, a.columns, device="cuda")
         y = torch.empty(rows, 1, device="cuda")
-        same, matrix = cupy.from_dlpack(x), xgboost.DMatrix(cupy.from_dlpack(x))
-        ways = {"sinter": lambda: plan(x, out=y), "inplace_predict": lambda: booster.inplace_predict(same),
-                "predict": lambda: booster.predict(matrix)}
+        same = cupy.from_dlpack(x)
+        ways = {"sinter": (lambda: x, lambda values: plan(values, out=y)),
+                "inplace_predict": (lambda: same, booster.inplace_predict),
+                "predict": (lambda: xgboost.DMatrix(same), booster.predict)}
         first = {}
-        for name, call in ways.items():
+        for name, (prepare, call) in ways.items():
+            prepared = prepare()
             began = time.perf_counter()
-            values = call()
+            values = call(prepared)
             torch.cuda.synchronize()
             first[name] = (y if name == "sinter" else torch.as_tensor(values, device="cuda")).ravel().clone()
             print(f"{rows} rows, {name}: the first call took {time.perf_counter() - began:.3f} s", flush=True)
@@ -92,8 +95,8 @@ def measure(a, folder, done):
             raise SystemExit(f"results differ: {errors}")
         rounds = {name: [] for name in ways}
         for _ in range(a.rounds):
-            for name, call in ways.items():
-                rounds[name].append(median_times(call, a.calls))
+            for name, (prepare, call) in ways.items():
+                rounds[name].append(median_times(prepare, call, a.calls))
         gpu, wall = ({name: round(statistics.median(each[i] for each in times), 2) for name, times in rounds.items()}
                      for i in range(2))
         best = min(("inplace_predict", "predict"), key=lambda name: wall[name])
