@@ -58,7 +58,7 @@ The Python package's command (pip install; python -m sinter) has rows of files, 
 Exit codes: 0 done, 1 a comparison failed, 2 usage, 3 unsupported model, 4 invalid model,
 5 invalid plan, 6 out of memory, 7 device, 70 a defect of Sinter, 130 interrupted.)";
 
-int run_words(int argc, char** argv) {
+int run_words(int argc, char** argv, std::span<const AddVerb> more) {
   CLI::App app{"Sinter compiles ONNX models into plans and runs them.", "sinter"};
   app.require_subcommand(1);
   app.set_version_flag("--version", std::string(version()));
@@ -85,6 +85,7 @@ int run_words(int argc, char** argv) {
   add_report(cli);
   add_ops(cli);
   add_doctor(cli);
+  for (const AddVerb add : more) add(cli);
 
   try {
     app.parse(argc, argv);
@@ -120,9 +121,9 @@ int run_words(int argc, char** argv) {
 
 }  // namespace
 
-int run_cli(int argc, char** argv) {
+int run_cli(int argc, char** argv, std::span<const AddVerb> more) {
   const CleanUpOnSignals signals;
-  const int exit_code = run_words(argc, argv);
+  const int exit_code = run_words(argc, argv, more);
   const std::string lost = finish_output();
   if (lost.empty()) return exit_code;
   Console().error(ErrorCode::kUsage, lost);

@@ -44,6 +44,15 @@ if(SINTER_COMPILER)
   find_file(ONNX_PROTO onnx/onnx.proto PATHS /usr/include REQUIRED NO_DEFAULT_PATH)
   find_library(ZIP_LIBRARY NAMES zip REQUIRED)
   find_path(ZIP_INCLUDE_DIR zip.h REQUIRED)
+  # HTTP, of `sinter serve`. Its classes are laid out as these definitions say, with which Debian
+  # builds it (cpp-httplib.pc).
+  find_library(HTTPLIB_LIBRARY NAMES cpp-httplib REQUIRED)
+  find_path(HTTPLIB_INCLUDE_DIR httplib.h REQUIRED)
+  add_library(sinter_httplib INTERFACE)
+  target_include_directories(sinter_httplib SYSTEM INTERFACE ${HTTPLIB_INCLUDE_DIR})
+  target_compile_definitions(sinter_httplib INTERFACE CPPHTTPLIB_OPENSSL_SUPPORT
+                             CPPHTTPLIB_ZLIB_SUPPORT CPPHTTPLIB_BROTLI_SUPPORT)
+  target_link_libraries(sinter_httplib INTERFACE ${HTTPLIB_LIBRARY})
   # Patterns of tokenizers; linked statically.
   find_library(PCRE2_LIBRARY NAMES libpcre2-8.a REQUIRED)
   find_path(PCRE2_INCLUDE_DIR pcre2.h REQUIRED)

@@ -1,0 +1,186 @@
+#!/usr/bin/env python3
+"""The server as its users meet it: the binary, OpenAI's Python package, raw sockets, signals.
+
+  check_clients.py --sinter build/bin/sinter [--seconds 5]
+
+Serves the tiny decoder on the CPU. Exit code 0 if all holds. --seconds is how long clients that leave, send nonsense or ask for too
+much run beside one that compares each answer with the one that its request got alone.
+"""
+import argparse
+import contextlib
+import json
+import random
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+import urllib.request
+from pathlib import Path
+
+import openai
+
+ROOT = Path(__file__).resolve().parents[2]
+CONTEXT = 64
+
+
+@contextlib.contextmanager
+def server(sinter, folder, *options):
+    """The process and its port."""
+    plan = folder / "tiny.plan"
+    if not plan.exists():
+        subprocess.run([sinter, "compile", ROOT / "models" / "tiny" / "decoder.onnx", "-o", plan, "--target=cpu", "--quiet"],
+                       check=True)
+    process = subprocess.Popen([sinter, "serve", plan, f"--context={CONTEXT}", "--port=0", "--json", "--quiet", *options],
+                               stdout=subprocess.PIPE, text=True)
+    try:
+        said = ""
+        while not said.endswith("}\n"):
+            line = process.stdout.readline()
+            if not line:
+                raise SystemExit(f"the server ended with {process.wait()}")
+            said += line
+        yield process, json.loads(said)["port"]
+    finally:
+        if process.poll() is None:
+            process.kill()
+        process.wait()
+
+
+def request(i):
+    return {"model": "tiny", "prompt": [i % 11 + 1, i % 7 + 1], "max_tokens": 3 + i % 30, "seed": i,
+            "temperature": 0 if i % 3 == 0 else 1, "n": 2 if i % 5 == 0 else 1}
+
+
+def tokens_of(answer):
+    return [choice.model_extra["token_ids"] for choice in answer.choices]
+
+
+def check_openai(client):
+    assert [model.id for model in client.models.list()] == ["tiny"]
+    whole = client.completions.create(**request(3))
+    assert whole.usage.completion_tokens == sum(map(len, tokens_of(whole))), whole
+    pieces = {}
+    for piece in client.completions.create(**request(3), stream=True):
+        for choice in piece.choices:
+            pieces.setdefault(choice.index, []).extend(choice.model_extra["token_ids"])
+    assert [pieces[i] for i in sorted(pieces)] == tokens_of(whole), (pieces, whole)
+    for wrong, kind in (({"model": "other"}, openai.NotFoundError), ({"max_tokens": 1000}, openai.BadRequestError),
+                        ({"prompt": "text"}, openai.BadRequestError)):
+        try:
+            client.completions.create(**{**request(1), **wrong})
+        except kind as error:
+            assert error.body["message"], error
+        else:
+            raise AssertionError(f"{wrong} was answered")
+
+
+def nonsense(port, draw):
+    """What a broken client sends, and how it leaves."""
+    body = json.dumps({**request(draw.randrange(100)), "stream": draw.random() < 0.5, "max_tokens": 60}).encode()
+    body = draw.choice([body, body[:-4], b"{" * 2000, b'{"prompt": "\xff\xfe"}', b"", body.replace(b"60", b"6000")])
+    head = f"POST /v1/completions HTTP/1.1\r\nHost: x\r\nContent-Length: {len(body)}\r\n\r\n".encode()
+    whole = draw.choice([head + body, head + body, head[:20], b"\x00\xff" * 50, head + body + body])
+    with socket.create_connection(("127.0.0.1", port), timeout=10) as connection:
+        connection.sendall(whole)
+        if draw.random() < 0.5:
+            connection.settimeout(0.2)
+            with contextlib.suppress(TimeoutError, ConnectionError):
+                connection.recv(draw.choice([1, 100, 4096]))
+        if draw.random() < 0.5:  # a reset in place of an end
+            connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\x01\x00\x00\x00\x00\x00\x00\x00")
+
+
+def figures(port):
+    with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics") as answer:
+        lines = [line.split(" ") for line in answer.read().decode().splitlines() if not line.startswith("#")]
+    return {name.split("{")[0]: float(value) for name, value in lines}
+
+
+def check_crowd(client, port, seconds):
+    alone = {i: tokens_of(client.completions.create(**request(i))) for i in range(30)}
+    end, failures, asked = time.monotonic() + seconds, [], [0]
+
+    def breaks(seed):
+        draw = random.Random(seed)
+        while time.monotonic() < end:
+            with contextlib.suppress(ConnectionError):
+                nonsense(port, draw)
+
+    def compares(seed):
+        draw = random.Random(seed)
+        while time.monotonic() < end:
+            i = draw.randrange(30)
+            try:
+                found = tokens_of(client.completions.create(**request(i)))
+            except openai.RateLimitError:
+                continue
+            asked[0] += 1
+            if found != alone[i]:
+                failures.append((i, found, alone[i]))
+
+    threads = [threading.Thread(target=body, args=(seed,)) for seed in range(6) for body in (breaks, compares)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not failures, failures[:3]
+    assert asked[0] > 0
+    deadline = time.monotonic() + 20
+    while (now := figures(port))["sinter_sequences_running"] + now["sinter_sequences_waiting"] > 0:
+        assert time.monotonic() < deadline, now
+        time.sleep(0.1)
+    assert now["sinter_cache_blocks_used"] == 0, now
+    assert now["sinter_requests_total"] == now["sinter_requests_finished_total"], now
+    print(f"{asked[0]} answers compared, {now['sinter_requests_total']:.0f} requests in all", flush=True)
+
+
+def check_drain(process, client):
+    """A text that runs when SIGTERM comes is whole; the process ends with 0."""
+    answers = []
+    asks = [threading.Thread(target=lambda: answers.append(client.completions.create(
+        model="tiny", prompt=[1, 2], max_tokens=60, n=2, seed=1))) for _ in range(8)]
+    for thread in asks:
+        thread.start()
+    while not answers:
+        time.sleep(0.001)
+    process.send_signal(signal.SIGTERM)
+    for thread in asks:
+        thread.join()
+    assert process.wait(timeout=60) == 0
+    for answer in answers:
+        assert all(len(each) == 60 for each in tokens_of(answer)), answer
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--sinter", default=str(ROOT / "build" / "bin" / "sinter"))
+    parser.add_argument("--seconds", type=float, default=5)
+    arguments = parser.parse_args()
+    with tempfile.TemporaryDirectory() as folder:
+        folder = Path(folder)
+        with server(arguments.sinter, folder) as (process, port):
+            client = openai.OpenAI(base_url=f"http://127.0.0.1:{port}/v1", api_key="none", max_retries=0)
+            check_openai(client)
+            check_crowd(client, port, arguments.seconds)
+            assert process.poll() is None
+        with server(arguments.sinter, folder) as (process, port):
+            # A connection for each request: one that is kept could be closed beside a request.
+            check_drain(process, openai.OpenAI(base_url=f"http://127.0.0.1:{port}/v1", api_key="none", max_retries=0))
+        keys = folder / "keys"
+        keys.write_text("secret\n")
+        with server(arguments.sinter, folder, f"--api-key-file={keys}") as (_, port):
+            try:
+                openai.OpenAI(base_url=f"http://127.0.0.1:{port}/v1", api_key="guess").models.list()
+                raise AssertionError("any key is taken")
+            except openai.AuthenticationError:
+                pass
+            openai.OpenAI(base_url=f"http://127.0.0.1:{port}/v1", api_key="secret").models.list()
+    print("ok")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,297 @@
+// The server in this process, over a tiny decoder for the CPU: answers, errors, clients that leave.
+#include <atomic>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <random>
+#include <thread>
+
+#include <gmock/gmock.h>
+#include <httplib.h>
+
+#include "tests/tools/cli_fixture.h"
+#include "tools/serve/http_server.h"
+
+namespace sinter::tests {
+namespace {
+
+using nlohmann::json;
+using testing::HasSubstr;
+
+constexpr int kContext = 48;
+
+class ServeTest : public CliTest {
+ protected:
+  void SetUp() override {
+    const auto compiled = sinter({"compile", SINTER_SOURCE_DIR "/models/tiny/decoder.onnx", "-o",
+                                  path("plan"), "--target=cpu"});
+    ASSERT_EQ(compiled.code, 0) << compiled.err;
+    model_.plan = path("plan");
+    model_.context = kContext;
+    model_.sequences = 4;
+    model_.session.threads = 1;
+  }
+  void TearDown() override { end(); }
+
+  void begin(tools::HttpOptions options = {}) {
+    models_.load("tiny", model_);
+    options.port = 0;
+    server_ = std::make_unique<tools::HttpServer>(models_, options);
+    port_ = server_->bind();
+    thread_ = std::thread([this] { server_->run(); });
+  }
+  void end() {
+    if (!thread_.joinable()) return;
+    server_->stop();
+    thread_.join();
+  }
+  httplib::Client client() const {
+    httplib::Client client("127.0.0.1", port_);
+    client.set_keep_alive(false);
+    return client;
+  }
+  json post(const json& body, int status = 200) const { return post(body.dump(), status); }
+  json post(const std::string& body, int status = 200) const {
+    const auto answer = client().Post("/v1/completions", body, "application/json");
+    EXPECT_TRUE(answer) << to_string(answer.error());
+    if (!answer) return {};
+    EXPECT_EQ(answer->status, status) << answer->body;
+    return json::parse(answer->body);
+  }
+  std::string refusal(const json& body, int status = 400) const {
+    return post(body, status)["error"]["message"];
+  }
+  double figure(const std::string& line) const {
+    const std::string text = client().Get("/metrics")->body;
+    const auto at = text.find("\nsinter_" + line + " ");
+    EXPECT_NE(at, std::string::npos) << text;
+    return at == std::string::npos ? -1 : std::stod(text.substr(at + 9 + line.size()));
+  }
+
+  tools::ServedModelOptions model_;
+  tools::ModelRegistry models_;
+  std::unique_ptr<tools::HttpServer> server_;
+  std::thread thread_;
+  int port_ = 0;
+};
+
+json prompt(std::initializer_list<int> ids, int tokens = 8) {
+  return {{"prompt", ids}, {"max_tokens", tokens}, {"temperature", 0}};
+}
+
+TEST_F(ServeTest, GreedyTokensAreThoseOfNumpy) {
+  begin();
+  std::ifstream file(SINTER_SOURCE_DIR "/tests/tools/goldens/greedy.json");
+  for (const json& golden : json::parse(file)["decoder"]) {
+    const json answer = post({{"model", "tiny"},
+                              {"prompt", golden["prompt"]},
+                              {"max_tokens", golden["tokens"].size()},
+                              {"temperature", 0}});
+    EXPECT_EQ(answer["choices"][0]["token_ids"], golden["tokens"]);
+    EXPECT_EQ(answer["choices"][0]["finish_reason"], "length");
+    EXPECT_EQ(answer["usage"]["completion_tokens"], golden["tokens"].size());
+    EXPECT_EQ(answer["usage"]["prompt_tokens"], golden["prompt"].size());
+  }
+}
+
+TEST_F(ServeTest, StreamsGiveTheSameInPieces) {
+  begin();
+  json body = prompt({1, 2, 3});
+  body["n"] = 2;
+  body["logprobs"] = 2;
+  const json whole = post(body);
+  body["stream"] = true;
+  body["stream_options"] = {{"include_usage", true}};
+  const auto answer = client().Post("/v1/completions", body.dump(), "application/json");
+  ASSERT_TRUE(answer);
+  EXPECT_EQ(answer->get_header_value("Content-Type"), "text/event-stream");
+  std::vector<std::vector<int>> tokens(2);
+  std::vector<std::string> finish(2);
+  json usage;
+  std::istringstream lines(answer->body);
+  std::string last;
+  for (std::string line; std::getline(lines, line);) {
+    if (!line.starts_with("data: ")) continue;
+    last = line.substr(6);
+    if (last == "[DONE]") continue;
+    const json piece = json::parse(last);
+    if (piece.contains("usage")) usage = piece["usage"];
+    for (const json& choice : piece["choices"]) {
+      const std::size_t i = choice["index"];
+      for (const int id : choice["token_ids"]) tokens[i].push_back(id);
+      EXPECT_EQ(choice["logprobs"]["tokens"].size(), choice["token_ids"].size());
+      if (!choice["finish_reason"].is_null()) finish[i] = choice["finish_reason"];
+    }
+  }
+  EXPECT_EQ(last, "[DONE]");
+  EXPECT_EQ(usage, whole["usage"]);
+  for (std::size_t i = 0; i < 2; ++i) {
+    EXPECT_EQ(json(tokens[i]), whole["choices"][i]["token_ids"]);
+    EXPECT_EQ(finish[i], "length");
+    EXPECT_EQ(whole["choices"][i]["logprobs"]["top_logprobs"][0].size(), 2u);
+  }
+}
+
+TEST_F(ServeTest, RefusalsNameWhatIsWrong) {
+  begin();
+  EXPECT_THAT(refusal({{"prompt", "text"}}), HasSubstr("without a tokenizer"));
+  EXPECT_THAT(refusal({{"max_tokens", 3}}), HasSubstr("'prompt' is missing"));
+  EXPECT_THAT(refusal({{"prompt", {1, -2}}}), HasSubstr("-2, which is no token id"));
+  EXPECT_THAT(refusal({{"prompt", {1}}, {"temprature", 1}}),
+              HasSubstr("'temprature' is not known"));
+  EXPECT_THAT(refusal({{"prompt", {1}}, {"top_p", 1.5}}), HasSubstr("expected 0 to 1"));
+  EXPECT_THAT(refusal({{"prompt", {1}}, {"n", 0}}), HasSubstr("'n' is 0"));
+  EXPECT_THAT(refusal({{"prompt", {1}}, {"echo", true}}), HasSubstr("'echo' is not supported"));
+  EXPECT_THAT(refusal({{"prompt", {1}}, {"max_tokens", 1e9}}), HasSubstr("is no integer"));
+  EXPECT_THAT(refusal(prompt({1}, 1000)), HasSubstr("shorten the prompt"));
+  EXPECT_THAT(refusal(prompt({9999})), HasSubstr("9999"));
+  EXPECT_THAT(refusal({{"prompt", {1}}, {"model", "other"}}, 404), HasSubstr("'other'"));
+  EXPECT_THAT(post(std::string("{\"prompt\": [1"), 400)["error"]["message"], HasSubstr("not JSON"));
+  EXPECT_THAT(post(std::string("{\"prompt\": \"\xff\"}"), 400)["error"]["message"],
+              HasSubstr("not JSON"));
+  EXPECT_THAT(post(std::string("[]"), 400)["error"]["message"], HasSubstr("no JSON object"));
+  EXPECT_EQ(json::parse(client().Get("/nothing")->body)["error"]["type"], "not_found_error");
+  EXPECT_EQ(client().Post("/v1/chat/completions", "{}", "application/json")->status, 501);
+  EXPECT_EQ(post(prompt({1, 2}))["choices"].size(), 1u);  // and goes on
+}
+
+TEST_F(ServeTest, LongBodiesAndMissingKeysAreRefused) {
+  tools::HttpOptions options;
+  options.body_bytes = 2048;
+  options.api_keys = {"first", "second"};
+  begin(options);
+  auto asks = client();
+  EXPECT_EQ(asks.Post("/v1/completions", prompt({1}).dump(), "application/json")->status, 401);
+  EXPECT_EQ(asks.Get("/health")->status, 200);
+  EXPECT_EQ(asks.Get("/v1/models")->status, 401);
+  asks.set_bearer_token_auth("secon");
+  EXPECT_EQ(asks.Get("/v1/models")->status, 401);
+  asks.set_bearer_token_auth("second");
+  EXPECT_EQ(asks.Get("/v1/models")->status, 200);
+  EXPECT_EQ(asks.Post("/v1/completions", std::string(4096, ' '), "application/json")->status, 413);
+  EXPECT_EQ(asks.Post("/v1/completions", prompt({1}).dump(), "application/json")->status, 200);
+}
+
+// Each answer is the one that its request gets alone, whatever others do meanwhile.
+TEST_F(ServeTest, ManyClientsGetTheirOwnAnswers) {
+  begin();
+  const auto body_of = [](int i) {
+    json body = {{"prompt", {i % 7 + 1, i % 5 + 1}},
+                 {"max_tokens", 4 + i % 20},
+                 {"seed", i},
+                 {"temperature", i % 3 == 0 ? 0.0 : 1.0}};
+    if (i % 4 == 0) body["n"] = 2;
+    return body;
+  };
+  constexpr int kRequests = 60;
+  std::vector<json> alone;
+  for (int i = 0; i < kRequests; ++i) alone.push_back(post(body_of(i))["choices"]);
+  std::vector<json> together(kRequests);
+  std::vector<std::thread> clients;
+  for (int thread = 0; thread < 12; ++thread)
+    clients.emplace_back([&, thread] {
+      std::mt19937 random(static_cast<unsigned>(thread));
+      for (int i = thread; i < kRequests; i += 12) {
+        if (random() % 2 == 0) {  // one that leaves after the first piece
+          json leaves = prompt({3, static_cast<int>(random() % 50)}, 40);
+          leaves["stream"] = true;
+          httplib::Request request;
+          request.method = "POST";
+          request.path = "/v1/completions";
+          request.body = leaves.dump();
+          request.content_receiver = [](const char*, std::size_t, std::uint64_t, std::uint64_t) {
+            return false;
+          };
+          client().send(request);
+        }
+        if (random() % 3 == 0) post(std::string("{bad"), 400);
+        together[static_cast<std::size_t>(i)] = post(body_of(i))["choices"];
+      }
+    });
+  for (std::thread& thread : clients) thread.join();
+  for (int i = 0; i < kRequests; ++i)
+    EXPECT_EQ(together[static_cast<std::size_t>(i)], alone[static_cast<std::size_t>(i)])
+        << "request " << i;
+  // Who left holds nothing.
+  for (int wait = 0; wait < 200 && figure("sequences_running{model=\"tiny\"}") > 0; ++wait)
+    std::this_thread::sleep_for(std::chrono::milliseconds(50));
+  EXPECT_EQ(figure("sequences_running{model=\"tiny\"}"), 0);
+  EXPECT_EQ(figure("cache_blocks_used{model=\"tiny\"}"), 0);
+  EXPECT_EQ(figure("requests_total{model=\"tiny\"}"),
+            figure("requests_finished_total{model=\"tiny\"}"));
+}
+
+TEST_F(ServeTest, MoreThanMayWaitAreRefused) {
+  model_.sequences = 1;
+  model_.waiting = 1;
+  begin();
+  std::atomic<int> refused = 0, answered = 0;
+  std::vector<std::thread> clients;
+  for (int i = 0; i < 12; ++i)
+    clients.emplace_back([&] {
+      const auto answer =
+          client().Post("/v1/completions", prompt({1, 2, 3}, 44).dump(), "application/json");
+      ASSERT_TRUE(answer);
+      if (answer->status == 429) {
+        ++refused;
+        EXPECT_EQ(answer->get_header_value("Retry-After"), "1");
+      } else {
+        EXPECT_EQ(answer->status, 200);
+        EXPECT_EQ(json::parse(answer->body)["choices"][0]["token_ids"].size(), 44u);
+        ++answered;
+      }
+    });
+  for (std::thread& thread : clients) thread.join();
+  EXPECT_GT(answered, 0);
+  EXPECT_EQ(answered + refused, 12);
+}
+
+TEST_F(ServeTest, ModelsAreReplacedAndUnloadedWhileRequestsRun) {
+  begin();
+  const json wanted = post(prompt({1, 2, 3}, 30))["choices"];
+  std::atomic<bool> ends = false;
+  std::thread asks([&] {
+    while (!ends) EXPECT_EQ(post(prompt({1, 2, 3}, 30))["choices"], wanted);
+  });
+  for (int i = 0; i < 5; ++i) {
+    const auto answer = client().Post("/v2/repository/models/tiny/load");
+    ASSERT_TRUE(answer);
+    EXPECT_EQ(answer->status, 200) << answer->body;
+  }
+  ends = true;
+  asks.join();
+  EXPECT_EQ(client().Post("/v2/repository/models/other/load")->status, 404);
+  EXPECT_EQ(client().Post("/v2/repository/models/tiny/unload")->status, 200);
+  EXPECT_THAT(refusal(prompt({1})), HasSubstr("no model is loaded"));
+}
+
+TEST_F(ServeTest, DrainingEndsWhatRunsAndRefusesTheRest) {
+  begin();
+  json answer;
+  std::thread asks([&] { answer = post(prompt({1, 2, 3}, 44)); });
+  while (figure("requests_total{model=\"tiny\"}") < 1) std::this_thread::yield();
+  server_->begin_drain();
+  EXPECT_EQ(client().Get("/health")->status, 503);
+  EXPECT_THAT(refusal(prompt({1}), 503), HasSubstr("shut down"));
+  models_.drain();
+  asks.join();
+  EXPECT_EQ(answer["choices"][0]["token_ids"].size(), 44u);
+}
+
+TEST_F(ServeTest, WhatCannotBeServedIsSaid) {
+  begin();
+  tools::HttpOptions taken;
+  taken.port = port_;
+  EXPECT_THROW(tools::HttpServer(models_, taken).bind(), Error);
+  tools::ServedModelOptions open = model_;
+  open.context = 0;
+  try {
+    models_.load("open", open);
+    FAIL();
+  } catch (const Error& error) {
+    EXPECT_THAT(error.what(), HasSubstr("--context"));
+  }
+  EXPECT_EQ(models_.all().size(), 1u);
+}
+
+}  // namespace
+}  // namespace sinter::tests

@@ -1,0 +1,177 @@
+#include "tools/serve/add_serve.h"
+
+#include <chrono>
+#include <csignal>
+#include <filesystem>
+#include <fstream>
+#include <future>
+#include <memory>
+#include <thread>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "runtime/format_error.h"
+#include "tools/cli/session_options.h"
+#include "tools/serve/http_server.h"
+
+namespace sinter::tools {
+namespace {
+
+struct ServeArguments {
+  std::vector<std::string> plans, tokenizers;
+  std::string key_file;
+  std::int64_t port = 8000, connections = 256, body_bytes = 4 << 20, drain_seconds = 30;
+  std::int64_t sequences = 8;
+  HttpOptions http;
+  ServedModelOptions model;
+};
+
+/// "NAME=FILE", or a file whose name without its ending is the name.
+std::pair<std::string, std::string> named(const std::string& text) {
+  const auto equals = text.find('=');
+  if (equals != std::string::npos && text.find('/') > equals)
+    return {text.substr(0, equals), text.substr(equals + 1)};
+  return {std::filesystem::path(text).stem().string(), text};
+}
+
+std::vector<std::string> keys_of(const std::string& path) {
+  std::vector<std::string> keys;
+  if (path.empty()) return keys;
+  std::ifstream file(path);
+  if (!file) throw usage_error("cannot read '{}'", path);
+  for (std::string line; std::getline(file, line);)
+    if (!line.empty()) keys.push_back(line);
+  if (keys.empty()) throw usage_error("'{}' has no key: write one a line", path);
+  return keys;
+}
+
+void load_models(const ServeArguments& options, ModelRegistry& models, const Console& console) {
+  std::map<std::string, std::string> tokenizers;
+  for (const std::string& text : options.tokenizers) {
+    const auto [name, file] = named(text);
+    tokenizers[text.find('=') == std::string::npos ? "" : name] = file;
+  }
+  for (const std::string& text : options.plans) {
+    const auto [name, plan] = named(text);
+    ServedModelOptions model = options.model;
+    model.plan = plan;
+    model.sequences = static_cast<int>(options.sequences);
+    const auto own = tokenizers.find(name), all = tokenizers.find("");
+    if (own != tokenizers.end())
+      model.tokenizer = own->second;
+    else if (all != tokenizers.end())
+      model.tokenizer = all->second;
+    const auto start = std::chrono::steady_clock::now();
+    models.load(name, std::move(model));
+    console.note(fmt::format(
+        "'{}' loaded in {:.1f} s", name,
+        std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count()));
+  }
+}
+
+/// While it lives, SIGTERM and SIGINT end the server: a first one lets what runs end.
+class EndOnSignals {
+ public:
+  EndOnSignals() {
+    sigemptyset(&signals_);
+    sigaddset(&signals_, SIGTERM);
+    sigaddset(&signals_, SIGINT);
+    pthread_sigmask(SIG_BLOCK, &signals_, &previous_);  // threads that begin from here on, too
+  }
+  ~EndOnSignals() { pthread_sigmask(SIG_SETMASK, &previous_, nullptr); }
+  EndOnSignals(const EndOnSignals&) = delete;
+  EndOnSignals& operator=(const EndOnSignals&) = delete;
+
+  /// Runs the server until a signal has ended it.
+  void run(HttpServer& server, ModelRegistry& models, std::chrono::seconds limit,
+           const Console& console) {
+    std::jthread waits([&](const std::stop_token& stop) {
+      while (!received())
+        if (stop.stop_requested()) return;
+      console.note("draining: requests that run may end; a second signal breaks them off");
+      server.begin_drain();
+      auto drained = std::async(std::launch::async, [&] { models.drain(); });
+      const auto deadline = std::chrono::steady_clock::now() + limit;
+      while (drained.wait_for(std::chrono::milliseconds(0)) != std::future_status::ready)
+        if (received() || std::chrono::steady_clock::now() > deadline) server.abort();
+      server.stop();
+    });
+    server.run();
+  }
+
+ private:
+  bool received() const {
+    const timespec wait{0, 50'000'000};
+    return sigtimedwait(&signals_, nullptr, &wait) > 0;
+  }
+
+  sigset_t signals_{}, previous_{};
+};
+
+int run_serve(ServeArguments options, const Console& console) {
+  EndOnSignals signals;
+  options.http.port = static_cast<int>(options.port);
+  options.http.connections = static_cast<int>(options.connections);
+  options.http.body_bytes = static_cast<std::size_t>(options.body_bytes);
+  options.http.api_keys = keys_of(options.key_file);
+  ModelRegistry models;
+  load_models(options, models, console);
+  HttpServer server(models, options.http);
+  const int port = server.bind();
+  const std::string address = fmt::format("http://{}:{}", options.http.host, port);
+  console.print("listening at {}", address);
+  if (console.json) console.result({{"address", address}, {"port", port}});
+  std::fflush(stdout);
+  signals.run(server, models, std::chrono::seconds(options.drain_seconds), console);
+  return 0;
+}
+
+}  // namespace
+
+void add_serve(Cli& cli) {
+  auto options = std::make_shared<ServeArguments>();
+  auto* verb = cli.app.add_subcommand(
+      "serve", "Answer requests over HTTP with decoder plans, as OpenAI's API; Ctrl-C drains");
+  verb->add_option("plan", options->plans, "Plans: FILE or NAME=FILE; several models may be served")
+      ->required();
+  verb->add_option("--tokenizer", options->tokenizers,
+                   "tokenizer.json of all models, or NAME=FILE of one; without it prompts and "
+                   "answers are token ids");
+  verb->add_option("--host", options->http.host,
+                   "Address to listen at; 0.0.0.0: all of this machine")
+      ->capture_default_str();
+  verb->add_option("--port", options->port, "Port; 0: one that is free")
+      ->capture_default_str()
+      ->check_range(0, 65535);
+  verb->add_option("--api-key-file", options->key_file,
+                   "File of keys, one a line: requests need one ('Authorization: Bearer KEY')");
+  verb->add_option("--sequences", options->sequences, "Sequences of a model at once")
+      ->capture_default_str()
+      ->check_range(1, 4096);
+  verb->add_option("--context", options->model.context,
+                   "Tokens that caches of open size hold, for each sequence")
+      ->check_positive();
+  verb->add_option("--waiting", options->model.waiting,
+                   "Requests of a model that wait; more are refused (429)")
+      ->capture_default_str()
+      ->check_range(1, 1 << 20);
+  verb->add_option("--connections", options->connections, "Connections that are served at once")
+      ->capture_default_str()
+      ->check_range(1, 4096);
+  verb->add_option("--max-body", options->body_bytes, "Bytes of a request's body at most")
+      ->capture_default_str()
+      ->check_range(1024, 1 << 30);
+  verb->add_option("--drain-seconds", options->drain_seconds,
+                   "How long requests that run may take to end after SIGTERM")
+      ->capture_default_str()
+      ->check_range(0, 86400);
+  add_session_options(*verb, options->model.session);
+  verb->add_weight_budget(options->model.session.weight_budget);
+  verb->add_threads_option();
+  verb->callback([options, &console = cli.console, &exit_code = cli.exit_code] {
+    exit_code = run_serve(*options, console);
+  });
+}
+
+}  // namespace sinter::tools

@@ -1,0 +1,137 @@
+#include "tools/serve/completion_call.h"
+
+#include <chrono>
+#include <utility>
+
+namespace sinter::tools {
+
+using nlohmann::ordered_json;
+
+CompletionCall::CompletionCall(std::shared_ptr<ServedModel> model, CompletionRequest request,
+                               std::string id)
+    : model_(std::move(model)),
+      request_(std::move(request)),
+      id_(std::move(id)),
+      created_(std::time(nullptr)) {
+  for (std::size_t i = 0; i < request_.prompts.size(); ++i) {
+    const GenerationRequest& one = request_.prompts[i];
+    prompt_tokens_ += one.prompt.size();
+    choices_.resize(choices_.size() + static_cast<std::size_t>(one.sampling.samples));
+    try {
+      running_.push_back(
+          model_->engine().submit(one, [mailbox = mailbox_, i](const GenerationOutput& output) {
+            const std::lock_guard lock(mailbox->mutex);
+            mailbox->outputs.emplace_back(i, output);
+            mailbox->changed.notify_one();
+          }));
+    } catch (...) {
+      for (const RequestId running : running_) model_->engine().cancel(running);
+      throw;
+    }
+  }
+}
+
+CompletionCall::~CompletionCall() {
+  if (!is_done())
+    for (const RequestId running : running_) model_->engine().cancel(running);
+}
+
+std::optional<ordered_json> CompletionCall::next(std::chrono::milliseconds wait) {
+  std::pair<std::size_t, GenerationOutput> came;
+  {
+    std::unique_lock lock(mailbox_->mutex);
+    if (!mailbox_->changed.wait_for(lock, wait, [&] { return !mailbox_->outputs.empty(); }))
+      return std::nullopt;
+    came = std::move(mailbox_->outputs.front());
+    mailbox_->outputs.pop_front();
+  }
+  const GenerationOutput& output = came.second;
+  const std::size_t index =
+      came.first * static_cast<std::size_t>(request_.prompts.front().sampling.samples) +
+      static_cast<std::size_t>(output.sample);
+  Choice& choice = choices_[index];
+  ordered_json piece = {{"text", output.text}, {"index", index}, {"logprobs", nullptr}};
+  if (!output.logprobs.empty()) {
+    ordered_json logprobs = logprobs_of(output, choice.text.size());
+    if (choice.logprobs.is_null())
+      choice.logprobs = logprobs;
+    else
+      for (const auto& [name, values] : logprobs.items())
+        for (const auto& value : values) choice.logprobs[name].push_back(value);
+    piece["logprobs"] = std::move(logprobs);
+  }
+  if (request_.token_ids) piece["token_ids"] = output.tokens;
+  choice.text += output.text;
+  choice.tokens.insert(choice.tokens.end(), output.tokens.begin(), output.tokens.end());
+  generated_tokens_ += output.tokens.size();
+  if (output.finish == FinishReason::kNone) {
+    piece["finish_reason"] = nullptr;
+  } else {
+    choice.finish = to_string(output.finish);
+    piece["finish_reason"] = choice.finish;
+    ++ended_;
+    if (output.finish == FinishReason::kError) error_ = output.error;
+  }
+  ordered_json result = head();
+  result["choices"] = ordered_json::array({std::move(piece)});
+  return result;
+}
+
+ordered_json CompletionCall::answer() const {
+  ordered_json result = head();
+  ordered_json& choices = result["choices"] = ordered_json::array();
+  for (std::size_t i = 0; i < choices_.size(); ++i) {
+    const Choice& choice = choices_[i];
+    ordered_json one = {{"text", choice.text}, {"index", i}, {"logprobs", choice.logprobs}};
+    if (request_.token_ids) one["token_ids"] = choice.tokens;
+    one["finish_reason"] = choice.finish;
+    choices.push_back(std::move(one));
+  }
+  result["usage"] = usage();
+  return result;
+}
+
+ordered_json CompletionCall::usage_piece() const {
+  ordered_json result = head();
+  result["choices"] = ordered_json::array();
+  result["usage"] = usage();
+  return result;
+}
+
+ordered_json CompletionCall::head() const {
+  return {
+      {"id", id_}, {"object", "text_completion"}, {"created", created_}, {"model", model_->name()}};
+}
+
+ordered_json CompletionCall::usage() const {
+  return {{"prompt_tokens", prompt_tokens_},
+          {"completion_tokens", generated_tokens_},
+          {"total_tokens", prompt_tokens_ + generated_tokens_}};
+}
+
+ordered_json CompletionCall::logprobs_of(const GenerationOutput& output, std::size_t offset) const {
+  const auto name_of = [&](TokenId id) {
+    if (model_->tokenizer() == nullptr) return std::to_string(id);
+    const std::int64_t wide = id;
+    return model_->tokenizer()->decode({&wide, 1}, false);
+  };
+  ordered_json result = {{"tokens", ordered_json::array()},
+                         {"token_logprobs", ordered_json::array()},
+                         {"top_logprobs", ordered_json::array()},
+                         {"text_offset", ordered_json::array()}};
+  for (std::size_t i = 0; i < output.logprobs.size(); ++i) {
+    const TokenLogprobs& one = output.logprobs[i];
+    const std::string name = name_of(output.tokens[i]);
+    result["tokens"].push_back(name);
+    result["token_logprobs"].push_back(one.logprob);
+    ordered_json likeliest = ordered_json::object();
+    for (const auto& [id, logprob] : one.likeliest) likeliest.emplace(name_of(id), logprob);
+    result["top_logprobs"].push_back(std::move(likeliest));
+    result["text_offset"].push_back(offset);
+    if (model_->tokenizer() != nullptr && !model_->tokenizer()->is_special(output.tokens[i]))
+      offset += name.size();
+  }
+  return result;
+}
+
+}  // namespace sinter::tools

@@ -1,0 +1,67 @@
+// A completion that runs: what the engine's thread gives to the thread of the connection.
+#pragma once
+
+#include <condition_variable>
+#include <deque>
+#include <memory>
+#include <mutex>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "tools/serve/completion_request.h"
+
+namespace sinter::tools {
+
+class CompletionCall {
+ public:
+  /// Submits all prompts. Throws as Engine::submit does; then none runs.
+  CompletionCall(std::shared_ptr<ServedModel> model, CompletionRequest request, std::string id);
+  /// Cancels what has not ended.
+  ~CompletionCall();
+  CompletionCall(const CompletionCall&) = delete;
+  CompletionCall& operator=(const CompletionCall&) = delete;
+
+  const CompletionRequest& request() const { return request_; }
+
+  /// The next piece of a stream, as JSON; nothing if there is none within `wait`.
+  std::optional<nlohmann::ordered_json> next(std::chrono::milliseconds wait);
+  /// All choices have ended, and next() has given all of it.
+  bool is_done() const { return ended_ == choices_.size(); }
+  /// The whole answer, of all that next() has given.
+  nlohmann::ordered_json answer() const;
+  /// The last piece of a stream that asks for it.
+  nlohmann::ordered_json usage_piece() const;
+  /// Empty, or how the engine failed.
+  const std::string& error() const { return error_; }
+
+ private:
+  struct Choice {
+    std::string text, finish;
+    std::vector<TokenId> tokens;
+    nlohmann::ordered_json logprobs;
+  };
+  // Outlives the call as long as the engine may call back.
+  struct Mailbox {
+    std::mutex mutex;
+    std::condition_variable changed;
+    std::deque<std::pair<std::size_t, GenerationOutput>> outputs;  // with the prompt's number
+  };
+
+  nlohmann::ordered_json head() const;
+  nlohmann::ordered_json usage() const;
+  nlohmann::ordered_json logprobs_of(const GenerationOutput& output, std::size_t offset) const;
+
+  std::shared_ptr<ServedModel> model_;
+  CompletionRequest request_;
+  std::string id_;
+  std::time_t created_;
+  std::shared_ptr<Mailbox> mailbox_ = std::make_shared<Mailbox>();
+  std::vector<RequestId> running_;
+  std::vector<Choice> choices_;  // of the first prompt, then of the second
+  std::size_t ended_ = 0, prompt_tokens_ = 0, generated_tokens_ = 0;
+  std::string error_;
+};
+
+}  // namespace sinter::tools

@@ -1,0 +1,27 @@
+// What POST /v1/completions asks for.
+#pragma once
+
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "tools/serve/served_model.h"
+
+namespace sinter::tools {
+
+struct CompletionRequest {
+  std::vector<GenerationRequest> prompts;  // with the same sampling, each of `samples` texts
+  bool stream = false, include_usage = false;
+  bool token_ids = false;  // choices have the ids of their tokens, too
+};
+
+/// The JSON object of a body. Throws ApiError (400).
+nlohmann::json parse_body(const std::string& body);
+/// Of a body: which model; empty if it does not say.
+std::string model_of(const nlohmann::json& body);
+/// Fields as OpenAI's API has them, and `top_k`, `min_p`, `repetition_penalty`, `ignore_eos`,
+/// `priority`, `timeout_seconds`, `return_token_ids`. Throws ApiError (400) that names what is
+/// unknown, not supported or out of range.
+CompletionRequest parse_completion(const nlohmann::json& body, const ServedModel& model);
+
+}  // namespace sinter::tools

@@ -1,0 +1,259 @@
+#include "tools/serve/http_server.h"
+
+#include <atomic>
+#include <chrono>
+#include <functional>
+#include <random>
+#include <utility>
+
+#include <fmt/format.h>
+#include <httplib.h>
+
+#include "runtime/format_error.h"
+#include "tools/serve/api_error.h"
+#include "tools/serve/completion_call.h"
+#include "tools/serve/metrics.h"
+#include "tools/serve/page.h"
+
+namespace sinter::tools {
+namespace {
+
+using nlohmann::ordered_json;
+using std::chrono::milliseconds;
+
+/// How long a connection is silent at most while a text is computed: what is written then finds out
+/// whether the client is still there.
+constexpr milliseconds kSilence{250};
+constexpr const char* kJson = "application/json";
+
+std::string dump(const ordered_json& value) {
+  return value.dump(-1, ' ', false, ordered_json::error_handler_t::replace);
+}
+
+/// Whether they are equal, in a time that does not say where they differ.
+bool equals(const std::string& a, const std::string& b) {
+  unsigned char difference = a.size() == b.size() ? 0 : 1;
+  for (std::size_t i = 0; i < a.size(); ++i)
+    difference |= static_cast<unsigned char>(a[i] ^ (b.empty() ? 0 : b[i % b.size()]));
+  return difference == 0;
+}
+
+std::string new_id() {
+  static std::atomic<std::uint64_t> number = [] {
+    std::random_device device;
+    return std::uint64_t{device()} << 32 | device();
+  }();
+  return fmt::format("cmpl-{:016x}", number.fetch_add(1));
+}
+
+/// Pieces as server-sent events. False: the client is gone, or there is no more.
+bool stream_piece(CompletionCall& call, httplib::DataSink& sink) {
+  const auto send = [&](const std::string& text) { return sink.write(text.data(), text.size()); };
+  const auto piece = call.next(kSilence);
+  if (!piece) return send(": \n\n");
+  if (!send(fmt::format("data: {}\n\n", dump(*piece)))) return false;
+  if (!call.is_done()) return true;
+  if (!call.error().empty())
+    send(fmt::format("data: {}\n\n", dump(ApiError(500, call.error()).body())));
+  else if (call.request().include_usage)
+    send(fmt::format("data: {}\n\n", dump(call.usage_piece())));
+  if (!send("data: [DONE]\n\n")) return false;
+  sink.done();
+  return true;
+}
+
+/// The whole answer; JSON may begin with spaces, which keep the connection busy until then.
+bool whole_answer(CompletionCall& call, httplib::DataSink& sink) {
+  const auto send = [&](const std::string& text) { return sink.write(text.data(), text.size()); };
+  if (!call.next(kSilence)) return send(" ");
+  if (!call.is_done()) return true;
+  if (!send(dump(call.error().empty() ? call.answer() : ApiError(500, call.error()).body())))
+    return false;
+  sink.done();
+  return true;
+}
+
+}  // namespace
+
+struct HttpServer::Impl {
+  Impl(ModelRegistry& registry, HttpOptions given) : models(registry), options(std::move(given)) {}
+
+  ModelRegistry& models;
+  HttpOptions options;
+  httplib::Server http;
+  std::atomic<bool> draining = false, aborting = false;
+
+  void add_routes() {
+    http.new_task_queue = [this] {
+      return new httplib::ThreadPool(static_cast<std::size_t>(options.connections));
+    };
+    // The library's own options let several servers share a port without a word.
+    http.set_socket_options([](socket_t socket) {
+      const int yes = 1;
+      setsockopt(socket, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof yes);
+    });
+    http.set_payload_max_length(options.body_bytes);
+    http.set_tcp_nodelay(true);
+    http.set_pre_routing_handler(
+        [this](const httplib::Request& request, httplib::Response& answer) {
+          return admit(request, answer);
+        });
+    http.set_exception_handler(
+        [](const httplib::Request&, httplib::Response& answer, std::exception_ptr error) {
+          try {
+            std::rethrow_exception(std::move(error));
+          } catch (const std::exception& what) {
+            fail(answer, ApiError(500, what.what()));
+          } catch (...) {
+            fail(answer, ApiError(500, "a defect of the server"));
+          }
+        });
+    // What the library answers itself.
+    http.set_error_handler([](const httplib::Request& request, httplib::Response& answer) {
+      if (!answer.body.empty()) return;
+      if (answer.status == 404)
+        fail(answer, ApiError(404, fmt::format("there is no {} {}: tools/serve/README.md lists "
+                                               "what there is",
+                                               request.method, request.path)));
+      else if (answer.status == 413)
+        fail(answer, ApiError(413, "the body is too large: see --max-body"));
+      else
+        fail(answer, ApiError(answer.status, "the request is no HTTP that is understood"));
+    });
+    get("/", [](const httplib::Request&, httplib::Response& answer) {
+      answer.set_content(std::string(serve_page_files().front().text), "text/html; charset=utf-8");
+    });
+    const auto health = [this](const httplib::Request&, httplib::Response& answer) {
+      if (draining) throw ApiError(503, "the server is being shut down");
+      answer.set_content(R"({"status":"ok"})", kJson);
+    };
+    get("/health", health);
+    get("/v2/health/ready", health);
+    get("/v2/health/live", [](const httplib::Request&, httplib::Response& answer) {
+      answer.set_content(R"({"status":"ok"})", kJson);
+    });
+    get("/metrics", [this](const httplib::Request&, httplib::Response& answer) {
+      answer.set_content(metrics_text(models), "text/plain; version=0.0.4");
+    });
+    get("/v1/models", [this](const httplib::Request&, httplib::Response& answer) {
+      ordered_json list = ordered_json::array();
+      for (const auto& model : models.all()) list.push_back(json_of(*model));
+      answer.set_content(dump({{"object", "list"}, {"data", std::move(list)}}), kJson);
+    });
+    get(R"(/v1/models/([^/]+))",
+        [this](const httplib::Request& request, httplib::Response& answer) {
+          answer.set_content(dump(json_of(*models.find(request.matches[1]))), kJson);
+        });
+    post("/v1/completions", [this](const httplib::Request& request, httplib::Response& answer) {
+      complete(request, answer);
+    });
+    post("/v1/chat/completions", [](const httplib::Request&, httplib::Response&) {
+      throw ApiError(501,
+                     "chat templates are not supported: put the messages into the text that "
+                     "the model expects, and send it to /v1/completions as 'prompt'");
+    });
+    post(R"(/v2/repository/models/([^/]+)/load)",
+         [this](const httplib::Request& request, httplib::Response& answer) {
+           models.reload(request.matches[1]);
+           answer.set_content("{}", kJson);
+         });
+    post(R"(/v2/repository/models/([^/]+)/unload)",
+         [this](const httplib::Request& request, httplib::Response& answer) {
+           models.unload(request.matches[1]);
+           answer.set_content("{}", kJson);
+         });
+  }
+
+  static ordered_json json_of(const ServedModel& model) {
+    return {{"id", model.name()},
+            {"object", "model"},
+            {"created", model.created()},
+            {"owned_by", "sinter"}};
+  }
+
+  static void fail(httplib::Response& answer, const ApiError& error) {
+    answer.status = error.status();
+    if (error.status() == 429 || error.status() == 503) answer.set_header("Retry-After", "1");
+    answer.set_content(dump(error.body()), kJson);
+  }
+
+  using Handler = std::function<void(const httplib::Request&, httplib::Response&)>;
+  static Handler answering(Handler handler) {
+    return
+        [handler = std::move(handler)](const httplib::Request& request, httplib::Response& answer) {
+          try {
+            handler(request, answer);
+          } catch (const ApiError& error) {
+            fail(answer, error);
+          } catch (const Error& error) {
+            fail(answer, ApiError::of(error));
+          }
+        };
+  }
+  void get(const std::string& path, Handler handler) {
+    http.Get(path, answering(std::move(handler)));
+  }
+  void post(const std::string& path, Handler handler) {
+    http.Post(path, answering(std::move(handler)));
+  }
+
+  /// Refuses who has no key, where there are keys.
+  httplib::Server::HandlerResponse admit(const httplib::Request& request,
+                                         httplib::Response& answer) const {
+    const bool is_open = options.api_keys.empty() || request.path == "/" ||
+                         request.path == "/health" || request.path.starts_with("/v2/health/");
+    bool knows = is_open;
+    for (const std::string& key : options.api_keys)
+      knows = equals(request.get_header_value("Authorization"), "Bearer " + key) || knows;
+    if (knows) return httplib::Server::HandlerResponse::Unhandled;
+    fail(answer, ApiError(401,
+                          "the header 'Authorization: Bearer KEY' is missing, or the key is "
+                          "not known"));
+    return httplib::Server::HandlerResponse::Handled;
+  }
+
+  void complete(const httplib::Request& request, httplib::Response& answer) {
+    if (draining) throw ApiError(503, "the server is being shut down");
+    const auto body = parse_body(request.body);
+    auto model = models.find(model_of(body));
+    auto parsed = parse_completion(body, *model);
+    auto call = std::make_shared<CompletionCall>(std::move(model), std::move(parsed), new_id());
+    if (call->request().stream) {
+      answer.set_header("Cache-Control", "no-cache");
+      answer.set_chunked_content_provider("text/event-stream",
+                                          [this, call](std::size_t, httplib::DataSink& sink) {
+                                            return !aborting && stream_piece(*call, sink);
+                                          });
+    } else {
+      answer.set_chunked_content_provider(kJson,
+                                          [this, call](std::size_t, httplib::DataSink& sink) {
+                                            return !aborting && whole_answer(*call, sink);
+                                          });
+    }
+  }
+};
+
+HttpServer::HttpServer(ModelRegistry& models, HttpOptions options)
+    : impl_(std::make_unique<Impl>(models, std::move(options))) {
+  impl_->add_routes();
+}
+HttpServer::~HttpServer() = default;
+
+int HttpServer::bind() {
+  auto& [host, port, keys, connections, bytes] = impl_->options;
+  const bool is_bound = port == 0 ? (port = impl_->http.bind_to_any_port(host)) > 0
+                                  : impl_->http.bind_to_port(host, port);
+  if (!is_bound)
+    throw usage_error(
+        "cannot listen at {}:{}: the address is not this machine's, or the port is "
+        "taken (--port 0 finds a free one)",
+        host, port);
+  return port;
+}
+
+void HttpServer::run() { impl_->http.listen_after_bind(); }
+void HttpServer::begin_drain() { impl_->draining = true; }
+void HttpServer::abort() { impl_->draining = impl_->aborting = true; }
+void HttpServer::stop() { impl_->http.stop(); }
+
+}  // namespace sinter::tools

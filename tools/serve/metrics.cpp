@@ -1,0 +1,108 @@
+#include "tools/serve/metrics.h"
+
+#include <fmt/format.h>
+
+namespace sinter::tools {
+namespace {
+
+using Models = std::vector<std::pair<std::string, EngineStats>>;  // by label
+
+/// The value of a label, quoted.
+std::string quoted(const std::string& text) {
+  std::string result;
+  for (const char c : text) {
+    if (c == '\\' || c == '"') result += '\\';
+    if (c == '\n')
+      result += "\\n";
+    else
+      result += c;
+  }
+  return result;
+}
+
+template <typename Value>
+void metric(std::string& text, const Models& models, const char* name, const char* type,
+            const char* help, const Value& value) {
+  text += fmt::format("# HELP sinter_{0} {1}\n# TYPE sinter_{0} {2}\n", name, help, type);
+  for (const auto& [label, stats] : models)
+    text += fmt::format("sinter_{}{{model=\"{}\"}} {}\n", name, label, value(stats));
+}
+
+void histogram(std::string& text, const Models& models, const char* name, const char* help,
+               DurationHistogram EngineStats::*member) {
+  text += fmt::format("# HELP sinter_{0} {1}\n# TYPE sinter_{0} histogram\n", name, help);
+  for (const auto& [label, stats] : models) {
+    const DurationHistogram& all = stats.*member;
+    std::uint64_t below = 0;
+    for (int i = 0; i + 1 < DurationHistogram::kBuckets; ++i) {
+      below += all.counts[static_cast<std::size_t>(i)];
+      text += fmt::format("sinter_{}_bucket{{model=\"{}\",le=\"{}\"}} {}\n", name, label,
+                          DurationHistogram::upper_seconds(i), below);
+    }
+    text += fmt::format(
+        "sinter_{0}_bucket{{model=\"{1}\",le=\"+Inf\"}} {2}\nsinter_{0}_sum{{model=\"{1}\"}} {3}\n"
+        "sinter_{0}_count{{model=\"{1}\"}} {2}\n",
+        name, label, all.count, all.seconds);
+  }
+}
+
+}  // namespace
+
+std::string metrics_text(const ModelRegistry& registry) {
+  Models models;
+  for (const auto& model : registry.all())
+    models.emplace_back(quoted(model->name()), model->engine().stats());
+  std::string text;
+  const auto counter = [&](const char* name, const char* help, auto value) {
+    metric(text, models, name, "counter", help, value);
+  };
+  const auto gauge = [&](const char* name, const char* help, auto value) {
+    metric(text, models, name, "gauge", help, value);
+  };
+  const auto of = [](auto member) { return [member](const EngineStats& s) { return s.*member; }; };
+  gauge("sequences_waiting", "Sequences that wait for their first step.",
+        of(&EngineStats::waiting));
+  gauge("sequences_running", "Sequences that run.", of(&EngineStats::running));
+  counter("requests_total", "Requests that were taken.", of(&EngineStats::requests));
+  counter("requests_finished_total", "Requests that ended, for whatever reason.",
+          of(&EngineStats::finished));
+  text +=
+      "# HELP sinter_texts_finished_total Texts that ended, by reason.\n"
+      "# TYPE sinter_texts_finished_total counter\n";
+  for (const auto& [label, stats] : models)
+    for (std::size_t i = 1; i < stats.finished_texts.size(); ++i)
+      text += fmt::format("sinter_texts_finished_total{{model=\"{}\",reason=\"{}\"}} {}\n", label,
+                          to_string(static_cast<FinishReason>(i)), stats.finished_texts[i]);
+  counter("prompt_tokens_total", "Tokens of prompts that were computed.",
+          of(&EngineStats::prompt_tokens));
+  counter("generated_tokens_total", "Tokens that were drawn.", of(&EngineStats::generated_tokens));
+  counter("steps_total", "Steps of the engine.", of(&EngineStats::steps));
+  counter("step_sequences_total", "Sequences of all steps: batch sizes, summed.",
+          of(&EngineStats::step_sequences));
+  counter("step_tokens_total", "Tokens of all steps.", of(&EngineStats::step_tokens));
+  counter("preemptions_total", "Sequences that gave up their blocks for others.",
+          of(&EngineStats::preemptions));
+  counter("prefix_tokens_total", "Tokens that were looked up in the prefix cache.",
+          of(&EngineStats::prefix_tokens));
+  counter("prefix_hit_tokens_total", "Those of them that were found.",
+          of(&EngineStats::prefix_hit_tokens));
+  counter("draft_tokens_total", "Draft tokens that were run.", of(&EngineStats::draft_tokens));
+  counter("accepted_draft_tokens_total", "Draft tokens that held.",
+          of(&EngineStats::accepted_draft_tokens));
+  gauge("cache_blocks", "Blocks of the cache.", of(&EngineStats::blocks));
+  gauge("cache_blocks_used", "Blocks that sequences have.", of(&EngineStats::used_blocks));
+  gauge("cache_blocks_cached", "Free blocks that hold a known prefix.",
+        of(&EngineStats::cached_blocks));
+  counter("idle_seconds_total", "Time in which nothing ran though there were requests.",
+          of(&EngineStats::idle_seconds));
+  counter("waiting_seconds_total", "Time without requests.", of(&EngineStats::waiting_seconds));
+  histogram(text, models, "queue_seconds", "From a request to its first step.",
+            &EngineStats::queue);
+  histogram(text, models, "time_to_first_token_seconds", "From a request to its first token.",
+            &EngineStats::first_token);
+  histogram(text, models, "time_between_tokens_seconds", "From a token to the next of its text.",
+            &EngineStats::between_tokens);
+  return text;
+}
+
+}  // namespace sinter::tools

@@ -1,0 +1,36 @@
+#include "tools/serve/served_model.h"
+
+#include <utility>
+
+#include <sinter/plan.h>
+
+#include "runtime/format_error.h"
+#include "tools/generate/decoder_executor.h"
+
+namespace sinter::tools {
+
+ServedModel::ServedModel(std::string name, ServedModelOptions options)
+    : name_(std::move(name)), options_(std::move(options)), created_(std::time(nullptr)) {
+  const Plan plan = Plan::load(options_.plan);
+  if (!options_.tokenizer.empty()) tokenizer_ = Tokenizer::load(options_.tokenizer);
+  DecoderOptions decoder;
+  decoder.context = options_.context;
+  auto executor =
+      std::make_unique<DecoderExecutor>(plan, decoder, options_.session, options_.sequences);
+  if (executor->limits().max_positions < 2)
+    throw usage_error(
+        "'{}': the caches hold no text: the plan leaves their length open, give --context TOKENS",
+        options_.plan);
+  EngineOptions engine;
+  engine.max_waiting = options_.waiting;
+  if (tokenizer_) {
+    for (TokenId id = 0; id < executor->limits().vocabulary; ++id)
+      if (tokenizer_->is_special(id)) stop_tokens_.push_back(id);
+    engine.token_bytes = [this](TokenId id) {
+      return tokenizer_->is_special(id) ? std::string_view() : tokenizer_->bytes_of(id);
+    };
+  }
+  engine_ = std::make_unique<Engine>(std::move(executor), std::move(engine));
+}
+
+}  // namespace sinter::tools

@@ -1,0 +1,52 @@
+// A plan that is served: its engine, and its tokenizer.
+#pragma once
+
+#include <cstdint>
+#include <ctime>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include <sinter/engine.h>
+#include <sinter/session.h>
+
+#include "tools/generate/tokenizer.h"
+
+namespace sinter::tools {
+
+struct ServedModelOptions {
+  std::string plan;            // path
+  std::string tokenizer;       // path of tokenizer.json; empty: prompts and answers are token ids
+  int sequences = 8;           // at once
+  std::int64_t context = 0;    // tokens of caches whose shape leaves it open
+  std::int64_t waiting = 256;  // requests that wait; more are refused (429)
+  SessionOptions session;
+};
+
+class ServedModel {
+ public:
+  /// Throws as Plan::load, Tokenizer::load and DecoderExecutor do.
+  ServedModel(std::string name, ServedModelOptions options);
+
+  const std::string& name() const { return name_; }
+  const std::string& plan() const { return options_.plan; }
+  std::time_t created() const { return created_; }
+  Engine& engine() { return *engine_; }
+  const Engine& engine() const { return *engine_; }
+  /// Null without one.
+  const Tokenizer* tokenizer() const { return tokenizer_ ? &*tokenizer_ : nullptr; }
+  /// Tokens that end a text: those that the tokenizer says are special.
+  const std::vector<TokenId>& stop_tokens() const { return stop_tokens_; }
+  const ServedModelOptions& options() const { return options_; }
+
+ private:
+  std::string name_;
+  ServedModelOptions options_;
+  std::time_t created_;
+  std::optional<Tokenizer> tokenizer_;
+  std::vector<TokenId> stop_tokens_;
+  std::unique_ptr<Engine> engine_;  // last: it ends before what it reads
+};
+
+}  // namespace sinter::tools
