@@ -1,0 +1,104 @@
+#include "tools/generate/chat_template.h"
+
+#include <ctime>
+#include <fstream>
+#include <minja/minja.hpp>
+#include <sstream>
+#include <utility>
+
+#include "runtime/format_error.h"
+
+namespace sinter::tools {
+namespace {
+
+/// "bos_token" of tokenizer_config.json: text, or an added token with "content".
+std::string token_of(const nlohmann::ordered_json& config, const char* name) {
+  const auto found = config.find(name);
+  if (found == config.end()) return "";
+  if (found->is_string()) return found->get<std::string>();
+  if (found->is_object() && found->contains("content") && found->at("content").is_string())
+    return found->at("content").get<std::string>();
+  return "";
+}
+
+/// Of one template its text; of several by names that of "default".
+std::string text_of(const nlohmann::ordered_json& config, const std::string& path) {
+  const auto found = config.find("chat_template");
+  if (found != config.end() && found->is_string()) return found->get<std::string>();
+  if (found != config.end() && found->is_array())
+    for (const auto& one : *found)
+      if (one.is_object() && one.value("name", "") == "default" && one.contains("template") &&
+          one["template"].is_string())
+        return one["template"].get<std::string>();
+  throw usage_error("'{}' has no 'chat_template'", path);
+}
+
+std::string time_as(const std::string& format) {
+  const std::time_t now = std::time(nullptr);
+  std::tm local{};
+  localtime_r(&now, &local);
+  char text[256];
+  return {text, std::strftime(text, sizeof text, format.c_str(), &local)};
+}
+
+}  // namespace
+
+struct ChatTemplate::Impl {
+  std::shared_ptr<minja::TemplateNode> root;
+  std::string bos_token, eos_token;
+};
+
+ChatTemplate::ChatTemplate(std::unique_ptr<const Impl> impl) : impl_(std::move(impl)) {}
+ChatTemplate::~ChatTemplate() = default;
+ChatTemplate::ChatTemplate(ChatTemplate&&) noexcept = default;
+ChatTemplate& ChatTemplate::operator=(ChatTemplate&&) noexcept = default;
+
+ChatTemplate ChatTemplate::load(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  std::ostringstream text;
+  if (!file || !(text << file.rdbuf())) throw usage_error("cannot read '{}'", path);
+  if (!path.ends_with(".json")) return parse(text.str(), "", "");
+  nlohmann::ordered_json config;
+  try {
+    config = nlohmann::ordered_json::parse(text.str());
+  } catch (const nlohmann::json::exception& error) {
+    throw usage_error("'{}' is not JSON: {}", path, error.what());
+  }
+  if (!config.is_object()) throw usage_error("'{}' is no JSON object", path);
+  return parse(text_of(config, path), token_of(config, "bos_token"), token_of(config, "eos_token"));
+}
+
+ChatTemplate ChatTemplate::parse(const std::string& text, std::string bos_token,
+                                 std::string eos_token) {
+  auto impl = std::make_unique<Impl>();
+  try {
+    impl->root = minja::Parser::parse(
+        text, {.trim_blocks = true, .lstrip_blocks = true, .keep_trailing_newline = false});
+  } catch (const std::exception& error) {
+    throw usage_error("the chat template is none: {}", error.what());
+  }
+  impl->bos_token = std::move(bos_token);
+  impl->eos_token = std::move(eos_token);
+  return ChatTemplate(std::move(impl));
+}
+
+std::string ChatTemplate::apply(const nlohmann::ordered_json& messages,
+                                const nlohmann::ordered_json& tools, bool asks) const {
+  try {
+    const auto context = minja::Context::make(minja::Value(nlohmann::ordered_json{
+        {"messages", messages}, {"tools", tools}, {"add_generation_prompt", asks}}));
+    context->set("bos_token", impl_->bos_token);
+    context->set("eos_token", impl_->eos_token);
+    context->set("strftime_now",
+                 minja::Value::callable([](const std::shared_ptr<minja::Context>&,
+                                           minja::ArgumentsValue& arguments) -> minja::Value {
+                   arguments.expectArgs("strftime_now", {1, 1}, {0, 0});
+                   return time_as(arguments.args[0].get<std::string>());
+                 }));
+    return impl_->root->render(context);
+  } catch (const std::exception& error) {
+    throw usage_error("the chat template does not take these messages: {}", error.what());
+  }
+}
+
+}  // namespace sinter::tools
