@@ -34,7 +34,8 @@ TEST(ChatTemplates, GiveWhatJinjaGives) {
   ASSERT_GT(goldens["cases"].size(), 40u);
   for (const auto& golden : goldens["cases"]) {
     SCOPED_TRACE(golden.dump());
-    const auto text = goldens["templates"][golden["template"].get<std::string>()].get<std::string>();
+    const auto text =
+        goldens["templates"][golden["template"].get<std::string>()].get<std::string>();
     const ChatTemplate chat = ChatTemplate::parse(text, golden["bos_token"], golden["eos_token"]);
     const auto apply = [&] {
       return chat.apply(golden["messages"], golden["tools"], golden["add_generation_prompt"]);
@@ -62,7 +63,7 @@ TEST_F(ChatTemplateFiles, AreConfigurationsOrText) {
                                          {{{"name", "tool_use"}, {"template", "no"}},
                                           {{"name", "default"}, {"template", text}}}},
                                         {"eos_token", {{"content", "</s>"}}}}
-                                .dump()),
+                               .dump()),
             "hi</s>");
   const auto refused = [&](const std::string& name, const std::string& content) {
     return message_of([&] { load(name, content); });

@@ -81,7 +81,9 @@ json prompt(std::initializer_list<int> ids, int tokens = 8) {
 TEST_F(ServeTest, GreedyTokensAreThoseOfNumpy) {
   begin();
   std::ifstream file(SINTER_SOURCE_DIR "/tests/tools/goldens/greedy.json");
-  for (const json& golden : json::parse(file)["decoder"]) {
+  const json goldens = json::parse(file);
+  ASSERT_FALSE(goldens["decoder"].empty());
+  for (const json& golden : goldens["decoder"]) {
     const json answer = post({{"model", "tiny"},
                               {"prompt", golden["prompt"]},
                               {"max_tokens", golden["tokens"].size()},
@@ -150,7 +152,9 @@ TEST_F(ServeTest, RefusalsNameWhatIsWrong) {
               HasSubstr("not JSON"));
   EXPECT_THAT(post(std::string("[]"), 400)["error"]["message"], HasSubstr("no JSON object"));
   EXPECT_EQ(json::parse(client().Get("/nothing")->body)["error"]["type"], "not_found_error");
-  EXPECT_EQ(client().Post("/v1/chat/completions", "{}", "application/json")->status, 501);
+  const auto chat = client().Post("/v1/chat/completions", "{}", "application/json");
+  EXPECT_EQ(chat->status, 501);
+  EXPECT_THAT(chat->body, HasSubstr("--chat-template"));
   EXPECT_EQ(post(prompt({1, 2}))["choices"].size(), 1u);  // and goes on
 }
 
@@ -275,6 +279,107 @@ TEST_F(ServeTest, DrainingEndsWhatRunsAndRefusesTheRest) {
   models_.drain();
   asks.join();
   EXPECT_EQ(answer["choices"][0]["token_ids"].size(), 44u);
+}
+
+/// A byte-level tokenizer of the tiny decoder's 96 tokens: ASCII's printable characters, and an
+/// end.
+json tokenizer() {
+  json vocabulary;
+  for (char c = '!'; c <= '~'; ++c) vocabulary[std::string(1, c)] = c - '!';
+  vocabulary["\u0120"] = 94;  // the space
+  return {{"version", "1.0"},
+          {"truncation", nullptr},
+          {"padding", nullptr},
+          {"added_tokens",
+           {{{"id", 95},
+             {"content", "</s>"},
+             {"single_word", false},
+             {"lstrip", false},
+             {"rstrip", false},
+             {"normalized", false},
+             {"special", true}}}},
+          {"normalizer", nullptr},
+          {"pre_tokenizer",
+           {{"type", "ByteLevel"},
+            {"add_prefix_space", false},
+            {"trim_offsets", true},
+            {"use_regex", true}}},
+          {"post_processor", nullptr},
+          {"decoder",
+           {{"type", "ByteLevel"},
+            {"add_prefix_space", true},
+            {"trim_offsets", true},
+            {"use_regex", true}}},
+          {"model",
+           {{"type", "BPE"},
+            {"dropout", nullptr},
+            {"unk_token", nullptr},
+            {"continuing_subword_prefix", nullptr},
+            {"end_of_word_suffix", nullptr},
+            {"fuse_unk", false},
+            {"byte_fallback", false},
+            {"vocab", vocabulary},
+            {"merges", json::array()}}}};
+}
+
+TEST_F(ServeTest, ConversationsAreTextByTheTemplate) {
+  model_.tokenizer = path("tokenizer.json");
+  std::ofstream(model_.tokenizer) << tokenizer();
+  std::ofstream(path("tokenizer_config.json"))
+      << json{{"chat_template",
+               "{% for m in messages %}{{ m.role }}:{{ m.content }};{% endfor %}"
+               "{% if tools %}T{{ tools | length }}{% endif %}"}};
+  begin();
+  const auto chat = [&](json body, int status = 200) {
+    const auto answer = client().Post("/v1/chat/completions", body.dump(), "application/json");
+    EXPECT_TRUE(answer);
+    EXPECT_EQ(answer->status, status) << answer->body;
+    return json::parse(answer->body);
+  };
+  const json messages = {
+      {{"role", "system"}, {"content", "be"}},
+      {{"role", "user"},
+       {"content", {{{"type", "text"}, {"text", "a "}}, {{"type", "text"}, {"text", "b"}}}}}};
+  const json text = post({{"prompt", "system:be;user:a b;"},
+                          {"max_tokens", 6},
+                          {"temperature", 0},
+                          {"ignore_eos", true},
+                          {"return_token_ids", true}});
+  json body = {{"messages", messages}, {"max_tokens", 6},          {"temperature", 0},
+               {"ignore_eos", true},   {"return_token_ids", true}, {"logprobs", true},
+               {"top_logprobs", 2}};
+  const json said = chat(body);
+  EXPECT_EQ(said["object"], "chat.completion");
+  EXPECT_EQ(said["choices"][0]["message"]["role"], "assistant");
+  EXPECT_EQ(said["choices"][0]["message"]["content"], text["choices"][0]["text"]);
+  EXPECT_EQ(said["choices"][0]["token_ids"], text["choices"][0]["token_ids"]);
+  EXPECT_EQ(said["usage"], text["usage"]);
+  ASSERT_EQ(said["choices"][0]["logprobs"]["content"].size(), 6u);
+  EXPECT_EQ(said["choices"][0]["logprobs"]["content"][5]["top_logprobs"].size(), 2u);
+  body["stream"] = true;
+  const auto stream = client().Post("/v1/chat/completions", body.dump(), "application/json")->body;
+  EXPECT_THAT(stream, HasSubstr("\"delta\":{\"role\":\"assistant\","));
+  EXPECT_THAT(stream, HasSubstr("chat.completion.chunk"));
+  // Without a limit, as long as fits.
+  const json rest = chat({{"messages", messages}, {"ignore_eos", true}});
+  EXPECT_EQ(rest["usage"]["total_tokens"], kContext);
+  // Tools are the template's: they change the prompt.
+  EXPECT_EQ(chat({{"messages", messages},
+                  {"max_tokens", 1},
+                  {"tools", {{{"type", "x"}}}}})["usage"]["prompt_tokens"],
+            said["usage"]["prompt_tokens"].get<int>() + 2);
+  const auto refused = [&](const json& wrong) {
+    return chat(wrong, 400)["error"]["message"].get<std::string>();
+  };
+  EXPECT_THAT(refused(json::object()), HasSubstr("'messages' is missing"));
+  EXPECT_THAT(refused({{"messages", json::array()}}), HasSubstr("no list of messages"));
+  EXPECT_THAT(refused({{"messages", {{{"content", "a"}}}}}), HasSubstr("without a 'role'"));
+  EXPECT_THAT(refused({{"messages", {{{"role", "user"}, {"content", {{{"type", "image_url"}}}}}}}}),
+              HasSubstr("is no text"));
+  EXPECT_THAT(refused({{"messages", messages}, {"prompt", "a"}}),
+              HasSubstr("'prompt' is not known"));
+  EXPECT_THAT(refused({{"messages", messages}, {"tool_choice", "required"}}),
+              HasSubstr("'tool_choice'"));
 }
 
 TEST_F(ServeTest, WhatCannotBeServedIsSaid) {

@@ -13,9 +13,9 @@ namespace sinter::tools {
 /// `strftime_now` are there.
 class ChatTemplate {
  public:
-  /// `path`: tokenizer_config.json with a `chat_template`, or a file of the template's text, in which
-  /// bos_token and eos_token are then empty. Throws Error(kUsage) if it cannot be read, has none or
-  /// is no template.
+  /// `path`: tokenizer_config.json with a `chat_template`, or a file of the template's text, in
+  /// which bos_token and eos_token are then empty. Throws Error(kUsage) if it cannot be read, has
+  /// none or is no template.
   static ChatTemplate load(const std::string& path);
   static ChatTemplate parse(const std::string& text, std::string bos_token, std::string eos_token);
   ~ChatTemplate();

@@ -5,6 +5,7 @@
 #include <filesystem>
 #include <fstream>
 #include <future>
+#include <map>
 #include <memory>
 #include <thread>
 #include <utility>
@@ -19,7 +20,7 @@ namespace sinter::tools {
 namespace {
 
 struct ServeArguments {
-  std::vector<std::string> plans, tokenizers;
+  std::vector<std::string> plans, tokenizers, templates;
   std::string key_file;
   std::int64_t port = 8000, connections = 256, body_bytes = 4 << 20, drain_seconds = 30;
   std::int64_t sequences = 8;
@@ -46,22 +47,33 @@ std::vector<std::string> keys_of(const std::string& path) {
   return keys;
 }
 
-void load_models(const ServeArguments& options, ModelRegistry& models, const Console& console) {
-  std::map<std::string, std::string> tokenizers;
-  for (const std::string& text : options.tokenizers) {
-    const auto [name, file] = named(text);
-    tokenizers[text.find('=') == std::string::npos ? "" : name] = file;
+/// "NAME=FILE" of one model, or a file of all.
+class FilesOfModels {
+ public:
+  explicit FilesOfModels(const std::vector<std::string>& texts) {
+    for (const std::string& text : texts) {
+      const auto [name, file] = named(text);
+      files_[text.find('=') == std::string::npos ? "" : name] = file;
+    }
   }
+  std::string of(const std::string& name) const {
+    const auto own = files_.find(name), all = files_.find("");
+    return own != files_.end() ? own->second : all != files_.end() ? all->second : "";
+  }
+
+ private:
+  std::map<std::string, std::string> files_;
+};
+
+void load_models(const ServeArguments& options, ModelRegistry& models, const Console& console) {
+  const FilesOfModels tokenizers(options.tokenizers), templates(options.templates);
   for (const std::string& text : options.plans) {
     const auto [name, plan] = named(text);
     ServedModelOptions model = options.model;
     model.plan = plan;
     model.sequences = static_cast<int>(options.sequences);
-    const auto own = tokenizers.find(name), all = tokenizers.find("");
-    if (own != tokenizers.end())
-      model.tokenizer = own->second;
-    else if (all != tokenizers.end())
-      model.tokenizer = all->second;
+    model.tokenizer = tokenizers.of(name);
+    model.chat_template = templates.of(name);
     const auto start = std::chrono::steady_clock::now();
     models.load(name, std::move(model));
     console.note(fmt::format(
@@ -138,6 +150,9 @@ void add_serve(Cli& cli) {
   verb->add_option("--tokenizer", options->tokenizers,
                    "tokenizer.json of all models, or NAME=FILE of one; without it prompts and "
                    "answers are token ids");
+  verb->add_option("--chat-template", options->templates,
+                   "tokenizer_config.json or a Jinja file, of all models or NAME=FILE (default: of "
+                   "tokenizer_config.json beside the tokenizer)");
   verb->add_option("--host", options->http.host,
                    "Address to listen at; 0.0.0.0: all of this machine")
       ->capture_default_str();

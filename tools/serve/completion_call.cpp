@@ -49,21 +49,39 @@ std::optional<ordered_json> CompletionCall::next(std::chrono::milliseconds wait)
   const std::size_t index =
       came.first * static_cast<std::size_t>(request_.prompts.front().sampling.samples) +
       static_cast<std::size_t>(output.sample);
+  generated_tokens_ += output.tokens.size();
+  ordered_json result = head(true);
+  result["choices"] = ordered_json::array({piece_of(index, output)});
+  return result;
+}
+
+ordered_json CompletionCall::piece_of(std::size_t index, const GenerationOutput& output) {
   Choice& choice = choices_[index];
-  ordered_json piece = {{"text", output.text}, {"index", index}, {"logprobs", nullptr}};
+  const bool is_chat = request_.form == ApiForm::kChat;
+  ordered_json piece;
+  if (is_chat) {
+    ordered_json delta;
+    if (!choice.has_begun) delta["role"] = "assistant";
+    delta["content"] = output.text;
+    piece = {{"index", index}, {"delta", std::move(delta)}, {"logprobs", nullptr}};
+  } else {
+    piece = {{"text", output.text}, {"index", index}, {"logprobs", nullptr}};
+  }
+  choice.has_begun = true;
   if (!output.logprobs.empty()) {
-    ordered_json logprobs = logprobs_of(output, choice.text.size());
-    if (choice.logprobs.is_null())
+    ordered_json logprobs =
+        is_chat ? chat_logprobs_of(output) : logprobs_of(output, choice.text.size());
+    if (choice.logprobs.is_null()) {
       choice.logprobs = logprobs;
-    else
+    } else {
       for (const auto& [name, values] : logprobs.items())
         for (const auto& value : values) choice.logprobs[name].push_back(value);
+    }
     piece["logprobs"] = std::move(logprobs);
   }
   if (request_.token_ids) piece["token_ids"] = output.tokens;
   choice.text += output.text;
   choice.tokens.insert(choice.tokens.end(), output.tokens.begin(), output.tokens.end());
-  generated_tokens_ += output.tokens.size();
   if (output.finish == FinishReason::kNone) {
     piece["finish_reason"] = nullptr;
   } else {
@@ -72,17 +90,21 @@ std::optional<ordered_json> CompletionCall::next(std::chrono::milliseconds wait)
     ++ended_;
     if (output.finish == FinishReason::kError) error_ = output.error;
   }
-  ordered_json result = head();
-  result["choices"] = ordered_json::array({std::move(piece)});
-  return result;
+  return piece;
 }
 
 ordered_json CompletionCall::answer() const {
-  ordered_json result = head();
+  ordered_json result = head(false);
   ordered_json& choices = result["choices"] = ordered_json::array();
   for (std::size_t i = 0; i < choices_.size(); ++i) {
     const Choice& choice = choices_[i];
-    ordered_json one = {{"text", choice.text}, {"index", i}, {"logprobs", choice.logprobs}};
+    ordered_json one;
+    if (request_.form == ApiForm::kChat)
+      one = {{"index", i},
+             {"message", {{"role", "assistant"}, {"content", choice.text}}},
+             {"logprobs", choice.logprobs}};
+    else
+      one = {{"text", choice.text}, {"index", i}, {"logprobs", choice.logprobs}};
     if (request_.token_ids) one["token_ids"] = choice.tokens;
     one["finish_reason"] = choice.finish;
     choices.push_back(std::move(one));
@@ -92,15 +114,17 @@ ordered_json CompletionCall::answer() const {
 }
 
 ordered_json CompletionCall::usage_piece() const {
-  ordered_json result = head();
+  ordered_json result = head(true);
   result["choices"] = ordered_json::array();
   result["usage"] = usage();
   return result;
 }
 
-ordered_json CompletionCall::head() const {
-  return {
-      {"id", id_}, {"object", "text_completion"}, {"created", created_}, {"model", model_->name()}};
+ordered_json CompletionCall::head(bool is_piece) const {
+  const char* object = request_.form == ApiForm::kText ? "text_completion"
+                       : is_piece                      ? "chat.completion.chunk"
+                                                       : "chat.completion";
+  return {{"id", id_}, {"object", object}, {"created", created_}, {"model", model_->name()}};
 }
 
 ordered_json CompletionCall::usage() const {
@@ -109,12 +133,31 @@ ordered_json CompletionCall::usage() const {
           {"total_tokens", prompt_tokens_ + generated_tokens_}};
 }
 
-ordered_json CompletionCall::logprobs_of(const GenerationOutput& output, std::size_t offset) const {
-  const auto name_of = [&](TokenId id) {
-    if (model_->tokenizer() == nullptr) return std::to_string(id);
-    const std::int64_t wide = id;
-    return model_->tokenizer()->decode({&wide, 1}, false);
+std::string CompletionCall::name_of(TokenId id) const {
+  if (model_->tokenizer() == nullptr) return std::to_string(id);
+  const std::int64_t wide = id;
+  return model_->tokenizer()->decode({&wide, 1}, false);
+}
+
+ordered_json CompletionCall::chat_logprobs_of(const GenerationOutput& output) const {
+  const auto entry = [&](TokenId id, float logprob) {
+    ordered_json bytes = ordered_json::array();
+    for (const char c : model_->tokenizer()->bytes_of(id))
+      bytes.push_back(static_cast<unsigned char>(c));
+    return ordered_json{{"token", name_of(id)}, {"logprob", logprob}, {"bytes", std::move(bytes)}};
   };
+  ordered_json content = ordered_json::array();
+  for (std::size_t i = 0; i < output.logprobs.size(); ++i) {
+    ordered_json one = entry(output.tokens[i], output.logprobs[i].logprob);
+    one["top_logprobs"] = ordered_json::array();
+    for (const auto& [id, logprob] : output.logprobs[i].likeliest)
+      one["top_logprobs"].push_back(entry(id, logprob));
+    content.push_back(std::move(one));
+  }
+  return {{"content", std::move(content)}};
+}
+
+ordered_json CompletionCall::logprobs_of(const GenerationOutput& output, std::size_t offset) const {
   ordered_json result = {{"tokens", ordered_json::array()},
                          {"token_logprobs", ordered_json::array()},
                          {"top_logprobs", ordered_json::array()},

@@ -39,6 +39,7 @@ class CompletionCall {
  private:
   struct Choice {
     std::string text, finish;
+    bool has_begun = false;
     std::vector<TokenId> tokens;
     nlohmann::ordered_json logprobs;
   };
@@ -49,9 +50,12 @@ class CompletionCall {
     std::deque<std::pair<std::size_t, GenerationOutput>> outputs;  // with the prompt's number
   };
 
-  nlohmann::ordered_json head() const;
+  nlohmann::ordered_json head(bool is_piece) const;
+  nlohmann::ordered_json piece_of(std::size_t index, const GenerationOutput& output);
   nlohmann::ordered_json usage() const;
   nlohmann::ordered_json logprobs_of(const GenerationOutput& output, std::size_t offset) const;
+  nlohmann::ordered_json chat_logprobs_of(const GenerationOutput& output) const;
+  std::string name_of(TokenId id) const;
 
   std::shared_ptr<ServedModel> model_;
   CompletionRequest request_;

@@ -170,9 +170,6 @@ SamplingParameters sampling_of(Fields& fields, const ServedModel& model) {
     sampling.seed = next++;
   }
   sampling.samples = static_cast<int>(fields.integer("n", 1, 1, kMostSamples));
-  sampling.max_tokens = fields.integer("max_tokens", 16, 1, INT32_MAX);
-  if (fields.take("logprobs") != nullptr)
-    sampling.logprobs = static_cast<int>(fields.integer("logprobs", 0, 0, kMostLogprobs));
   read_stops(fields, model, sampling);
   read_bias(fields, sampling);
   return sampling;
@@ -198,8 +195,10 @@ std::string model_of(const json& body) {
   return found->get<std::string>();
 }
 
-CompletionRequest parse_completion(const json& body, const ServedModel& model) {
-  Fields fields(body);
+namespace {
+
+/// What both forms have.
+CompletionRequest common_of(Fields& fields, const ServedModel& model, GenerationRequest& one) {
   fields.take("model");
   CompletionRequest request;
   request.stream = fields.flag("stream");
@@ -210,26 +209,100 @@ CompletionRequest parse_completion(const json& body, const ServedModel& model) {
     request.include_usage = own.flag("include_usage");
     own.finish();
   }
-  const SamplingParameters sampling = sampling_of(fields, model);
-  const auto priority = static_cast<int>(fields.integer("priority", 0, -1000, 1000));
+  one.sampling = sampling_of(fields, model);
+  one.priority = static_cast<int>(fields.integer("priority", 0, -1000, 1000));
   const double timeout = fields.number("timeout_seconds", 0, 0, kMostTimeout);
+  if (timeout > 0)
+    one.deadline =
+        std::chrono::steady_clock::now() + std::chrono::duration_cast<std::chrono::nanoseconds>(
+                                               std::chrono::duration<double>(timeout));
   fields.refuse_unless("presence_penalty", 0, "'repetition_penalty' is");
   fields.refuse_unless("frequency_penalty", 0, "'repetition_penalty' is");
+  return request;
+}
+
+/// A message's content: text, or parts of text, which are joined.
+std::string content_of(const json& content) {
+  if (content.is_null()) return "";
+  if (content.is_string()) return content.get<std::string>();
+  std::string text;
+  if (!content.is_array()) Fields::fail("messages", "has a content that is neither text nor parts");
+  for (const json& part : content) {
+    if (!part.is_object() || !part.contains("type") || part["type"] != "text" ||
+        !part.contains("text") || !part["text"].is_string())
+      Fields::fail("messages", "has a part that is no text: other parts are not supported");
+    text += part["text"].get<std::string>();
+  }
+  return text;
+}
+
+std::string conversation_of(Fields& fields, const ServedModel& model) {
+  const json* messages = fields.take("messages");
+  if (messages == nullptr) Fields::fail("messages", "is missing");
+  if (!messages->is_array() || messages->empty())
+    Fields::fail("messages", "is no list of messages");
+  nlohmann::ordered_json all = nlohmann::ordered_json::array();
+  for (const json& message : *messages) {
+    if (!message.is_object() || !message.contains("role") || !message["role"].is_string())
+      Fields::fail("messages", "has one without a 'role'");
+    nlohmann::ordered_json one = message;
+    one["content"] = content_of(message.contains("content") ? message["content"] : json());
+    all.push_back(std::move(one));
+  }
+  const json* tools = fields.take("tools");
+  if (tools != nullptr && !tools->is_array()) Fields::fail("tools", "is no list");
+  const json* choice = fields.take("tool_choice");
+  if (choice != nullptr && *choice != "auto" && *choice != "none")
+    Fields::fail("tool_choice", "is neither 'auto' nor 'none'");
+  const bool has_tools = tools != nullptr && (choice == nullptr || *choice != "none");
+  return model.chat_template()->apply(
+      all, has_tools ? nlohmann::ordered_json(*tools) : nlohmann::ordered_json());
+}
+
+}  // namespace
+
+CompletionRequest parse_completion(const json& body, const ServedModel& model) {
+  Fields fields(body);
+  GenerationRequest one;
+  CompletionRequest request = common_of(fields, model, one);
+  one.sampling.max_tokens = fields.integer("max_tokens", 16, 1, INT32_MAX);
+  if (fields.take("logprobs") != nullptr)
+    one.sampling.logprobs = static_cast<int>(fields.integer("logprobs", 0, 0, kMostLogprobs));
   fields.refuse_unless("echo", false, "");
   fields.refuse_unless("suffix", "", "");
-  fields.refuse_unless("best_of", sampling.samples, "'n' texts are all returned");
+  fields.refuse_unless("best_of", one.sampling.samples, "'n' texts are all returned");
   auto prompts = prompts_of(fields, model);
   fields.finish();
   for (auto& prompt : prompts) {
-    GenerationRequest& one = request.prompts.emplace_back();
     one.prompt = std::move(prompt);
-    one.sampling = sampling;
-    one.priority = priority;
-    if (timeout > 0)
-      one.deadline =
-          std::chrono::steady_clock::now() + std::chrono::duration_cast<std::chrono::nanoseconds>(
-                                                 std::chrono::duration<double>(timeout));
+    request.prompts.push_back(one);
   }
+  return request;
+}
+
+CompletionRequest parse_chat(const json& body, const ServedModel& model) {
+  if (model.tokenizer() == nullptr || model.chat_template() == nullptr)
+    throw ApiError(501, fmt::format("'{}' is served without a chat template: start the server with "
+                                    "--tokenizer and --chat-template, or send text to "
+                                    "/v1/completions",
+                                    model.name()));
+  Fields fields(body);
+  GenerationRequest one;
+  CompletionRequest request = common_of(fields, model, one);
+  request.form = ApiForm::kChat;
+  const auto limit = fields.integer("max_tokens", 0, 1, INT32_MAX);
+  const auto newer = fields.integer("max_completion_tokens", limit, 1, INT32_MAX);
+  const bool with_logprobs = fields.flag("logprobs");
+  const auto likeliest = fields.integer("top_logprobs", 0, 0, kMostLogprobs);
+  if (with_logprobs) one.sampling.logprobs = static_cast<int>(likeliest);
+  fields.refuse_unless("response_format", {{"type", "text"}}, "");
+  fields.refuse_unless("parallel_tool_calls", true, "");
+  const auto ids = model.tokenizer()->encode(conversation_of(fields, model), false);
+  fields.finish();
+  one.prompt = {ids.begin(), ids.end()};
+  const std::int64_t room = model.positions() - std::ssize(ids);
+  one.sampling.max_tokens = newer > 0 ? newer : std::max<std::int64_t>(room, 1);
+  request.prompts.push_back(std::move(one));
   return request;
 }
 

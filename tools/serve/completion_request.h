@@ -1,6 +1,7 @@
 // What POST /v1/completions asks for.
 #pragma once
 
+#include <cstdint>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
@@ -9,7 +10,11 @@
 
 namespace sinter::tools {
 
+/// Which of OpenAI's two forms an answer has: a text, or a message.
+enum class ApiForm : std::uint8_t { kText, kChat };
+
 struct CompletionRequest {
+  ApiForm form = ApiForm::kText;
   std::vector<GenerationRequest> prompts;  // with the same sampling, each of `samples` texts
   bool stream = false, include_usage = false;
   bool token_ids = false;  // choices have the ids of their tokens, too
@@ -23,5 +28,9 @@ std::string model_of(const nlohmann::json& body);
 /// `priority`, `timeout_seconds`, `return_token_ids`. Throws ApiError (400) that names what is
 /// unknown, not supported or out of range.
 CompletionRequest parse_completion(const nlohmann::json& body, const ServedModel& model);
+/// The same with `messages` and `tools` in place of `prompt`, by the model's chat template; without
+/// a limit an answer is as long as fits. Answers with tool calls are text, as the model writes
+/// them.
+CompletionRequest parse_chat(const nlohmann::json& body, const ServedModel& model);
 
 }  // namespace sinter::tools

@@ -4,6 +4,7 @@
 #include <chrono>
 #include <functional>
 #include <random>
+#include <thread>
 #include <utility>
 
 #include <fmt/format.h>
@@ -82,6 +83,7 @@ struct HttpServer::Impl {
   HttpOptions options;
   httplib::Server http;
   std::atomic<bool> draining = false, aborting = false;
+  std::atomic<bool> began = false, ended = false, stopping = false;  // of run()
 
   void add_routes() {
     http.new_task_queue = [this] {
@@ -145,13 +147,12 @@ struct HttpServer::Impl {
           answer.set_content(dump(json_of(*models.find(request.matches[1]))), kJson);
         });
     post("/v1/completions", [this](const httplib::Request& request, httplib::Response& answer) {
-      complete(request, answer);
+      complete(request, answer, parse_completion);
     });
-    post("/v1/chat/completions", [](const httplib::Request&, httplib::Response&) {
-      throw ApiError(501,
-                     "chat templates are not supported: put the messages into the text that "
-                     "the model expects, and send it to /v1/completions as 'prompt'");
-    });
+    post("/v1/chat/completions",
+         [this](const httplib::Request& request, httplib::Response& answer) {
+           complete(request, answer, parse_chat);
+         });
     post(R"(/v2/repository/models/([^/]+)/load)",
          [this](const httplib::Request& request, httplib::Response& answer) {
            models.reload(request.matches[1]);
@@ -212,11 +213,12 @@ struct HttpServer::Impl {
     return httplib::Server::HandlerResponse::Handled;
   }
 
-  void complete(const httplib::Request& request, httplib::Response& answer) {
+  using Parse = CompletionRequest (*)(const nlohmann::json& body, const ServedModel& model);
+  void complete(const httplib::Request& request, httplib::Response& answer, Parse parse) {
     if (draining) throw ApiError(503, "the server is being shut down");
     const auto body = parse_body(request.body);
     auto model = models.find(model_of(body));
-    auto parsed = parse_completion(body, *model);
+    auto parsed = parse(body, *model);
     auto call = std::make_shared<CompletionCall>(std::move(model), std::move(parsed), new_id());
     if (call->request().stream) {
       answer.set_header("Cache-Control", "no-cache");
@@ -251,9 +253,18 @@ int HttpServer::bind() {
   return port;
 }
 
-void HttpServer::run() { impl_->http.listen_after_bind(); }
+void HttpServer::run() {
+  impl_->began = true;
+  if (!impl_->stopping) impl_->http.listen_after_bind();
+  impl_->ended = true;
+}
 void HttpServer::begin_drain() { impl_->draining = true; }
 void HttpServer::abort() { impl_->draining = impl_->aborting = true; }
-void HttpServer::stop() { impl_->http.stop(); }
+void HttpServer::stop() {
+  impl_->stopping = true;
+  // The library does not stop what is about to listen.
+  for (; impl_->began && !impl_->ended; std::this_thread::sleep_for(std::chrono::milliseconds(5)))
+    impl_->http.stop();
+}
 
 }  // namespace sinter::tools

@@ -32,7 +32,7 @@ class HttpServer {
   void begin_drain();
   /// From any thread: breaks off texts that are being generated.
   void abort();
-  /// Connections that are being answered end first.
+  /// From any thread but those that answer. Connections that are being answered end first.
   void stop();
 
  private:

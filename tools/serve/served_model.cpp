@@ -1,5 +1,8 @@
 #include "tools/serve/served_model.h"
 
+#include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
 #include <utility>
 
 #include <sinter/plan.h>
@@ -8,11 +11,27 @@
 #include "tools/generate/decoder_executor.h"
 
 namespace sinter::tools {
+namespace {
+
+/// tokenizer_config.json beside a tokenizer, if it has a chat template; else empty.
+std::string config_beside(const std::string& tokenizer) {
+  if (tokenizer.empty()) return "";
+  const auto path = std::filesystem::path(tokenizer).replace_filename("tokenizer_config.json");
+  std::ifstream file(path);
+  const auto config = nlohmann::json::parse(file, nullptr, false);
+  return config.is_object() && config.contains("chat_template") ? path.string() : "";
+}
+
+}  // namespace
 
 ServedModel::ServedModel(std::string name, ServedModelOptions options)
     : name_(std::move(name)), options_(std::move(options)), created_(std::time(nullptr)) {
   const Plan plan = Plan::load(options_.plan);
   if (!options_.tokenizer.empty()) tokenizer_ = Tokenizer::load(options_.tokenizer);
+  if (!options_.chat_template.empty())
+    chat_ = ChatTemplate::load(options_.chat_template);
+  else if (const auto beside = config_beside(options_.tokenizer); !beside.empty())
+    chat_ = ChatTemplate::load(beside);
   DecoderOptions decoder;
   decoder.context = options_.context;
   auto executor =
@@ -21,6 +40,7 @@ ServedModel::ServedModel(std::string name, ServedModelOptions options)
     throw usage_error(
         "'{}': the caches hold no text: the plan leaves their length open, give --context TOKENS",
         options_.plan);
+  positions_ = executor->limits().max_positions;
   EngineOptions engine;
   engine.max_waiting = options_.waiting;
   if (tokenizer_) {

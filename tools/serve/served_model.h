@@ -11,13 +11,17 @@
 #include <sinter/engine.h>
 #include <sinter/session.h>
 
+#include "tools/generate/chat_template.h"
 #include "tools/generate/tokenizer.h"
 
 namespace sinter::tools {
 
 struct ServedModelOptions {
-  std::string plan;            // path
-  std::string tokenizer;       // path of tokenizer.json; empty: prompts and answers are token ids
+  std::string plan;       // path
+  std::string tokenizer;  // path of tokenizer.json; empty: prompts and answers are token ids
+  /// Path of a chat template (ChatTemplate::load); empty: that of tokenizer_config.json beside the
+  /// tokenizer, if it has one.
+  std::string chat_template;
   int sequences = 8;           // at once
   std::int64_t context = 0;    // tokens of caches whose shape leaves it open
   std::int64_t waiting = 256;  // requests that wait; more are refused (429)
@@ -36,16 +40,22 @@ class ServedModel {
   const Engine& engine() const { return *engine_; }
   /// Null without one.
   const Tokenizer* tokenizer() const { return tokenizer_ ? &*tokenizer_ : nullptr; }
+  /// Null without one.
+  const ChatTemplate* chat_template() const { return chat_ ? &*chat_ : nullptr; }
   /// Tokens that end a text: those that the tokenizer says are special.
   const std::vector<TokenId>& stop_tokens() const { return stop_tokens_; }
   const ServedModelOptions& options() const { return options_; }
+  /// Tokens of a text at most, its prompt included.
+  std::int64_t positions() const { return positions_; }
 
  private:
   std::string name_;
   ServedModelOptions options_;
   std::time_t created_;
   std::optional<Tokenizer> tokenizer_;
+  std::optional<ChatTemplate> chat_;
   std::vector<TokenId> stop_tokens_;
+  std::int64_t positions_ = 0;
   std::unique_ptr<Engine> engine_;  // last: it ends before what it reads
 };
 
