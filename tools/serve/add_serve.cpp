@@ -22,8 +22,8 @@ namespace {
 struct ServeArguments {
   std::vector<std::string> plans, tokenizers, templates;
   std::string key_file;
-  std::int64_t port = 8000, connections = 256, body_bytes = 4 << 20, drain_seconds = 30;
-  std::int64_t sequences = 8;
+  std::int64_t port = 8000, connections = 256, body_bytes = 64 << 20, drain_seconds = 30;
+  std::int64_t sequences = 8, sessions = 1;
   HttpOptions http;
   ServedModelOptions model;
 };
@@ -72,6 +72,7 @@ void load_models(const ServeArguments& options, ModelRegistry& models, const Con
     ServedModelOptions model = options.model;
     model.plan = plan;
     model.sequences = static_cast<int>(options.sequences);
+    model.sessions = static_cast<int>(options.sessions);
     model.tokenizer = tokenizers.of(name);
     model.chat_template = templates.of(name);
     const auto start = std::chrono::steady_clock::now();
@@ -144,7 +145,8 @@ int run_serve(ServeArguments options, const Console& console) {
 void add_serve(Cli& cli) {
   auto options = std::make_shared<ServeArguments>();
   auto* verb = cli.app.add_subcommand(
-      "serve", "Answer requests over HTTP with decoder plans, as OpenAI's API; Ctrl-C drains");
+      "serve",
+      "Answer requests over HTTP: texts as OpenAI's API, tensors as KServe's; Ctrl-C drains");
   verb->add_option("plan", options->plans, "Plans: FILE or NAME=FILE; several models may be served")
       ->required();
   verb->add_option("--tokenizer", options->tokenizers,
@@ -161,7 +163,11 @@ void add_serve(Cli& cli) {
       ->check_range(0, 65535);
   verb->add_option("--api-key-file", options->key_file,
                    "File of keys, one a line: requests need one ('Authorization: Bearer KEY')");
-  verb->add_option("--sequences", options->sequences, "Sequences of a model at once")
+  verb->add_option("--sessions", options->sessions,
+                   "Sessions of a model that generates no text: requests at once")
+      ->capture_default_str()
+      ->check_range(1, 256);
+  verb->add_option("--sequences", options->sequences, "Sequences of a decoder at once")
       ->capture_default_str()
       ->check_range(1, 4096);
   verb->add_option("--context", options->model.context,

@@ -19,13 +19,13 @@ CompletionCall::CompletionCall(std::shared_ptr<ServedModel> model, CompletionReq
     choices_.resize(choices_.size() + static_cast<std::size_t>(one.sampling.samples));
     try {
       running_.push_back(
-          model_->engine().submit(one, [mailbox = mailbox_, i](const GenerationOutput& output) {
+          model_->engine()->submit(one, [mailbox = mailbox_, i](const GenerationOutput& output) {
             const std::lock_guard lock(mailbox->mutex);
             mailbox->outputs.emplace_back(i, output);
             mailbox->changed.notify_one();
           }));
     } catch (...) {
-      for (const RequestId running : running_) model_->engine().cancel(running);
+      for (const RequestId running : running_) model_->engine()->cancel(running);
       throw;
     }
   }
@@ -33,7 +33,7 @@ CompletionCall::CompletionCall(std::shared_ptr<ServedModel> model, CompletionReq
 
 CompletionCall::~CompletionCall() {
   if (!is_done())
-    for (const RequestId running : running_) model_->engine().cancel(running);
+    for (const RequestId running : running_) model_->engine()->cancel(running);
 }
 
 std::optional<ordered_json> CompletionCall::next(std::chrono::milliseconds wait) {

@@ -177,17 +177,6 @@ SamplingParameters sampling_of(Fields& fields, const ServedModel& model) {
 
 }  // namespace
 
-json parse_body(const std::string& body) {
-  json result;
-  try {
-    result = json::parse(body);
-  } catch (const json::exception& error) {
-    throw ApiError(400, fmt::format("the body is not JSON: {}", error.what()));
-  }
-  if (!result.is_object()) throw ApiError(400, "the body is no JSON object");
-  return result;
-}
-
 std::string model_of(const json& body) {
   const auto found = body.find("model");
   if (found == body.end() || found->is_null()) return "";

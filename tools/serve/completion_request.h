@@ -20,8 +20,6 @@ struct CompletionRequest {
   bool token_ids = false;  // choices have the ids of their tokens, too
 };
 
-/// The JSON object of a body. Throws ApiError (400).
-nlohmann::json parse_body(const std::string& body);
 /// Of a body: which model; empty if it does not say.
 std::string model_of(const nlohmann::json& body);
 /// Fields as OpenAI's API has them, and `top_k`, `min_p`, `repetition_penalty`, `ignore_eos`,

@@ -1,6 +1,7 @@
 #include "tools/serve/http_server.h"
 
 #include <atomic>
+#include <charconv>
 #include <chrono>
 #include <functional>
 #include <random>
@@ -9,10 +10,13 @@
 
 #include <fmt/format.h>
 #include <httplib.h>
+#include <sinter/sinter.h>
 
 #include "runtime/format_error.h"
 #include "tools/serve/api_error.h"
 #include "tools/serve/completion_call.h"
+#include "tools/serve/inference_request.h"
+#include "tools/serve/json_text.h"
 #include "tools/serve/metrics.h"
 #include "tools/serve/page.h"
 
@@ -26,10 +30,6 @@ using std::chrono::milliseconds;
 /// whether the client is still there.
 constexpr milliseconds kSilence{250};
 constexpr const char* kJson = "application/json";
-
-std::string dump(const ordered_json& value) {
-  return value.dump(-1, ' ', false, ordered_json::error_handler_t::replace);
-}
 
 /// Whether they are equal, in a time that does not say where they differ.
 bool equals(const std::string& a, const std::string& b) {
@@ -101,26 +101,28 @@ struct HttpServer::Impl {
           return admit(request, answer);
         });
     http.set_exception_handler(
-        [](const httplib::Request&, httplib::Response& answer, std::exception_ptr error) {
+        [](const httplib::Request& request, httplib::Response& answer, std::exception_ptr error) {
           try {
             std::rethrow_exception(std::move(error));
           } catch (const std::exception& what) {
-            fail(answer, ApiError(500, what.what()));
+            fail(request.path, answer, ApiError(500, what.what()));
           } catch (...) {
-            fail(answer, ApiError(500, "a defect of the server"));
+            fail(request.path, answer, ApiError(500, "a defect of the server"));
           }
         });
     // What the library answers itself.
     http.set_error_handler([](const httplib::Request& request, httplib::Response& answer) {
       if (!answer.body.empty()) return;
       if (answer.status == 404)
-        fail(answer, ApiError(404, fmt::format("there is no {} {}: tools/serve/README.md lists "
-                                               "what there is",
-                                               request.method, request.path)));
+        fail(request.path, answer,
+             ApiError(404, fmt::format("there is no {} {}: tools/serve/README.md lists "
+                                       "what there is",
+                                       request.method, request.path)));
       else if (answer.status == 413)
-        fail(answer, ApiError(413, "the body is too large: see --max-body"));
+        fail(request.path, answer, ApiError(413, "the body is too large: see --max-body"));
       else
-        fail(answer, ApiError(answer.status, "the request is no HTTP that is understood"));
+        fail(request.path, answer,
+             ApiError(answer.status, "the request is no HTTP that is understood"));
     });
     get("/", [](const httplib::Request&, httplib::Response& answer) {
       answer.set_content(std::string(serve_page_files().front().text), "text/html; charset=utf-8");
@@ -153,6 +155,7 @@ struct HttpServer::Impl {
          [this](const httplib::Request& request, httplib::Response& answer) {
            complete(request, answer, parse_chat);
          });
+    add_inference_routes();
     post(R"(/v2/repository/models/([^/]+)/load)",
          [this](const httplib::Request& request, httplib::Response& answer) {
            models.reload(request.matches[1]);
@@ -165,6 +168,59 @@ struct HttpServer::Impl {
          });
   }
 
+  /// The Open Inference Protocol (KServe v2).
+  void add_inference_routes() {
+    get("/v2", [](const httplib::Request&, httplib::Response& answer) {
+      answer.set_content(dump({{"name", "sinter"},
+                               {"version", version()},
+                               {"extensions", {"binary_tensor_data", "model_repository"}}}),
+                         kJson);
+    });
+    const std::string model = R"(/v2/models/([^/]+)(?:/versions/1)?)";
+    get(model, [this](const httplib::Request& request, httplib::Response& answer) {
+      const auto found = models.find(request.matches[1]);
+      answer.set_content(dump(metadata_of(found->name(), tensors_of(*found).plan())), kJson);
+    });
+    get(model + "/ready", [this](const httplib::Request& request, httplib::Response& answer) {
+      models.find(request.matches[1]);
+      answer.set_content("{}", kJson);
+    });
+    post("/v2/repository/index", [this](const httplib::Request&, httplib::Response& answer) {
+      ordered_json list = ordered_json::array();
+      for (const auto& each : models.all())
+        list.push_back({{"name", each->name()}, {"version", "1"}, {"state", "READY"}});
+      answer.set_content(dump(list), kJson);
+    });
+    post(model + "/infer", [this](const httplib::Request& request, httplib::Response& answer) {
+      infer(request, answer);
+    });
+  }
+
+  static TensorModel& tensors_of(const ServedModel& model) {
+    if (model.tensors() == nullptr)
+      throw ApiError(400, fmt::format("'{}' generates text: POST /v1/completions", model.name()));
+    return *model.tensors();
+  }
+
+  void infer(const httplib::Request& request, httplib::Response& answer) {
+    constexpr const char* kHeader = "Inference-Header-Content-Length";
+    if (draining) throw ApiError(503, "the server is being shut down");
+    const auto model = models.find(request.matches[1]);
+    TensorModel& tensors = tensors_of(*model);
+    std::size_t json_bytes = request.body.size();
+    if (request.has_header(kHeader)) {
+      const std::string said = request.get_header_value(kHeader);
+      const auto [end, error] = std::from_chars(said.data(), said.data() + said.size(), json_bytes);
+      if (error != std::errc() || end != said.data() + said.size())
+        throw ApiError(400, fmt::format("{} is no number", kHeader));
+    }
+    const InferenceRequest parsed = parse_inference(request.body, json_bytes, tensors.plan());
+    const InferenceAnswer written =
+        write_inference(parsed, model->name(), tensors.plan(), tensors.infer(parsed.inputs));
+    if (written.json_bytes > 0) answer.set_header(kHeader, std::to_string(written.json_bytes));
+    answer.set_content(written.body, written.json_bytes > 0 ? "application/octet-stream" : kJson);
+  }
+
   static ordered_json json_of(const ServedModel& model) {
     return {{"id", model.name()},
             {"object", "model"},
@@ -172,10 +228,13 @@ struct HttpServer::Impl {
             {"owned_by", "sinter"}};
   }
 
-  static void fail(httplib::Response& answer, const ApiError& error) {
+  /// As the API that `path` belongs to says errors.
+  static void fail(const std::string& path, httplib::Response& answer, const ApiError& error) {
     answer.status = error.status();
     if (error.status() == 429 || error.status() == 503) answer.set_header("Retry-After", "1");
-    answer.set_content(dump(error.body()), kJson);
+    answer.set_content(
+        dump(path.starts_with("/v2") ? ordered_json{{"error", error.what()}} : error.body()),
+        kJson);
   }
 
   using Handler = std::function<void(const httplib::Request&, httplib::Response&)>;
@@ -185,9 +244,9 @@ struct HttpServer::Impl {
           try {
             handler(request, answer);
           } catch (const ApiError& error) {
-            fail(answer, error);
+            fail(request.path, answer, error);
           } catch (const Error& error) {
-            fail(answer, ApiError::of(error));
+            fail(request.path, answer, ApiError::of(error));
           }
         };
   }
@@ -207,17 +266,21 @@ struct HttpServer::Impl {
     for (const std::string& key : options.api_keys)
       knows = equals(request.get_header_value("Authorization"), "Bearer " + key) || knows;
     if (knows) return httplib::Server::HandlerResponse::Unhandled;
-    fail(answer, ApiError(401,
-                          "the header 'Authorization: Bearer KEY' is missing, or the key is "
-                          "not known"));
+    fail(request.path, answer,
+         ApiError(401,
+                  "the header 'Authorization: Bearer KEY' is missing, or the key is "
+                  "not known"));
     return httplib::Server::HandlerResponse::Handled;
   }
 
   using Parse = CompletionRequest (*)(const nlohmann::json& body, const ServedModel& model);
   void complete(const httplib::Request& request, httplib::Response& answer, Parse parse) {
     if (draining) throw ApiError(503, "the server is being shut down");
-    const auto body = parse_body(request.body);
+    const auto body = parse_object(request.body);
     auto model = models.find(model_of(body));
+    if (model->engine() == nullptr)
+      throw ApiError(
+          400, fmt::format("'{0}' generates no text: POST /v2/models/{0}/infer", model->name()));
     auto parsed = parse(body, *model);
     auto call = std::make_shared<CompletionCall>(std::move(model), std::move(parsed), new_id());
     if (call->request().stream) {

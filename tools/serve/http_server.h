@@ -15,7 +15,7 @@ struct HttpOptions {
   int port = 8000;                    // 0: one that is free
   std::vector<std::string> api_keys;  // requests need one of them; none: all are answered
   int connections = 256;              // that are served at once; others wait
-  std::size_t body_bytes = 4 << 20;   // of a request at most
+  std::size_t body_bytes = 64 << 20;  // of a request at most
 };
 
 /// Routes: README.md. Every error is answered as JSON.

@@ -5,7 +5,9 @@
 namespace sinter::tools {
 namespace {
 
-using Models = std::vector<std::pair<std::string, EngineStats>>;  // by label
+template <typename Stats>
+using ModelsOf = std::vector<std::pair<std::string, Stats>>;  // by label
+using Models = ModelsOf<EngineStats>;
 
 /// The value of a label, quoted.
 std::string quoted(const std::string& text) {
@@ -20,16 +22,17 @@ std::string quoted(const std::string& text) {
   return result;
 }
 
-template <typename Value>
-void metric(std::string& text, const Models& models, const char* name, const char* type,
+template <typename Stats, typename Value>
+void metric(std::string& text, const ModelsOf<Stats>& models, const char* name, const char* type,
             const char* help, const Value& value) {
   text += fmt::format("# HELP sinter_{0} {1}\n# TYPE sinter_{0} {2}\n", name, help, type);
   for (const auto& [label, stats] : models)
     text += fmt::format("sinter_{}{{model=\"{}\"}} {}\n", name, label, value(stats));
 }
 
-void histogram(std::string& text, const Models& models, const char* name, const char* help,
-               DurationHistogram EngineStats::*member) {
+template <typename Stats>
+void histogram(std::string& text, const ModelsOf<Stats>& models, const char* name, const char* help,
+               DurationHistogram Stats::*member) {
   text += fmt::format("# HELP sinter_{0} {1}\n# TYPE sinter_{0} histogram\n", name, help);
   for (const auto& [label, stats] : models) {
     const DurationHistogram& all = stats.*member;
@@ -51,7 +54,8 @@ void histogram(std::string& text, const Models& models, const char* name, const 
 std::string metrics_text(const ModelRegistry& registry) {
   Models models;
   for (const auto& model : registry.all())
-    models.emplace_back(quoted(model->name()), model->engine().stats());
+    if (model->engine() != nullptr)
+      models.emplace_back(quoted(model->name()), model->engine()->stats());
   std::string text;
   const auto counter = [&](const char* name, const char* help, auto value) {
     metric(text, models, name, "counter", help, value);
@@ -102,6 +106,22 @@ std::string metrics_text(const ModelRegistry& registry) {
             &EngineStats::first_token);
   histogram(text, models, "time_between_tokens_seconds", "From a token to the next of its text.",
             &EngineStats::between_tokens);
+  ModelsOf<TensorModelStats> others;
+  for (const auto& model : registry.all())
+    if (model->tensors() != nullptr)
+      others.emplace_back(quoted(model->name()), model->tensors()->stats());
+  const auto figure = [&](const char* name, const char* type, const char* help, auto member) {
+    metric(text, others, name, type, help,
+           [member](const TensorModelStats& stats) { return stats.*member; });
+  };
+  figure("inferences_total", "counter", "Inferences that were taken.", &TensorModelStats::requests);
+  figure("inferences_failed_total", "counter", "Inferences that ended with an error.",
+         &TensorModelStats::failed);
+  figure("inferences_waiting", "gauge", "Inferences that wait for a session.",
+         &TensorModelStats::waiting);
+  figure("inferences_running", "gauge", "Inferences that run.", &TensorModelStats::running);
+  histogram(text, others, "inference_seconds", "Of an inference, behind its wait.",
+            &TensorModelStats::run);
   return text;
 }
 

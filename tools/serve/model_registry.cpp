@@ -55,7 +55,8 @@ std::vector<std::shared_ptr<ServedModel>> ModelRegistry::all() const {
 }
 
 void ModelRegistry::drain() {
-  for (const auto& model : all()) model->engine().drain();
+  for (const auto& model : all())
+    if (model->engine() != nullptr) model->engine()->drain();
 }
 
 }  // namespace sinter::tools

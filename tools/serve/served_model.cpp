@@ -1,5 +1,6 @@
 #include "tools/serve/served_model.h"
 
+#include <algorithm>
 #include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
@@ -22,11 +23,29 @@ std::string config_beside(const std::string& tokenizer) {
   return config.is_object() && config.contains("chat_template") ? path.string() : "";
 }
 
+/// Whether the plan takes token ids and gives logits, and has caches from token to token.
+bool generates_text(const Plan& plan) {
+  const DecoderOptions names;
+  const auto has = [](const auto& bindings, const std::string& name) {
+    return std::ranges::find(bindings, name, &BindingInfo::name) != bindings.end();
+  };
+  const auto is_cache = [](const BindingInfo& input) {
+    return input.state || input.name.starts_with("past_");
+  };
+  return has(plan.inputs(), names.ids) && has(plan.outputs(), names.logits) &&
+         std::ranges::any_of(plan.inputs(), is_cache);
+}
+
 }  // namespace
 
 ServedModel::ServedModel(std::string name, ServedModelOptions options)
     : name_(std::move(name)), options_(std::move(options)), created_(std::time(nullptr)) {
   const Plan plan = Plan::load(options_.plan);
+  if (!generates_text(plan)) {
+    tensors_ =
+        std::make_unique<TensorModel>(plan, options_.session, options_.sessions, options_.waiting);
+    return;
+  }
   if (!options_.tokenizer.empty()) tokenizer_ = Tokenizer::load(options_.tokenizer);
   if (!options_.chat_template.empty())
     chat_ = ChatTemplate::load(options_.chat_template);

@@ -1,4 +1,4 @@
-// A plan that is served: its engine, and its tokenizer.
+// A plan that is served: a decoder of texts by an engine, others by sessions.
 #pragma once
 
 #include <cstdint>
@@ -13,6 +13,7 @@
 
 #include "tools/generate/chat_template.h"
 #include "tools/generate/tokenizer.h"
+#include "tools/serve/tensor_model.h"
 
 namespace sinter::tools {
 
@@ -22,7 +23,8 @@ struct ServedModelOptions {
   /// Path of a chat template (ChatTemplate::load); empty: that of tokenizer_config.json beside the
   /// tokenizer, if it has one.
   std::string chat_template;
-  int sequences = 8;           // at once
+  int sequences = 8;           // of a decoder at once
+  int sessions = 1;            // of any other plan: requests at once
   std::int64_t context = 0;    // tokens of caches whose shape leaves it open
   std::int64_t waiting = 256;  // requests that wait; more are refused (429)
   SessionOptions session;
@@ -36,8 +38,10 @@ class ServedModel {
   const std::string& name() const { return name_; }
   const std::string& plan() const { return options_.plan; }
   std::time_t created() const { return created_; }
-  Engine& engine() { return *engine_; }
-  const Engine& engine() const { return *engine_; }
+  /// Of a decoder of texts; else null.
+  Engine* engine() const { return engine_.get(); }
+  /// Of any other plan; else null.
+  TensorModel* tensors() const { return tensors_.get(); }
   /// Null without one.
   const Tokenizer* tokenizer() const { return tokenizer_ ? &*tokenizer_ : nullptr; }
   /// Null without one.
@@ -56,6 +60,7 @@ class ServedModel {
   std::optional<ChatTemplate> chat_;
   std::vector<TokenId> stop_tokens_;
   std::int64_t positions_ = 0;
+  std::unique_ptr<TensorModel> tensors_;
   std::unique_ptr<Engine> engine_;  // last: it ends before what it reads
 };
 

@@ -1,0 +1,140 @@
+// Tensors over HTTP, by the Open Inference Protocol.
+#include <cstring>
+
+#include <sinter/session.h>
+
+#include "tests/tools/serve/serve_fixture.h"
+
+namespace sinter::tests {
+namespace {
+
+using testing::HasSubstr;
+
+/// softmax(relu(x @ w + b)) as tensors in, tensors out.
+class ServeTensorsTest : public ServeTest {
+ protected:
+  void SetUp() override {
+    save(small_model(), "small.onnx");
+    const auto compiled =
+        sinter({"compile", path("small.onnx"), "-o", path("plan"), "--target=cpu"});
+    ASSERT_EQ(compiled.code, 0) << compiled.err;
+    model_.plan = path("plan");
+    model_.session.threads = 1;
+  }
+  httplib::Result infer(const std::string& body, const httplib::Headers& headers = {}) const {
+    return client().Post("/v2/models/tiny/infer", headers, body, "application/json");
+  }
+  std::string refusal(const json& body) const {
+    const auto answer = infer(body.dump());
+    EXPECT_TRUE(answer);
+    EXPECT_EQ(answer->status, 400) << answer->body;
+    return json::parse(answer->body)["error"];  // text, as the protocol has it
+  }
+  static json request(std::vector<float> values, std::int64_t rows) {
+    return {{"id", "7"},
+            {"inputs",
+             {{{"name", "x"}, {"datatype", "FP32"}, {"shape", {rows, 8}}, {"data", values}}}}};
+  }
+};
+
+TEST_F(ServeTensorsTest, JsonAndBinaryTensorsGiveTheSame) {
+  begin();
+  std::vector<float> x(16);
+  for (std::size_t i = 0; i < x.size(); ++i) x[i] = static_cast<float>(i) / 4 - 1;
+  const auto answer = infer(request(x, 2).dump());
+  ASSERT_TRUE(answer);
+  ASSERT_EQ(answer->status, 200) << answer->body;
+  const json said = json::parse(answer->body);
+  EXPECT_EQ(said["id"], "7");
+  EXPECT_EQ(said["outputs"][0]["shape"], json({2, 4}));
+  Session session(Plan::load(path("plan")), {.threads = 1});
+  session.set_input("x", TensorView::of({2, 8}, x));
+  session.run();
+  const auto* wanted = static_cast<const float*>(session.output("y").data);
+  const auto found = said["outputs"][0]["data"].get<std::vector<float>>();
+  EXPECT_EQ(found, std::vector<float>(wanted, wanted + 8));
+
+  json nested = request({}, 2);
+  nested["inputs"][0]["data"] = {std::vector<float>(x.begin(), x.begin() + 8),
+                                 std::vector<float>(x.begin() + 8, x.end())};
+  EXPECT_EQ(json::parse(infer(nested.dump())->body)["outputs"], said["outputs"]);
+
+  json head = request({}, 2);
+  head["inputs"][0].erase("data");
+  head["inputs"][0]["parameters"] = {{"binary_data_size", 64}};
+  head["parameters"] = {{"binary_data_output", true}};
+  const std::string text = head.dump();
+  const auto binary = infer(text + std::string(reinterpret_cast<const char*>(x.data()), 64),
+                            {{"Inference-Header-Content-Length", std::to_string(text.size())}});
+  ASSERT_TRUE(binary);
+  ASSERT_EQ(binary->status, 200) << binary->body;
+  const auto length = std::stoul(binary->get_header_value("Inference-Header-Content-Length"));
+  ASSERT_EQ(binary->body.size(), length + 32);
+  EXPECT_EQ(std::memcmp(binary->body.data() + length, wanted, 32), 0);
+  EXPECT_EQ(json::parse(binary->body.substr(0, length))["outputs"][0]["parameters"],
+            json({{"binary_data_size", 32}}));
+}
+
+TEST_F(ServeTensorsTest, RefusalsNameTheTensor) {
+  begin();
+  json wrong = request(std::vector<float>(15), 2);
+  EXPECT_THAT(refusal(wrong), HasSubstr("'x' has 60 bytes: its shape has 16 elements of FP32"));
+  wrong = request(std::vector<float>(16), 2);
+  wrong["inputs"][0]["datatype"] = "BYTES";
+  EXPECT_THAT(refusal(wrong), HasSubstr("BYTES"));
+  wrong["inputs"][0]["datatype"] = "INT32";
+  wrong["inputs"][0]["data"] = std::vector<int>(16);
+  EXPECT_THAT(refusal(wrong), HasSubstr("'x'"));
+  wrong["inputs"][0]["data"] = {1.5};
+  EXPECT_THAT(refusal(wrong), HasSubstr("has 1.5, no integer"));
+  wrong = request(std::vector<float>(16), 2);
+  wrong["inputs"][0]["name"] = "z";
+  EXPECT_THAT(refusal(wrong), HasSubstr("no input 'z'"));
+  EXPECT_THAT(refusal({{"inputs", json::array()}}), HasSubstr("input 'x' is missing"));
+  EXPECT_THAT(refusal(json::object()), HasSubstr("no 'inputs'"));
+  wrong = request(std::vector<float>(16), 2);
+  wrong["outputs"] = {{{"name", "q"}}};
+  EXPECT_THAT(refusal(wrong), HasSubstr("'q' is no output"));
+  wrong = request({}, 2);
+  wrong["inputs"][0].erase("data");
+  wrong["inputs"][0]["parameters"] = {{"binary_data_size", 64}};
+  EXPECT_THAT(refusal(wrong), HasSubstr("64 bytes of binary data, of which 0 have come"));
+  wrong["inputs"][0]["shape"] = {1 << 30, 1 << 30, 1 << 30};
+  EXPECT_THAT(refusal(wrong), HasSubstr("shape"));
+  EXPECT_EQ(infer("{}", {{"Inference-Header-Content-Length", "9"}})->status, 400);
+  EXPECT_EQ(infer("{}", {{"Inference-Header-Content-Length", "x"}})->status, 400);
+  const std::string deep(100000, '[');
+  EXPECT_EQ(infer("{\"inputs\": " + deep)->status, 400);
+  EXPECT_EQ(post("{\"prompt\": " + deep, 400)["error"]["type"], "invalid_request_error");
+  EXPECT_THAT(post(json{{"prompt", {1}}}, 400)["error"]["message"],
+              HasSubstr("/v2/models/tiny/infer"));
+  EXPECT_EQ(infer(request(std::vector<float>(8), 1).dump())->status, 200);  // and goes on
+}
+
+TEST_F(ServeTensorsTest, SaysWhatItTakes) {
+  begin();
+  const json said = json::parse(client().Get("/v2/models/tiny")->body);
+  EXPECT_EQ(said["inputs"], json({{{"name", "x"}, {"datatype", "FP32"}, {"shape", {-1, 8}}}}));
+  EXPECT_EQ(client().Get("/v2/models/tiny/versions/1/ready")->status, 200);
+  EXPECT_EQ(client().Get("/v2/models/other")->status, 404);
+  EXPECT_EQ(json::parse(client().Get("/v2")->body)["name"], "sinter");
+  EXPECT_EQ(json::parse(client().Post("/v2/repository/index")->body)[0]["name"], "tiny");
+}
+
+TEST_F(ServeTensorsTest, ManyClientsShareSessions) {
+  model_.sessions = 2;
+  begin();
+  std::vector<std::thread> clients;
+  for (int thread = 0; thread < 8; ++thread)
+    clients.emplace_back([&, thread] {
+      const std::vector<float> x(8, static_cast<float>(thread) / 8);
+      const std::string alone = infer(request(x, 1).dump())->body;
+      for (int i = 0; i < 10; ++i) EXPECT_EQ(infer(request(x, 1).dump())->body, alone);
+    });
+  for (std::thread& thread : clients) thread.join();
+  EXPECT_EQ(figure("inferences_total{model=\"tiny\"}"), 88);
+  EXPECT_EQ(figure("inferences_running{model=\"tiny\"}"), 0);
+}
+
+}  // namespace
+}  // namespace sinter::tests
