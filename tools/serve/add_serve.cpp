@@ -1,6 +1,7 @@
 #include "tools/serve/add_serve.h"
 
 #include <chrono>
+#include <cmath>
 #include <csignal>
 #include <filesystem>
 #include <fstream>
@@ -23,7 +24,8 @@ struct ServeArguments {
   std::vector<std::string> plans, tokenizers, templates;
   std::string key_file;
   std::int64_t port = 8000, connections = 256, body_bytes = 64 << 20, drain_seconds = 30;
-  std::int64_t sequences = 8, sessions = 1;
+  std::int64_t sequences = 8, sessions = 1, batch_rows = 1;
+  double batch_delay_ms = 1;
   HttpOptions http;
   ServedModelOptions model;
 };
@@ -72,7 +74,10 @@ void load_models(const ServeArguments& options, ModelRegistry& models, const Con
     ServedModelOptions model = options.model;
     model.plan = plan;
     model.sequences = static_cast<int>(options.sequences);
-    model.sessions = static_cast<int>(options.sessions);
+    model.tensors.sessions = static_cast<int>(options.sessions);
+    model.tensors.batch_rows = options.batch_rows;
+    model.tensors.batch_delay =
+        std::chrono::microseconds(std::llround(options.batch_delay_ms * 1000));
     model.tokenizer = tokenizers.of(name);
     model.chat_template = templates.of(name);
     const auto start = std::chrono::steady_clock::now();
@@ -164,9 +169,17 @@ void add_serve(Cli& cli) {
   verb->add_option("--api-key-file", options->key_file,
                    "File of keys, one a line: requests need one ('Authorization: Bearer KEY')");
   verb->add_option("--sessions", options->sessions,
-                   "Sessions of a model that generates no text: requests at once")
+                   "Sessions of a model that generates no text: runs at once")
       ->capture_default_str()
       ->check_range(1, 256);
+  verb->add_option("--batch-rows", options->batch_rows,
+                   "Requests of a model that generates no text run at once, up to so many rows, if "
+                   "they differ along the first dimension alone; 1: each by itself")
+      ->capture_default_str()
+      ->check_range(1, 1 << 20);
+  verb->add_option("--batch-delay-ms", options->batch_delay_ms,
+                   "How long a request waits for others to run with, in milliseconds")
+      ->capture_default_str();
   verb->add_option("--sequences", options->sequences, "Sequences of a decoder at once")
       ->capture_default_str()
       ->check_range(1, 4096);

@@ -117,10 +117,16 @@ std::string metrics_text(const ModelRegistry& registry) {
   figure("inferences_total", "counter", "Inferences that were taken.", &TensorModelStats::requests);
   figure("inferences_failed_total", "counter", "Inferences that ended with an error.",
          &TensorModelStats::failed);
+  figure("inference_runs_total", "counter", "Runs, each of one or more inferences.",
+         &TensorModelStats::runs);
+  figure("inference_rows_total", "counter", "Rows of all runs: batch sizes, summed.",
+         &TensorModelStats::rows);
   figure("inferences_waiting", "gauge", "Inferences that wait for a session.",
          &TensorModelStats::waiting);
   figure("inferences_running", "gauge", "Inferences that run.", &TensorModelStats::running);
-  histogram(text, others, "inference_seconds", "Of an inference, behind its wait.",
+  histogram(text, others, "inference_wait_seconds", "From a request to its run.",
+            &TensorModelStats::wait);
+  histogram(text, others, "inference_run_seconds", "Of a run, inputs and outputs included.",
             &TensorModelStats::run);
   return text;
 }

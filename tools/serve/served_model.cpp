@@ -42,8 +42,9 @@ ServedModel::ServedModel(std::string name, ServedModelOptions options)
     : name_(std::move(name)), options_(std::move(options)), created_(std::time(nullptr)) {
   const Plan plan = Plan::load(options_.plan);
   if (!generates_text(plan)) {
-    tensors_ =
-        std::make_unique<TensorModel>(plan, options_.session, options_.sessions, options_.waiting);
+    TensorModelOptions tensors = options_.tensors;
+    tensors.waiting = options_.waiting;
+    tensors_ = std::make_unique<TensorModel>(plan, options_.session, tensors);
     return;
   }
   if (!options_.tokenizer.empty()) tokenizer_ = Tokenizer::load(options_.tokenizer);

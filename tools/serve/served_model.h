@@ -24,7 +24,7 @@ struct ServedModelOptions {
   /// tokenizer, if it has one.
   std::string chat_template;
   int sequences = 8;           // of a decoder at once
-  int sessions = 1;            // of any other plan: requests at once
+  TensorModelOptions tensors;  // of any other plan; its `waiting` is the one below
   std::int64_t context = 0;    // tokens of caches whose shape leaves it open
   std::int64_t waiting = 256;  // requests that wait; more are refused (429)
   SessionOptions session;

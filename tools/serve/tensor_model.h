@@ -1,13 +1,16 @@
-// A plan that takes tensors and gives tensors, for many requests: each has a session for itself.
+// A plan that takes tensors and gives tensors, for many requests: they are gathered into batches.
 #pragma once
 
+#include <chrono>
 #include <condition_variable>
 #include <cstddef>
 #include <cstdint>
+#include <deque>
+#include <exception>
 #include <map>
-#include <memory>
 #include <mutex>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include <sinter/engine.h>
@@ -24,34 +27,66 @@ struct OwnedTensor {
   TensorView view() const { return {dtype, shape, data.data()}; }
 };
 
+struct TensorModelOptions {
+  int sessions = 1;            // that run at once, a thread each
+  std::int64_t waiting = 256;  // requests that wait; more are refused
+  /// Requests that differ along the first dimension alone run at once, up to so many rows. 1: each
+  /// by itself, as always where inputs and outputs do not share a first dimension of open size.
+  std::int64_t batch_rows = 1;
+  std::chrono::microseconds batch_delay{0};  // how long a request waits for others
+};
+
 struct TensorModelStats {
-  std::uint64_t requests = 0, failed = 0;  // failed: of those that got a session
-  std::int64_t waiting = 0, running = 0;
-  DurationHistogram run;  // setting inputs, running, copying outputs
+  std::uint64_t requests = 0, failed = 0;  // failed: of those that were taken
+  std::uint64_t runs = 0, rows = 0;        // rows: of all runs; 1 each where nothing is gathered
+  std::int64_t waiting = 0, running = 0;   // requests
+  DurationHistogram wait, run;             // for the first step; inputs, run and outputs
 };
 
 class TensorModel {
  public:
-  /// `sessions` run at once, `waiting` requests wait for one. Throws Error(kUnsupported) for a plan
-  /// with states: they belong to one text.
-  TensorModel(const Plan& plan, const SessionOptions& options, int sessions, std::int64_t waiting);
+  /// Throws Error(kUnsupported) for a plan with states: they belong to one text.
+  TensorModel(const Plan& plan, const SessionOptions& session, const TensorModelOptions& options);
+  /// No request may wait.
+  ~TensorModel();
 
   const Plan& plan() const { return plan_; }
   /// Outputs by the plan's order. Throws QueueFullError, Error(kUsage) for an input that is
-  /// missing, unknown or does not fit, and as Session::run does. From any thread.
+  /// missing, unknown or does not fit, and as Session::run does: a request's error is its own,
+  /// whatever it runs with. From any thread.
   std::vector<OwnedTensor> infer(const std::map<std::string, OwnedTensor>& inputs);
   TensorModelStats stats() const;
 
  private:
-  std::unique_ptr<Session> take();
-  void give_back(std::unique_ptr<Session> session);
+  using Clock = std::chrono::steady_clock;
+  struct Request {
+    const std::map<std::string, OwnedTensor>& inputs;
+    std::string kind;  // requests of one kind may run at once
+    std::int64_t rows = 1;
+    Clock::time_point arrival;
+    std::vector<OwnedTensor> outputs;
+    std::exception_ptr error;
+    bool is_done = false;
+  };
+
+  void find_rows();
+  void describe(Request& request) const;
+  void work(Session& session, const std::stop_token& stop);
+  std::vector<Request*> gather(std::unique_lock<std::mutex>& lock, const std::stop_token& stop);
+  void take_alike(std::vector<Request*>& batch, std::int64_t& rows);
+  void run(Session& session, const std::vector<Request*>& batch);
+  void run_together(Session& session, const std::vector<Request*>& batch);
 
   Plan plan_;
-  std::int64_t most_waiting_;
+  TensorModelOptions options_;
+  bool is_batched_ = false;
   mutable std::mutex mutex_;
-  std::condition_variable freed_;
-  std::vector<std::unique_ptr<Session>> free_;
+  std::condition_variable_any arrived_;
+  std::condition_variable done_;
+  std::deque<Request*> waiting_;
   TensorModelStats stats_;
+  std::deque<Session> sessions_;
+  std::vector<std::jthread> workers_;  // last: they end first
 };
 
 }  // namespace sinter::tools

@@ -1,4 +1,6 @@
 // Tensors over HTTP, by the Open Inference Protocol.
+#include <atomic>
+#include <chrono>
 #include <cstring>
 
 #include <sinter/session.h>
@@ -122,7 +124,7 @@ TEST_F(ServeTensorsTest, SaysWhatItTakes) {
 }
 
 TEST_F(ServeTensorsTest, ManyClientsShareSessions) {
-  model_.sessions = 2;
+  model_.tensors.sessions = 2;
   begin();
   std::vector<std::thread> clients;
   for (int thread = 0; thread < 8; ++thread)
@@ -134,6 +136,46 @@ TEST_F(ServeTensorsTest, ManyClientsShareSessions) {
   for (std::thread& thread : clients) thread.join();
   EXPECT_EQ(figure("inferences_total{model=\"tiny\"}"), 88);
   EXPECT_EQ(figure("inferences_running{model=\"tiny\"}"), 0);
+}
+
+// What runs at once is as long as what its requests get alone, and one's error is its own.
+TEST_F(ServeTensorsTest, RequestsAreGatheredIntoBatches) {
+  model_.tensors.batch_rows = 6;
+  model_.tensors.batch_delay = std::chrono::milliseconds(20);
+  begin();
+  constexpr int kClients = 10, kEach = 8;
+  std::atomic<int> refused = 0;
+  std::vector<std::thread> clients;
+  for (int thread = 0; thread < kClients; ++thread)
+    clients.emplace_back([&, thread] {
+      for (int i = 0; i < kEach; ++i) {
+        const std::int64_t rows = 1 + (thread + i) % 3;
+        std::vector<float> x(static_cast<std::size_t>(8 * rows));
+        for (std::size_t k = 0; k < x.size(); ++k)
+          x[k] = static_cast<float>((thread * 31 + i * 7 + static_cast<int>(k)) % 13) / 13;
+        json body = request(x, rows);
+        if (i == 3 && thread % 2 == 0) {  // the right number of elements in a wrong shape
+          body["inputs"][0]["shape"] = {rows * 2, 4};
+          refused += infer(body.dump())->status == 400 ? 1 : 0;
+          continue;
+        }
+        const auto answer = infer(body.dump());
+        ASSERT_EQ(answer->status, 200) << answer->body;
+        const json said = json::parse(answer->body)["outputs"][0];
+        EXPECT_EQ(said["shape"], json({rows, 4}));
+        Session session(Plan::load(path("plan")), {.threads = 1});
+        session.set_input("x", TensorView::of({rows, 8}, x));
+        session.run();
+        const auto* wanted = static_cast<const float*>(session.output("y").data);
+        for (std::int64_t k = 0; k < rows * 4; ++k)
+          EXPECT_NEAR(said["data"][static_cast<std::size_t>(k)].get<float>(), wanted[k], 1e-6);
+      }
+    });
+  for (std::thread& thread : clients) thread.join();
+  EXPECT_EQ(refused, kClients / 2);
+  EXPECT_EQ(figure("inferences_total{model=\"tiny\"}"), kClients * kEach);
+  EXPECT_EQ(figure("inferences_failed_total{model=\"tiny\"}"), refused);
+  EXPECT_LT(figure("inference_runs_total{model=\"tiny\"}"), kClients * kEach / 2);
 }
 
 }  // namespace
