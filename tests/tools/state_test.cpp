@@ -133,12 +133,14 @@ TEST_F(CachePrecisionOption, IsVerifiedByWhatRowsStandFor) {
   }
 }
 
+#ifdef SINTER_WITH_CUDA
 TEST_F(CachePrecisionOption, OneKernelRoundsAndReadsTheNewRow) {
   const auto result = compile({"--target=cuda:sm_90", "--cache-precision=fp8", "--json"});
   ASSERT_EQ(result.code, 0) << result.err;
   const auto exact = compile({"--target=cuda:sm_90", "--json"});
   EXPECT_EQ(nlohmann::json::parse(result.out)["steps"], nlohmann::json::parse(exact.out)["steps"]);
 }
+#endif
 
 TEST_F(CachePrecisionOption, WithoutACacheIsRefused) {
   const auto model =
