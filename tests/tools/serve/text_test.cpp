@@ -5,6 +5,7 @@
 #include <sstream>
 
 #include "tests/tools/serve/serve_fixture.h"
+#include "tests/tools/tiny_tokenizer.h"
 
 namespace sinter::tests {
 namespace {
@@ -218,50 +219,9 @@ TEST_F(ServeTest, DrainingEndsWhatRunsAndRefusesTheRest) {
   EXPECT_EQ(answer["choices"][0]["token_ids"].size(), 44u);
 }
 
-/// A byte-level tokenizer of the tiny decoder's 96 tokens: ASCII's printable characters, and an
-/// end.
-json tokenizer() {
-  json vocabulary;
-  for (char c = '!'; c <= '~'; ++c) vocabulary[std::string(1, c)] = c - '!';
-  vocabulary["\u0120"] = 94;  // the space
-  return {{"version", "1.0"},
-          {"truncation", nullptr},
-          {"padding", nullptr},
-          {"added_tokens",
-           {{{"id", 95},
-             {"content", "</s>"},
-             {"single_word", false},
-             {"lstrip", false},
-             {"rstrip", false},
-             {"normalized", false},
-             {"special", true}}}},
-          {"normalizer", nullptr},
-          {"pre_tokenizer",
-           {{"type", "ByteLevel"},
-            {"add_prefix_space", false},
-            {"trim_offsets", true},
-            {"use_regex", true}}},
-          {"post_processor", nullptr},
-          {"decoder",
-           {{"type", "ByteLevel"},
-            {"add_prefix_space", true},
-            {"trim_offsets", true},
-            {"use_regex", true}}},
-          {"model",
-           {{"type", "BPE"},
-            {"dropout", nullptr},
-            {"unk_token", nullptr},
-            {"continuing_subword_prefix", nullptr},
-            {"end_of_word_suffix", nullptr},
-            {"fuse_unk", false},
-            {"byte_fallback", false},
-            {"vocab", vocabulary},
-            {"merges", json::array()}}}};
-}
-
 TEST_F(ServeTest, ConversationsAreTextByTheTemplate) {
   model_.tokenizer = path("tokenizer.json");
-  std::ofstream(model_.tokenizer) << tokenizer();
+  std::ofstream(model_.tokenizer) << tiny_tokenizer();
   std::ofstream(path("tokenizer_config.json"))
       << json{{"chat_template",
                "{% for m in messages %}{{ m.role }}:{{ m.content }};{% endfor %}"

@@ -1,0 +1,113 @@
+// A conversation: `generate --chat`.
+#include <algorithm>
+#include <filesystem>
+#include <iostream>
+#include <nlohmann/json.hpp>
+
+#include <unistd.h>
+
+#include "runtime/format_error.h"
+#include "tools/cli/text/table.h"
+#include "tools/cli/verbs/generate_text.h"
+#include "tools/generate/chat_template.h"
+
+namespace sinter::tools {
+namespace {
+
+using nlohmann::ordered_json;
+
+ChatTemplate template_of(const GenerateArguments& options) {
+  if (!options.chat_template.empty()) return ChatTemplate::load(options.chat_template);
+  const auto beside =
+      std::filesystem::path(options.tokenizer).replace_filename("tokenizer_config.json").string();
+  if (!std::filesystem::exists(beside))
+    throw usage_error("--chat needs a chat template: there is no '{}', give --chat-template",
+                      beside);
+  return ChatTemplate::load(beside);
+}
+
+/// What a conversation has in the caches, and what it was made of.
+class Conversation {
+ public:
+  Conversation(const GenerateArguments& options, Decoder& decoder, const Tokenizer& tokenizer)
+      : options_(options),
+        decoder_(decoder),
+        tokenizer_(tokenizer),
+        template_(template_of(options)) {
+    if (!options.system.empty()) say("system", options.system);
+  }
+
+  /// The answer to `text`, shown as it comes. Tokens that the caches have are not run again.
+  ordered_json answer(const std::string& text, const std::vector<std::int64_t>& stops,
+                      const Console& console) {
+    say("user", text);
+    const auto ids = tokenizer_.encode(template_.apply(messages_, nullptr), false);
+    if (std::ssize(ids) >= decoder_.capacity())
+      throw usage_error(
+          "the conversation has {} tokens, and the caches hold {}: start another, or give a larger "
+          "--context",
+          ids.size(), decoder_.capacity());
+    const std::int64_t known = keep(ids);
+    Stream stream(console, &tokenizer_);
+    const Interrupts interrupts;
+    const auto rest = std::span(ids).subspan(static_cast<std::size_t>(known));
+    const Generated result = generate(options_, decoder_, rest, stops, &tokenizer_, stream);
+    held_ = ids;
+    held_.insert(held_.end(), result.tokens.begin(), result.tokens.end() - 1);
+    const std::string said = tokenizer_.decode(result.tokens, true);
+    say("assistant", said);
+    return {{"prompt_tokens", ids.size()},     {"cached_tokens", known},
+            {"tokens", result.tokens},         {"text", said},
+            {"stopped_by", result.stopped_by}, {"first_token_us", result.first_us}};
+  }
+
+ private:
+  void say(const char* role, const std::string& content) {
+    messages_.push_back({{"role", role}, {"content", content}});
+  }
+
+  /// How many of `ids` stay in the caches: those that the last turn had, but for one, as an answer
+  /// begins with a token that is run.
+  std::int64_t keep(const std::vector<std::int64_t>& ids) {
+    const auto differs = std::ranges::mismatch(held_, ids).in1;
+    const std::int64_t same = std::min<std::int64_t>(differs - held_.begin(), std::ssize(ids) - 1);
+    if (decoder_.seeks())
+      decoder_.seek(same);
+    else if (same != decoder_.position())
+      throw usage_error(
+          "the plan's caches cannot go back to token {} of {}, where the conversation goes on: "
+          "compile it with caches of a fixed size and logits",
+          same, decoder_.position());
+    return same;
+  }
+
+  const GenerateArguments& options_;
+  Decoder& decoder_;
+  const Tokenizer& tokenizer_;
+  ChatTemplate template_;
+  ordered_json messages_ = ordered_json::array();
+  std::vector<std::int64_t> held_;
+};
+
+}  // namespace
+
+int run_chat(const GenerateArguments& options, Decoder& decoder, const Tokenizer& tokenizer,
+             const std::vector<std::int64_t>& stops, const Console& console) {
+  Conversation conversation(options, decoder, tokenizer);
+  const bool asks = isatty(STDIN_FILENO) != 0 && !console.json && !console.quiet;
+  ordered_json turns = ordered_json::array();
+  for (std::string line;
+       (asks ? std::cerr << "> " << std::flush : std::cerr), std::getline(std::cin, line);) {
+    if (line.empty()) continue;
+    turns.push_back(conversation.answer(line, stops, console));
+    const auto& turn = turns.back();
+    console.note(fmt::format("{} tokens, {} of the prompt's {} in the caches; first after {}",
+                             turn["tokens"].size(), turn["cached_tokens"].get<std::int64_t>(),
+                             turn["prompt_tokens"].get<std::size_t>(),
+                             format_time(turn["first_token_us"].get<double>())));
+  }
+  console.result({{"plan", options.plan}, {"turns", std::move(turns)}});
+  return 0;
+}
+
+}  // namespace sinter::tools

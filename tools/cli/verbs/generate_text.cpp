@@ -1,0 +1,133 @@
+#include "tools/cli/verbs/generate_text.h"
+
+#include <algorithm>
+#include <cstdio>
+#include <memory>
+#include <utility>
+
+#include "runtime/engine/sampler.h"
+#include "runtime/format_error.h"
+
+namespace sinter::tools {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+volatile std::sig_atomic_t interrupted = 0;
+
+/// Tokens one after the other, from the plan's sampler or one here.
+class Chooser {
+ public:
+  Chooser(const GenerateArguments& options, Decoder& decoder)
+      : decoder_(decoder), sampler_(start(sampling_of(options, decoder.sampler()))) {}
+
+  std::int64_t first(std::span<const std::int64_t> prompt) {
+    if (!decoder_.sampler()) return sampler_.draw(decoder_.run(prompt));
+    decoder_.start(prompt);
+    return decoder_.token();
+  }
+  /// Starts on the token behind `id`, where that takes no waiting.
+  void begin_next() {
+    if (decoder_.sampler()) decoder_.next();
+  }
+  std::int64_t next(std::int64_t id) {
+    return decoder_.sampler() ? decoder_.token() : sampler_.draw(decoder_.run({&id, 1}));
+  }
+
+ private:
+  static engine::SlotStart start(SamplingParameters sampling) {
+    engine::SlotStart start;
+    start.seed = sampling.seed;
+    start.sampling = std::make_shared<const SamplingParameters>(std::move(sampling));
+    return start;
+  }
+
+  Decoder& decoder_;
+  engine::SlotSampler sampler_;
+};
+
+}  // namespace
+
+double microseconds_since(Clock::time_point start) {
+  return std::chrono::duration<double, std::micro>(Clock::now() - start).count();
+}
+
+Interrupts::Interrupts() {
+  interrupted = 0;
+  struct sigaction action {};
+  action.sa_handler = [](int) { interrupted = 1; };
+  action.sa_flags = static_cast<int>(SA_RESETHAND) | SA_RESTART;
+  sigaction(SIGINT, &action, &previous_);
+}
+
+SamplingParameters sampling_of(const GenerateArguments& options,
+                               const std::optional<SampleOptions>& plan) {
+  const auto differ = [&](const char* flag) {
+    throw usage_error(
+        "{} says otherwise than the plan, which chooses tokens itself ({}): "
+        "compile without --sample to choose them here",
+        flag, to_text(*plan));
+  };
+  if (plan) {
+    if (options.greedy && !plan->is_greedy()) differ("--greedy");
+    if (options.temperature && *options.temperature != plan->temperature) differ("--temperature");
+    if (options.top_k && *options.top_k != plan->top_k) differ("--top-k");
+    if (options.top_p && *options.top_p != plan->top_p) differ("--top-p");
+    if (options.seed && plan->is_greedy()) differ("--seed");
+  } else if (!options.temperature) {
+    for (const auto& [given, flag] : {std::pair(options.top_k.has_value(), "--top-k"),
+                                      std::pair(options.top_p.has_value(), "--top-p"),
+                                      std::pair(options.seed.has_value(), "--seed")})
+      if (given) throw usage_error("{} is of a draw: give --temperature", flag);
+  }
+  SamplingParameters sampling;
+  sampling.temperature = options.temperature.value_or(0);
+  sampling.top_k = options.top_k.value_or(0);
+  sampling.top_p = options.top_p.value_or(1);
+  sampling.seed = options.seed.value_or(0);
+  engine::check_sampling(sampling, 0);
+  return sampling;
+}
+
+Generated generate(const GenerateArguments& options, Decoder& decoder,
+                   std::span<const std::int64_t> prompt, const std::vector<std::int64_t>& stops,
+                   const Tokenizer* tokenizer, Stream& stream) {
+  Chooser chooser(options, decoder);
+  Generated result;
+  const auto ends = [&](std::int64_t id) {
+    if (options.no_stop) return false;
+    if (std::ranges::find(stops, id) != stops.end()) return true;
+    return tokenizer != nullptr && tokenizer->is_special(id);
+  };
+  auto start = Clock::now();
+  std::int64_t id = chooser.first(prompt);
+  result.first_us = microseconds_since(start);
+  while (true) {
+    result.tokens.push_back(id);
+    if (ends(id)) {
+      result.stopped_by = "stop token";
+      break;
+    }
+    const bool is_last = std::ssize(result.tokens) >= options.max_tokens;
+    const bool is_full = decoder.position() >= decoder.capacity();
+    if (interrupted != 0) {
+      stream.add(id);
+      result.stopped_by = "interrupt";
+      break;
+    }
+    start = Clock::now();
+    // While the plan is at the next one, this one is shown.
+    if (!is_last && !is_full) chooser.begin_next();
+    stream.add(id);
+    if (is_last || is_full) {
+      result.stopped_by = is_last ? "max tokens" : "context";
+      break;
+    }
+    id = chooser.next(id);
+    result.steps.push_back(microseconds_since(start));
+  }
+  stream.finish();
+  return result;
+}
+
+}  // namespace sinter::tools

@@ -1,0 +1,102 @@
+// Tokens of a decoder plan one after the other, shown as they come: what `generate` does once, and
+// in a conversation for each answer.
+#pragma once
+
+#include <chrono>
+#include <csignal>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include <sinter/engine.h>
+
+#include "runtime/engine/utf8.h"
+#include "tools/cli/console.h"
+#include "tools/generate/decoder.h"
+#include "tools/generate/prompt.h"
+
+namespace sinter::tools {
+
+struct GenerateArguments {
+  std::string plan, tokenizer, position, mask;
+  PromptOptions prompt;
+  DecoderOptions decoder;
+  // As they are given; what is not is greedy, or what the plan does.
+  std::optional<double> temperature, top_p;
+  std::optional<std::int64_t> top_k;
+  std::optional<std::uint64_t> seed;
+  bool greedy = false;
+  SessionOptions session;
+  std::int64_t max_tokens = 128;
+  bool no_stop = false, no_rates = false;
+  bool chat = false;
+  std::string chat_template, system;  // of a conversation
+};
+
+double microseconds_since(std::chrono::steady_clock::time_point start);
+
+/// Tokens as they come: text with a tokenizer, else numbers.
+class Stream {
+ public:
+  Stream(const Console& console, const Tokenizer* tokenizer)
+      : shows_(!console.json), tokenizer_(tokenizer) {}
+
+  void add(std::int64_t id) {
+    if (tokenizer_ == nullptr) {
+      write(fmt::format("{}{}", is_first_ ? "" : " ", id));
+    } else if (!tokenizer_->is_special(id)) {
+      write(text_.add(tokenizer_->bytes_of(id)));
+    }
+    is_first_ = false;
+  }
+  void finish() { write(text_.finish() + "\n"); }
+
+ private:
+  void write(const std::string& text) const {
+    if (!shows_) return;
+    std::fwrite(text.data(), 1, text.size(), stdout);
+    std::fflush(stdout);
+  }
+
+  bool shows_, is_first_ = true;
+  const Tokenizer* tokenizer_;
+  engine::Utf8Stream text_;
+};
+
+/// While it lives, a first Ctrl-C ends the text after the token that is due, a second the process.
+class Interrupts {
+ public:
+  Interrupts();
+  Interrupts(const Interrupts&) = delete;
+  Interrupts& operator=(const Interrupts&) = delete;
+  ~Interrupts() { sigaction(SIGINT, &previous_, nullptr); }
+
+ private:
+  struct sigaction previous_ {};
+};
+
+struct Generated {
+  std::vector<std::int64_t> tokens;
+  std::string stopped_by;     // "stop token", "max tokens", "context" or "interrupt"
+  double first_us = 0;        // from the prompt to the first token
+  std::vector<double> steps;  // microseconds from each token to the next
+};
+
+/// What the host draws with. Throws Error(kUsage) for an option of it that says something else than
+/// the plan's own sampler, or means nothing without a draw.
+SamplingParameters sampling_of(const GenerateArguments& options,
+                               const std::optional<SampleOptions>& plan);
+
+/// Runs `prompt` behind what ran before, and goes on until a stop token, --max-tokens, the end of
+/// the caches or Ctrl-C. The last token is not run.
+Generated generate(const GenerateArguments& options, Decoder& decoder,
+                   std::span<const std::int64_t> prompt, const std::vector<std::int64_t>& stops,
+                   const Tokenizer* tokenizer, Stream& stream);
+
+/// Lines of standard input and their answers, until it ends. Returns the exit code.
+int run_chat(const GenerateArguments& options, Decoder& decoder, const Tokenizer& tokenizer,
+             const std::vector<std::int64_t>& stops, const Console& console);
+
+}  // namespace sinter::tools
