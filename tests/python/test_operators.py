@@ -205,7 +205,7 @@ def test_a_gpu_runs_its_kernels(target, tmp_path):
     try:
         sinter.compile(model(), tmp_path / "a.plan", target=target, operators=[row_sum])
     except sinter.Error as error:
-        if "NVRTC" not in str(error):
+        if "NVRTC" not in str(error) and "CPU-only" not in str(error):
             raise
         pytest.skip(f"no kernels are compiled here: {error}")
     code = f"import sinter; print(*sinter.load({str(tmp_path / 'a.plan')!r}).custom_code)"
