@@ -14,6 +14,7 @@
 #include "fusion/patterns/caches.h"
 #include "fusion/regions/constant_values.h"
 #include "fusion/regions/cost.h"
+#include "fusion/regions/rebuild.h"
 #include "ir/affine.h"
 #include "ir/reference/evaluate.h"
 #include "ir/scaled_rows.h"

@@ -7,6 +7,7 @@
 
 #include "codegen/families/gemm/library_lowering.h"
 #include "codegen/program/loop_lowering.h"
+#include "codegen/program/region_space.h"
 
 namespace sinter::codegen {
 

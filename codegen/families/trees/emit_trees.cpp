@@ -53,7 +53,7 @@ std::optional<TreeSchedule> holding(const TreeProblem& p, const DeviceModel& dev
   result.threads = threads;
   result.nodes = p.columns <= kMostColumns ? kNodes : 0;
   result.shared_bytes =
-      (result.nodes * 2 + threads * std::max<std::int64_t>(1, p.columns)) * element;
+      (std::int64_t{2} * result.nodes + threads * std::max<std::int64_t>(1, p.columns)) * element;
   const bool fits = result.shared_bytes <= device.block_shared_bytes &&
                     2 * (result.shared_bytes + kReserved) <= device.shared_bytes;
   return fits ? std::optional(result) : std::nullopt;
@@ -67,7 +67,8 @@ TreeSchedule choose(const TreeProblem& p, const DeviceModel& device) {
   TreeSchedule result;
   result.nodes = p.columns <= kMostColumns ? kNodes : 0;
   result.holds_rows = false;
-  result.shared_bytes = result.nodes * 2 * static_cast<std::int64_t>(size_of(p.dtype));
+  result.shared_bytes =
+      std::int64_t{2} * result.nodes * static_cast<std::int64_t>(size_of(p.dtype));
   return result;
 }
 
@@ -76,7 +77,7 @@ TreeSchedule sharing(const TreeProblem& p, const DeviceModel& device, int rows) 
   const auto element = static_cast<std::int64_t>(size_of(p.dtype));
   TreeSchedule result;
   result.rows = rows;
-  result.shared_bytes = result.threads * kTreeLanes * element;
+  result.shared_bytes = std::int64_t{kTreeLanes} * result.threads * element;
   const std::int64_t held = rows * p.columns * element;
   result.holds_rows = 2 * (result.shared_bytes + held + kReserved) <= device.shared_bytes &&
                       result.shared_bytes + held <= device.block_shared_bytes;

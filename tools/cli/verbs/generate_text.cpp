@@ -7,6 +7,7 @@
 
 #include "runtime/engine/sampler.h"
 #include "runtime/format_error.h"
+#include "tools/compiler/options/sample.h"
 
 namespace sinter::tools {
 namespace {
