@@ -72,7 +72,7 @@ void compensate(const Graph& graph, const Calibration& calibration,
     const Node& node = made.graph.nodes()[place];
     EightBitWeights& weights = *layer.weights;
     const DType type = weights.values.dtype();
-    with_context("layer '" + layer_name(node) + "'", [&] {
+    with_context("layer '" + layer_name(node) + "'", [&, place = place] {
       const Tensor moments = inputs.moments(place);
       const Tensor rows = transposed(computed("Cast", {{"to", DType::kFloat32}}, {layer.exact}));
       const std::int64_t n = rows.shape()[0], k = rows.shape()[1];

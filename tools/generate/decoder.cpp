@@ -396,7 +396,7 @@ std::span<const float> Decoder::last_logits(std::int64_t rows) {
 }
 
 void Decoder::count_rows(const Plan& plan) {
-  const auto outputs = plan.outputs();
+  const auto& outputs = plan.outputs();
   const BindingInfo& logits = *find(outputs, logits_);
   const DimInfo& tokens = ids_.shape.back();
   const bool has_all = std::ranges::any_of(

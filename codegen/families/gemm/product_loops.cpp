@@ -61,7 +61,7 @@ ValueId sum_blocks(GraphBuilder& builder, const Node& node, const TensorType& ty
   const Dim block = node.attrs.get_int("block"), columns = node.attrs.get_int("columns");
   const Dim n = type.shape.back();
   const Shape weight_scales = builder.type(operands[3]).shape;
-  const Dim blocks = weight_scales[1];
+  const Dim& blocks = weight_scales[1];
   const auto split = [&](ValueId value, std::initializer_list<Dim> last) {
     Shape shape = builder.type(value).shape;
     shape.pop_back();

@@ -127,7 +127,8 @@ struct Pingpong final : GemmTile {
     constexpr double kInTheWay = 1.28;  // products are slower beside an epilogue by so much of it
     const EpilogueCost& epilogue = problem.epilogue;
     // Blocks that share copies have as many rows of tiles.
-    const std::int64_t rows_of_tiles = ceil_div(m, s.m * s.multicast) * s.multicast;
+    const std::int64_t rows_of_tiles =
+        ceil_div(m, std::int64_t{s.m} * s.multicast) * std::int64_t{s.multicast};
     const double tiles =
         problem.matrices * static_cast<double>(rows_of_tiles * ceil_div(problem.n, s.n));
     const double depth = static_cast<double>(tma_steps(problem, s) * s.k);
