@@ -55,6 +55,7 @@ void save(const std::string& folder, std::string_view name, const Plan& plan,
 template <typename Bindings>
 std::vector<std::string> names_of(const Bindings& bindings) {
   std::vector<std::string> names;
+  names.reserve(bindings.size());
   for (const auto& binding : bindings) names.push_back(binding.name);
   return names;
 }
