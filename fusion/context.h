@@ -76,6 +76,24 @@ struct EightBitOptions {
   bool emulate = false;              // layers that the target has no products of 8 bits for, too
 };
 
+/// What `--serve` asks for: a decoder of many sequences at once, whose caches lie in blocks.
+struct PagingOptions {
+  std::int64_t block_size = 16;         // positions
+  std::int64_t max_sequences = 256;     // of a step
+  std::int64_t max_step_tokens = 2048;  // of all of them
+  std::int64_t max_positions = 0;       // of a sequence; 0: what the model's range allows
+};
+
+/// Names of the inputs, of an output and of sizes of a plan that PagingOptions make.
+namespace paged_names {
+inline constexpr char kIds[] = "input_ids", kPositions[] = "positions",
+                      kSlotMapping[] = "slot_mapping", kSequenceStarts[] = "sequence_starts",
+                      kBlockTables[] = "block_tables", kSampleRows[] = "sample_rows",
+                      kGreedyTokens[] = "greedy_tokens";
+inline constexpr char kTokens[] = "tokens", kSequences[] = "sequences", kSamples[] = "samples",
+                      kTableBlocks[] = "table_blocks", kCachePositions[] = "cache_positions";
+}  // namespace paged_names
+
 /// What became of one layer under WeightOptions or EightBitOptions. Errors are relative, in the
 /// 2-norm.
 struct QuantizedLayer {
@@ -133,6 +151,7 @@ struct Context {
   StateOptions states;
   WeightOptions weights;
   EightBitOptions eight_bit;
+  std::optional<PagingOptions> paging;
   bool packed = false;  // --packed: sequences of a batch lie end to end, without padding
   std::vector<QuantizedLayer> layers;  // that `weights` and `eight_bit` ask about
   std::vector<QuantizedCache> caches;  // that `states` asks about

@@ -15,11 +15,12 @@ namespace sinter::ir {
 inline constexpr std::int64_t kGuardNone = 0, kGuardNan = 1, kGuardHidden = 2;
 
 struct AttentionInputs {
-  std::optional<std::size_t> mask, limits, bounds, key_scales, value_scales;
+  std::optional<std::size_t> mask, limits, bounds, tables, key_scales, value_scales;
 };
 
 /// Of an Attention of these attributes with `count` inputs: q, k, v, then with attribute "packed"
-/// the bounds of sequences, else a mask if there is one, and with attribute "limited" the limits.
+/// the bounds of sequences; with "paged" the limits, the sequences' starts and their block tables;
+/// else a mask if there is one, and with attribute "limited" the limits.
 /// `keys`: the type of k and v. Of 8 bits, their rows' scales are the last two inputs.
 inline AttentionInputs attention_inputs(const Attrs& attrs, std::size_t count, DType keys) {
   const bool limited = attrs.get_int("limited") != 0;
@@ -31,6 +32,12 @@ inline AttentionInputs attention_inputs(const Attrs& attrs, std::size_t count, D
   }
   if (!attrs.get_dims("packed").empty()) {
     result.bounds = 3;
+    return result;
+  }
+  if (attrs.get_int("paged") != 0) {
+    result.limits = 3;
+    result.bounds = 4;
+    result.tables = 5;
     return result;
   }
   if (limited && count > 3) result.limits = count - 1;

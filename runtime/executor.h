@@ -31,6 +31,22 @@ struct BoundShape {
   }
 };
 
+/// What copy_state_rows copies: `copies` times `bytes`, `step` bytes apart.
+struct StateRowCopy {
+  std::size_t copies = 0, bytes = 0, step = 0, from = 0, to = 0;
+
+  StateRowCopy(DType type, const std::vector<std::int64_t>& shape, std::int64_t first,
+               std::int64_t target, std::int64_t count) {
+    const auto row = static_cast<std::size_t>(shape.back()) * size_of(type);
+    copies = 1;
+    for (std::size_t d = 0; d + 2 < shape.size(); ++d) copies *= static_cast<std::size_t>(shape[d]);
+    step = row * static_cast<std::size_t>(shape[shape.size() - 2]);
+    bytes = row * static_cast<std::size_t>(count);
+    from = row * static_cast<std::size_t>(first);
+    to = row * static_cast<std::size_t>(target);
+  }
+};
+
 /// The state of `plan` that a binding's buffer belongs to, or nothing.
 inline std::optional<std::size_t> state_of(const plan::fb::PlanT& plan,
                                            const plan::fb::BindingT& binding) {
@@ -77,6 +93,10 @@ class Executor {
   /// State `index` of the plan, of this shape, in the memory that outputs are in; valid until the
   /// next run or call for it.
   virtual const TensorView& state(std::size_t index, const std::vector<std::int64_t>& shape) = 0;
+  /// Rows [from, from + count) of state `index`, of this shape [.., rows, columns], are copied to
+  /// [to, to + count), behind the last run and before the next. The two do not overlap.
+  virtual void copy_state_rows(std::size_t index, const std::vector<std::int64_t>& shape,
+                               std::int64_t from, std::int64_t to, std::int64_t count) = 0;
   /// All states are zero again.
   virtual void reset_states() = 0;
   /// Later runs compute with the weights of `plan`, which differs in nothing else; so do those of

@@ -385,6 +385,23 @@ void Session::reset_state() {
   impl_->current.reset();
 }
 
+void Session::reset_state(const std::map<std::string, std::vector<std::int64_t>>& shapes) {
+  const Impl::Use use(impl_.get());
+  impl_->check_loans("reset_state");
+  plan::InputShapes given(impl_->inputs.size());
+  for (const auto& [name, shape] : shapes) {
+    const std::size_t index = impl_->plan.input_index(name);
+    if (!runtime::state_of(impl_->meta(), *impl_->meta().inputs[index]))
+      throw usage_error("input '{}' is no state", name);
+    plan::check_input_shape(impl_->meta(), index, shape);
+    given[index] = shape;
+  }
+  if (impl_->running) impl_->await();
+  impl_->executor->reset_states();
+  for (const auto& state : impl_->meta().states) impl_->inputs[state->input] = given[state->input];
+  impl_->current.reset();
+}
+
 void Session::set_weights(const Plan& plan) {
   const Impl::Use use(impl_.get());
   const auto& data = PlanAccess::data(plan);

@@ -42,7 +42,7 @@ class CacheRowFuser {
     const Node* inner = nullptr;
     for (const Node& node : attention.body->nodes())
       if (node.op->name == "Attention") inner = &node;
-    if (!inner) return std::nullopt;
+    if (!inner || inner->attrs.get_int("paged") != 0) return std::nullopt;
     const auto q = source(attention, *inner, 0);
     std::vector<Source> caches;  // keys, values, and the scales of both if they have any
     const ir::AttentionInputs which = ir::attention_inputs(

@@ -38,6 +38,9 @@ Graph fuse_quantization(const Graph& graph, Context& context);
 Graph recognise_attention(const Graph& graph, Context& context);
 /// Attention reads rows of 8 bits and their scales as they are, where the target's does.
 Graph fold_row_scales(const Graph& graph, Context& context);
+/// Makes a decoder of one text one of many sequences whose caches lie in blocks, where
+/// context.paging asks for it; throws Error(kUnsupported) naming what does not allow it.
+Graph page_caches(const Graph& graph, Context& context);
 /// Computes encoders over the tokens that a batch has, without its padding, where context.packed
 /// asks for it; throws Error(kUnsupported) naming the node that does not allow it.
 Graph pack_sequences(const Graph& graph, Context& context);

@@ -42,11 +42,35 @@ void check_packed(const Attrs& attrs, Types inputs, const Dim& m, const Dim& n) 
     invalid("the bounds of packed sequences are i64 [sequences + 1], found " + list_types(inputs));
 }
 
+/// Keys and values lie in blocks; rows are those of sequences, one behind the other, and see keys
+/// of their own sequence in the order of its block table.
+void check_paged(const Attrs& attrs, Types inputs, const AttentionInputs& which) {
+  const std::int64_t block = attrs.get_int("paged");
+  if (block < 1 || block > 256 || (block & (block - 1)) != 0)
+    invalid(fmt::format("paged is the keys of a block, a power of two up to 256, not {}", block));
+  if (inputs.size() != (which.key_scales ? 8U : 6U))
+    invalid("paged caches need limits, the starts of sequences and their block tables");
+  if (attrs.get_int("causal") != 0 || attrs.get_int("limited") != 1 ||
+      attrs.get_int("guard") != kGuardHidden)
+    invalid("rows of paged caches see the keys before their limits: limited, guard 2, not causal");
+  const TensorType &starts = inputs[*which.bounds], &tables = inputs[*which.tables];
+  if (starts.dtype != DType::kInt32 || starts.shape.size() != 1 || tables.dtype != DType::kInt32 ||
+      tables.shape.size() != 2)
+    invalid(
+        "sequences start at i32 [sequences + 1], block tables are i32 [sequences, blocks], "
+        "found " +
+        list_types(inputs));
+  require_equal(starts.shape[0], tables.shape[0] + Dim(1), [&] {
+    return "there are as many starts of sequences as block tables, and one more: " +
+           list_types(inputs);
+  });
+}
+
 /// Keys and values are of the queries' type, or of 8 bits with a scale for each row.
 void check_scales(Types inputs, const AttentionInputs& which) {
   if (!is_scaled_row_type(inputs[1].dtype)) return require_same_dtype(inputs.first(3));
   require_same_dtype(inputs.subspan(1, 2));
-  if (!which.key_scales || which.bounds)
+  if (!which.key_scales || (which.bounds && !which.tables))
     invalid("keys and values of 8 bits need a scale for each row, and are not packed: " +
             list_types(inputs));
   for (const auto& [rows, scales] : {std::pair(std::size_t{1}, *which.key_scales),
@@ -61,7 +85,10 @@ void check_scales(Types inputs, const AttentionInputs& which) {
 
 /// q [batch..., m, d], k [batch..., n, d], v [batch..., n, dv], mask broadcastable to
 /// [batch..., m, n], limits to [batch..., m, 1] -> [batch..., m, dv]; the batch dimensions of q, k
-/// and v broadcast. k and v of 8 bits have scales, f32 of their shapes with one column.
+/// and v broadcast. k and v of 8 bits have scales, f32 of their shapes with one column. With
+/// "paged" rows starts[i] to starts[i + 1] are sequence i, whose key j is row tables[i, j / paged]
+/// * paged + j % paged of k and v; rows see those before their limit, with "window" the last so
+/// many of them.
 std::vector<TensorType> infer_attention(const Attrs& attrs, Types inputs) {
   const AttentionInputs which = attention_inputs(attrs, inputs.size(), inputs[1].dtype);
   check_scales(inputs, which);
@@ -87,7 +114,12 @@ std::vector<TensorType> infer_attention(const Attrs& attrs, Types inputs) {
   if (guard < kGuardNone || guard > kGuardHidden)
     invalid(fmt::format("guard is 0 (none), 1 (NaN) or 2 (hidden rows), not {}", guard));
   shape.push_back(m);
-  if (which.bounds) check_packed(attrs, inputs, m, n);
+  if (attrs.get_int("window") < 0 || (attrs.get_int("window") != 0 && !which.tables))
+    invalid("a window is a number of keys of paged caches");
+  if (which.tables)
+    check_paged(attrs, inputs, which);
+  else if (which.bounds)
+    check_packed(attrs, inputs, m, n);
   if (which.mask) {
     if (inputs[3].dtype != DType::kBool && !is_arithmetic_float(inputs[3].dtype))
       invalid("the mask is bool (true: attend) or is added, found " + list_types(inputs));
@@ -117,6 +149,94 @@ ValueId bounds_before_rows(GraphBuilder& b, ValueId bounds, const Dim& rows) {
                {{"axes", Ints{1}}, {"keepdims", std::int64_t{0}}});
 }
 
+/// Keys or values [.., n, d] in the order in which each row sees them: [.., m, 1, seen, d], of
+/// which those before `limits` mean something.
+struct PagedRows {
+  ValueId sequence;  // [m, 1]: number of starts up to each row; 0: none
+  ValueId slots;     // [m, seen]: which row of the cache is key j
+};
+PagedRows paged_rows(GraphBuilder& b, ValueId starts, ValueId tables, const Dim& rows,
+                     std::int64_t block) {
+  const auto wide = [&](ValueId value) {
+    return b.add("Cast", {value}, {{"to", Attr(DType::kInt64)}});
+  };
+  const ValueId before = bounds_before_rows(b, wide(starts), rows);
+  const ValueId last =
+      b.add("Size", {},
+            {{"value", Shape{b.type(tables).shape[0] - Dim(1)}}, {"dtype", Attr(DType::kInt64)}});
+  const ValueId number = b.add("Min", {b.add("Sub", {before, b.scalar(DType::kInt64, 1)}), last});
+  const Dim seen = b.type(tables).shape[1] * Dim(block);
+  // Rows of no sequence read the last one's table, and see nothing.
+  const ValueId own = b.add("Gather", {wide(tables), number}, {{"axis", std::int64_t{0}}});
+  const ValueId key =
+      b.add("Iota", {},
+            {{"shape", Shape{seen}}, {"axis", std::int64_t{0}}, {"dtype", Attr(DType::kInt64)}});
+  const ValueId size = b.scalar(DType::kInt64, static_cast<double>(block));
+  const ValueId blocks =
+      b.add("Gather", {own, b.add("Div", {key, size})}, {{"axis", std::int64_t{1}}});
+  const ValueId slots = b.add("Add", {b.add("Mul", {blocks, size}), b.add("Mod", {key, size})});
+  return {b.add("Reshape", {before}, {{"shape", Shape{rows, 1}}}), slots};
+}
+
+/// The same in single operators where keys and values lie in blocks: each row gathers its own.
+std::vector<ValueId> decompose_paged(GraphBuilder& b, const Node& node,
+                                     std::span<const ValueId> inputs, const AttentionInputs& which,
+                                     ValueId keys, ValueId values) {
+  const DType type = b.type(inputs[0]).dtype, wide = compute_type(type);
+  const auto as = [&](ValueId value, DType to) {
+    return b.type(value).dtype == to ? value : b.add("Cast", {value}, {{"to", Attr(to)}});
+  };
+  const Shape q = b.type(inputs[0]).shape;
+  const Dim m = q[q.size() - 2];
+  const auto [sequence, slots] =
+      paged_rows(b, inputs[*which.bounds], inputs[*which.tables], m, node.attrs.get_int("paged"));
+  const auto own = [&](ValueId all) {  // [.., m, seen, d]
+    const auto axis = static_cast<std::int64_t>(b.type(all).shape.size()) - 2;
+    return b.add("Gather", {all, slots}, {{"axis", axis}});
+  };
+  const auto raised = [&](ValueId value, std::size_t at) {
+    Shape shape = b.type(value).shape;
+    shape.insert(shape.end() - static_cast<std::ptrdiff_t>(at), Dim(1));
+    return b.add("Reshape", {value}, {{"shape", shape}});
+  };
+  const ValueId own_keys = own(keys);
+  Ints perm(b.type(own_keys).shape.size());
+  std::iota(perm.begin(), perm.end(), 0);
+  std::swap(perm[perm.size() - 1], perm[perm.size() - 2]);
+  ValueId scores =
+      as(b.add("MatMul", {raised(inputs[0], 1), b.add("Transpose", {own_keys}, {{"perm", perm}})}),
+         wide);  // [.., m, 1, seen]
+  scores = b.add("Mul", {scores, b.scalar(wide, node.attrs.get_float("scale"))});
+  const ValueId key = b.add("Iota", {},
+                            {{"shape", Shape{b.type(slots).shape[1]}},
+                             {"axis", std::int64_t{0}},
+                             {"dtype", Attr(DType::kInt64)}});
+  const ValueId limits = raised(as(inputs[*which.limits], DType::kInt64), 1);
+  ValueId seen = b.add("Less", {key, limits});
+  if (const std::int64_t window = node.attrs.get_int("window"); window != 0) {
+    const ValueId first =
+        b.add("Sub", {limits, b.scalar(DType::kInt64, static_cast<double>(window))});
+    seen = b.add("And", {seen, b.add("GreaterOrEqual", {key, first})});
+  }
+  const ValueId all = b.add(
+      "Size", {},
+      {{"value", Shape{b.type(inputs[*which.bounds]).shape[0]}}, {"dtype", Attr(DType::kInt64)}});
+  const ValueId exists = b.add("And", {b.add("Greater", {sequence, b.scalar(DType::kInt64, 0)}),
+                                       b.add("Less", {sequence, all})});  // [m, 1]
+  seen = b.add("And", {seen, raised(exists, 1)});
+  scores = b.add("Where", {seen, scores, b.scalar(wide, -kInfinity)});
+  const auto last = static_cast<std::int64_t>(b.type(scores).shape.size()) - 1;
+  const ValueId most =
+      b.add("ReduceMax", {scores}, {{"axes", std::vector{last}}, {"keepdims", std::int64_t{1}}});
+  const ValueId hidden = b.add("Equal", {most, b.scalar(wide, -kInfinity)});
+  const ValueId weights =
+      b.add("Where", {hidden, b.scalar(wide, 0), b.add("Softmax", {scores}, {{"axis", last}})});
+  const ValueId result = b.add("MatMul", {as(weights, type), own(values)});
+  Shape shape = b.type(result).shape;
+  shape.erase(shape.end() - 2);
+  return {b.add("Reshape", {result}, {{"shape", shape}})};
+}
+
 /// softmax(mask(scale * q k')) v in single operators. Scores are in the type that they are computed
 /// in: 16 bits would round what the exponential reads, and large ones are beyond float16.
 std::vector<ValueId> decompose_attention(GraphBuilder& b, const Node& node,
@@ -132,6 +252,7 @@ std::vector<ValueId> decompose_attention(GraphBuilder& b, const Node& node,
     keys = add_dequantized_rows(b, {keys, inputs[*which.key_scales]}, type);
     values = add_dequantized_rows(b, {values, inputs[*which.value_scales]}, type);
   }
+  if (which.tables) return decompose_paged(b, node, inputs, which, keys, values);
   const Shape q = b.type(inputs[0]).shape, k = b.type(inputs[1]).shape;
   Ints perm(k.size());
   std::iota(perm.begin(), perm.end(), 0);
@@ -196,13 +317,15 @@ std::vector<OpDef> attention_ops() {
   return {{.name = "Attention",
            .kind = OpKind::kLibrary,
            .min_inputs = 3,
-           .max_inputs = 7,
+           .max_inputs = 8,
            .attrs = {{"scale", AttrKind::kFloat, std::nullopt},
                      {"causal", AttrKind::kInt, Attr(std::int64_t{0})},
                      {"fill", AttrKind::kFloat, Attr(-kInfinity)},
                      {"guard", AttrKind::kInt, Attr(std::int64_t{0})},
                      {"limited", AttrKind::kInt, Attr(std::int64_t{0})},
-                     {"packed", AttrKind::kDims, Attr(std::vector<Dim>{})}},
+                     {"packed", AttrKind::kDims, Attr(std::vector<Dim>{})},
+                     {"paged", AttrKind::kInt, Attr(std::int64_t{0})},
+                     {"window", AttrKind::kInt, Attr(std::int64_t{0})}},
            .infer = infer_attention,
            .evaluate = reference::evaluate_attention,
            .detail = CompositeDef{decompose_attention}}};

@@ -30,6 +30,7 @@ std::vector<double> scaled_rows(const Tensor& rows, Tensors inputs,
 
 struct SequenceRows {
   std::int64_t begin = 0, end = 0;
+  std::int64_t number = 0;
 };
 /// Of each of `rows` rows the rows of its sequence; of one that is in none, none.
 std::vector<SequenceRows> sequences_of_rows(const Tensor& bounds, std::int64_t rows) {
@@ -37,9 +38,41 @@ std::vector<SequenceRows> sequences_of_rows(const Tensor& bounds, std::int64_t r
   for (std::int64_t i = 0; i + 1 < bounds.element_count(); ++i) {
     const std::int64_t begin = std::clamp<std::int64_t>(bounds.at_int(i), 0, rows);
     const std::int64_t end = std::clamp(bounds.at_int(i + 1), begin, rows);
-    std::fill(result.begin() + begin, result.begin() + end, SequenceRows{begin, end});
+    std::fill(result.begin() + begin, result.begin() + end, SequenceRows{begin, end, i});
   }
   return result;
+}
+
+/// Which keys of a paged cache a row sees, in their order.
+std::vector<std::int64_t> paged_keys(const Attrs& attrs, const Tensor& tables, std::int64_t number,
+                                     std::int64_t limit, std::int64_t keys) {
+  const std::int64_t block = attrs.get_int("paged"), window = attrs.get_int("window"),
+                     blocks = tables.shape()[1];
+  limit = std::min(limit, blocks * block);
+  std::vector<std::int64_t> result;
+  for (std::int64_t j = window == 0 ? 0 : std::max<std::int64_t>(0, limit - window); j < limit; ++j)
+    result.push_back(tables.at_int(number * blocks + j / block) * block + j % block);
+  // What a table says is not trusted.
+  for (std::int64_t& row : result)
+    if (row < 0 || row >= keys) row = 0;
+  return result;
+}
+
+/// out += softmax(scale * row k') v over the keys of a list; nothing for none.
+void add_listed(const std::vector<std::int64_t>& list, const double* row, const double* k,
+                const double* v, std::int64_t d, std::int64_t dv, double scale, double* out) {
+  std::vector<double> weights;
+  for (const std::int64_t key : list) {
+    double score = 0;
+    for (std::int64_t c = 0; c < d; ++c) score += row[c] * k[key * d + c];
+    weights.push_back(score * scale);
+  }
+  if (list.empty()) return;
+  const double most = *std::ranges::max_element(weights);
+  double sum = 0;
+  for (double& weight : weights) sum += weight = std::exp(weight - most);
+  for (std::size_t i = 0; i < list.size(); ++i)
+    for (std::int64_t c = 0; c < dv; ++c) out[c] += weights[i] / sum * v[list[i] * dv + c];
 }
 
 }  // namespace
@@ -50,7 +83,7 @@ std::vector<SequenceRows> sequences_of_rows(const Tensor& bounds, std::int64_t r
 /// whose every s is -inf has the weights 0 / 0 = NaN, or 0 with `guard`: see attention_inputs.h.
 /// k and v of 8 bits are times their rows' scales. With "packed", rows and keys bounds[i] to
 /// bounds[i + 1] are sequence i, which sees its own keys alone; rows that are in no sequence are
-/// zero.
+/// zero. With "paged" a row sees the keys that its sequence's block table names.
 std::vector<Tensor> evaluate_attention(const Attrs& attrs, Tensors inputs, Types outputs) {
   const Ints shape = concrete_shape(outputs[0].shape), &q_shape = inputs[0].shape(),
              &k_shape = inputs[1].shape(), &v_shape = inputs[2].shape();
@@ -87,11 +120,20 @@ std::vector<Tensor> evaluate_attention(const Attrs& attrs, Tensors inputs, Types
   double* out = y.data();
   for (std::int64_t b = 0; b < count_of(batch); ++b) {
     for (std::int64_t i = 0; i < m; ++i, out += dv) {
-      const SequenceRows keys =
+      const SequenceRows own =
           which.bounds ? sequences[static_cast<std::size_t>(i)] : SequenceRows{0, n};
+      const SequenceRows keys = which.tables && own.begin < own.end ? SequenceRows{0, n} : own;
       if (which.bounds && keys.begin == keys.end) continue;  // y is zero
       const double* row = q.data() + q_walk.offset() + i * d;
       double most = -std::numeric_limits<double>::infinity();
+      if (which.tables) {
+        const auto limit = static_cast<std::int64_t>(
+            limits[static_cast<std::size_t>(limit_walk.offset() + i * limit_strides.end()[-2])]);
+        add_listed(paged_keys(attrs, inputs[*which.tables], own.number, limit, n), row,
+                   k.data() + k_walk.offset(), v.data() + v_walk.offset(), d, dv,
+                   attrs.get_float("scale"), out);
+        continue;
+      }
       for (std::int64_t j = 0; j < n; ++j) {
         const double* key = k.data() + k_walk.offset() + j * d;
         double score = 0;

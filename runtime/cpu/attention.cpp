@@ -46,6 +46,9 @@ void load_scaled_bytes(DType type, const std::byte* from, std::int64_t width, fl
     to[i] = known[std::to_integer<std::size_t>(from[i])] * scale;
 }
 
+/// Parts that the rows of a sequence over a paged cache are done in at most.
+constexpr std::int64_t kMostSequenceParts = 4;
+
 /// Floats of one row in a part: its sums, the greatest score and their sum.
 std::int64_t row_floats(std::int64_t padded) { return padded + kPanelStep; }
 
@@ -115,12 +118,24 @@ CpuAttention::CpuAttention(const plan::fb::AttentionStepT& step, const BoundShap
   if (has_limits_) limits_ = operand(*step.limits, values, false);
   if (step.bounds) {
     bounds_ = {step.bounds->buffer,
-               DType::kInt64,
+               static_cast<DType>(step.bounds->dtype),
                values[step.bounds->col_stride],
                {values[step.bounds->offset]},
                {}};
     sequences_ = values[step.sequences];
     sequence_blocks_ = parts_of(values[step.longest] * heads_, kBlockQueries);
+  }
+  if (step.tables) {
+    tables_ = {step.tables->buffer,
+               DType::kInt32,
+               values[step.tables->col_stride],
+               {values[step.tables->offset]},
+               {}};
+    table_step_ = values[step.tables->row_stride];
+    table_blocks_ = values[step.table_blocks];
+    block_ = step.block;
+    window_ = static_cast<std::int64_t>(step.window);
+    sequence_blocks_ = std::min(sequence_blocks_, kMostSequenceParts);
   }
   padded_ = rounded_up(value_head_, kPanelStep);
   row_blocks_ = parts_of(rows_, kBlockQueries);
@@ -137,7 +152,7 @@ CpuAttention::CpuAttention(const plan::fb::AttentionStepT& step, const BoundShap
 
 std::int64_t CpuAttention::seen(std::span<std::byte* const> buffers, std::int64_t group,
                                 std::int64_t row) const {
-  std::int64_t count = keys_;
+  std::int64_t count = block_ > 0 ? table_blocks_ * block_ : keys_;
   if (has_limits_)
     count = std::min(
         count, load_int(limits_.dtype,
@@ -155,8 +170,8 @@ CpuAttention::Sequence CpuAttention::sequence(std::span<std::byte* const> buffer
   const auto bound = [&](std::int64_t at) {
     return load_int(bounds_.dtype, bounds_.at(buffers, bounds_.groups[0] + at * bounds_.key));
   };
-  const std::int64_t begin = std::clamp<std::int64_t>(bound(i), 0, keys_);
-  return {begin, std::clamp<std::int64_t>(bound(i + 1), begin, keys_)};
+  const std::int64_t begin = std::clamp<std::int64_t>(bound(i), 0, queries_);
+  return {begin, std::clamp<std::int64_t>(bound(i + 1), begin, queries_), i};
 }
 
 /// Threads that the work there is, by the limits of this run, is worth.
@@ -168,7 +183,7 @@ int CpuAttention::team(std::span<std::byte* const> buffers) const {
       for (std::int64_t row = 0; row < rows_; ++row)
         keys += static_cast<double>(seen(buffers, group, row));
   }
-  if (sequences_ > 0) {
+  if (sequences_ > 0 && block_ == 0) {
     keys = 0;
     for (std::int64_t i = 0; i < sequences_; ++i) {
       const Sequence own = sequence(buffers, i);
@@ -228,11 +243,27 @@ class CpuAttention::Worker {
     for (std::int64_t first = sequence.begin * a_.heads_ + block * kBlockQueries; first < end;
          first += a_.sequence_blocks_ * kBlockQueries) {
       take_rows(group, first, end);
-      std::fill_n(seen_, count_, sequence.end);
       place_sums(sums_);
-      add_keys(sequence.begin, sequence.end);
+      if (a_.block_ > 0) {
+        add_paged_keys(sequence);
+      } else {
+        std::fill_n(seen_, count_, sequence.end);
+        add_keys(sequence.begin, sequence.end);
+      }
       store_rows();
     }
+  }
+
+  void add_paged_keys(const Sequence& sequence) {
+    sequence_ = sequence.number;
+    std::int64_t begin = std::numeric_limits<std::int64_t>::max(), end = 0;
+    for (std::int64_t r = 0; r < count_; ++r) {
+      seen_[r] = a_.seen(buffers_, group_, first_ + r);
+      from_[r] = a_.window_ > 0 ? std::max<std::int64_t>(0, seen_[r] - a_.window_) : 0;
+      begin = std::min(begin, from_[r]);
+      end = std::max(end, seen_[r]);
+    }
+    add_keys(begin / kBlockKeys * kBlockKeys, end);
   }
 
   /// Zeros for the queries [begin, end).
@@ -272,6 +303,13 @@ class CpuAttention::Worker {
                                     operand.rows[static_cast<std::size_t>(row)]);
   }
   const std::byte* at_key(const Operand& operand, std::int64_t key) const {
+    if (a_.block_ > 0) {
+      const std::int64_t entry =
+          a_.tables_.groups[0] + sequence_ * a_.table_step_ + key / a_.block_ * a_.tables_.key;
+      const std::int64_t block = load_int(DType::kInt32, a_.tables_.at(buffers_, entry));
+      key = block * a_.block_ + key % a_.block_;
+      if (key < 0 || key >= a_.keys_) key = 0;  // what a table says is not trusted
+    }
     return operand.at(buffers_,
                       operand.groups[static_cast<std::size_t>(group_)] + key * operand.key);
   }
@@ -327,11 +365,15 @@ class CpuAttention::Worker {
       const std::int64_t seen = std::clamp<std::int64_t>(seen_[r] - begin, 0, count);
       std::fill(scores + seen, scores + count, 0.0F);
       mask(r, begin, seen, scores);
-      add_scores(scores, seen, state_[r]);
+      // Keys in front of a window have no weight.
+      const std::int64_t from =
+          a_.window_ > 0 ? std::clamp<std::int64_t>(from_[r] - begin, 0, seen) : 0;
+      std::fill(scores, scores + from, 0.0F);
+      add_scores(scores + from, seen - from, state_[r]);
     }
     const float* values = reinterpret_cast<const float*>(at_key(a_.v_, begin));
     std::int64_t pitch = a_.v_.key;
-    if (a_.v_.dtype != DType::kFloat32 || a_.padded_ != a_.value_head_) {
+    if (a_.v_.dtype != DType::kFloat32 || a_.padded_ != a_.value_head_ || a_.block_ > 0) {
       for (std::int64_t key = 0; key < count; ++key) {
         float* row = values_ + key * a_.padded_;
         load_row(a_.v_, a_.value_scales_, begin + key, a_.value_head_, row);
@@ -348,7 +390,7 @@ class CpuAttention::Worker {
   void make_scores(std::int64_t begin, std::int64_t count) {
     const float* keys = reinterpret_cast<const float*>(at_key(a_.k_, begin));
     std::int64_t pitch = a_.k_.key;
-    if (a_.k_.dtype != DType::kFloat32) {
+    if (a_.k_.dtype != DType::kFloat32 || a_.block_ > 0) {
       for (std::int64_t key = 0; key < count; ++key)
         load_row(a_.k_, a_.key_scales_, begin + key, a_.head_, keys_ + key * a_.head_);
       keys = keys_;
@@ -402,8 +444,10 @@ class CpuAttention::Worker {
   float *queries_ = nullptr, *scores_ = nullptr, *sums_ = nullptr, *keys_ = nullptr,
         *panel_ = nullptr, *values_ = nullptr, *mask_ = nullptr;
   std::int64_t group_ = 0, first_ = 0, count_ = 0;
+  std::int64_t sequence_ = 0;  // whose block table keys are found by
   const float* q_[kBlockQueries];
   std::int64_t seen_[kBlockQueries];
+  std::int64_t from_[kBlockQueries];  // the first key of each row's window
   SoftmaxRow state_[kBlockQueries];
 };
 
@@ -419,7 +463,7 @@ void CpuAttention::run_packed(std::span<std::byte* const> buffers,
                          block = *task % sequence_blocks_;
       const Sequence rows = sequence(buffers, i);
       if (i == 0 && block == 0) own.clear(group, 0, rows.begin);
-      if (i + 1 == sequences_ && block == 0) own.clear(group, rows.end, keys_);
+      if (i + 1 == sequences_ && block == 0) own.clear(group, rows.end, queries_);
       own.attend_sequence(group, rows, block);
     }
   });

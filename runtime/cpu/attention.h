@@ -14,7 +14,8 @@ namespace sinter::runtime::cpu {
 /// kept; keys that no row of a block sees, by its limit or since they come later, are neither read
 /// nor counted. Few rows, as of a decode step, are done in parts of the keys, which are put
 /// together in order: results do not depend on the number of threads. Packed sequences are done one
-/// by one. Keys and values of 8 bits become floats, times their rows' scales, block by block.
+/// by one. Keys and values of 8 bits become floats, times their rows' scales, block by block. So
+/// are rows of paged caches brought together.
 class CpuAttention {
  public:
   /// `shape` has been checked.
@@ -50,7 +51,8 @@ class CpuAttention {
   int team(std::span<std::byte* const> buffers) const;
   /// Rows of a group, and the keys that they see: those of a packed sequence.
   struct Sequence {
-    std::int64_t begin = 0, end = 0;  // queries and keys
+    std::int64_t begin = 0, end = 0;  // queries, and keys unless they are paged
+    std::int64_t number = 0;
   };
   Sequence sequence(std::span<std::byte* const> buffers, std::int64_t i) const;
   void run_packed(std::span<std::byte* const> buffers,
@@ -66,9 +68,11 @@ class CpuAttention {
   float scale_ = 1, fill_ = 0;
   int causal_ = 0, threads_ = 1;
   std::int64_t sequences_ = 0, sequence_blocks_ = 0;  // packed: blocks of rows of the longest
-  std::int64_t padded_ = 0;                           // value_head_ in whole steps of a panel
-  std::int64_t row_blocks_ = 1;                       // of a group
-  std::int64_t parts_ = 1, part_keys_ = 0;            // of the keys; one: no parts
+  Operand tables_;
+  std::int64_t block_ = 0, table_blocks_ = 0, table_step_ = 0, window_ = 0;  // of paged caches
+  std::int64_t padded_ = 0;                 // value_head_ in whole steps of a panel
+  std::int64_t row_blocks_ = 1;             // of a group
+  std::int64_t parts_ = 1, part_keys_ = 0;  // of the keys; one: no parts
   std::int64_t shared_floats_ = 0, own_floats_ = 0;
 };
 

@@ -200,6 +200,16 @@ class CpuExecutor final : public Executor {
     return view;
   }
 
+  void copy_state_rows(std::size_t index, const std::vector<std::int64_t>& shape, std::int64_t from,
+                       std::int64_t to, std::int64_t count) override {
+    const StateRowCopy copy(static_cast<DType>(meta_.inputs[meta_.states[index]->input]->dtype),
+                            shape, from, to, count);
+    for (std::size_t i = 0; i < copy.copies; ++i) {
+      std::byte* const rows = states_[index].data() + i * copy.step;
+      std::memcpy(rows + copy.to, rows + copy.from, copy.bytes);
+    }
+  }
+
   void reset_states() override {
     for (HostBuffer& state : states_)
       if (state.capacity() > 0) std::memset(state.data(), 0, state.capacity());

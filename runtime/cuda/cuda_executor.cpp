@@ -187,6 +187,19 @@ const TensorView& CudaExecutor::state(std::size_t index, const std::vector<std::
   return view;
 }
 
+void CudaExecutor::copy_state_rows(std::size_t index, const std::vector<std::int64_t>& shape,
+                                   std::int64_t from, std::int64_t to, std::int64_t count) {
+  const Context::Scope scope(*plan_->context());
+  await();
+  const StateRowCopy copy(static_cast<DType>(meta().inputs[meta().states[index]->input]->dtype),
+                          shape, from, to, count);
+  for (std::size_t i = 0; i < copy.copies; ++i) {
+    const CUdeviceptr rows = states_.address(index) + i * copy.step;
+    plan_->context()->driver().memcpy_dtod_async(rows + copy.to, rows + copy.from, copy.bytes,
+                                                 stream_.handle());
+  }
+}
+
 void CudaExecutor::reset_states() {
   const Context::Scope scope(*plan_->context());
   await();

@@ -60,6 +60,8 @@ class CudaExecutor final : public Executor {
   void await() override;
   const TensorView& output(std::size_t index) const override;
   const TensorView& state(std::size_t index, const std::vector<std::int64_t>& shape) override;
+  void copy_state_rows(std::size_t index, const std::vector<std::int64_t>& shape, std::int64_t from,
+                       std::int64_t to, std::int64_t count) override;
   void reset_states() override;
   void set_weights(const std::shared_ptr<const plan::PlanData>& plan) override;
   MemoryAccount memory() const override;

@@ -84,6 +84,22 @@ bool SlotSampler::is_plain() const {
   return parameters_->logit_bias.empty() && parameters_->repetition_penalty == 1;
 }
 
+bool SlotSampler::is_most_likely() const {
+  return parameters_->temperature == 0 && is_plain() && !parameters_->logprobs;
+}
+
+SampleResult SlotSampler::take(std::span<const TokenId> most_likely,
+                               std::span<const TokenId> drafts) {
+  SampleResult result;
+  for (std::size_t i = 0; i < most_likely.size(); ++i) {
+    last_ = most_likely[i];
+    ++draws_;
+    result.tokens.push_back(last_);
+    if (i == drafts.size() || last_ != drafts[i]) break;
+  }
+  return result;
+}
+
 std::vector<double> SlotSampler::adjusted(std::span<const float> logits) const {
   if (logits.empty()) throw invalid_model_error("the model gave no logits");
   std::vector<double> values(logits.begin(), logits.end());

@@ -48,6 +48,11 @@ class SlotSampler {
 
   TokenId last() const { return last_; }
 
+  /// Whether a draw is the first of the most likely tokens, and nobody asks how likely it is.
+  bool is_most_likely() const;
+  /// sample(), where the most likely token of each row is known; only if is_most_likely().
+  SampleResult take(std::span<const TokenId> most_likely, std::span<const TokenId> drafts);
+
  private:
   /// Logits with bias and penalty.
   std::vector<double> adjusted(std::span<const float> logits) const;

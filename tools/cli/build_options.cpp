@@ -179,6 +179,10 @@ void add_build_options(Command& verb, BuildTexts& texts, bool with_passes) {
       "Encoders: compute only the tokens that the attention mask says exist, sequences end "
       "to end. The mask is an input [batch, sequence] of 0 and 1, given in host memory; "
       "outputs [batch, sequence, ...] are zero where there is no token");
+  verb.add_flag(
+      "--serve", texts.paging_text, "auto",
+      "Decoders: a plan for many requests at once, whose caches lie in blocks; "
+      "--serve=block=B,sequences=N,step-tokens=N,positions=N says how large its steps are");
   verb.add_option("--sample", texts.sample,
                   "The plan chooses the next token itself and feeds it back: greedy, or some of "
                   "top_k=K,top_p=P,temperature=T; ids=, position=, logits=NAME name bindings");
@@ -263,6 +267,8 @@ BuildRequest::BuildRequest(const BuildTexts& texts, const Console& console)
     options_.constants.push_back({name, view_of(tensor)});
   options_.states = parse_states(texts.states);
   options_.states.cache_precision = parse_cache_precision(texts.cache_precision);
+  if (!texts.paging_text.empty())
+    options_.paging = parse_paging(texts.paging_text == "auto" ? "" : texts.paging_text);
   if (!texts.sample.empty()) options_.sample = parse_sample(texts.sample);
   for (const auto& text : texts.entries) options_.entries.push_back(parse_entry(text));
   if (!texts.max_memory.empty())

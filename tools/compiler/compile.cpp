@@ -76,6 +76,10 @@ CompileResult compile_model(const BuildOptions& options, const std::string& path
   // Before minutes are spent; files of external data are known behind import.
   std::vector<std::string> inputs = options.weights.calibration_files;
   inputs.insert(inputs.end(), {options.model.path, options.tuning.file});
+  if (options.verify && options.paging)
+    throw usage_error(
+        "--verify compares a plan with its model, whose inputs are others than those of --serve: "
+        "leave one of both out");
   if (options.verify)
     for (const auto& file : tensor_paths(options.verify->inputs.files)) inputs.push_back(file);
   files::check_output(path, inputs);

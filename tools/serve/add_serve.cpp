@@ -22,9 +22,9 @@ namespace {
 
 struct ServeArguments {
   std::vector<std::string> plans, tokenizers, templates;
-  std::string key_file;
+  std::string key_file, cache_memory;
   std::int64_t port = 8000, connections = 256, body_bytes = 64 << 20, drain_seconds = 30;
-  std::int64_t sequences = 8, sessions = 1, batch_rows = 1;
+  std::int64_t sequences = 0, sessions = 1, batch_rows = 1;
   double batch_delay_ms = 1;
   HttpOptions http;
   ServedModelOptions model;
@@ -74,6 +74,9 @@ void load_models(const ServeArguments& options, ModelRegistry& models, const Con
     ServedModelOptions model = options.model;
     model.plan = plan;
     model.sequences = static_cast<int>(options.sequences);
+    if (!options.cache_memory.empty())
+      model.cache_bytes =
+          with_context("--cache-memory", [&] { return parse_bytes(options.cache_memory); });
     model.tensors.sessions = static_cast<int>(options.sessions);
     model.tensors.batch_rows = options.batch_rows;
     model.tensors.batch_delay =
@@ -180,9 +183,13 @@ void add_serve(Cli& cli) {
   verb->add_option("--batch-delay-ms", options->batch_delay_ms,
                    "How long a request waits for others to run with, in milliseconds")
       ->capture_default_str();
-  verb->add_option("--sequences", options->sequences, "Sequences of a decoder at once")
-      ->capture_default_str()
+  verb->add_option("--sequences", options->sequences,
+                   "Sequences of a decoder at once; by default as many as a plan of "
+                   "compile --serve takes, 8 of others")
       ->check_range(1, 4096);
+  verb->add_option("--cache-memory", options->cache_memory,
+                   "Memory of the caches of a plan of compile --serve, as 8GiB; by default most of "
+                   "what a GPU has left, 1GiB of the host's");
   verb->add_option("--context", options->model.context,
                    "Tokens that caches of open size hold, for each sequence")
       ->check_positive();

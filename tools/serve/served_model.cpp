@@ -8,6 +8,7 @@
 
 #include <sinter/plan.h>
 
+#include "runtime/engine/paged_executor.h"
 #include "runtime/format_error.h"
 #include "tools/generate/decoder_executor.h"
 
@@ -36,12 +37,31 @@ bool generates_text(const Plan& plan) {
          std::ranges::any_of(plan.inputs(), is_cache);
 }
 
+std::unique_ptr<engine::Executor> paged_executor(const Plan& plan,
+                                                 const ServedModelOptions& options) {
+  engine::PagedExecutorOptions paged;
+  paged.session = options.session;
+  paged.cache_bytes = options.cache_bytes;
+  paged.max_sequences = options.sequences;
+  return std::make_unique<engine::PagedExecutor>(plan, paged);
+}
+
+std::unique_ptr<engine::Executor> decoder_executor(const Plan& plan,
+                                                   const ServedModelOptions& options) {
+  constexpr int kSequences = 8;
+  DecoderOptions decoder;
+  decoder.context = options.context;
+  return std::make_unique<DecoderExecutor>(plan, decoder, options.session,
+                                           options.sequences == 0 ? kSequences : options.sequences);
+}
+
 }  // namespace
 
 ServedModel::ServedModel(std::string name, ServedModelOptions options)
     : name_(std::move(name)), options_(std::move(options)), created_(std::time(nullptr)) {
   const Plan plan = Plan::load(options_.plan);
-  if (!generates_text(plan)) {
+  const bool is_paged = engine::PagedExecutor::takes(plan);
+  if (!is_paged && !generates_text(plan)) {
     TensorModelOptions tensors = options_.tensors;
     tensors.waiting = options_.waiting;
     tensors_ = std::make_unique<TensorModel>(plan, options_.session, tensors);
@@ -52,10 +72,8 @@ ServedModel::ServedModel(std::string name, ServedModelOptions options)
     chat_ = ChatTemplate::load(options_.chat_template);
   else if (const auto beside = config_beside(options_.tokenizer); !beside.empty())
     chat_ = ChatTemplate::load(beside);
-  DecoderOptions decoder;
-  decoder.context = options_.context;
-  auto executor =
-      std::make_unique<DecoderExecutor>(plan, decoder, options_.session, options_.sequences);
+  std::unique_ptr<engine::Executor> executor =
+      is_paged ? paged_executor(plan, options_) : decoder_executor(plan, options_);
   if (executor->limits().max_positions < 2)
     throw usage_error(
         "'{}': the caches hold no text: the plan leaves their length open, give --context TOKENS",

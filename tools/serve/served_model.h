@@ -23,10 +23,12 @@ struct ServedModelOptions {
   /// Path of a chat template (ChatTemplate::load); empty: that of tokenizer_config.json beside the
   /// tokenizer, if it has one.
   std::string chat_template;
-  int sequences = 8;           // of a decoder at once
-  TensorModelOptions tensors;  // of any other plan; its `waiting` is the one below
-  std::int64_t context = 0;    // tokens of caches whose shape leaves it open
-  std::int64_t waiting = 256;  // requests that wait; more are refused (429)
+  /// Of a decoder at once; 0: as many as a plan of --serve takes, 8 of others.
+  int sequences = 0;
+  std::uint64_t cache_bytes = 0;  // of the caches of a plan of --serve; 0: PagedExecutorOptions'
+  TensorModelOptions tensors;     // of any other plan; its `waiting` is the one below
+  std::int64_t context = 0;       // tokens of caches whose shape leaves it open
+  std::int64_t waiting = 256;     // requests that wait; more are refused (429)
   SessionOptions session;
 };
 

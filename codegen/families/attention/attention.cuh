@@ -66,6 +66,22 @@ SINTER_DEVICE i32 end_of_keys(const AttentionProblem<Shape>& p) {
   return seen < end ? (seen > 0 ? seen : 0) : end;
 }
 
+/// The first key that some row of the block sees through its window.
+template <class Shape>
+SINTER_DEVICE i32 first_of_keys(const AttentionProblem<Shape>& p) {
+  i32 least = p.keys;
+  for (i32 row = threadIdx.x % 32; row < Shape::kRows; row += 32) {
+    const i32 of_row = p.end_of_row(p.first_row + row);
+    least = of_row < least ? of_row : least;
+  }
+#pragma unroll
+  for (int distance = 16; distance > 0; distance /= 2) {
+    const i32 other = exchange(least, distance);
+    least = other < least ? other : least;
+  }
+  return least > Shape::kWindow ? least - Shape::kWindow : 0;
+}
+
 /// Has the L2 fetch the keys and values that a block of a cluster of kSplitK will read, a row to a
 /// thread, from round kFirst on. They may be changed until the kernel in front has ended: nothing
 /// but the L2 sees them.
@@ -121,15 +137,19 @@ SINTER_DEVICE void attend(AttentionProblem<Shape> p, const Prologue& prologue = 
   typedef typename Shape::Key Key;
   typedef AttentionRows<Shape> Rows;
   constexpr int kKeys = Shape::kKeys, kGroups = Shape::kKeyGroups, kTurns = kGroups * kSplitK;
-  static_assert(kSplitK == 1 || !Shape::kPacked, "blocks of a cluster end together");
+  static_assert(kSplitK == 1 || !Shape::kPacked || Shape::kPaged,
+                "blocks of a cluster end together");
   static_assert(kSplitK == 1 || kGroups > 1, "blocks hand over where groups do");
   static_assert(kAhead == 1 || Shape::kRowWarps == 1, "a warp waits for its own copies");
   static_assert(!Prologue::kMakes || (kAhead == 1 && Shape::kRowWarps == 1),
                 "a warp puts the new row among its own copies");
   if constexpr (Shape::kPacked) {
-    clear_spare_rows<Shape::kThreads * kGroups>(p, threadIdx.x);
+    clear_spare_rows<Shape::kThreads * kGroups, Shape::kGroup>(p, threadIdx.x);
     if (p.first_row >= p.rows) return;
   }
+  // Tables say nothing of keys that no row sees.
+  if constexpr (Shape::kPaged) p.keys = end_of_keys(p);
+  const auto row_of = [&](i32 key) { return p.row_of_key(key); };
   SINTER_DYNAMIC_SHARED(shared);
   const int split = kSplitK > 1 ? blockIdx.x % kSplitK : 0;
   const int lane = threadIdx.x % 32, warp = threadIdx.x / 32 % Shape::kRowWarps;
@@ -152,20 +172,21 @@ SINTER_DEVICE void attend(AttentionProblem<Shape> p, const Prologue& prologue = 
   };
   const auto copy_keys = [&](int stage, i32 key0) {
     copy_rows<kKeys, Shape::kHead, Shape::kKeyPitch, Shape::kVector, Shape::kThreads>(
-        keys_of(stage), p.k, p.k_stride, key0, p.keys, thread);
+        keys_of(stage), p.k, p.k_stride, key0, p.keys, thread, row_of);
     if constexpr (Shape::kScaled)
       copy_scales<kKeys, Shape::kThreads>(key_scales_of(stage), p.key_scale, p.key_scale_stride,
-                                          key0, p.keys, thread);
+                                          key0, p.keys, thread, row_of);
   };
   const auto copy_values = [&](int stage, i32 key0) {
     copy_rows<kKeys, Shape::kValueHead, Shape::kValuePitch, Shape::kVector, Shape::kThreads>(
-        values_of(stage), p.v, p.v_stride, key0, p.keys, thread);
+        values_of(stage), p.v, p.v_stride, key0, p.keys, thread, row_of);
     if constexpr (Shape::kScaled)
       copy_scales<kKeys, Shape::kThreads>(value_scales_of(stage), p.value_scale,
-                                          p.value_scale_stride, key0, p.keys, thread);
+                                          p.value_scale_stride, key0, p.keys, thread, row_of);
   };
 
-  i32 key0 = (split * kGroups + group) * kKeys;
+  const i32 first_key = Shape::kWindow > 0 ? first_of_keys(p) / kKeys * kKeys : 0;
+  i32 key0 = first_key + (split * kGroups + group) * kKeys;
   const auto copy_first = [&] {
     copy_keys(0, key0);
     cp_async_commit();
@@ -204,7 +225,7 @@ SINTER_DEVICE void attend(AttentionProblem<Shape> p, const Prologue& prologue = 
     }
   }
   const i32 end = end_of_keys(p);
-  const i32 rounds = (end + kKeys * kTurns - 1) / (kKeys * kTurns);
+  const i32 rounds = (end - first_key + kKeys * kTurns - 1) / (kKeys * kTurns);
   if (kAhead == 1 && !Prologue::kAhead && rounds > 0) copy_first();
   if constexpr (kAhead > 1) {
 #pragma unroll

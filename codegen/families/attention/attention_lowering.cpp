@@ -19,6 +19,7 @@ namespace {
 constexpr const char* kKeySymbol = "$key";
 constexpr const char* kHeadSymbol = "$head";
 constexpr const char* kSequenceSymbol = "$sequence";
+constexpr const char* kBlockSymbol = "$block";
 
 /// What an operand's rows and columns are indexed by.
 struct Walks {
@@ -98,7 +99,10 @@ class AttentionLowering {
         ir::attention_inputs(node_.attrs, node_.inputs.size(), body_.type(node_.inputs[1]).dtype);
     if (which.mask) program.mask = trace(program, *which.mask, {row, key}, "the mask");
     if (which.limits) program.limits = trace(program, *which.limits, {row, key}, "the limits");
-    if (which.bounds) take_bounds(program, *which.bounds);
+    if (which.tables)
+      take_tables(program, *which.bounds, *which.tables);
+    else if (which.bounds)
+      take_bounds(program, *which.bounds);
     if (which.key_scales) {
       program.key_scales = trace(program, *which.key_scales, {key, Dim(0)}, "the keys' scales");
       program.value_scales =
@@ -116,6 +120,20 @@ class AttentionLowering {
     add_symbol(kSequenceSymbol, shape_of(input)[0]);
     program.bounds =
         trace(program, input, {Dim(0), Dim::symbol(kSequenceSymbol)}, "the bounds of sequences");
+  }
+
+  void take_tables(AttentionProgram& program, std::size_t starts, std::size_t tables) {
+    program.block = node_.attrs.get_int("paged");
+    program.window = node_.attrs.get_int("window");
+    program.longest = program.rows;
+    program.sequences = shape_of(tables)[0];
+    program.table_blocks = shape_of(tables)[1];
+    add_symbol(kSequenceSymbol, shape_of(starts)[0]);
+    add_symbol(kBlockSymbol, program.table_blocks);
+    const Dim sequence = Dim::symbol(kSequenceSymbol);
+    program.bounds = trace(program, starts, {Dim(0), sequence}, "the starts of sequences");
+    program.tables =
+        trace(program, tables, {sequence, Dim::symbol(kBlockSymbol)}, "the block tables");
   }
 
   const Shape& shape_of(std::size_t input) const { return body_.type(node_.inputs[input]).shape; }
@@ -324,6 +342,7 @@ std::vector<AttentionOperand*> AttentionProgram::operands() {
   if (mask) all.push_back(&*mask);
   if (limits) all.push_back(&*limits);
   if (bounds) all.push_back(&*bounds);
+  if (tables) all.push_back(&*tables);
   if (key_scales) all.insert(all.end(), {&*key_scales, &*value_scales});
   return all;
 }
@@ -347,6 +366,22 @@ AttentionProgram lower_attention(const Graph& body, Buffers inputs, Buffers outp
   return AttentionLowering(body, inputs, outputs[0], exprs).lower();
 }
 
+void group_rows(AttentionProgram& program) {
+  if (!program.tables) return;
+  for (std::size_t axis = program.batch.size(); axis-- > 0;) {
+    const bool shares = program.k.batch[axis] == Dim(0) && program.v.batch[axis] == Dim(0) &&
+                        program.limits->batch[axis] == Dim(0);
+    if (!shares || !program.batch[axis].is_constant()) continue;
+    program.group = program.batch[axis].value();
+    program.q_member = program.q.batch[axis];
+    program.y_member = program.y.batch[axis];
+    program.batch.erase(program.batch.begin() + static_cast<std::ptrdiff_t>(axis));
+    for (AttentionOperand* operand : program.operands())
+      operand->batch.erase(operand->batch.begin() + static_cast<std::ptrdiff_t>(axis));
+    return;
+  }
+}
+
 std::string print_attention(const AttentionProgram& program, const ExprTable& exprs) {
   std::vector<std::string> batch;
   for (const Dim& extent : program.batch) batch.push_back(extent.to_string());
@@ -367,6 +402,11 @@ std::string print_attention(const AttentionProgram& program, const ExprTable& ex
     text += print_operand("bounds", *program.bounds) + fmt::format("  sequences {} of up to {}\n",
                                                                    program.sequences.to_string(),
                                                                    program.longest.to_string());
+  if (program.tables)
+    text += print_operand("tables", *program.tables) +
+            fmt::format("  {} blocks of {}, window {}, group {} q {} y {}\n",
+                        program.table_blocks.to_string(), program.block, program.window,
+                        program.group, program.q_member.to_string(), program.y_member.to_string());
   text += print_operand("y", program.y);
   if (program.rounding)
     text += fmt::format("  rounded, scale {} zero {}\n", program.rounding->scale,
@@ -385,12 +425,16 @@ StepCost cost_of(const AttentionProgram& program, const ExprTable& exprs, const 
   };
   const Dim head(program.head), value_head(program.value_head);
   StepCost work;
-  work.bytes_read =
-      bytes(program.k, program.keys, head) + bytes(program.v, program.keys, value_head);
+  // Of a paged cache no more is known than how much the tables have room for.
+  const Dim keys =
+      program.tables
+          ? ir::min(program.keys, program.sequences * program.table_blocks * Dim(program.block),
+                    exprs.ranges())
+          : program.keys;
+  work.bytes_read = bytes(program.k, keys, head) + bytes(program.v, keys, value_head);
   if (!program.front) work.bytes_read += bytes(program.q, program.rows, head);
   if (program.key_scales)
-    work.bytes_read +=
-        bytes(*program.key_scales, program.keys, 1) + bytes(*program.value_scales, program.keys, 1);
+    work.bytes_read += bytes(*program.key_scales, keys, 1) + bytes(*program.value_scales, keys, 1);
   if (program.mask)
     work.bytes_read += bytes(*program.mask, program.mask->row == Dim(0) ? Dim(1) : program.rows,
                              program.mask->column == Dim(0) ? Dim(1) : program.keys);
@@ -400,10 +444,14 @@ StepCost cost_of(const AttentionProgram& program, const ExprTable& exprs, const 
         bytes(*program.limits, program.limits->row == Dim(0) ? Dim(1) : program.rows, 1);
   if (program.bounds)
     work.bytes_read = work.bytes_read + bytes(*program.bounds, 1, program.sequences + Dim(1));
+  if (program.tables)
+    work.bytes_read =
+        work.bytes_read + bytes(*program.tables, program.sequences, program.table_blocks);
   work.bytes_written = bytes(program.y, program.rows, value_head);
   // Of packed sequences no more is known than how long they may be.
-  const Dim seen =
-      program.bounds ? ir::min(program.keys, program.longest, exprs.ranges()) : program.keys;
+  const Dim seen = program.tables   ? program.table_blocks * Dim(program.block)
+                   : program.bounds ? ir::min(program.keys, program.longest, exprs.ranges())
+                                    : program.keys;
   work.flops = Dim(program.causal != 0 ? 1 : 2) * program.rows * seen * (head + value_head) *
                ir::element_count(program.batch);
   work.arithmetic = gemm_arithmetic(program.dtype, plan::fb::MathMode::Default);

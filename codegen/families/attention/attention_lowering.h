@@ -67,6 +67,15 @@ struct AttentionProgram {
   /// `longest`. Columns of the bounds are sequences.
   std::optional<AttentionOperand> bounds;
   Dim sequences, longest;
+  /// Paged: keys and values are a cache in blocks of `block` keys, and row i of the tables, of
+  /// which columns are blocks, says where those of sequence i are. Rows alone are packed then.
+  std::optional<AttentionOperand> tables;
+  Dim table_blocks;
+  std::int64_t block = 0, window = 0;
+  /// Rows of each token, which share their keys: group_rows() makes one of the dimensions of the
+  /// batch that. Row r of q is at r / group * q.row + r % group * q_member.
+  std::int64_t group = 1;
+  Dim q_member, y_member;
   double scale = 1, fill = 0;
   int causal = 0;
   int guard = 0;
@@ -97,6 +106,9 @@ struct AttentionProgram {
 /// strided access with contiguous columns.
 AttentionProgram lower_attention(const Graph& body, Buffers inputs, Buffers outputs,
                                  ExprTable& exprs);
+
+/// Makes heads that share the keys of a paged cache rows of one head, if their number is known.
+void group_rows(AttentionProgram& program);
 
 /// Every fact but the plan's buffers, readable.
 std::string print_attention(const AttentionProgram& program, const ExprTable& exprs);

@@ -3,10 +3,10 @@
 
 #include "attention_rows.cuh"
 
-/// A tile of a sequence: its rows are [begin, begin + rows) of all, and the tile's own begin at
-/// first_row of those. A tile behind the last one has no rows.
+/// A tile of a sequence: its tokens are [begin, begin + tokens) of all, its rows kGroup times as
+/// many, of which the tile's own begin at first_row. A tile behind the last one has no tokens.
 struct PackedTile {
-  i32 begin, rows, first_row;
+  i32 begin, tokens, first_row, sequence;
 };
 
 SINTER_DEVICE i32 bound_within(i64 bound, i32 least, i32 most) {
@@ -15,8 +15,8 @@ SINTER_DEVICE i32 bound_within(i64 bound, i32 least, i32 most) {
 
 /// Tile number `tile` of those of kRows rows that the sequences need, in their order. A warp looks
 /// for it together: each lane knows how many tiles a sequence has.
-template <int kRows>
-SINTER_DEVICE PackedTile packed_tile(const i64* bounds, i32 sequences, i32 all, i32 tile) {
+template <int kRows, int kGroup, class Bound>
+SINTER_DEVICE PackedTile packed_tile(const Bound* bounds, i32 sequences, i32 all, i32 tile) {
   const i32 lane = threadIdx.x % 32;
   for (i32 first = 0; first < sequences; first += 32) {
     const i32 i = first + lane;
@@ -25,7 +25,7 @@ SINTER_DEVICE PackedTile packed_tile(const i64* bounds, i32 sequences, i32 all, 
       begin = bound_within(bounds[i], 0, all);
       end = bound_within(bounds[i + 1], begin, all);
     }
-    const i32 own = (end - begin + kRows - 1) / kRows;
+    const i32 own = ((end - begin) * kGroup + kRows - 1) / kRows;
     i32 before = own;  // with its own
 #pragma unroll
     for (int distance = 1; distance < 32; distance *= 2) {
@@ -39,15 +39,16 @@ SINTER_DEVICE PackedTile packed_tile(const i64* bounds, i32 sequences, i32 all, 
       const int found = 32 - __clz(static_cast<int>(in_front));
       const i32 inside = tile - (before - own);
       return {__shfl_sync(0xffffffffu, begin, found), __shfl_sync(0xffffffffu, end - begin, found),
-              __shfl_sync(0xffffffffu, inside, found) * kRows};
+              __shfl_sync(0xffffffffu, inside, found) * kRows, first + found};
     }
     tile -= tiles;
   }
-  return {0, 0, 0};
+  return {0, 0, 0, 0};
 }
 
 /// The share that tile number `tile` of `tiles` has of the rows in no sequence, of `all` rows.
-SINTER_DEVICE SpareRows spare_rows(const i64* bounds, i32 sequences, i32 all, i32 begin, i32 tile,
+template <class Bound>
+SINTER_DEVICE SpareRows spare_rows(const Bound* bounds, i32 sequences, i32 all, i32 begin, i32 tile,
                                    i32 tiles) {
   const i32 front = bound_within(bounds[0], 0, all);
   const i32 end = bound_within(bounds[sequences], front, all);
@@ -55,16 +56,17 @@ SINTER_DEVICE SpareRows spare_rows(const i64* bounds, i32 sequences, i32 all, i3
 }
 
 /// Writes zeros to them; `thread` of kThreads that do so.
-template <int kThreads, class Problem>
+template <int kThreads, int kGroup, class Problem>
 SINTER_DEVICE void clear_spare_rows(const Problem& p, int thread) {
   const SpareRows& spare = p.spare;
-  for (i32 i = spare.first; i < spare.count; i += spare.step) {
-    const i32 row = (i < spare.front ? i : i + spare.packed) - spare.begin;
+  for (i32 i = spare.first * kGroup; i < spare.count * kGroup;
+       i = i % kGroup + 1 < kGroup ? i + 1 : (i / kGroup + spare.step) * kGroup) {
+    const i32 token = (i / kGroup < spare.front ? i / kGroup : i / kGroup + spare.packed);
+    const i64 row = p.result_at((token - spare.begin) * kGroup + i % kGroup);
     for (int column = thread; column < Problem::kValueHead; column += kThreads)
       if constexpr (sizeof(*p.y) == 1)
-        *reinterpret_cast<u8*>(p.y + row * p.y_stride + column) =
-            static_cast<u8>(static_cast<i32>(p.y_zero));
+        *reinterpret_cast<u8*>(p.y + row + column) = static_cast<u8>(static_cast<i32>(p.y_zero));
       else
-        p.y[row * p.y_stride + column].bits = 0;
+        p.y[row + column].bits = 0;
   }
 }

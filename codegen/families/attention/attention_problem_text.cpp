@@ -70,6 +70,7 @@ std::string ProblemText::write(bool has_maps) {
   line("AttentionProblem<Shape> p;");
   if (p_.bounds) {
     place_packed();
+    if (p_.tables) place_paged();
   } else {
     line(fmt::format("p.rows = i32({});", args_.dim(p_.rows)));
     line(fmt::format("p.keys = i32({});", args_.dim(p_.keys)));
@@ -97,7 +98,9 @@ std::string ProblemText::write(bool has_maps) {
   line(fmt::format("p.mask_key = {};", p_.mask ? args_.dim(p_.mask->column) : "0"));
   line(p_.causal == 2 ? "p.diagonal = p.keys - p.rows;" : "p.diagonal = 0;");
   if (p_.has_row_limits()) {
-    line(fmt::format("p.limits = {};", address(*p_.limits)));
+    line(fmt::format(
+        "p.limits = {}{};", address(*p_.limits),
+        p_.tables ? fmt::format(" + i64{{tile.begin}} * {}", args_.dim(p_.limits->row)) : ""));
     line(fmt::format("p.limit_row = {};", args_.dim(p_.limits->row)));
   } else if (p_.limits) {
     line(fmt::format("const auto* limit = {};", address(*p_.limits)));
@@ -189,10 +192,11 @@ void ProblemText::place_packed() {
   const std::string heads = args_.dim(ir::element_count(p_.batch)), bounds = address(*p_.bounds),
                     sequences = args_.dim(p_.sequences), rows = args_.dim(p_.rows);
   line(fmt::format("const i32 number = item / u32({});", heads));
-  line(fmt::format("const auto tile = packed_tile<Shape::kRows>({}, i32({}), i32({}), number);",
-                   bounds, sequences, rows));
-  line("p.rows = tile.rows;");
-  line("p.keys = tile.rows;");
+  line(fmt::format(
+      "const auto tile = packed_tile<Shape::kRows, Shape::kGroup>({}, i32({}), i32({}), number);",
+      bounds, sequences, rows));
+  line("p.rows = tile.tokens * Shape::kGroup;");
+  line("p.keys = tile.tokens;");
   line("p.first_row = tile.first_row;");
   line(fmt::format("p.spare = spare_rows({}, i32({}), i32({}), tile.begin, number, i32(tiles));",
                    bounds, sequences, rows));
@@ -200,6 +204,16 @@ void ProblemText::place_packed() {
     line(
         fmt::format("{} head = item % u32({});", p_.batch.size() > 1 ? "u32" : "const u32", heads));
   place_head();
+}
+
+/// Where the sequence's keys are.
+void ProblemText::place_paged() {
+  line(fmt::format("p.table = {} + i64{{tile.sequence}} * {};", address(*p_.tables),
+                   args_.dim(p_.tables->row)));
+  line(fmt::format("p.keys = i32({}) * Shape::kBlock;", args_.dim(p_.table_blocks)));
+  line(fmt::format("p.cache_rows = i32({});", args_.dim(p_.keys)));
+  line(fmt::format("p.q_member = {};", args_.dim(p_.q_member)));
+  line(fmt::format("p.y_member = {};", args_.dim(p_.y_member)));
 }
 
 void ProblemText::place_head() {
@@ -228,8 +242,11 @@ std::string ProblemText::place_of(const Dim& offset, const std::vector<Dim>& bat
 }
 
 void ProblemText::operand(const char* name, const AttentionOperand& operand) {
-  const std::string begin =
-      p_.bounds ? fmt::format(" + i64{{tile.begin}} * {}", args_.dim(operand.row)) : "";
+  // Of a paged cache rows of keys are found by the table.
+  const bool is_cache = p_.tables && name[0] != 'q' && name[0] != 'y';
+  const std::string begin = p_.bounds && !is_cache
+                                ? fmt::format(" + i64{{tile.begin}} * {}", args_.dim(operand.row))
+                                : "";
   line(fmt::format("p.{} = {}{};", name, address(operand), begin));
   line(fmt::format("p.{}_stride = {};", name, args_.dim(operand.row)));
 }

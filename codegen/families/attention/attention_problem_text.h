@@ -60,6 +60,7 @@ class ProblemText {
   void line(const std::string& text) { text_ += "  " + text + "\n"; }
   void place();
   void place_packed();
+  void place_paged();
   void place_head();
   std::string address(const AttentionOperand& operand);
   std::string place_of(const Dim& offset, const std::vector<Dim>& batch);

@@ -33,11 +33,15 @@ SINTER_DEVICE i32 keys_before(i64 limit, i32 keys) {
 /// integers of which a row sees as many keys; NoLimits. kPacked: rows and keys are those of one of
 /// several sequences that lie one behind the other. Result: T, or a type of 8 bits, which results
 /// are rounded to behind a factor. Key: the type of keys and values, T or one of 8 bits, whose rows
-/// have scales then.
+/// have scales then. kBlock: keys of a block where keys and values are a paged cache (a power of
+/// two; 0: they lie in order); kGroup: rows that each token of such a sequence has, which are heads
+/// that share their keys; kWindow: the last so many keys before its limit are what a row sees (0:
+/// all).
 template <class T_, class Mask_, int kHead_, int kValueHead_, int kRowWarps_, int kRowTiles_,
           int kKeyGroups_, int kKeys_, int kVector_, bool kPairs_, bool kMaskRows_, bool kMaskKeys_,
           bool kMaskPairs_, bool kCausal_, int kGuard_, class Limits_ = NoLimits,
-          bool kPacked_ = false, class Result_ = T_, class Key_ = T_>
+          bool kPacked_ = false, class Result_ = T_, class Key_ = T_, int kBlock_ = 0,
+          int kGroup_ = 1, int kWindow_ = 0>
 struct AttentionShape {
   typedef T_ T;
   typedef Key_ Key;
@@ -51,11 +55,14 @@ struct AttentionShape {
   static constexpr bool kPairs = kPairs_, kMaskRows = kMaskRows_, kMaskKeys = kMaskKeys_,
                         kMaskPairs = kMaskPairs_, kCausal = kCausal_,
                         kLimited = !IsNoLimits<Limits>::kIs, kPacked = kPacked_;
-  static constexpr int kGuard = kGuard_;
+  static constexpr int kGuard = kGuard_, kBlock = kBlock_, kGroup = kGroup_, kWindow = kWindow_;
+  static constexpr bool kPaged = kBlock > 0;
+  static_assert(!kPaged || (kPacked && kLimited && !kCausal), "sequences with limits");
+  static_assert(kPaged || (kGroup == 1 && kWindow == 0), "of paged caches");
   static_assert(kHead % 8 == 0 && kValueHead % 8 == 0 && kKeys % 16 == 0, "whole matrices of 8x8");
   static constexpr bool kScaled = sizeof(Key) == 1;
   static_assert(!kScaled || (kHead % 16 == 0 && kValueHead % 16 == 0), "whole units of 16 bytes");
-  static_assert(!kScaled || !kPacked, "caches are not packed");
+  static_assert(!kScaled || !kPacked || kPaged, "packed keys are no cache");
   static_assert(kKeys <= 128, "a lane keeps its part of a bool mask in 32 bits");
 
   static constexpr int kSteps = (kHead + 15) / 16, kKeyTiles = kKeys / 8,
@@ -110,14 +117,35 @@ struct AttentionProblem {
   const float *key_scale, *value_scale;  // of rows, if they have any; a stride apart
   i64 key_scale_stride, value_scale_stride;
   SpareRows spare;  // where sequences are packed
+  // Of a paged cache: the sequence's block table, rows that the cache has; from one row of a token
+  // to the next. `keys` is then how many the table has room for.
+  const i32* table;
+  i32 cache_rows;
+  i64 q_member, y_member;
   // Where results have 8 bits: they are rounded behind y_factor, and y_zero is what zero is.
   float y_factor, y_zero;
 
   /// The end of the keys that a row sees by its limit.
   SINTER_DEVICE i32 end_of_row(i32 row) const {
     if constexpr (Shape::kLimited)
-      return keys_before(limits[(row < rows ? row : rows - 1) * limit_row], keys);
+      return keys_before(limits[(row < rows ? row : rows - 1) / Shape::kGroup * limit_row], keys);
     return keys;
+  }
+  /// Where row `row` of q and of y begins.
+  SINTER_DEVICE i64 query_at(i32 row) const {
+    if constexpr (Shape::kGroup == 1) return row * q_stride;
+    return row / Shape::kGroup * q_stride + row % Shape::kGroup * q_member;
+  }
+  SINTER_DEVICE i64 result_at(i32 row) const {
+    if constexpr (Shape::kGroup == 1) return row * y_stride;
+    return row / Shape::kGroup * y_stride + row % Shape::kGroup * y_member;
+  }
+  /// The row of keys and values that key `key` is. What a table says is not trusted.
+  SINTER_DEVICE i32 row_of_key(i32 key) const {
+    if constexpr (!Shape::kPaged) return key;
+    constexpr i32 kBlock = Shape::kPaged ? Shape::kBlock : 1;
+    const u32 row = static_cast<u32>(table[key / kBlock]) * kBlock + key % kBlock;
+    return row < static_cast<u32>(cache_rows) ? static_cast<i32>(row) : 0;
   }
 };
 
@@ -163,9 +191,10 @@ SINTER_DEVICE void store_pair(const AttentionProblem<Shape>& p, typename Shape::
 }
 
 /// Starts to copy rows [first, first + kRows) of `count`, kWidth elements each; zeros behind them.
-template <int kRows, int kWidth, int kPitch, int kVector, int kThreads, class T>
-SINTER_DEVICE void copy_rows(T* shared, const T* from, i64 stride, i32 first, i32 count,
-                             int thread) {
+/// `row_of`: where in memory each of them is.
+template <int kRows, int kWidth, int kPitch, int kVector, int kThreads, class T, class RowOf>
+SINTER_DEVICE void copy_rows(T* shared, const T* from, i64 stride, i32 first, i32 count, int thread,
+                             const RowOf& row_of) {
   constexpr int kAcross = kWidth / kVector, kCount = kRows * kAcross;
 #pragma unroll
   for (int begin = 0; begin < kCount; begin += kThreads) {
@@ -173,7 +202,7 @@ SINTER_DEVICE void copy_rows(T* shared, const T* from, i64 stride, i32 first, i3
     if (kCount % kThreads != 0 && i >= kCount) break;
     const int row = i / kAcross, column = i % kAcross * kVector;
     const bool valid = first + row < count;
-    const T* source = from + (valid ? first + row : 0) * stride + column;
+    const T* source = from + (valid ? row_of(first + row) : 0) * stride + column;
     T* to = shared + row * kPitch + column;
     if constexpr (kVector > 1)
       cp_async<kVector* static_cast<int>(sizeof(T))>(to, source, valid);
@@ -253,7 +282,7 @@ struct AttentionRows {
         // Rows behind the last repeat it and are not stored.
         const i32 row = row_of(r, h);
         if constexpr (Shape::kLimited) ends[r][h] = p.end_of_row(row);
-        const T* source = p.q + (row < p.rows ? row : p.rows - 1) * p.q_stride + t;
+        const T* source = p.q + p.query_at(row < p.rows ? row : p.rows - 1) + t;
 #pragma unroll
         for (int s = 0; s < kSteps; ++s) {
           if constexpr (Shape::kScaled) {
@@ -363,7 +392,7 @@ struct AttentionRows {
           for (int e = 0; e < 4; ++e)
             s[r][j][e] = mask_tile.apply(s[r][j][e] * factor, r * 2 + e / 2, j * 2 + e % 2, fill);
     }
-    const bool whole = key0 + Shape::kKeys <= least_end(p) &&
+    const bool whole = Shape::kWindow == 0 && key0 + Shape::kKeys <= least_end(p) &&
                        (!Shape::kCausal || key0 + Shape::kKeys - 1 <= row0 + p.diagonal);
     if (whole) return;
 #pragma unroll
@@ -375,9 +404,12 @@ struct AttentionRows {
           const i32 seen = row_of(r, e / 2) + p.diagonal + 1;
           end = seen < end ? seen : end;
         }
+        const i32 first = Shape::kWindow > 0 ? end - Shape::kWindow : 0;
 #pragma unroll
-        for (int j = 0; j < kKeyTiles; ++j)
-          if (key0 + j * 8 + t + e % 2 >= end) s[r][j][e] = -infinity();
+        for (int j = 0; j < kKeyTiles; ++j) {
+          const i32 key = key0 + j * 8 + t + e % 2;
+          if (key >= end || (Shape::kWindow > 0 && key < first)) s[r][j][e] = -infinity();
+        }
       }
   }
 
@@ -579,7 +611,7 @@ struct AttentionRows {
                                          float high, float total) {
     bool drop;
     const float inverse = inverse_of(p, total, drop);
-    store_pair(p, p.y + (p.first_row + row) * p.y_stride + column, drop ? 0 : low * inverse,
+    store_pair(p, p.y + p.result_at(p.first_row + row) + column, drop ? 0 : low * inverse,
                drop ? 0 : high * inverse);
   }
 
@@ -609,7 +641,7 @@ struct AttentionRows {
         const float inverse = inverse_of(p, sum_of_row(sum[r][h]), drop);
         const i32 row = row_of(r, h);
         if (row >= p.rows) continue;
-        typename Shape::Result* to = p.y + row * p.y_stride;
+        typename Shape::Result* to = p.y + p.result_at(row);
 #pragma unroll
         for (int j = 0; j < kOutTiles; ++j) {
           const float low = y[r][j][h * 2] * inverse, high = y[r][j][h * 2 + 1] * inverse;

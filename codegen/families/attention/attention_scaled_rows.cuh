@@ -107,12 +107,12 @@ SINTER_DEVICE float round_row(C* to, const T* row, int lane) {
 
 /// Starts to copy the scales of rows [first, first + kRows) of `count`, a stride apart; zeros
 /// behind them.
-template <int kRows, int kThreads>
+template <int kRows, int kThreads, class RowOf>
 SINTER_DEVICE void copy_scales(float* shared, const float* from, i64 stride, i32 first, i32 count,
-                               int thread) {
+                               int thread, const RowOf& row_of) {
 #pragma unroll
   for (int i = thread; i < kRows; i += kThreads) {
     const bool valid = first + i < count;
-    cp_async<4>(shared + i, from + (valid ? first + i : 0) * stride, valid);
+    cp_async<4>(shared + i, from + (valid ? row_of(first + i) : 0) * stride, valid);
   }
 }

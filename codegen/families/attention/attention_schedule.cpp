@@ -74,6 +74,8 @@ bool fits_warpgroups(const AttentionProgram& program, const DeviceModel& device,
              most_shared(device, schedule) / static_cast<std::uint32_t>(schedule.blocks_at_once());
 }
 
+Dim heads_of(const AttentionProgram& program) { return ir::element_count(program.batch); }
+
 /// Whether blocks can make what the program has in front: one for each head's queries, warps with
 /// tiles of their own.
 bool fits_prologue(const AttentionProgram& program, const AttentionSchedule& schedule) {
@@ -181,8 +183,9 @@ std::string AttentionSchedule::to_string() const {
 
 Dim attention_tiles(const AttentionProgram& program, int rows, const Ranges& ranges) {
   if (!program.bounds) return ir::ceil_div(program.rows, rows, ranges);
-  return ir::min(ir::floor_div(program.rows, rows, ranges) + program.sequences,
-                 program.sequences * ir::ceil_div(program.longest, rows, ranges), ranges);
+  const Dim all = program.rows * Dim(program.group), longest = program.longest * Dim(program.group);
+  return ir::min(ir::floor_div(all, rows, ranges) + program.sequences,
+                 program.sequences * ir::ceil_div(longest, rows, ranges), ranges);
 }
 
 std::uint32_t attention_shared_bytes(const AttentionProgram& program,
@@ -293,7 +296,7 @@ bool takes(const AttentionProgram& program, const DeviceModel& device,
          schedule.row_tiles <= 2 && schedule.splits <= std::min(16, device.cluster_blocks) &&
          schedule.ahead <= 8 && (schedule.splits == 1 || schedule.key_groups > 1) &&
          (schedule.ahead == 1 || schedule.row_warps == 1) && schedule.queries == 1 &&
-         (schedule.splits == 1 || !program.bounds) && schedule.blocks == 0 &&
+         (schedule.splits == 1 || !program.bounds || program.tables) && schedule.blocks == 0 &&
          attention_shared_bytes(program, schedule) <= most_shared(device, schedule);
 }
 
@@ -334,6 +337,18 @@ std::vector<AttentionSchedule> choose_attention(const AttentionProgram& program,
     schedule.blocks = most_blocks;
     return schedule;
   };
+  if (program.tables) {
+    // Steps of few tokens for each sequence: 16 rows a block, whose warps share out the keys, and
+    // clusters of blocks where there are few. Else prompts: 64 rows a block.
+    const Dim rows = program.rows * Dim(program.group);
+    const std::pair<Dim, std::int64_t> short_ones{rows - Dim(16) * program.sequences, 0};
+    const Dim items = heads_of(program) * program.sequences;
+    chooser.add(by_warps(1, 1, 4, 32, 8), {short_ones, {items, few / 8}});
+    chooser.add(by_warps(1, 1, 4, 32, 2), {short_ones, {items, few / 2}});
+    chooser.add(by_warps(1, 1, 4, 32), {short_ones});
+    chooser.add(by_warps(4, 1, 1, longest <= 128 ? 64 : 32), {});
+    return chooser.take();
+  }
   if (program.bounds) {
     // Sequences of up to 256 rows in the mean take 64 rows a block. Blocks take items in turns, as
     // few of them are left over.

@@ -17,6 +17,7 @@ AttentionStep lower_attention_step(const Graph& graph, const Node& node, Buffers
   AttentionStep step;
   const auto finish = [&] {
     AttentionProgram& program = step.program;
+    group_rows(program);
     program.cached = buffers.is_found(program.buffers[program.k.buffer]) &&
                      buffers.is_found(program.buffers[program.v.buffer]);
     const StepCost own = cost_of(program, exprs, size);
@@ -93,6 +94,12 @@ plan::fb::AttentionStepT cpu_attention_step(const AttentionProgram& program, Exp
     step.bounds = matrix(*program.bounds);
     step.sequences = exprs.intern(program.sequences);
     step.longest = exprs.intern(program.longest);
+  }
+  if (program.tables) {
+    step.tables = matrix(*program.tables);
+    step.table_blocks = exprs.intern(program.table_blocks);
+    step.block = static_cast<std::uint32_t>(program.block);
+    step.window = static_cast<std::uint64_t>(program.window);
   }
   step.scale = static_cast<float>(program.scale);
   step.fill = static_cast<float>(program.fill);

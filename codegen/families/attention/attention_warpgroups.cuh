@@ -155,7 +155,7 @@ SINTER_DEVICE void copy_tiles(const Pipeline& pipeline, u32 items, ProblemOf pro
   const int thread = static_cast<int>(threadIdx.x) - Shape::kThreads;
   const auto own_problem_of = [&](u32 item) {
     const Problem p = problem_of(item);
-    if constexpr (Shape::kPacked) clear_spare_rows<128>(p, thread);
+    if constexpr (Shape::kPacked) clear_spare_rows<128, 1>(p, thread);
     return p;
   };
   copy_tiles<Shape>(

@@ -35,12 +35,16 @@ std::string shape_text(const AttentionProgram& p, const AttentionSchedule& s) {
   text += indent + fmt::format("{}, {}", part("causal", p.causal != 0), part("guard", p.guard));
   if (p.has_row_limits())
     text += fmt::format(",\n{}{}", indent, part("limits", storage_name(p.limits->dtype)));
-  const bool is_packed = p.bounds.has_value(), names_result = p.rounding || p.key_scales;
+  const bool is_packed = p.bounds.has_value(),
+             names_result = p.rounding || p.key_scales || p.tables;
   if ((is_packed || names_result) && !p.has_row_limits())
     text += fmt::format(",\n{}NoLimits", indent);
   if (is_packed || names_result) text += fmt::format(", {}", part("packed", is_packed));
   if (names_result) text += fmt::format(", {}", part("result", storage_name(p.y.dtype)));
-  if (p.key_scales) text += fmt::format(", {}", part("cache", storage_name(p.k.dtype)));
+  if (p.key_scales || p.tables) text += fmt::format(", {}", part("cache", storage_name(p.k.dtype)));
+  if (p.tables)
+    text += fmt::format(",\n{}{}, {}, {}", indent, part("block", p.block), part("group", p.group),
+                        part("window", p.window));
   text += "> Shape;\n";
   const std::string bytes =
       s.by_warpgroups()

@@ -161,6 +161,10 @@ class SINTER_API Session {
   /// Every state is zero again and may take another shape.
   void reset_state();
 
+  /// The same, and those that are named take these shapes: for states whose length the plan leaves
+  /// open. Memory for them is made when a run, or warm_up, is prepared. Throws Error(kUsage).
+  void reset_state(const std::map<std::string, std::vector<std::int64_t>>& shapes);
+
   /// Later runs compute with the weights of `plan`, which must differ from the session's own plan
   /// in nothing else (what `sinter refit` and with_weights make of it). They take the place of the
   /// old ones: nothing is allocated, and captured graphs stay. Weights are shared, so all sessions

@@ -304,6 +304,10 @@ void check_attention(const BoundChecker& check, const fb::AttentionStepT& work) 
   check.extent(work.longest, "the most rows of a sequence");
   if (sequences == INT64_MAX) check.fail("it has too many sequences");
   check_matrix(check, *work.bounds, sizes, 1, sequences + 1, "its bounds");
+  if (work.tables)
+    return check_matrix(check, *work.tables, sizes, sequences,
+                        check.extent(work.table_blocks, "the blocks of a table"),
+                        "its block tables");
   if (rows != keys) check.fail("its packed sequences have {} queries and {} keys", rows, keys);
 }
 

@@ -400,7 +400,7 @@ void verify_attention(const Checker& check, const fb::AttentionStepT& work, Uses
   }
   uses.reads.insert({work.q->buffer, work.k->buffer, work.v->buffer});
   uses.writes.insert(work.y->buffer);
-  if (!work.key_scales != !work.value_scales || (work.key_scales && work.bounds))
+  if (!work.key_scales != !work.value_scales || (work.key_scales && work.bounds && !work.tables))
     check.fail("its keys and values have no scales each, or are packed beside them");
   for (const plan::fb::MatrixT* scales : {work.key_scales.get(), work.value_scales.get()}) {
     if (scales == nullptr) continue;
@@ -424,15 +424,27 @@ void verify_attention(const Checker& check, const fb::AttentionStepT& work, Uses
     uses.reads.insert(work.limits->buffer);
   }
   if (work.bounds) {
-    if (work.mask || work.limits || work.causal != 0)
+    if (work.tables ? work.mask || !work.limits || work.causal != 0
+                    : work.mask || work.limits || work.causal != 0)
       check.fail("its packed sequences have a mask, limits or a causal mask beside their bounds");
     check.expression(work.sequences, "the number of sequences");
     check.expression(work.longest, "the most rows of a sequence");
     verify_strided(check, *work.bounds, work.batch.size(), "its bounds");
-    if (static_cast<DType>(work.bounds->dtype) != DType::kInt64)
+    if (static_cast<DType>(work.bounds->dtype) != (work.tables ? DType::kInt32 : DType::kInt64))
       check.fail("its bounds are of type {}", to_string(static_cast<DType>(work.bounds->dtype)));
     uses.reads.insert(work.bounds->buffer);
   }
+  if (!work.tables) return;
+  if (!work.bounds) check.fail("it has block tables of no sequences");
+  check.expression(work.table_blocks, "the blocks of a table");
+  verify_strided(check, *work.tables, work.batch.size(), "its block tables");
+  if (static_cast<DType>(work.tables->dtype) != DType::kInt32)
+    check.fail("its block tables are of type {}",
+               to_string(static_cast<DType>(work.tables->dtype)));
+  constexpr std::uint32_t kMostKeys = 256;
+  if (work.block < 1 || work.block > kMostKeys || (work.block & (work.block - 1)) != 0)
+    check.fail("a block of its caches has {} keys", work.block);
+  uses.reads.insert(work.tables->buffer);
 }
 
 void verify_host(const Checker& check, const fb::HostStepT& work, Uses& uses) {

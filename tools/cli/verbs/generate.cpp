@@ -80,6 +80,8 @@ int run_generate(GenerateArguments options, const Console& console) {
   std::optional<Tokenizer> tokenizer;
   if (!options.tokenizer.empty()) tokenizer = Tokenizer::load(options.tokenizer);
   const Tokenizer* words = tokenizer ? &*tokenizer : nullptr;
+  if (!options.requests.file.empty())
+    return run_requests(options, words, stop_ids(options.prompt, words), console);
   // Of a conversation the lines that come are prompts.
   const auto prompt =
       options.chat ? std::vector<std::int64_t>() : prompt_ids(options.prompt, words);
@@ -132,6 +134,10 @@ void add_generate(Cli& cli) {
   prompt->add_option("--ids", options->prompt.ids, "Token ids: 1,2,3, or a file of them");
   auto* chat = prompt->add_flag("--chat", options->chat,
                                 "A conversation: lines of standard input, and their answers");
+  auto* requests = prompt->add_option(
+      "--requests", options->requests.file,
+      "File of a request a line, {\"prompt\": TEXT or \"ids\": [..], \"max_tokens\": N, ..}: of a "
+      "plan of compile --serve, many at once; answers come as they end");
   prompt->require_option(1);
   auto* tokenizer = verb->add_option("--tokenizer", options->tokenizer,
                                      "tokenizer.json; without it tokens are printed as ids");
@@ -160,6 +166,25 @@ void add_generate(Cli& cli) {
   verb->add_option("--top-p", options->top_p,
                    "Of the fewest tokens that have this probability together");
   verb->add_option("--seed", options->seed, "Of the draws");
+
+  verb->add_option("--sequences", options->requests.sequences,
+                   "Of --requests: how many run at once (default: as many as the plan takes)")
+      ->check_positive()
+      ->needs(requests);
+  verb->add_option("--step-tokens", options->requests.step_tokens,
+                   "Of --requests: most tokens of a step (default: as many as the plan takes)")
+      ->check_positive()
+      ->needs(requests);
+  verb->add_option("--draft-tokens", options->requests.draft_tokens,
+                   "Of --requests: tokens that are guessed from what stood before (default: none)")
+      ->check_positive()
+      ->needs(requests);
+  verb->add_option("--cache-memory", options->requests.cache_memory,
+                   "Of --requests: memory of the caches, as 8GiB")
+      ->needs(requests);
+  verb->add_flag("--no-prefix-cache", options->requests.no_prefix_cache,
+                 "Of --requests: equal beginnings of prompts are computed again")
+      ->needs(requests);
 
   verb->add_option("--context", options->decoder.context,
                    "Tokens that caches of open size hold (default: the prompt and --max-tokens)")

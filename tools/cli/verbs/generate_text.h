@@ -19,6 +19,14 @@
 
 namespace sinter::tools {
 
+/// Of --requests: many texts at once, by the engine.
+struct RequestArguments {
+  std::string file;  // of a request a line; empty: none
+  std::int64_t sequences = 0, step_tokens = 0, draft_tokens = 0;
+  std::string cache_memory;
+  bool no_prefix_cache = false;
+};
+
 struct GenerateArguments {
   std::string plan, tokenizer, position, mask;
   PromptOptions prompt;
@@ -33,6 +41,7 @@ struct GenerateArguments {
   bool no_stop = false, no_rates = false;
   bool chat = false;
   std::string chat_template, system;  // of a conversation
+  RequestArguments requests;
 };
 
 double microseconds_since(std::chrono::steady_clock::time_point start);
@@ -98,5 +107,9 @@ Generated generate(const GenerateArguments& options, Decoder& decoder,
 /// Lines of standard input and their answers, until it ends. Returns the exit code.
 int run_chat(const GenerateArguments& options, Decoder& decoder, const Tokenizer& tokenizer,
              const std::vector<std::int64_t>& stops, const Console& console);
+
+/// The requests of a file, as many at once as the plan takes. Returns the exit code.
+int run_requests(const GenerateArguments& options, const Tokenizer* tokenizer,
+                 const std::vector<std::int64_t>& stops, const Console& console);
 
 }  // namespace sinter::tools

@@ -17,6 +17,7 @@
 #include "tools/compiler/options/eight_bit.h"
 #include "tools/compiler/options/entries.h"
 #include "tools/compiler/options/memory.h"
+#include "tools/compiler/options/paging.h"
 #include "tools/compiler/options/sample.h"
 #include "tools/compiler/options/weights.h"
 #include "tools/compiler/refit/recipes.h"
@@ -48,6 +49,7 @@ fusion::Context context_of(const BuildOptions& options, const Target& target) {
                                     ? DType::kInt8
                                     : DType::kFloat8E4M3FN;
   context.packed = options.packed;
+  if (options.paging) context.paging = to_fusion(*options.paging);
   return context;
 }
 
@@ -219,6 +221,7 @@ std::vector<std::pair<std::string, std::string>> manifest_options(const BuildOpt
   if (options.pad_selections) all.emplace_back("nms-pad", "on");
   if (options.drop_unsupported_outputs) all.emplace_back("drop-unsupported-outputs", "on");
   if (options.packed) all.emplace_back("packed", "on");
+  if (options.paging) all.emplace_back(kPagingKey, to_text(*options.paging));
   if (options.sample) all.emplace_back(kSampleKey, to_text(*options.sample));
   for (const auto& entry : limits_of(options.entries)) all.emplace_back("entry", to_text(entry));
   return all;
@@ -326,6 +329,11 @@ BuildResult build_plan(const BuildOptions& options, frontend::ImportedModel mode
   auto start = std::chrono::steady_clock::now();
   std::vector<codegen::EntryGraph> entries;
   ir::Graph bindings;
+  if (options.paging &&
+      (result.model.flag || !options.entries.empty() || options.sample || options.packed))
+    throw usage_error(
+        "--serve takes decoders of one list of steps, without --entry, --sample and --packed, and "
+        "without an input that chooses between graphs");
   if (options.packed && (result.model.flag || !options.entries.empty()))
     throw usage_error(
         "--packed takes models of one list of steps, without --entry and without an input that "

@@ -7,6 +7,7 @@
 #include "frontend/custom/read_operators.h"
 #include "fusion/append_sampler.h"
 #include "fusion/narrow_dims.h"
+#include "fusion/paging/decoder_inputs.h"
 #include "ir/text/text.h"
 #include "runtime/files/input_file.h"
 #include "runtime/format_error.h"
@@ -164,6 +165,7 @@ frontend::ImportedModel import_model(const Model& model, const CompileOptions& o
         result.flag->input);
   if (options.sample)
     result.graph = fusion::append_sampler(result.graph, to_fusion(*options.sample));
+  if (options.paging) result.graph = fusion::of_one_sequence(result.graph);
   const auto entries = limits_of(options.entries);
   if (!entries.empty())
     result.graph = with_context("--entry", [&] {

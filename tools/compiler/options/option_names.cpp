@@ -34,6 +34,7 @@ constexpr std::array kOptionNames = {
     OptionName{"--precision", "precision"},
     OptionName{"--sample", "sample"},
     OptionName{"--schedule", "schedule"},
+    OptionName{"--serve", "paging"},
     OptionName{"--shapes", "shapes"},
     OptionName{"--state", "states"},
     OptionName{"--smooth", "eight_bit.smoothing"},

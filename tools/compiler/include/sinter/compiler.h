@@ -217,6 +217,17 @@ struct SampleOptions {
 /// "greedy", or some of "top_k=40,top_p=0.9,temperature=0.7"; "ids=", "position=", "logits=NAME".
 SINTER_API SampleOptions parse_sample(std::string_view text);
 
+/// A decoder of many sequences at once: tokens of all of them end to end, caches in blocks that
+/// block tables name. `sinter serve` and Engine run such plans (tools/compiler/options/README.md).
+struct PagingOptions {
+  std::int64_t block_size = 16;         // positions of a block of the caches, a power of two
+  std::int64_t max_sequences = 256;     // of a step
+  std::int64_t max_step_tokens = 2048;  // of all sequences of a step
+  std::int64_t max_positions = 0;       // of a sequence; 0: as many as the model takes
+};
+/// "", or some of "block=16,sequences=256,step-tokens=2048,positions=8192".
+SINTER_API PagingOptions parse_paging(std::string_view text);
+
 /// Steps of their own for some dimensions, over the weights and states that all share.
 struct EntryOptions {
   std::string name;
@@ -273,6 +284,7 @@ struct CompileOptions {
   /// Encoders are computed over the tokens that the attention mask, an input of 0 and 1, says
   /// exist.
   bool packed = false;
+  std::optional<PagingOptions> paging;  // --serve
   std::optional<SampleOptions> sample;
   std::vector<EntryOptions> entries;  // none: one list of steps
 

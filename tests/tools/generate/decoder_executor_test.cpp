@@ -11,15 +11,14 @@
 #include <sinter/error.h>
 
 #include "tests/tools/cli_fixture.h"
+#include "tests/tools/generate/tiny_decoder.h"
 
 namespace sinter::tests {
 namespace {
 
 using nlohmann::json;
 using testing::HasSubstr;
-using Texts = std::map<std::pair<RequestId, int>, std::vector<TokenId>>;
-
-const std::string kTinyDecoder = SINTER_SOURCE_DIR "/models/tiny/decoder.onnx";
+using GenerationTexts = std::map<std::pair<RequestId, int>, std::vector<TokenId>>;
 
 /// The same with logits of all tokens.
 onnx::ModelProto decoder_of_all_logits() {
@@ -64,9 +63,9 @@ class DecoderExecutorTest : public CliTest {
                                                     SessionOptions{.threads = 1}, sequences);
   }
   /// What came of requests, when all have ended.
-  static Texts run(const std::string& plan, int sequences, const EngineOptions& options,
-                   const std::vector<GenerationRequest>& requests) {
-    Texts texts;
+  static GenerationTexts run(const std::string& plan, int sequences, const EngineOptions& options,
+                             const std::vector<GenerationRequest>& requests) {
+    GenerationTexts texts;
     std::mutex mutex;
     Engine engine(executor(plan, sequences), options);
     for (const GenerationRequest& request : requests)
@@ -80,14 +79,6 @@ class DecoderExecutorTest : public CliTest {
     return texts;
   }
 };
-
-const json& greedy() {
-  static const json cases = [] {
-    std::ifstream file(SINTER_SOURCE_DIR "/tests/tools/goldens/greedy.json");
-    return json::parse(file)["decoder"];
-  }();
-  return cases;
-}
 
 TEST_F(DecoderExecutorTest, GreedyTokensOfManyAreThoseOfNumpy) {
   std::vector<GenerationRequest> requests;
@@ -103,7 +94,7 @@ TEST_F(DecoderExecutorTest, GreedyTokensOfManyAreThoseOfNumpy) {
   drafts.draft_tokens = 3;
   drafts.draft_match_least = 1;
   const auto expect_all = [&](const std::string& plan, const EngineOptions& options) {
-    const Texts texts = run(plan, 3, options, requests);
+    const GenerationTexts texts = run(plan, 3, options, requests);
     EXPECT_EQ(texts.size(), 15U);
     for (const auto& [id, tokens] : texts)
       EXPECT_EQ(json(tokens), greedy()[(id.first - 1) % 3]["tokens"]);
@@ -127,7 +118,7 @@ TEST_F(DecoderExecutorTest, DrawsAreThoseOfGenerate) {
     request.sampling.seed = seed;
     request.sampling.samples = 2;
   }
-  const Texts texts = run(plan, 4, {}, requests);
+  const GenerationTexts texts = run(plan, 4, {}, requests);
   for (std::uint64_t seed = 1; seed <= 5; ++seed) {
     std::string ids;
     for (const TokenId id : requests[0].prompt)

@@ -1,0 +1,194 @@
+#include "fusion/paging/decoder_inputs.h"
+
+#include <algorithm>
+#include <map>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <sinter/error.h>
+
+#include "fusion/narrow_dims.h"
+#include "fusion/patterns/caches.h"
+
+namespace sinter::fusion {
+namespace {
+
+[[noreturn]] void refuse(const std::string& why) {
+  throw Error(ErrorCode::kUnsupported, fmt::format("--serve: {}; compile without --serve", why));
+}
+
+class InputFinder {
+ public:
+  explicit InputFinder(const Graph& graph) : graph_(graph) {}
+
+  DecoderInputs find() {
+    find_caches();
+    find_ids();
+    for (const ValueId input : graph_.inputs())
+      if (input != found_.ids && !is_cache(input)) classify(input);
+    return std::move(found_);
+  }
+
+ private:
+  bool is_cache(ValueId input) const {
+    return std::ranges::any_of(found_.caches,
+                               [&](const DecoderCache& cache) { return cache.input == input; });
+  }
+
+  void find_caches() {
+    for (std::size_t i = 0; i < graph_.outputs().size(); ++i) {
+      const int output = static_cast<int>(i);
+      if (const auto cache = in_place(output))
+        add(*cache, false);
+      else if (const auto grown = growing(output))
+        add(*grown, true);
+    }
+    if (found_.caches.empty())
+      refuse(
+          "no cache was found: outputs that are an input with new rows, either put at their "
+          "positions (TensorScatter) or concatenated behind it");
+  }
+
+  void add(const DecoderCache& cache, bool grows) {
+    const Shape& shape = graph_.type(cache.input).shape;
+    const std::string& name = graph_.value(cache.input).name;
+    const auto length = shape[cache.axis].as_symbol();
+    if (!length)
+      refuse(fmt::format("the cache '{}' is of a fixed length, {}: export it with a symbolic one",
+                         name, shape[cache.axis].to_string()));
+    for (std::size_t d = 0; d < shape.size(); ++d)
+      if (d != cache.axis && !shape[d].is_constant())
+        refuse(
+            fmt::format("dimension {} of the cache '{}' is '{}': say what it is with --dim {}=..",
+                        d, name, shape[d].to_string(), shape[d].to_string()));
+    if (!found_.caches.empty() && (grows != found_.grows || *length != found_.length))
+      refuse(fmt::format("the caches are of two kinds: '{}' is {}, '{}' is {}",
+                         graph_.value(found_.caches[0].input).name,
+                         to_string(graph_.type(found_.caches[0].input).shape), name,
+                         to_string(shape)));
+    found_.grows = grows;
+    found_.length = *length;
+    found_.caches.push_back(cache);
+  }
+
+  /// A state whose rows are replaced.
+  std::optional<DecoderCache> in_place(int output) const {
+    const auto state = std::ranges::find_if(
+        graph_.states(), [&](const ir::State& each) { return each.output == output; });
+    if (state == graph_.states().end()) return std::nullopt;
+    const ValueId result = graph_.outputs()[static_cast<std::size_t>(output)];
+    const auto history = cache_history(graph_, result);
+    if (!history)
+      refuse("the state '" + graph_.output_names()[static_cast<std::size_t>(output)] +
+             "' is no cache");
+    const Node* writer = graph_.producer(result);
+    if (history->nodes.size() != 1 || writer->op->name != "Scatter")
+      refuse("rows of the cache '" + graph_.value(history->input).name +
+             "' are written through views");
+    const Shape& all = graph_.type(history->input).shape;
+    const Shape& rows = graph_.type(writer->inputs[1]).shape;
+    std::optional<std::size_t> axis;
+    for (std::size_t d = 0; d < all.size(); ++d)
+      if (all[d] != rows[d]) axis = d;
+    if (!axis)
+      refuse("all rows of the cache '" + graph_.value(history->input).name +
+             "' are replaced by every run");
+    return DecoderCache{history->input, output, result, history->nodes[0], *axis};
+  }
+
+  std::optional<DecoderCache> growing(int output) const {
+    const ValueId result = graph_.outputs()[static_cast<std::size_t>(output)];
+    const Node* writer = graph_.producer(result);
+    if (writer == nullptr || writer->op->name != "Concat" || writer->inputs.size() != 2)
+      return std::nullopt;
+    const ValueId input = writer->inputs[0];
+    if (!graph_.input_number(input) || graph_.users(input).size() != 1) return std::nullopt;
+    return DecoderCache{input, output, result, graph_.value(result).producer,
+                        static_cast<std::size_t>(writer->attrs.get_int("axis"))};
+  }
+
+  /// True if rows of a table are gathered by `value`, seen through views and casts.
+  bool chooses_rows(ValueId value) const {
+    return std::ranges::any_of(graph_.users(value), [&](NodeId user) {
+      const Node& node = graph_.node(user);
+      if (node.op->name == "Gather" && node.inputs[1] == value)
+        return graph_.type(node.outputs[0]).shape.size() >= 2 &&
+               (is_float(graph_.type(node.inputs[0]).dtype) || graph_.is_constant(node.inputs[0]));
+      const bool passes = node.op->kind == OpKind::kView || node.op->name == "Cast";
+      return passes && chooses_rows(node.outputs[0]);
+    });
+  }
+
+  /// The symbol of a shape [1, tokens] or [tokens].
+  std::optional<std::string> row_symbol(ValueId input) const {
+    const TensorType& type = graph_.type(input);
+    const Shape& shape = type.shape;
+    const bool fits =
+        is_integer(type.dtype) && (shape.size() == 1 || (shape.size() == 2 && shape[0] == Dim(1)));
+    return fits ? shape.back().as_symbol() : std::nullopt;
+  }
+
+  void find_ids() {
+    std::vector<std::string> names;
+    for (const ValueId input : graph_.inputs()) {
+      names.push_back("'" + graph_.value(input).name + "' " + to_string(graph_.type(input).shape));
+      const auto symbol = row_symbol(input);
+      if (is_cache(input) || !symbol || !chooses_rows(input)) continue;
+      // Positions choose rows, too: of tables that are read again where others begin.
+      if (found_.ids.valid() && graph_.value(input).name != "input_ids") continue;
+      found_.ids = input;
+      found_.tokens = Dim::symbol(*symbol);
+    }
+    if (!found_.ids.valid())
+      refuse(
+          fmt::format("no input is the tokens, integers [1, sequence] by which rows of an "
+                      "embedding are gathered; the inputs are {}{}",
+                      fmt::join(names, ", "),
+                      graph_.type(graph_.inputs()[0]).shape.empty() ? ""
+                                                                    : ". A batch is 1: say "
+                                                                      "so with --dim batch=1"));
+  }
+
+  void classify(ValueId input) {
+    const TensorType& type = graph_.type(input);
+    const auto symbol = row_symbol(input);
+    if (is_integer(type.dtype) && ir::element_count(type.shape) == Dim(1))
+      found_.counts.push_back(input);
+    else if (symbol && Dim::symbol(*symbol) == found_.tokens)
+      found_.positions.push_back(input);
+    else if (symbol || is_total(type))
+      found_.masks.push_back(input);
+    else
+      refuse(
+          fmt::format("the input '{}', {}, is neither tokens, their positions, a mask of all "
+                      "tokens so far nor a cache",
+                      graph_.value(input).name, to_string(type)));
+  }
+
+  /// [1, tokens before + tokens].
+  bool is_total(const TensorType& type) const {
+    return is_integer(type.dtype) && !type.shape.empty() && !type.shape.back().is_constant() &&
+           ir::element_count(type.shape) == type.shape.back();
+  }
+
+  const Graph& graph_;
+  DecoderInputs found_;
+};
+
+}  // namespace
+
+Graph of_one_sequence(const Graph& graph) {
+  std::map<std::string, Range> batch;
+  for (const ValueId input : graph.inputs()) {
+    const TensorType& type = graph.type(input);
+    if (!is_integer(type.dtype) || type.shape.size() != 2) continue;
+    const auto symbol = type.shape[0].as_symbol();
+    const auto range = symbol ? graph.ranges().find(*symbol) : graph.ranges().end();
+    if (range != graph.ranges().end() && range->second.min <= 1) batch[*symbol] = {1, 1, nullptr};
+  }
+  return batch.empty() ? graph : narrow_dims(graph, batch);
+}
+
+DecoderInputs decoder_inputs(const Graph& graph) { return InputFinder(graph).find(); }
+
+}  // namespace sinter::fusion

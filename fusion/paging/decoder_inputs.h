@@ -1,0 +1,40 @@
+// What the inputs of a decoder are: tokens, where they stand, masks of ones, caches.
+#pragma once
+
+#include <optional>
+#include <vector>
+
+#include "fusion/context.h"
+
+namespace sinter::fusion {
+
+/// A cache: keys or values of the tokens so far [1, .., tokens, width], which a run gives back with
+/// new rows.
+struct DecoderCache {
+  ValueId input;         // of the graph
+  int output = 0;        // number of the output that takes its place
+  ValueId result;        // what Attention reads: the cache with the new rows
+  NodeId writer;         // a Scatter of rows at their positions, or a Concat of both
+  std::size_t axis = 0;  // of the tokens
+};
+
+struct DecoderInputs {
+  ValueId ids;                     // integers [1, tokens] or [tokens]
+  Dim tokens;                      // a symbol
+  std::vector<ValueId> counts;     // integers of one element: how many tokens came before
+  std::vector<ValueId> positions;  // integers of as many as there are tokens: where each stands
+  std::vector<ValueId> masks;      // of all tokens so far, ones
+  std::vector<DecoderCache> caches;
+  /// Symbols of the caches' lengths; `grows`: the length is that of the tokens before, and what
+  /// comes out is longer.
+  std::string length;
+  bool grows = false;
+};
+
+/// `graph` with a batch of one, where its inputs of integers [batch, ..] leave that open.
+Graph of_one_sequence(const Graph& graph);
+
+/// Those of `graph`. Throws Error(kUnsupported) naming what is none of a decoder that is known.
+DecoderInputs decoder_inputs(const Graph& graph);
+
+}  // namespace sinter::fusion

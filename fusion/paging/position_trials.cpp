@@ -1,0 +1,210 @@
+#include "fusion/paging/position_trials.h"
+
+#include <algorithm>
+#include <array>
+#include <set>
+
+#include <fmt/format.h>
+#include <sinter/error.h>
+
+#include "fusion/narrow_dims.h"
+#include "fusion/patterns/masks.h"
+#include "ir/reference/evaluate.h"
+
+namespace sinter::fusion {
+namespace {
+
+// Constants of more elements are weights.
+constexpr std::int64_t kMostConstant = 1 << 22;
+/// Tokens, tokens before them, and rows that a cache of a fixed length has beyond both.
+struct Sizes {
+  std::int64_t tokens, before, spare;
+};
+constexpr std::array kTrials = {Sizes{3, 5, 4}, Sizes{1, 9, 1}, Sizes{4, 2, 7}};
+// Beyond the windows that models have.
+constexpr std::int64_t kFar = 40000;
+
+bool is_mask(const TensorType& type) {
+  return type.shape.size() >= 2 && (type.dtype == DType::kBool || is_float(type.dtype));
+}
+
+}  // namespace
+
+PositionTrials::PositionTrials(const Graph& graph, const DecoderInputs& inputs) : graph_(graph) {
+  choose(graph, inputs);
+  const auto add = [&](const Sizes& sizes) {
+    Trial trial{sizes.tokens,
+                sizes.before,
+                inputs.grows ? sizes.before : sizes.tokens + sizes.before + sizes.spare,
+                {}};
+    run(inputs, trial);
+    trials_.push_back(std::move(trial));
+  };
+  for (const Sizes& sizes : kTrials) add(sizes);
+  const auto range = graph.ranges().find(inputs.length);
+  const std::int64_t most = range == graph.ranges().end() ? kFar : range->second.max;
+  add({1, std::min(kFar, most - 2), 1});
+}
+
+void PositionTrials::choose(const Graph& graph, const DecoderInputs& inputs) {
+  std::set<ValueId> known;
+  for (const auto* each : {&inputs.counts, &inputs.positions, &inputs.masks})
+    for (const ValueId input : *each) known.insert(input);
+  inputs_.assign(known.begin(), known.end());
+  const auto is_small = [&](ValueId value) {
+    const auto& constant = graph.value(value).constant;
+    return constant != nullptr && constant->element_count() <= kMostConstant;
+  };
+  for (const Node& node : graph.nodes()) {
+    const bool depends = std::ranges::all_of(
+        node.inputs, [&](ValueId input) { return known.contains(input) || is_small(input); });
+    if (!depends || node.body != nullptr || node.outputs.size() != 1) continue;
+    const ValueId value = node.outputs[0];
+    known.insert(value);
+    const TensorType& type = graph.type(value);
+    const bool is_index = is_integer(type.dtype) && type.shape.size() <= 4;
+    const bool masks = is_mask(type) && std::ranges::any_of(graph.users(value), [&](NodeId user) {
+                         return graph.node(user).op->name == "Attention";
+                       });
+    if (is_index || masks) index_.emplace(value, index_.size());
+  }
+}
+
+/// Runs a copy of that arithmetic, of these sizes.
+void PositionTrials::run(const DecoderInputs& inputs, Trial& trial) const {
+  if (index_.empty()) return;
+  GraphBuilder builder("positions");
+  for (const auto& [symbol, range] : graph_.ranges()) builder.range(symbol, range);
+  std::vector<ValueId> mapped(graph_.values().size());
+  for (const ValueId input : inputs_)
+    mapped[input.position()] = builder.input(graph_.value(input).name, graph_.type(input));
+  const auto map = [&](ValueId value) {
+    ValueId& to = mapped[value.position()];
+    if (!to.valid() && graph_.is_constant(value))
+      to = builder.constant(graph_.value(value).constant);
+    return to;
+  };
+  for (const Node& node : graph_.nodes()) {
+    std::vector<ValueId> operands;
+    for (const ValueId input : node.inputs) operands.push_back(map(input));
+    if (node.body != nullptr || node.outputs.size() != 1 ||
+        !std::ranges::all_of(operands, &ValueId::valid))
+      continue;
+    const bool is_weight = std::ranges::any_of(node.inputs, [&](ValueId input) {
+      const auto& constant = graph_.value(input).constant;
+      return constant != nullptr && constant->element_count() > kMostConstant;
+    });
+    if (is_weight) continue;
+    mapped[node.outputs[0].position()] =
+        builder.add(node.op->name, std::move(operands), node.attrs);
+  }
+  std::vector<std::pair<std::size_t, ValueId>> order;
+  for (const auto& [value, number] : index_) order.emplace_back(number, value);
+  std::ranges::sort(order);
+  for (const auto& [number, value] : order)
+    builder.output(fmt::format("{}", number), mapped[value.position()]);
+
+  std::map<std::string, Range> sizes;
+  const auto set = [&](const Dim& dim, std::int64_t value) {
+    if (const auto symbol = dim.as_symbol(); symbol && graph_.ranges().contains(*symbol))
+      sizes[*symbol] = {value, value, nullptr};
+  };
+  set(inputs.tokens, trial.tokens);
+  set(Dim::symbol(inputs.length), trial.length);
+  for (const ValueId mask : inputs.masks)
+    set(graph_.type(mask).shape.back(), trial.tokens + trial.before);
+  const Graph narrow = narrow_dims(builder.finish(), sizes);
+  std::vector<Tensor> given;
+  for (const ValueId input : narrow.inputs()) {
+    const TensorType& type = narrow.type(input);
+    Ints shape;
+    for (const Dim& dim : type.shape) {
+      if (!dim.is_constant())
+        throw Error(ErrorCode::kUnsupported,
+                    fmt::format("--serve: the input '{}' has the dimension '{}', which is not that "
+                                "of the tokens: say what it is with --dim",
+                                narrow.value(input).name, dim.to_string()));
+      shape.push_back(dim.value());
+    }
+    const std::string& name = narrow.value(input).name;
+    const auto is_one_of = [&](const std::vector<ValueId>& all) {
+      return std::ranges::any_of(all,
+                                 [&](ValueId each) { return graph_.value(each).name == name; });
+    };
+    std::vector<double> values(static_cast<std::size_t>(ir::element_count(type.shape).value()),
+                               is_one_of(inputs.counts) ? static_cast<double>(trial.before) : 1);
+    if (is_one_of(inputs.positions))
+      for (std::size_t i = 0; i < values.size(); ++i)
+        values[i] = static_cast<double>(trial.before + static_cast<std::int64_t>(i));
+    given.push_back(Tensor::from_doubles(type.dtype, shape, values));
+  }
+  trial.values = ir::evaluate(narrow, given);
+}
+
+std::optional<TokenPositions> PositionTrials::positions(ValueId value) const {
+  const auto at = index_.find(value);
+  if (at == index_.end() || !is_integer(graph_.type(value).dtype)) return std::nullopt;
+  std::optional<TokenPositions> found;
+  for (const Trial& trial : trials_) {
+    const Tensor& all = trial.values[at->second];
+    if (all.element_count() != trial.tokens) return std::nullopt;
+    const std::int64_t more = all.at_int(0) - trial.before;
+    for (std::int64_t i = 0; i < trial.tokens; ++i)
+      if (all.at_int(i) != trial.before + i + more) return std::nullopt;
+    if (!found) {
+      found.emplace();
+      found->more = more;
+      for (std::size_t d = 0; d < all.shape().size(); ++d)
+        if (all.shape()[d] == trial.tokens) found->axis = d;
+    } else if (found->more != more) {
+      return std::nullopt;
+    }
+  }
+  return found;
+}
+
+bool PositionTrials::is_last_token(ValueId value) const {
+  if (const auto& constant = graph_.value(value).constant)
+    return is_integer(constant->dtype()) && constant->element_count() == 1 &&
+           constant->at_int(0) == -1;
+  const auto at = index_.find(value);
+  return at != index_.end() && is_integer(graph_.type(value).dtype) &&
+         std::ranges::all_of(trials_, [&](const Trial& trial) {
+           const Tensor& all = trial.values[at->second];
+           return all.element_count() == 1 &&
+                  (all.at_int(0) == trial.tokens - 1 || all.at_int(0) == -1);
+         });
+}
+
+std::optional<std::int64_t> PositionTrials::window(ValueId mask, bool negated) const {
+  const auto at = index_.find(mask);
+  if (at == index_.end()) return std::nullopt;
+  // The last trial has the most keys: how many of them its only row sees.
+  const auto sees = [&](const Tensor& all, std::int64_t row, std::int64_t key) {
+    const std::int64_t keys = all.shape().back();
+    const double element = all.at(row * keys + key);
+    if (all.dtype() == DType::kBool) return (element != 0) != negated;
+    return element > kHidden;
+  };
+  const Trial& far = trials_.back();
+  const Tensor& last = far.values[at->second];
+  std::int64_t count = 0;
+  for (std::int64_t key = 0; key < last.shape().back(); ++key) count += sees(last, 0, key) ? 1 : 0;
+  const std::int64_t window = count == far.before + 1 ? 0 : count;
+  for (const Trial& trial : trials_) {
+    const Tensor& all = trial.values[at->second];
+    if (all.shape().size() < 2 || all.element_count() != trial.tokens * all.shape().back())
+      return std::nullopt;
+    for (std::int64_t row = 0; row < trial.tokens; ++row)
+      for (std::int64_t key = 0; key < all.shape().back(); ++key) {
+        const std::int64_t own = trial.before + row;
+        const bool seen = key <= own && (window == 0 || key > own - window);
+        if (sees(all, row, key) != seen) return std::nullopt;
+        if (seen && all.dtype() != DType::kBool && all.at(row * all.shape().back() + key) != 0)
+          return std::nullopt;
+      }
+  }
+  return window;
+}
+
+}  // namespace sinter::fusion

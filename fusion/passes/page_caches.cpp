@@ -1,0 +1,457 @@
+// Decoders of one text become decoders of many: tokens of several sequences end to end, caches in
+// blocks that block tables name.
+#include <algorithm>
+#include <map>
+
+#include <fmt/format.h>
+#include <sinter/error.h>
+
+#include "fusion/paging/position_trials.h"
+#include "fusion/passes/passes.h"
+#include "fusion/regions/rebuild.h"
+#include "ir/affine.h"
+#include "ir/attention_inputs.h"
+
+namespace sinter::fusion {
+namespace {
+
+using ir::Attr;
+
+[[noreturn]] void refuse_paging(const Node& node, const std::string& why) {
+  throw Error(ErrorCode::kUnsupported,
+              fmt::format("--serve: {}: {}; compile without --serve", describe(node), why));
+}
+
+class CachePager {
+ public:
+  CachePager(const Graph& graph, const PagingOptions& options)
+      : graph_(graph),
+        options_(options),
+        inputs_(decoder_inputs(graph)),
+        trials_(graph, inputs_),
+        b_(graph.name()),
+        mapped_(graph.values().size()) {}
+
+  Graph run() {
+    declare();
+    for (const Node& node : graph_.nodes()) {
+      const GraphBuilder::OriginScope scope(b_, node.origins);
+      visit(node);
+    }
+    if (attention_ == 0)
+      throw Error(ErrorCode::kUnsupported,
+                  "--serve: no attention over the caches was recognised: for a GPU give "
+                  "--precision fp16 or bf16, or compile without --serve");
+    finish_outputs();
+    Graph paged = b_.finish();
+    check_inputs(paged);
+    return without_old(paged);
+  }
+
+ private:
+  // ---------------------------------------------------------------- inputs
+
+  Dim resized(const Dim& dim) const { return ir::simplify(dim.substitute(sizes_), b_.ranges()); }
+  Shape resized(Shape shape) const {
+    for (Dim& dim : shape) dim = resized(dim);
+    return shape;
+  }
+
+  void range(const char* symbol, std::int64_t least, std::int64_t most) {
+    Range range;
+    range.min = least;
+    range.max = most;
+    b_.range(symbol, range);
+  }
+
+  void declare() {
+    namespace names = paged_names;
+    const Dim tokens = Dim::symbol(names::kTokens), length = Dim::symbol(names::kCachePositions);
+    for (const auto& [symbol, range] : graph_.ranges())
+      if (symbol != inputs_.length && Dim::symbol(symbol) != inputs_.tokens)
+        b_.range(symbol, range);
+    const auto most = graph_.ranges().find(inputs_.length);
+    positions_ = options_.max_positions > 0      ? options_.max_positions
+                 : most == graph_.ranges().end() ? kMostPositions
+                                                 : std::min(kMostPositions, most->second.max);
+    const std::int64_t block = options_.block_size;
+    range(names::kTokens, 1, options_.max_step_tokens);
+    range(names::kSequences, 1, options_.max_sequences);
+    range(names::kSamples, 1, options_.max_step_tokens);
+    range(names::kTableBlocks, 1, (positions_ + block - 1) / block);
+    range(names::kCachePositions, block, kMostCache);
+    sizes_.emplace(*inputs_.tokens.as_symbol(), tokens);
+    sizes_.emplace(inputs_.length, inputs_.grows ? length - tokens : length);
+
+    const auto add = [&](const char* name, Shape shape) {
+      return b_.input(name, {DType::kInt32, std::move(shape)});
+    };
+    const Dim sequences = Dim::symbol(names::kSequences);
+    const ValueId ids = add(names::kIds, {tokens});
+    places_ = add(names::kPositions, {tokens});
+    slots_ = add(names::kSlotMapping, {tokens});
+    starts_ = add(names::kSequenceStarts, {sequences + Dim(1)});
+    tables_ = add(names::kBlockTables, {sequences, Dim::symbol(names::kTableBlocks)});
+    rows_ = add(names::kSampleRows, {Dim::symbol(names::kSamples)});
+    mapped_[inputs_.ids.position()] =
+        shaped(as(ids, graph_.type(inputs_.ids).dtype), resized(graph_.type(inputs_.ids).shape));
+    for (const DecoderCache& cache : inputs_.caches) {
+      const TensorType& type = graph_.type(cache.input);
+      Shape shape = type.shape;
+      shape[cache.axis] = length;
+      caches_.push_back(b_.input(graph_.value(cache.input).name, {type.dtype, shape}));
+      mapped_[cache.input.position()] = caches_.back();
+    }
+    // What tells how many tokens there were is no input any more. Whatever still reads it is found.
+    for (const auto* each : {&inputs_.counts, &inputs_.positions, &inputs_.masks})
+      for (const ValueId input : *each) {
+        mapped_[input.position()] =
+            b_.input("old " + graph_.value(input).name,
+                     {graph_.type(input).dtype, resized(graph_.type(input).shape)});
+        old_.push_back(mapped_[input.position()]);
+      }
+    for (std::size_t i = 0; i < graph_.values().size(); ++i)
+      if (const Value& value = graph_.values()[i]; value.constant)
+        mapped_[i] = b_.constant(value.constant, value.name);
+    for (const ValueId input : inputs_.positions)
+      mapped_[input.position()] =
+          token_positions({graph_.type(input).shape.size() - 1, 0}, graph_.type(input));
+  }
+
+  void check_inputs(const Graph& paged) const {
+    for (std::size_t i = 0; i < paged.inputs().size(); ++i) {
+      const Value& input = paged.value(paged.inputs()[i]);
+      constexpr std::string_view kOld = "old ";
+      if (!input.name.starts_with(kOld) || paged.users(paged.inputs()[i]).empty()) continue;
+      refuse_paging(
+          paged.node(paged.users(paged.inputs()[i])[0]),
+          fmt::format("it reads '{}' in a way that is neither the positions of tokens nor a mask "
+                      "of those before them",
+                      input.name.substr(kOld.size())));
+    }
+  }
+
+  /// The graph without the inputs that nothing reads any more, with the caches as states.
+  Graph without_old(const Graph& paged) const {
+    GraphBuilder builder(paged.name());
+    for (const auto& [symbol, range] : paged.ranges()) builder.range(symbol, range);
+    std::vector<ValueId> inputs;
+    std::map<std::string, int> numbers;
+    int count = 0;
+    for (const ValueId input : paged.inputs()) {
+      const std::string& name = paged.value(input).name;
+      if (name.starts_with("old ")) {
+        inputs.push_back(builder.placeholder(paged.type(input)));
+        continue;
+      }
+      numbers[name] = count++;
+      inputs.push_back(builder.input(name, paged.type(input)));
+    }
+    const std::vector<ValueId> outputs = ir::inline_graph(builder, paged, inputs);
+    for (std::size_t i = 0; i < outputs.size(); ++i)
+      builder.output(paged.output_names()[i], outputs[i]);
+    for (const DecoderCache& cache : inputs_.caches)
+      builder.state({numbers.at(graph_.value(cache.input).name), cache.output});
+    return builder.finish();
+  }
+
+  // ---------------------------------------------------------------- nodes
+
+  ValueId as(ValueId value, DType type) {
+    return b_.type(value).dtype == type ? value : b_.add("Cast", {value}, {{"to", Attr(type)}});
+  }
+  ValueId shaped(ValueId value, Shape shape) {
+    return b_.type(value).shape == shape ? value : b_.add("Reshape", {value}, {{"shape", shape}});
+  }
+
+  /// The positions of the tokens in the place of a value of type `type`.
+  ValueId token_positions(const TokenPositions& what, const TensorType& type) {
+    const GraphBuilder::OriginScope scope(b_, {});
+    ValueId value = as(places_, type.dtype);
+    if (what.more != 0)
+      value = b_.add("Add", {value, b_.scalar(type.dtype, static_cast<double>(what.more))});
+    Shape shape(type.shape.size(), Dim(1));
+    if (!shape.empty()) shape[what.axis] = Dim::symbol(paged_names::kTokens);
+    return shaped(value, shape);
+  }
+
+  const DecoderCache* cache_written_by(NodeId id) const {
+    const auto at = std::ranges::find_if(
+        inputs_.caches, [&](const DecoderCache& cache) { return cache.writer == id; });
+    return at == inputs_.caches.end() ? nullptr : &*at;
+  }
+
+  void visit(const Node& node) {
+    const ValueId first = node.outputs[0];
+    if (const DecoderCache* cache = cache_written_by(graph_.value(first).producer))
+      return set(node, write(node, *cache));
+    if (node.op->name == "Attention") return set(node, attention(node));
+    if (node.outputs.size() == 1)
+      if (const auto positions = trials_.positions(first);
+          positions && has_tokens(graph_.type(first).shape, positions->axis))
+        return set(node, token_positions(*positions, graph_.type(first)));
+    if (const auto axis = takes_last_token(node)) {
+      ValueId row = rows_of(node.inputs[0], *axis);
+      Shape shape = resized(graph_.type(first).shape);
+      // The rows take the place of the batch where the axis goes.
+      if (shape.size() < b_.type(row).shape.size()) {
+        shape = b_.type(row).shape;
+        if (*axis == 0 || shape[0] != Dim(1)) return set(node, row);
+        shape.erase(shape.begin());
+        row = shaped(row, shape);
+      }
+      return set(node, row);
+    }
+    if (const auto view = view_of_rows(node)) return set(node, *view);
+    copy(node);
+  }
+
+  /// A reshape of what had one row, the last token's, and has one for each sample: these stay in
+  /// front.
+  std::optional<ValueId> view_of_rows(const Node& node) {
+    if (node.op->name != "Reshape" && node.op->name != "Expand") return std::nullopt;
+    const ValueId rows = mapped_[node.inputs[0].position()];
+    const Dim samples = Dim::symbol(paged_names::kSamples);
+    const Shape& now = b_.type(rows).shape;
+    if (now.empty() || now[0] != samples) return std::nullopt;
+    Shape shape = resized(node.attrs.get_dims("shape"));
+    if (shape.empty()) return rows;  // one number: broadcasts as before
+    if (shape[0] != Dim(1)) return std::nullopt;
+    shape[0] = samples;
+    return b_.add(node.op->name, {rows}, {{"shape", shape}});
+  }
+
+  bool has_tokens(const Shape& shape, std::size_t axis) const {
+    return axis < shape.size() && shape[axis] == inputs_.tokens;
+  }
+
+  void set(const Node& node, ValueId value) {
+    mapped_[node.outputs[0].position()] = value;
+    b_.name(value, graph_.value(node.outputs[0]).name);
+  }
+
+  void copy(const Node& node) {
+    Attrs attrs = node.attrs;
+    for (const auto& [name, value] : node.attrs.values())
+      if (const auto* dims = std::get_if<std::vector<Dim>>(&value)) attrs.set(name, resized(*dims));
+    if (node.body != nullptr) refuse_paging(node, "it has a body");
+    std::vector<ValueId> inputs;
+    for (const ValueId input : node.inputs) inputs.push_back(mapped_[input.position()]);
+    const auto results = b_.add_multi(node.op->name, std::move(inputs), attrs);
+    for (std::size_t i = 0; i < results.size(); ++i) {
+      mapped_[node.outputs[i].position()] = results[i];
+      b_.name(results[i], graph_.value(node.outputs[i]).name);
+    }
+  }
+
+  /// The cache with the rows of this step at their slots.
+  ValueId write(const Node& node, const DecoderCache& cache) {
+    const bool scatters = node.op->name == "Scatter";
+    if (scatters) {
+      const auto place = trials_.positions(node.inputs[2 + cache.axis]);
+      if (!place || place->more != 0)
+        refuse_paging(node, "it does not write the rows of tokens at their positions");
+    }
+    const ValueId rows = mapped_[node.inputs[1].position()];
+    const Shape shape = b_.type(rows).shape;
+    std::vector<ValueId> inputs{mapped_[cache.input.position()], rows};
+    for (std::size_t d = 0; d < shape.size(); ++d) {
+      Shape own(shape.size(), Dim(1));
+      own[d] = shape[d];
+      inputs.push_back(d == cache.axis ? shaped(as(slots_, DType::kInt64), own)
+                                       : b_.add("Iota", {},
+                                                {{"shape", own},
+                                                 {"axis", static_cast<std::int64_t>(d)},
+                                                 {"dtype", Attr(DType::kInt64)}}));
+    }
+    return b_.add("Scatter", inputs, {{"combine", std::string("none")}});
+  }
+
+  /// The cache that `value` is a view of, whose keys are in order.
+  const DecoderCache* cache_of(ValueId value) const {
+    const Shape& shape = graph_.type(value).shape;
+    Ranges ranges = graph_.ranges();
+    const auto index = ir::index_symbols(shape, ranges);
+    const auto traced = ir::trace_to_source(graph_, value, index, ranges, [&](const Node& view) {
+      return cache_written_by(graph_.value(view.outputs[0]).producer) == nullptr;
+    });
+    if (!traced) return nullptr;
+    const auto at = std::ranges::find_if(
+        inputs_.caches, [&](const DecoderCache& cache) { return cache.result == traced->source; });
+    if (at == inputs_.caches.end() || traced->index[at->axis] != index[index.size() - 2])
+      return nullptr;
+    return &*at;
+  }
+
+  ValueId attention(const Node& node) {
+    const ir::AttentionInputs which =
+        ir::attention_inputs(node.attrs, node.inputs.size(), graph_.type(node.inputs[1]).dtype);
+    std::vector<std::size_t> rows{1, 2};
+    if (which.key_scales) rows.insert(rows.end(), {*which.key_scales, *which.value_scales});
+    for (const std::size_t i : rows)
+      if (cache_of(node.inputs[i]) == nullptr)
+        refuse_paging(node, fmt::format("its operand {} is no cache", i));
+    const Shape& q = graph_.type(node.inputs[0]).shape;
+    if (q[q.size() - 2] != inputs_.tokens)
+      refuse_paging(node, "its queries are not those of the tokens");
+    std::int64_t window = 0;
+    if (which.limits) {
+      const auto limits = trials_.positions(node.inputs[*which.limits]);
+      if (!limits || limits->more != 1 || which.mask || node.attrs.get_int("causal") != 0)
+        refuse_paging(node, "its rows see other keys than those up to their own position");
+    } else if (which.mask) {
+      const auto found = trials_.window(node.inputs[*which.mask], false);
+      if (!found || node.attrs.get_int("causal") == 1)
+        refuse_paging(node,
+                      "its mask is neither that of all tokens before nor of the last of them");
+      window = *found;
+    } else if (node.attrs.get_int("causal") != 2 || !inputs_.grows) {
+      refuse_paging(node, "its rows see other keys than those up to their own position");
+    }
+    ++attention_;
+    const Dim tokens = Dim::symbol(paged_names::kTokens);
+    const ValueId limits = b_.add("Add", {as(places_, DType::kInt64), b_.scalar(DType::kInt64, 1)});
+    std::vector<ValueId> inputs;
+    for (std::size_t i = 0; i < 3; ++i) inputs.push_back(mapped_[node.inputs[i].position()]);
+    inputs.insert(inputs.end(), {shaped(limits, {tokens, Dim(1)}), starts_, tables_});
+    if (which.key_scales)
+      inputs.insert(inputs.end(), {mapped_[node.inputs[*which.key_scales].position()],
+                                   mapped_[node.inputs[*which.value_scales].position()]});
+    return b_.add("Attention", inputs,
+                  {{"scale", node.attrs.get_float("scale")},
+                   {"limited", std::int64_t{1}},
+                   {"guard", ir::kGuardHidden},
+                   {"paged", options_.block_size},
+                   {"window", window}});
+  }
+
+  // ---------------------------------------------------------------- logits
+
+  /// The axis along which `node` takes the row of the last token.
+  std::optional<std::size_t> takes_last_token(const Node& node) const {
+    if (node.op->name == "Gather") {
+      const auto axis = static_cast<std::size_t>(node.attrs.get_int("axis"));
+      if (has_tokens(graph_.type(node.inputs[0]).shape, axis) &&
+          trials_.is_last_token(node.inputs[1]))
+        return axis;
+    }
+    if (node.op->name == "Slice") {
+      const Shape& all = graph_.type(node.inputs[0]).shape;
+      const auto& starts = node.attrs.get_dims("starts");
+      const auto& shape = node.attrs.get_dims("shape");
+      for (std::size_t d = 0; d < all.size(); ++d)
+        if (all[d] == inputs_.tokens && shape[d] == Dim(1) && starts[d] == inputs_.tokens - Dim(1))
+          return d;
+    }
+    return std::nullopt;
+  }
+
+  /// Rows of the old `value` that are to be sampled, along `axis`: what is computed row by row is
+  /// computed for these alone.
+  ValueId rows_of(ValueId value, std::size_t axis) {
+    const Node* node = graph_.producer(value);
+    const auto gathered = [&] {
+      return b_.add("Gather", {mapped_[value.position()], rows_},
+                    {{"axis", static_cast<std::int64_t>(axis)}});
+    };
+    if (node == nullptr || node->outputs.size() != 1 || graph_.users(value).size() > 1)
+      return gathered();
+    const std::string& op = node->op->name;
+    const std::size_t rank = graph_.type(value).shape.size();
+    const bool multiplies = op == "MatMul" || op == "QuantMatMul";
+    const bool norms = op == "RmsNorm" || op == "LayerNorm";
+    if (axis + 1 >= rank || (!multiplies && !norms && node->op->kind != OpKind::kPointwise) ||
+        (multiplies && (graph_.type(node->inputs[1]).shape.size() != 2 ||
+                        graph_.type(node->inputs[0]).shape.size() != rank)) ||
+        (norms && node->attrs.get_int("axis") + 1 != static_cast<std::int64_t>(rank)))
+      return gathered();
+    std::vector<std::size_t> with_tokens;
+    for (std::size_t i = 0; i < node->inputs.size(); ++i) {
+      const Shape& shape = graph_.type(node->inputs[i]).shape;
+      if (shape.size() + axis >= rank && shape.size() > 0 && shape.size() >= rank - axis &&
+          shape[shape.size() - (rank - axis)] == inputs_.tokens)
+        with_tokens.push_back(i);
+    }
+    if (with_tokens.size() != 1) return gathered();
+    const GraphBuilder::OriginScope scope(b_, node->origins);
+    std::vector<ValueId> inputs;
+    for (std::size_t i = 0; i < node->inputs.size(); ++i) {
+      const std::size_t own = graph_.type(node->inputs[i]).shape.size();
+      inputs.push_back(i == with_tokens[0] ? rows_of(node->inputs[i], axis + own - rank)
+                                           : mapped_[node->inputs[i].position()]);
+    }
+    return b_.add(op, inputs, node->attrs);
+  }
+
+  void finish_outputs() {
+    ValueId logits;
+    for (std::size_t i = 0; i < graph_.outputs().size(); ++i) {
+      const ValueId old = graph_.outputs()[i];
+      const bool is_cache = std::ranges::any_of(inputs_.caches, [&](const DecoderCache& cache) {
+        return cache.output == static_cast<int>(i);
+      });
+      ValueId value = mapped_[old.position()];
+      if (!is_cache) {
+        const Shape& shape = graph_.type(old).shape;
+        for (std::size_t d = 0; d < shape.size(); ++d)
+          if (shape[d] == inputs_.tokens) value = rows_of(old, d);
+        const Dim samples = Dim::symbol(paged_names::kSamples);
+        const Shape& now = b_.type(value).shape;
+        if (shape.empty() || ir::element_count(now) != samples * now.back())
+          throw Error(ErrorCode::kUnsupported,
+                      fmt::format("--serve: the output '{}', {}, is no row of logits of each token "
+                                  "or of the last one; compile without --serve",
+                                  graph_.output_names()[i], to_string(graph_.type(old))));
+        value = shaped(value, {samples, now.back()});
+        if (!logits.valid() && is_float(b_.type(value).dtype)) logits = value;
+      }
+      b_.output(graph_.output_names()[i], value);
+    }
+    if (!logits.valid())
+      throw Error(ErrorCode::kUnsupported,
+                  "--serve: no output is logits [samples, vocabulary]; compile without --serve");
+    b_.output(paged_names::kGreedyTokens, most_likely(logits));
+  }
+
+  /// i32 [samples]: the first of the most likely tokens, or as many as there are if one is NaN.
+  ValueId most_likely(ValueId logits) {
+    const GraphBuilder::OriginScope scope(b_, {});
+    const Dim count = b_.type(logits).shape.back();
+    const auto reduce = [&](const char* op, ValueId value, std::int64_t keep) {
+      return b_.add(op, {value}, {{"axes", Ints{1}}, {"keepdims", keep}});
+    };
+    const ValueId number = b_.add(
+        "Iota", {},
+        {{"shape", Shape{1, count}}, {"axis", std::int64_t{1}}, {"dtype", Attr(DType::kInt32)}});
+    const ValueId none =
+        b_.add("Size", {}, {{"value", Shape{count}}, {"dtype", Attr(DType::kInt32)}});
+    const ValueId hit = b_.add("Equal", {logits, reduce("ReduceMax", logits, 1)});
+    return reduce("ReduceMin", b_.add("Where", {hit, number, none}), 0);
+  }
+
+  static constexpr std::int64_t kMostPositions = 1 << 17, kMostCache = 1 << 24;
+
+  const Graph& graph_;
+  const PagingOptions& options_;
+  DecoderInputs inputs_;
+  PositionTrials trials_;
+  GraphBuilder b_;
+  std::vector<ValueId> mapped_, caches_, old_;
+  std::map<std::string, Dim, std::less<>> sizes_;
+  ValueId places_, slots_, starts_, tables_, rows_;
+  std::int64_t positions_ = 0;
+  int attention_ = 0;
+};
+
+}  // namespace
+
+Graph page_caches(const Graph& graph, Context& context) {
+  if (!context.paging) return graph;
+  if (!context.fuse)
+    throw Error(ErrorCode::kUsage,
+                "--serve pages the caches of attention, which --fuse=off does not look for: leave "
+                "one of both out");
+  return CachePager(graph, *context.paging).run();
+}
+
+}  // namespace sinter::fusion

@@ -1,0 +1,336 @@
+#include "runtime/engine/paged_executor.h"
+
+#include <algorithm>
+#include <array>
+#include <charconv>
+#include <limits>
+#include <numeric>
+
+#include "runtime/cpu/ops/tile_ops.h"
+#include "runtime/format_error.h"
+#include "runtime/plan/plan_data.h"
+#include "runtime/session_access.h"
+
+namespace sinter::engine {
+namespace {
+
+// As fusion::paged_names has them.
+constexpr const char* kGreedyTokens = "greedy_tokens";
+constexpr std::array kInputs = {"input_ids",       "positions",    "slot_mapping",
+                                "sequence_starts", "block_tables", "sample_rows"};
+constexpr std::uint64_t kHostCache = std::uint64_t{1} << 30;
+// Of a GPU's memory, beside weights and caches: activations, libraries, other processes.
+constexpr double kDeviceShare = 0.88;
+constexpr int kMostDrafts = 16;
+/// Sizes up to `most`: powers of two, and from 16 on one between two of them.
+std::vector<int> ladder(int most) {
+  std::vector<int> sizes;
+  for (int size = 1; size < most; size *= 2) {
+    sizes.push_back(size);
+    if (size >= 16 && size + size / 2 < most) sizes.push_back(size + size / 2);
+  }
+  sizes.push_back(most);
+  return sizes;
+}
+
+int next_of(const std::vector<int>& sizes, int size) {
+  return *std::ranges::lower_bound(sizes, std::min(size, sizes.back()));
+}
+
+const BindingInfo* find(const std::vector<BindingInfo>& bindings, std::string_view name) {
+  const auto at = std::ranges::find(bindings, name, &BindingInfo::name);
+  return at == bindings.end() ? nullptr : &*at;
+}
+
+/// Of the option "serve" of the plan's manifest.
+int block_size_of(const Plan& plan) {
+  constexpr std::string_view kKey = "serve", kBlock = "block=";
+  const auto& manifest = PlanAccess::data(plan)->meta.manifest;
+  int size = 0;
+  if (manifest)
+    for (const auto& option : manifest->options)
+      if (option->key == kKey)
+        if (const auto at = option->value.find(kBlock); at != std::string::npos)
+          std::from_chars(option->value.data() + at + kBlock.size(),
+                          option->value.data() + option->value.size(), size);
+  if (size < 1)
+    throw invalid_plan_error(
+        "the plan does not say how long blocks of its caches are: compile the "
+        "model again with --serve");
+  return size;
+}
+
+int most_of(const DimInfo& dim) {
+  return static_cast<int>(std::min<std::int64_t>(dim.max, std::numeric_limits<int>::max()));
+}
+
+SessionOptions with_graphs(SessionOptions options) {
+  constexpr std::size_t kGraphs = 256;
+  options.graph_cache = std::max(options.graph_cache, kGraphs);
+  options.output_memory = Memory::kHost;
+  return options;
+}
+
+}  // namespace
+
+bool PagedExecutor::takes(const Plan& plan) {
+  return std::ranges::all_of(
+      kInputs, [&](const char* name) { return find(plan.inputs(), name) != nullptr; });
+}
+
+PagedExecutor::PagedExecutor(const Plan& plan, const PagedExecutorOptions& options)
+    : session_(plan, with_graphs(options.session)),
+      on_device_(plan.target() != "cpu"),
+      device_(options.session.device) {
+  if (!takes(plan))
+    throw usage_error("the plan is of one sequence at a time: compile the model with --serve");
+  read_limits(plan, options);
+  make_caches(options);
+  warm_up();
+}
+
+void PagedExecutor::read_limits(const Plan& plan, const PagedExecutorOptions& options) {
+  const std::array numbers = {&ids_, &positions_, &slots_, &starts_, &tables_, &rows_};
+  for (std::size_t i = 0; i < kInputs.size(); ++i) *numbers[i] = plan.input_index(kInputs[i]);
+  greedy_ = plan.output_index(kGreedyTokens);
+  const auto logits = std::ranges::find_if(plan.outputs(), [](const BindingInfo& output) {
+    return !output.state && is_float(output.dtype) && output.shape.size() == 2;
+  });
+  if (logits == plan.outputs().end())
+    throw invalid_plan_error("the plan has no logits [samples, vocabulary]");
+  logits_ = static_cast<std::size_t>(logits - plan.outputs().begin());
+  logits_type_ = logits->dtype;
+  limits_.vocabulary = most_of(logits->shape[1]);
+  limits_.block_size = block_size_of(plan);
+  const auto limit = [](int own, int asked, const char* what) {
+    if (asked < 0 || asked > own)
+      throw usage_error("the plan takes up to {} {} in a step, not {}", own, what, asked);
+    return asked == 0 ? own : asked;
+  };
+  const auto& tables = plan.inputs()[tables_].shape;
+  limits_.max_sequences = limit(most_of(tables[0]), options.max_sequences, "sequences");
+  limits_.max_step_tokens =
+      limit(most_of(plan.inputs()[ids_].shape[0]), options.max_step_tokens, "tokens");
+  // The engine wants room for more than a token of each sequence.
+  limits_.max_sequences = std::min(limits_.max_sequences, std::max(1, limits_.max_step_tokens - 1));
+  table_blocks_ = most_of(tables[1]);
+  limits_.max_positions = table_blocks_ * limits_.block_size;
+  limits_.max_drafts = std::min(kMostDrafts, limits_.max_step_tokens - 1);
+  limits_.token_sizes = ladder(limits_.max_step_tokens);
+  limits_.sequence_sizes = ladder(limits_.max_sequences);
+}
+
+void PagedExecutor::make_caches(const PagedExecutorOptions& options) {
+  std::uint64_t row = 0;  // bytes of a position, of all caches
+  std::int64_t most = std::numeric_limits<std::int64_t>::max();
+  for (const BindingInfo& input : session_.plan().inputs()) {
+    if (!input.state) continue;
+    std::uint64_t bytes = size_of(input.dtype);
+    std::vector<std::int64_t> shape;
+    for (std::size_t d = 0; d < input.shape.size(); ++d) {
+      const bool is_length = d + 2 == input.shape.size();
+      if (!is_length) bytes *= static_cast<std::uint64_t>(input.shape[d].max);
+      if (is_length) most = std::min(most, input.shape[d].max);
+      shape.push_back(is_length ? 0 : input.shape[d].max);
+    }
+    row += bytes;
+    caches_.emplace(input.name, std::move(shape));
+  }
+  if (caches_.empty()) throw invalid_plan_error("the plan has no caches");
+  const std::uint64_t block = row * static_cast<std::uint64_t>(limits_.block_size);
+  std::uint64_t bytes = options.cache_bytes;
+  if (bytes == 0 && on_device_) {
+    const GpuList list = list_gpus();
+    const auto device = static_cast<std::size_t>(options.session.device);
+    const std::uint64_t all = device < list.gpus.size() ? list.gpus[device].memory_bytes : 0;
+    const auto share = static_cast<std::uint64_t>(static_cast<double>(all) * kDeviceShare);
+    const std::uint64_t weights = session_.memory().weights;
+    bytes = share > weights ? share - weights : 0;
+  }
+  const std::int64_t blocks_of_all = std::int64_t{table_blocks_} * limits_.max_sequences;
+  if (bytes == 0)
+    bytes = std::min(kHostCache, static_cast<std::uint64_t>(blocks_of_all + 1) * block);
+  // One block more is where rows of padding are written.
+  const std::int64_t count = std::min(
+      {static_cast<std::int64_t>(bytes / block) - 1, blocks_of_all, most / limits_.block_size - 1});
+  if (count < 2)
+    throw usage_error(
+        "caches of {} bytes have room for {} blocks of {} positions ({} bytes each), "
+        "not for two and one of padding: give more with --cache-memory",
+        bytes, std::max<std::int64_t>(count, 0), limits_.block_size, block);
+  limits_.block_count = static_cast<int>(count);
+  cache_bytes_ = static_cast<std::uint64_t>(count + 1) * block;
+  for (auto& [name, shape] : caches_) shape[shape.size() - 2] = (count + 1) * limits_.block_size;
+  session_.reset_state(caches_);
+}
+
+PagedExecutor::Sizes PagedExecutor::padded(int tokens, int sequences, int samples) const {
+  const auto& sizes = limits_.sequence_sizes;
+  if (tokens == sequences) {  // a token of each
+    const int size = next_of(sizes, sequences);
+    return {size, size, size};
+  }
+  // Sequences that there are not cost next to nothing beside a prompt, and fewer sizes are
+  // captured.
+  return {next_of(limits_.token_sizes, tokens), limits_.max_sequences,
+          samples <= limits_.max_sequences ? limits_.max_sequences
+                                           : next_of(limits_.token_sizes, samples)};
+}
+
+std::map<std::string, std::vector<std::int64_t>> PagedExecutor::shapes(const Sizes& sizes) const {
+  auto all = caches_;
+  const std::array<std::vector<std::int64_t>, kInputs.size()> own = {
+      {{sizes.tokens},
+       {sizes.tokens},
+       {sizes.tokens},
+       {sizes.sequences + 1},
+       {sizes.sequences, table_blocks_},
+       {sizes.samples}}};
+  for (std::size_t i = 0; i < kInputs.size(); ++i) all.emplace(kInputs[i], own[i]);
+  return all;
+}
+
+void PagedExecutor::warm_up() {
+  // Memory is made for the largest step first, so that it stays where it is.
+  std::vector<Sizes> all;
+  for (auto size = limits_.token_sizes.rbegin(); size != limits_.token_sizes.rend(); ++size)
+    if (*size > limits_.max_sequences)
+      all.push_back({*size, limits_.max_sequences, limits_.max_sequences});
+  for (auto size = limits_.sequence_sizes.rbegin(); size != limits_.sequence_sizes.rend(); ++size)
+    all.push_back({*size, *size, *size});
+  for (const Sizes& sizes : all) {
+    place_logits(sizes);
+    session_.warm_up(shapes(sizes));
+  }
+}
+
+void PagedExecutor::place_logits(const Sizes& sizes) {
+  if (!on_device_ || placed_.samples == sizes.samples) return;
+  const std::size_t bytes = static_cast<std::size_t>(sizes.samples) *
+                            static_cast<std::size_t>(limits_.vocabulary) * size_of(logits_type_);
+  if (!device_logits_ || device_logits_->size() < bytes) device_logits_.emplace(device_, bytes);
+  session_.set_output(logits_, {logits_type_,
+                                {sizes.samples, limits_.vocabulary},
+                                device_logits_->data(),
+                                Memory::kDevice,
+                                device_});
+  placed_ = sizes;
+}
+
+void PagedExecutor::copy_blocks(const StepPlan& plan) {
+  if (plan.copies.empty()) return;
+  const auto& impl = *SessionAccess::impl(session_);
+  const auto& states = impl.meta().states;
+  for (const BlockCopy& copy : plan.copies)
+    for (std::size_t s = 0; s < states.size(); ++s)
+      impl.executor->copy_state_rows(s, caches_.at(impl.meta().inputs[states[s]->input]->name),
+                                     std::int64_t{copy.from} * limits_.block_size,
+                                     std::int64_t{copy.to} * limits_.block_size,
+                                     limits_.block_size);
+}
+
+void PagedExecutor::fill(const StepPlan& plan, const Sizes& sizes) {
+  const auto set = [&](std::size_t input, std::vector<std::int64_t> shape) {
+    session_.set_input(input, std::move(shape), std::as_bytes(std::span(values_)), DType::kInt32);
+  };
+  const auto begin = [&](int count, std::int32_t padding) {
+    values_.assign(static_cast<std::size_t>(count), padding);
+  };
+  const auto each_token = [&](const auto& value) {
+    for (const SequenceStep& step : plan.sequences)
+      for (int i = 0; i < step.tokens; ++i) {
+        const auto at = static_cast<std::size_t>(step.first_token + i);
+        values_[at] = value(step, at);
+      }
+  };
+  begin(sizes.tokens, 0);
+  each_token([&](const SequenceStep& step, std::size_t at) {
+    return plan.tokens[at] == kLastDrawn ? samplers_.at(step.slot).last() : plan.tokens[at];
+  });
+  set(ids_, {sizes.tokens});
+  begin(sizes.tokens, -1);
+  each_token([&](const SequenceStep&, std::size_t at) { return plan.positions[at]; });
+  set(positions_, {sizes.tokens});
+  begin(sizes.tokens, limits_.block_count * limits_.block_size);
+  each_token([&](const SequenceStep& step, std::size_t at) {
+    const int position = plan.positions[at];
+    const auto block = static_cast<std::size_t>(step.first_block + position / limits_.block_size);
+    return plan.block_tables[block] * limits_.block_size + position % limits_.block_size;
+  });
+  set(slots_, {sizes.tokens});
+  begin(sizes.sequences + 1, static_cast<std::int32_t>(plan.tokens.size()));
+  for (std::size_t i = 0; i < plan.sequences.size(); ++i)
+    values_[i] = plan.sequences[i].first_token;
+  set(starts_, {sizes.sequences + 1});
+  begin(sizes.sequences * table_blocks_, 0);
+  for (std::size_t i = 0; i < plan.sequences.size(); ++i)
+    std::copy_n(plan.block_tables.begin() + plan.sequences[i].first_block, plan.sequences[i].blocks,
+                values_.begin() + static_cast<std::ptrdiff_t>(i) * table_blocks_);
+  set(tables_, {sizes.sequences, table_blocks_});
+  begin(sizes.samples, 0);
+  std::size_t row = 0;
+  for (const SamplePlan& sample : plan.samples)
+    for (int i = 0; i <= sample.drafts; ++i) values_[row++] = sample.row + i;
+  set(rows_, {sizes.samples});
+}
+
+void PagedExecutor::start(const StepPlan& plan) {
+  for (const SlotStart& slot : plan.starts)
+    samplers_.insert_or_assign(slot.slot, SlotSampler(slot));
+  copy_blocks(plan);
+  wanted_.clear();
+  int rows = 0;
+  for (const SamplePlan& sample : plan.samples) {
+    Wanted wanted{sample.slot, rows, {}};
+    const auto first = plan.tokens.begin() + sample.row + 1;
+    wanted.drafts.assign(first, first + sample.drafts);
+    wanted_.push_back(std::move(wanted));
+    rows += sample.drafts + 1;
+  }
+  const Sizes sizes =
+      padded(static_cast<int>(plan.tokens.size()), static_cast<int>(plan.sequences.size()), rows);
+  place_logits(sizes);
+  fill(plan, sizes);
+  session_.run_async();
+}
+
+std::span<const float> PagedExecutor::logits(int first, int count) {
+  const std::size_t vocabulary = static_cast<std::size_t>(limits_.vocabulary),
+                    row = vocabulary * size_of(logits_type_),
+                    elements = static_cast<std::size_t>(count) * vocabulary;
+  const std::byte* from = nullptr;
+  if (on_device_) {
+    copy_.resize(static_cast<std::size_t>(count) * row);
+    device_logits_->copy_to_host(copy_.data(), copy_.size(), static_cast<std::size_t>(first) * row);
+    from = copy_.data();
+  } else {
+    from = static_cast<const std::byte*>(session_.output(logits_).data) +
+           static_cast<std::size_t>(first) * row;
+  }
+  if (logits_type_ == DType::kFloat32) return {reinterpret_cast<const float*>(from), elements};
+  widened_.resize(elements);
+  runtime::cpu::widen(logits_type_, from, widened_.data(), static_cast<std::int64_t>(elements));
+  return widened_;
+}
+
+StepResult PagedExecutor::finish() {
+  session_.await();
+  const auto greedy = session_.output(greedy_).as<std::int32_t>();
+  StepResult result;
+  for (const Wanted& wanted : wanted_) {
+    SlotSampler& sampler = samplers_.at(wanted.slot);
+    if (sampler.is_most_likely()) {
+      const auto rows =
+          greedy.subspan(static_cast<std::size_t>(wanted.row), wanted.drafts.size() + 1);
+      if (std::ranges::any_of(rows, [&](std::int32_t id) { return id >= limits_.vocabulary; }))
+        throw invalid_model_error("the model gave NaN as a logit");
+      result.samples.push_back(sampler.take(rows, wanted.drafts));
+      continue;
+    }
+    result.samples.push_back(sampler.sample(
+        logits(wanted.row, static_cast<int>(wanted.drafts.size()) + 1), wanted.drafts));
+  }
+  return result;
+}
+
+}  // namespace sinter::engine

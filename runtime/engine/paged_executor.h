@@ -1,0 +1,84 @@
+// A plan for many sequences (`compile --serve`) as an executor of the engine.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include <sinter/devices.h>
+#include <sinter/session.h>
+
+#include "runtime/engine/executor.h"
+#include "runtime/engine/sampler.h"
+
+namespace sinter::engine {
+
+struct PagedExecutorOptions {
+  SessionOptions session;
+  /// Bytes of the caches; 0: on a GPU most of what is left, on the CPU enough for all sequences, a
+  /// GiB at most.
+  std::uint64_t cache_bytes = 0;
+  int max_sequences = 0, max_step_tokens = 0;  // 0: as many as the plan takes
+};
+
+/// One session, whose caches are states that all sequences share. A step is padded to sizes of a
+/// ladder, which are captured ahead. Greedy tokens are chosen by the plan; others are drawn on the
+/// host, from logits that are copied there.
+class PagedExecutor : public Executor {
+ public:
+  /// Whether `plan` has the bindings of such a plan.
+  static bool takes(const Plan& plan);
+
+  /// Throws Error(kUsage) if it has not, or the caches have room for less than two sequences'
+  /// blocks; else as Session does.
+  PagedExecutor(const Plan& plan, const PagedExecutorOptions& options);
+
+  const ExecutorLimits& limits() const override { return limits_; }
+  void start(const StepPlan& plan) override;
+  StepResult finish() override;
+
+  const Session& session() const { return session_; }
+  std::uint64_t cache_bytes() const { return cache_bytes_; }
+
+ private:
+  struct Sizes {
+    int tokens = 0, sequences = 0, samples = 0;
+  };
+  void read_limits(const Plan& plan, const PagedExecutorOptions& options);
+  void make_caches(const PagedExecutorOptions& options);
+  void warm_up();
+  /// What a step of so many is padded to.
+  Sizes padded(int tokens, int sequences, int samples) const;
+  std::map<std::string, std::vector<std::int64_t>> shapes(const Sizes& sizes) const;
+  void copy_blocks(const StepPlan& plan);
+  void fill(const StepPlan& plan, const Sizes& sizes);
+  void place_logits(const Sizes& sizes);
+  /// Rows of logits [first, first + count) on the host.
+  std::span<const float> logits(int first, int count);
+
+  ExecutorLimits limits_;
+  Session session_;
+  bool on_device_ = false;
+  int device_ = 0;
+  std::size_t ids_ = 0, positions_ = 0, slots_ = 0, starts_ = 0, tables_ = 0, rows_ = 0;  // inputs
+  std::size_t logits_ = 0, greedy_ = 0;                                                   // outputs
+  std::map<std::string, std::vector<std::int64_t>> caches_;
+  DType logits_type_ = DType::kFloat32;
+  int table_blocks_ = 0;
+  std::uint64_t cache_bytes_ = 0;
+  std::map<int, SlotSampler> samplers_;  // by slot
+  struct Wanted {
+    int slot = 0, row = 0;  // row: of the logits
+    std::vector<TokenId> drafts;
+  };
+  std::vector<Wanted> wanted_;  // of the step that runs
+  std::vector<std::int32_t> values_;
+  std::optional<DeviceBuffer> device_logits_;
+  Sizes placed_;
+  std::vector<std::byte> copy_;
+  std::vector<float> widened_;
+};
+
+}  // namespace sinter::engine

@@ -1,0 +1,154 @@
+// The engine over a plan of many sequences for the CPU: every request gets the tokens that it gets
+// alone.
+#include "runtime/engine/paged_executor.h"
+
+#include <map>
+#include <mutex>
+#include <nlohmann/json.hpp>
+#include <random>
+
+#include <gmock/gmock.h>
+#include <sinter/engine.h>
+#include <sinter/error.h>
+
+#include "tests/tools/cli_fixture.h"
+#include "tests/tools/generate/tiny_decoder.h"
+
+namespace sinter::tests {
+namespace {
+
+using nlohmann::json;
+using testing::HasSubstr;
+using GenerationTexts = std::map<std::pair<RequestId, int>, std::vector<TokenId>>;
+
+class PagedExecutorTest : public CliTest {
+ protected:
+  std::string compile(const std::vector<std::string>& options = {"--serve=block=4"}) {
+    std::vector<std::string> words = {"compile", kTinyDecoder, "-o", path("plan"), "--target=cpu"};
+    words.insert(words.end(), options.begin(), options.end());
+    const auto result = sinter(words);
+    EXPECT_EQ(result.code, 0) << result.err;
+    return path("plan");
+  }
+  /// `positions` in all caches; 0: enough.
+  static std::unique_ptr<engine::PagedExecutor> executor(const std::string& plan, int sequences,
+                                                         int blocks = 0) {
+    engine::PagedExecutorOptions options;
+    options.session.threads = 1;
+    options.max_sequences = sequences;
+    options.max_step_tokens = 24;
+    constexpr std::uint64_t kPosition = 2 * 2 * 2 * 8 * 4;  // layers, keys and values, heads, width
+    options.cache_bytes = static_cast<std::uint64_t>(blocks) * 4 * kPosition;
+    return std::make_unique<engine::PagedExecutor>(Plan::load(plan), options);
+  }
+  static GenerationTexts run(std::unique_ptr<engine::PagedExecutor> executor,
+                             const EngineOptions& options,
+                             const std::vector<GenerationRequest>& requests,
+                             EngineStats* stats = nullptr) {
+    GenerationTexts texts;
+    std::mutex mutex;
+    Engine engine(std::move(executor), options);
+    for (const GenerationRequest& request : requests)
+      engine.submit(request, [&](const GenerationOutput& output) {
+        EXPECT_TRUE(output.error.empty()) << output.error;
+        const std::scoped_lock lock(mutex);
+        auto& tokens = texts[{output.request, output.sample}];
+        tokens.insert(tokens.end(), output.tokens.begin(), output.tokens.end());
+      });
+    engine.drain();
+    if (stats != nullptr) *stats = engine.stats();
+    return texts;
+  }
+};
+
+std::vector<GenerationRequest> many(int copies) {
+  std::vector<GenerationRequest> requests;
+  for (int copy = 0; copy < copies; ++copy)
+    for (const json& golden : greedy()) {
+      GenerationRequest& request = requests.emplace_back();
+      request.prompt = golden["prompt"].get<std::vector<TokenId>>();
+      request.sampling.max_tokens = std::ssize(golden["tokens"]);
+      request.sampling.samples = copy == 3 ? 2 : 1;
+      request.priority = copy;
+    }
+  return requests;
+}
+
+void expect_goldens(const GenerationTexts& texts) {
+  for (const auto& [id, tokens] : texts)
+    EXPECT_EQ(json(tokens), greedy()[(id.first - 1) % 3]["tokens"]) << id.first;
+}
+
+TEST_F(PagedExecutorTest, GreedyTokensOfManyAreThoseOfNumpy) {
+  const std::string plan = compile();
+  const GenerationTexts texts = run(executor(plan, 7), {}, many(6));
+  EXPECT_EQ(texts.size(), 21U);
+  expect_goldens(texts);
+}
+
+TEST_F(PagedExecutorTest, PreemptionAndChunksChangeNothing) {
+  EngineStats stats;
+  EngineOptions options;
+  options.max_step_tokens = 6;
+  expect_goldens(run(executor(compile(), 5, 16), options, many(6), &stats));
+  EXPECT_GT(stats.preemptions, 0U);
+}
+
+TEST_F(PagedExecutorTest, DraftsChangeNothing) {
+  EngineStats stats;
+  EngineOptions options;
+  options.draft_tokens = 3;
+  options.draft_match_least = 1;
+  expect_goldens(run(executor(compile(), 4), options, many(3), &stats));
+  EXPECT_GT(stats.draft_tokens, 0U);
+}
+
+TEST_F(PagedExecutorTest, PrefixesAreComputedOnce) {
+  EngineStats stats;
+  expect_goldens(run(executor(compile(), 1), {}, many(3), &stats));
+  EXPECT_GT(stats.prefix_hit_tokens, 0U);
+}
+
+TEST_F(PagedExecutorTest, CachesOf8BitsAreTheSameInABatch) {
+  const std::string plan = compile({"--serve=block=8", "--cache-precision=int8"});
+  std::vector<GenerationRequest> requests = many(3);
+  const auto all = [&](int sequences) {
+    engine::PagedExecutorOptions options;
+    options.session.threads = 1;
+    options.max_sequences = sequences;
+    return run(std::make_unique<engine::PagedExecutor>(Plan::load(plan), options), {}, requests);
+  };
+  EXPECT_EQ(all(1), all(6));
+}
+
+TEST_F(PagedExecutorTest, DrawsDoNotDependOnTheBatch) {
+  const std::string plan = compile();
+  std::vector<GenerationRequest> requests = many(2);
+  std::mt19937 random(3);
+  for (GenerationRequest& request : requests) {
+    request.sampling.temperature = 3;
+    request.sampling.top_k = 40;
+    request.sampling.seed = random();
+    request.sampling.logprobs = 2;
+  }
+  EXPECT_EQ(run(executor(plan, 1), {}, requests), run(executor(plan, 6), {}, requests));
+}
+
+TEST_F(PagedExecutorTest, OtherPlansAndCachesWithoutRoomAreRefused) {
+  const auto refused = [](const auto& make) -> std::string {
+    try {
+      make();
+    } catch (const Error& error) {
+      EXPECT_EQ(error.code(), ErrorCode::kUsage);
+      return error.what();
+    }
+    return "it was taken";
+  };
+  const std::string plan = compile({});
+  EXPECT_THAT(refused([&] { executor(plan, 2); }), HasSubstr("--serve"));
+  const std::string paged = compile();
+  EXPECT_THAT(refused([&] { executor(paged, 2, 1); }), HasSubstr("--cache-memory"));
+}
+
+}  // namespace
+}  // namespace sinter::tests

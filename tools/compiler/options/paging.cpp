@@ -1,0 +1,83 @@
+#include "tools/compiler/options/paging.h"
+
+#include <array>
+#include <charconv>
+
+#include "runtime/format_error.h"
+#include "runtime/plan_access.h"
+
+namespace sinter::tools {
+namespace {
+
+struct Field {
+  std::string_view name;
+  std::int64_t PagingOptions::*value;
+  std::int64_t most;
+};
+constexpr std::array kFields = {
+    Field{"block", &PagingOptions::block_size, 256},
+    Field{"sequences", &PagingOptions::max_sequences, 4096},
+    Field{"step-tokens", &PagingOptions::max_step_tokens, 65536},
+    Field{"positions", &PagingOptions::max_positions, 1 << 20},
+};
+
+[[noreturn]] void refuse_paging(std::string_view part, std::string_view why) {
+  throw usage_error(
+      "serve: '{}' {}; write some of block=B, sequences=N, step-tokens=N and positions=N divided "
+      "by "
+      "commas, for example block=32,sequences=64",
+      part, why);
+}
+
+}  // namespace
+
+fusion::PagingOptions to_fusion(const PagingOptions& paging) {
+  return {paging.block_size, paging.max_sequences, paging.max_step_tokens, paging.max_positions};
+}
+
+std::string to_text(const PagingOptions& options) {
+  std::string text;
+  for (const Field& field : kFields)
+    if (options.*field.value != 0)
+      text += fmt::format("{}{}={}", text.empty() ? "" : ",", field.name, options.*field.value);
+  return text;
+}
+
+std::optional<PagingOptions> paging_of(const Plan& plan) {
+  const auto& manifest = PlanAccess::data(plan)->meta.manifest;
+  if (!manifest) return std::nullopt;
+  for (const auto& option : manifest->options)
+    if (option->key == kPagingKey) return parse_paging(option->value);
+  return std::nullopt;
+}
+
+}  // namespace sinter::tools
+
+namespace sinter {
+
+PagingOptions parse_paging(std::string_view text) {
+  PagingOptions options;
+  for (std::size_t start = 0; start < text.size();) {
+    const std::size_t end = std::min(text.find(',', start), text.size());
+    const std::string_view part = text.substr(start, end - start);
+    start = end + 1;
+    const std::size_t equals = std::min(part.find('='), part.size());
+    const std::string_view name = part.substr(0, equals),
+                           value = part.substr(std::min(equals + 1, part.size()));
+    const auto* field = std::ranges::find(tools::kFields, name, &tools::Field::name);
+    if (field == tools::kFields.end()) tools::refuse_paging(part, "is not known");
+    std::int64_t number = 0;
+    const auto [rest, error] = std::from_chars(value.data(), value.data() + value.size(), number);
+    if (error != std::errc() || rest != value.data() + value.size() || number < 1 ||
+        number > field->most)
+      tools::refuse_paging(part, fmt::format("is not a number from 1 to {}", field->most));
+    options.*field->value = number;
+  }
+  if ((options.block_size & (options.block_size - 1)) != 0)
+    tools::refuse_paging(text, "has blocks that are no power of two");
+  if (options.max_step_tokens < options.max_sequences)
+    tools::refuse_paging(text, "has steps of fewer tokens than sequences");
+  return options;
+}
+
+}  // namespace sinter

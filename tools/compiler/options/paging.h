@@ -1,0 +1,25 @@
+// Decoders of many sequences at once.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include <sinter/compiler.h>
+
+#include "fusion/context.h"
+
+namespace sinter::tools {
+
+/// Key of the manifest's options under which a plan says it.
+inline constexpr std::string_view kPagingKey = "serve";
+
+fusion::PagingOptions to_fusion(const PagingOptions& paging);
+
+/// parse_paging reads it.
+std::string to_text(const PagingOptions& options);
+
+/// What `plan` was compiled with, or nothing.
+std::optional<PagingOptions> paging_of(const Plan& plan);
+
+}  // namespace sinter::tools
