@@ -15,12 +15,12 @@ DEPTH = 2  # pieces that wait between two stages
 
 
 def share_processors(pyarrow: Any) -> int:
-    """How many threads fill while others read. pyarrow decodes with the rest of the processors from now on: where both
-    have a thread for each, all of a stage's threads wait for the one that got no processor."""
+    """How many threads fill while others read; pyarrow decodes with half of the processors from now on. Both stages are
+    bound by memory, which fewer threads than processors use up, and where each has one for each processor, all of a
+    stage's threads wait for the one that got none."""
     processors = len(os.sched_getaffinity(0))
-    filling = max(1, processors // 4)
-    pyarrow.set_cpu_count(max(1, processors - filling))
-    return filling
+    pyarrow.set_cpu_count(max(1, processors // 2))
+    return max(1, processors * 3 // 16)
 
 
 class _Stopped(Exception):
