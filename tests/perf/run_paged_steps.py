@@ -1,0 +1,78 @@
+#!/usr/bin/env python3
+"""One step of a decoder of many sequences (`compile --serve`): a token of each of B sequences behind 1,024 others.
+
+  run_paged_steps.py --folder F --plans 1b.f16.serve.plan --out tests/perf/results/paged_steps_h200.json
+
+Plans are those that run_serving.py left in its folder. Blocks of the caches lie in no order. Times are microseconds of the GPU with
+a cold L2. `bytes`: weights and the caches' valid rows, each read once; `of_copy`: their rate over that of a large copy.
+"""
+import argparse
+import json
+from pathlib import Path
+
+import numpy as np
+
+from common import ROOT, provenance, sinter_json, write
+
+
+def step_inputs(batch, position, block, room, path):
+    draw = np.random.default_rng(0)
+    each = -(-(position + 1) // block)
+    tables = np.zeros((batch, room), np.int32)
+    tables[:, :each] = draw.permutation(batch * each).astype(np.int32).reshape(batch, each)
+    positions = np.full(batch, position, np.int32)
+    slots = tables[np.arange(batch), positions // block] * block + positions % block
+    np.savez(path, input_ids=draw.integers(0, 1000, batch).astype(np.int32), positions=positions, slot_mapping=slots,
+             sequence_starts=np.arange(batch + 1, dtype=np.int32), block_tables=tables,
+             sample_rows=np.arange(batch, dtype=np.int32))
+    return batch * each * block
+
+
+def shape_of(binding, length):
+    """Of an input as `inspect` prints its type: f16[1, 8, cache_positions=16..16777216, 128]."""
+    dims = binding["type"].split("[")[1].rstrip("]").split(", ")
+    return [length if dim.startswith("cache_positions") else int(dim.split("..")[-1]) for dim in dims]
+
+
+def main():
+    p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    p.add_argument("--sinter", default=str(ROOT / "build" / "bin" / "sinter"))
+    p.add_argument("--folder", type=Path, required=True)
+    p.add_argument("--plans", required=True, help="names, divided by commas")
+    p.add_argument("--batches", default="1,8,64,256")
+    p.add_argument("--position", type=int, default=1024)
+    p.add_argument("--profile", action="store_true", help="keep what `sinter profile` says beside the plan")
+    p.add_argument("--commit", help="the commit measured, where there is no git checkout")
+    p.add_argument("--out", type=Path, required=True)
+    a = p.parse_args()
+    result = {**provenance(a.commit), "position": a.position, "steps": {}}
+    for name in a.plans.split(","):
+        plan = a.folder / name
+        about = sinter_json(a.sinter, "inspect", plan)
+        inputs = {each["name"]: each for each in about["inputs"]}
+        room = shape_of(inputs["block_tables"], 0)[1]
+        block = int(next(each for each in about["options"] if each.startswith("serve=")).split("block=")[1].split(",")[0])
+        caches = [each for each in about["inputs"] if "cache_positions" in each["type"]]
+        size = {"f16": 2, "bf16": 2, "f32": 4, "i8": 1, "f8e4m3fn": 1}
+        row = sum(size[each["type"].split("[")[0]] * int(np.prod(shape_of(each, 1))) for each in caches)
+        for batch in map(int, a.batches.split(",")):
+            path = a.folder / f"step_{batch}.npz"
+            length = step_inputs(batch, a.position, block, room, path)
+            shape = "x".join(map(str, shape_of(caches[0], length)))
+            common = (plan, "--inputs", path, f"--shapes={caches[0]['name']}:{shape}")
+            bench = sinter_json(a.sinter, "bench", *common, "--deviceIo", "--duration=0.5")
+            profile = sinter_json(a.sinter, "profile", *common)
+            moved = bench["memory"]["weights"] + batch * (a.position + 1) * row
+            copy = profile["machine"]["copy_bytes_per_s"]
+            us = bench["compute_us"]["median"]
+            result["steps"][f"{plan.stem}_b{batch}"] = found = {
+                "gpu_us": round(us, 1), "wall_us": round(bench["latency_us"]["median"], 1), "launches": bench["launches"],
+                "bytes": moved, "of_copy": round(moved / us * 1e6 / copy, 3), "copy_bytes_per_s": copy}
+            if a.profile:
+                plan.with_suffix(f".b{batch}.json").write_text(json.dumps(profile))
+            print(plan.stem, batch, found, flush=True)
+            write(a.out, result)
+
+
+if __name__ == "__main__":
+    main()
