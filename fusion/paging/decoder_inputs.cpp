@@ -39,9 +39,11 @@ class InputFinder {
     for (std::size_t i = 0; i < graph_.outputs().size(); ++i) {
       const int output = static_cast<int>(i);
       if (const auto cache = in_place(output))
-        add(*cache, false);
+        add(*cache, DecoderInputs::Growth::kNone);
+      else if (const auto padded = padded_cache(output))
+        add(*padded, DecoderInputs::Growth::kPadded);
       else if (const auto grown = growing(output))
-        add(*grown, true);
+        add(*grown, DecoderInputs::Growth::kConcatenated);
     }
     if (found_.caches.empty())
       refuse(
@@ -49,7 +51,7 @@ class InputFinder {
           "positions (TensorScatter) or concatenated behind it");
   }
 
-  void add(const DecoderCache& cache, bool grows) {
+  void add(const DecoderCache& cache, DecoderInputs::Growth growth) {
     const Shape& shape = graph_.type(cache.input).shape;
     const std::string& name = graph_.value(cache.input).name;
     const auto length = shape[cache.axis].as_symbol();
@@ -61,12 +63,12 @@ class InputFinder {
         refuse(
             fmt::format("dimension {} of the cache '{}' is '{}': say what it is with --dim {}=..",
                         d, name, shape[d].to_string(), shape[d].to_string()));
-    if (!found_.caches.empty() && (grows != found_.grows || *length != found_.length))
+    if (!found_.caches.empty() && (growth != found_.growth || *length != found_.length))
       refuse(fmt::format("the caches are of two kinds: '{}' is {}, '{}' is {}",
                          graph_.value(found_.caches[0].input).name,
                          to_string(graph_.type(found_.caches[0].input).shape), name,
                          to_string(shape)));
-    found_.grows = grows;
+    found_.growth = growth;
     found_.length = *length;
     found_.caches.push_back(cache);
   }
@@ -85,15 +87,41 @@ class InputFinder {
     if (history->nodes.size() != 1 || writer->op->name != "Scatter")
       refuse("rows of the cache '" + graph_.value(history->input).name +
              "' are written through views");
-    const Shape& all = graph_.type(history->input).shape;
-    const Shape& rows = graph_.type(writer->inputs[1]).shape;
-    std::optional<std::size_t> axis;
-    for (std::size_t d = 0; d < all.size(); ++d)
-      if (all[d] != rows[d]) axis = d;
+    const auto axis = axis_of_rows(*writer);
     if (!axis)
       refuse("all rows of the cache '" + graph_.value(history->input).name +
              "' are replaced by every run");
     return DecoderCache{history->input, output, result, history->nodes[0], *axis};
+  }
+
+  std::optional<std::size_t> axis_of_rows(const Node& scatter) const {
+    const Shape& all = graph_.type(scatter.inputs[0]).shape;
+    const Shape& rows = graph_.type(scatter.inputs[1]).shape;
+    std::optional<std::size_t> axis;
+    for (std::size_t d = 0; d < all.size(); ++d)
+      if (all[d] != rows[d]) axis = d;
+    return axis;
+  }
+
+  /// An input of which rows are replaced behind padding at its end.
+  std::optional<DecoderCache> padded_cache(int output) const {
+    const ValueId result = graph_.outputs()[static_cast<std::size_t>(output)];
+    const Node* writer = graph_.producer(result);
+    if (writer == nullptr || writer->op->name != "Scatter" ||
+        writer->attrs.get_string("combine") != "none")
+      return std::nullopt;
+    const Node* pad = graph_.producer(writer->inputs[0]);
+    const auto axis = axis_of_rows(*writer);
+    if (pad == nullptr || pad->op->name != "Pad" || !axis ||
+        graph_.users(writer->inputs[0]).size() != 1)
+      return std::nullopt;
+    const ValueId input = pad->inputs[0];
+    const Shape &before = graph_.type(input).shape, &behind = graph_.type(result).shape;
+    const auto& begins = pad->attrs.get_dims("begins");
+    for (std::size_t d = 0; d < before.size(); ++d)
+      if (begins[d] != Dim(0) || (d != *axis && before[d] != behind[d])) return std::nullopt;
+    if (!graph_.input_number(input) || graph_.users(input).size() != 1) return std::nullopt;
+    return DecoderCache{input, output, result, graph_.value(result).producer, *axis};
   }
 
   std::optional<DecoderCache> growing(int output) const {

@@ -25,10 +25,11 @@ struct DecoderInputs {
   std::vector<ValueId> positions;  // integers of as many as there are tokens: where each stands
   std::vector<ValueId> masks;      // of all tokens so far, ones
   std::vector<DecoderCache> caches;
-  /// Symbols of the caches' lengths; `grows`: the length is that of the tokens before, and what
-  /// comes out is longer.
-  std::string length;
-  bool grows = false;
+  /// How caches get new rows: at their positions among those that there are; the same behind as
+  /// many rows of padding as that takes; concatenated behind those of all tokens before.
+  enum class Growth { kNone, kPadded, kConcatenated };
+  Growth growth = Growth::kNone;
+  std::string length;  // symbol of the caches' lengths: with growth, that of the tokens before
 };
 
 /// `graph` with a batch of one, where its inputs of integers [batch, ..] leave that open.

@@ -35,7 +35,9 @@ PositionTrials::PositionTrials(const Graph& graph, const DecoderInputs& inputs) 
   const auto add = [&](const Sizes& sizes) {
     Trial trial{sizes.tokens,
                 sizes.before,
-                inputs.grows ? sizes.before : sizes.tokens + sizes.before + sizes.spare,
+                inputs.growth == DecoderInputs::Growth::kNone
+                    ? sizes.tokens + sizes.before + sizes.spare
+                    : sizes.before,
                 {}};
     run(inputs, trial);
     trials_.push_back(std::move(trial));

@@ -7,6 +7,7 @@
 #include <sinter/error.h>
 
 #include "fusion/paging/position_trials.h"
+#include "fusion/paging/token_check.h"
 #include "fusion/passes/passes.h"
 #include "fusion/regions/rebuild.h"
 #include "ir/affine.h"
@@ -45,6 +46,7 @@ class CachePager {
     finish_outputs();
     Graph paged = b_.finish();
     check_inputs(paged);
+    check_tokens(paged);
     return without_old(paged);
   }
 
@@ -64,12 +66,20 @@ class CachePager {
     b_.range(symbol, range);
   }
 
+  /// Whether a symbol is the number of tokens, of those before them or of both.
+  bool is_replaced(const std::string& symbol) const {
+    const Dim dim = Dim::symbol(symbol);
+    return symbol == inputs_.length || dim == inputs_.tokens ||
+           std::ranges::any_of(inputs_.masks, [&](ValueId mask) {
+             return graph_.type(mask).shape.back() == dim;
+           });
+  }
+
   void declare() {
     namespace names = paged_names;
     const Dim tokens = Dim::symbol(names::kTokens), length = Dim::symbol(names::kCachePositions);
     for (const auto& [symbol, range] : graph_.ranges())
-      if (symbol != inputs_.length && Dim::symbol(symbol) != inputs_.tokens)
-        b_.range(symbol, range);
+      if (!is_replaced(symbol)) b_.range(symbol, range);
     const auto most = graph_.ranges().find(inputs_.length);
     positions_ = options_.max_positions > 0      ? options_.max_positions
                  : most == graph_.ranges().end() ? kMostPositions
@@ -79,9 +89,13 @@ class CachePager {
     range(names::kSequences, 1, options_.max_sequences);
     range(names::kSamples, 1, options_.max_step_tokens);
     range(names::kTableBlocks, 1, (positions_ + block - 1) / block);
-    range(names::kCachePositions, block, kMostCache);
+    // What depends on a cache's length is found behind: no range may make a number of it here.
+    range(names::kCachePositions, 0, kMostCache);
     sizes_.emplace(*inputs_.tokens.as_symbol(), tokens);
-    sizes_.emplace(inputs_.length, inputs_.grows ? length - tokens : length);
+    const bool is_appended = inputs_.growth == DecoderInputs::Growth::kConcatenated;
+    sizes_.emplace(inputs_.length, is_appended ? length - tokens : length);
+    for (const ValueId mask : inputs_.masks)
+      if (const auto all = graph_.type(mask).shape.back().as_symbol()) sizes_.emplace(*all, length);
 
     const auto add = [&](const char* name, Shape shape) {
       return b_.input(name, {DType::kInt32, std::move(shape)});
@@ -134,7 +148,10 @@ class CachePager {
   /// The graph without the inputs that nothing reads any more, with the caches as states.
   Graph without_old(const Graph& paged) const {
     GraphBuilder builder(paged.name());
-    for (const auto& [symbol, range] : paged.ranges()) builder.range(symbol, range);
+    for (auto [symbol, range] : paged.ranges()) {
+      if (symbol == paged_names::kCachePositions) range.min = options_.block_size;
+      builder.range(symbol, range);
+    }
     std::vector<ValueId> inputs;
     std::map<std::string, int> numbers;
     int count = 0;
@@ -305,7 +322,8 @@ class CachePager {
         refuse_paging(node,
                       "its mask is neither that of all tokens before nor of the last of them");
       window = *found;
-    } else if (node.attrs.get_int("causal") != 2 || !inputs_.grows) {
+    } else if (node.attrs.get_int("causal") != 2 ||
+               inputs_.growth != DecoderInputs::Growth::kConcatenated) {
       refuse_paging(node, "its rows see other keys than those up to their own position");
     }
     ++attention_;

@@ -22,6 +22,48 @@ namespace {
 
 constexpr std::size_t kGroupsAtOnce = 64;  // that a thread fits
 
+/// All float16 numbers: models' weights are billions of them.
+const std::vector<float>& half_floats() {
+  static const std::vector<float> all = [] {
+    std::vector<float> values(1 << 16);
+    for (std::uint32_t code = 0; code < values.size(); ++code) {
+      const auto bits = static_cast<std::uint16_t>(code);
+      values[code] = static_cast<float>(
+          ir::load_as_double(DType::kFloat16, reinterpret_cast<const std::byte*>(&bits)));
+    }
+    return values;
+  }();
+  return all;
+}
+
+/// Numbers [begin, end) of `tensor`.
+void load_floats(const Tensor& tensor, std::size_t begin, std::size_t end, float* to) {
+  const auto* codes = reinterpret_cast<const std::uint16_t*>(tensor.bytes().data());
+  if (tensor.dtype() == DType::kBFloat16) {
+    for (std::size_t i = begin; i < end; ++i)
+      to[i] = std::bit_cast<float>(static_cast<std::uint32_t>(codes[i]) << 16);
+  } else if (tensor.dtype() == DType::kFloat16) {
+    const float* const values = half_floats().data();
+    for (std::size_t i = begin; i < end; ++i) to[i] = values[codes[i]];
+  } else {
+    for (std::size_t i = begin; i < end; ++i)
+      to[i] = static_cast<float>(tensor.at(static_cast<std::int64_t>(i)));
+  }
+}
+
+/// The nearest e4m3 number, ties to even, of one that is no larger than 448: encode_float8 without
+/// its cases.
+std::byte e4m3_of(float x) {
+  const auto bits = std::bit_cast<std::uint32_t>(x);
+  const std::uint32_t size = bits & 0x7fffffffU, sign = bits >> 24 & 0x80U;
+  // Above 2^-6 three bits of the fraction stay, and the exponent's bias becomes 7. Below, steps are
+  // of 2^-9: a sum with 2^14 rounds to them.
+  const std::uint32_t normal = (size + 0x7ffffU + (size >> 20 & 1U) - (120U << 23)) >> 20;
+  const float steps = std::bit_cast<float>(size) + 0x1p14F;
+  const std::uint32_t small = std::bit_cast<std::uint32_t>(steps) - std::bit_cast<std::uint32_t>(0x1p14F);
+  return static_cast<std::byte>(sign | (size >= (121U << 23) ? normal : small));
+}
+
 /// A tensor's numbers; those of float32 stay where they are.
 class Floats {
  public:
@@ -34,8 +76,7 @@ class Floats {
     own_ = std::make_unique_for_overwrite<float[]>(count);
     values_ = {own_.get(), count};
     ir::for_each_range(count, 1 << 16, [&](std::size_t begin, std::size_t end) {
-      for (std::size_t i = begin; i < end; ++i)
-        own_[i] = static_cast<float>(tensor.at(static_cast<std::int64_t>(i)));
+      load_floats(tensor, begin, end, own_.get());
     });
   }
   std::span<const float> values() const { return values_; }
@@ -167,8 +208,7 @@ ir::QuantizedWeights rounded_floats(const Tensor& weights, const WeightOptions& 
       for (std::int64_t i = begin; i < end; ++i) {
         const auto place = static_cast<std::size_t>(i);
         const float number = w.values()[place] / scales[at];
-        values[place] = static_cast<std::byte>(encode_float8(
-            DType::kFloat8E4M3FN, static_cast<double>(std::clamp(number, -kLargest, kLargest))));
+        values[place] = e4m3_of(std::clamp(number, -kLargest, kLargest));
       }
     }
   });
