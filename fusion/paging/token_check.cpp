@@ -54,8 +54,9 @@ class TokenCheck {
       for (const auto& [name, value] : node.attrs.values())
         if (const auto* dims = std::get_if<std::vector<Dim>>(&value))
           if (std::ranges::any_of(*dims, [&](const Dim& dim) { return counts(dim); }))
-            refuse_node(node, "it depends on how many tokens there are, which are those of several "
-                              "sequences in a step");
+            refuse_node(node,
+                        "it depends on how many tokens there are, which are those of several "
+                        "sequences in a step");
     if ((node.op->name == "Slice" && counts(node.attrs, "starts")) ||
         (node.op->name == "Pad" && (counts(node.attrs, "begins") || counts(node.attrs, "ends"))))
       refuse_node(node, "it takes tokens by their number in the sequence");

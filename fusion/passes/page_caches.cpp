@@ -70,9 +70,8 @@ class CachePager {
   bool is_replaced(const std::string& symbol) const {
     const Dim dim = Dim::symbol(symbol);
     return symbol == inputs_.length || dim == inputs_.tokens ||
-           std::ranges::any_of(inputs_.masks, [&](ValueId mask) {
-             return graph_.type(mask).shape.back() == dim;
-           });
+           std::ranges::any_of(inputs_.masks,
+                               [&](ValueId mask) { return graph_.type(mask).shape.back() == dim; });
   }
 
   void declare() {

@@ -60,34 +60,44 @@ std::byte e4m3_of(float x) {
   // of 2^-9: a sum with 2^14 rounds to them.
   const std::uint32_t normal = (size + 0x7ffffU + (size >> 20 & 1U) - (120U << 23)) >> 20;
   const float steps = std::bit_cast<float>(size) + 0x1p14F;
-  const std::uint32_t small = std::bit_cast<std::uint32_t>(steps) - std::bit_cast<std::uint32_t>(0x1p14F);
+  const std::uint32_t small =
+      std::bit_cast<std::uint32_t>(steps) - std::bit_cast<std::uint32_t>(0x1p14F);
   return static_cast<std::byte>(sign | (size >= (121U << 23) ? normal : small));
 }
 
-/// A tensor's numbers; those of float32 stay where they are.
+/// A tensor's numbers, of which some at a time become floats where they are none: a whole copy of a
+/// model's largest weights is what compiling would spend its time on.
 class Floats {
  public:
-  explicit Floats(const Tensor& tensor) {
-    if (tensor.dtype() == DType::kFloat32) {
-      values_ = tensor.as<float>();
-      return;
-    }
-    const auto count = static_cast<std::size_t>(tensor.element_count());
-    own_ = std::make_unique_for_overwrite<float[]>(count);
-    values_ = {own_.get(), count};
-    ir::for_each_range(count, 1 << 16, [&](std::size_t begin, std::size_t end) {
-      load_floats(tensor, begin, end, own_.get());
-    });
+  explicit Floats(const Tensor& tensor)
+      : tensor_(tensor), size_(static_cast<std::size_t>(tensor.element_count())) {
+    if (tensor.dtype() == DType::kFloat32) values_ = tensor.as<float>().data();
+    tensor_.bytes();  // made by one thread, if they are not there yet
   }
-  std::span<const float> values() const { return values_; }
-  const float* data() const { return values_.data(); }
-  std::size_t size() const { return values_.size(); }
-  float operator[](std::size_t i) const { return values_[i]; }
+  std::size_t size() const { return size_; }
+  /// Numbers [begin, begin + count), valid until the next call with this `memory`.
+  std::span<const float> part(std::size_t begin, std::size_t count,
+                              std::vector<float>& memory) const {
+    if (values_ != nullptr) return {values_ + begin, count};
+    memory.resize(count);
+    load_floats(tensor_, begin, begin + count, memory.data() - begin);
+    return {memory.data(), count};
+  }
 
  private:
-  std::unique_ptr<float[]> own_;
-  std::span<const float> values_;
+  Tensor tensor_;
+  std::size_t size_;
+  const float* values_ = nullptr;
 };
+
+/// Without a branch, for the vectoriser: an exponent of all ones is of no number.
+bool are_finite(std::span<const float> values) {
+  constexpr std::uint32_t kExponent = 0x7f800000;
+  std::uint32_t infinite = 0;
+  for (const float x : values)
+    infinite |= (std::bit_cast<std::uint32_t>(x) & kExponent) == kExponent ? 1U : 0U;
+  return infinite == 0;
+}
 
 /// |d| / |y| in the 2-norm, of `count` pairs that `squares_at` gives: parts of |y|^2 and |d|^2.
 template <class SquaresAt>
@@ -120,22 +130,44 @@ struct Layout {
   std::int64_t n, k, group, groups, width;
 };
 
-Floats finite_floats(const Tensor& weights) {
-  Floats w(weights);
-  std::atomic<bool> are_finite = true;
-  ir::for_each_range(w.size(), 1 << 16, [&](std::size_t begin, std::size_t end) {
-    // Without a branch, for the vectoriser: an exponent of all ones is of none.
-    constexpr std::uint32_t kExponent = 0x7f800000;
-    std::uint32_t infinite = 0;
-    for (const float x : w.values().subspan(begin, end - begin))
-      infinite |= (std::bit_cast<std::uint32_t>(x) & kExponent) == kExponent ? 1U : 0U;
-    if (infinite != 0) are_finite = false;
+[[noreturn]] void refuse_infinite() {
+  throw Error(ErrorCode::kInvalidModel,
+              "weights that are infinite or no numbers cannot be quantized; keep the layer with "
+              "--keep");
+}
+
+/// Calls `round(number, first element, values)` for each group of weights. Throws
+/// Error(kInvalidModel) if one of them has no number.
+template <class Round>
+void round_groups(const Tensor& weights, const Layout& layout, const Round& round) {
+  const Floats w(weights);
+  std::atomic<bool> has_infinite = false;
+  const auto count = static_cast<std::size_t>(layout.n * layout.groups);
+  ir::for_each_range(count, kGroupsAtOnce, [&](std::size_t first, std::size_t last) {
+    std::vector<float> memory;
+    for (std::size_t at = first; at < last; ++at) {
+      const std::int64_t row = static_cast<std::int64_t>(at) / layout.groups,
+                         g = static_cast<std::int64_t>(at) % layout.groups;
+      const std::int64_t begin = row * layout.k + g * layout.width,
+                         end = std::min(begin + layout.width, (row + 1) * layout.k);
+      const auto part =
+          w.part(static_cast<std::size_t>(begin), static_cast<std::size_t>(end - begin), memory);
+      if (!are_finite(part)) {
+        has_infinite = true;
+        continue;
+      }
+      round(at, static_cast<std::size_t>(begin), part);
+    }
   });
-  if (!are_finite)
-    throw Error(ErrorCode::kInvalidModel,
-                "weights that are infinite or no numbers cannot be quantized; keep the layer with "
-                "--keep");
-  return w;
+  if (has_infinite) refuse_infinite();
+}
+
+/// All of them; throws as round_groups does.
+std::span<const float> finite_floats(const Tensor& weights, std::vector<float>& memory) {
+  const Floats w(weights);
+  const auto all = w.part(0, w.size(), memory);
+  if (!are_finite(all)) refuse_infinite();
+  return all;
 }
 
 ir::QuantizedWeights packed(const RoundedWeights& rounded, const Layout& layout,
@@ -161,27 +193,19 @@ namespace {
 
 ir::QuantizedWeights rounded(const Tensor& weights, const WeightOptions& options) {
   const Layout layout(weights, options);
-  const Floats w = finite_floats(weights);
   const GroupFitter fitter(options);
-  RoundedWeights result{std::vector<std::int8_t>(w.size()), {}, {}};
+  RoundedWeights result{
+      std::vector<std::int8_t>(static_cast<std::size_t>(layout.n * layout.k)), {}, {}};
   const auto fits = static_cast<std::size_t>(layout.n * layout.groups);
   result.scales.resize(fits);
   result.zeros.resize(fits);
-  ir::for_each_range(fits, kGroupsAtOnce, [&](std::size_t first, std::size_t last) {
-    for (std::size_t at = first; at < last; ++at) {
-      const std::int64_t row = static_cast<std::int64_t>(at) / layout.groups,
-                         g = static_cast<std::int64_t>(at) % layout.groups;
-      const std::int64_t begin = row * layout.k + g * layout.width,
-                         end = std::min(begin + layout.width, (row + 1) * layout.k);
-      const auto part = w.values().subspan(static_cast<std::size_t>(begin),
-                                           static_cast<std::size_t>(end - begin));
-      const GroupFit fit = fitter.fit(part);
-      result.scales[at] = fit.scale;
-      result.zeros[at] = fit.zero;
-      fitter.round(part, fit,
-                   std::span(result.values).subspan(static_cast<std::size_t>(begin), part.size()));
-    }
-  });
+  round_groups(weights, layout,
+               [&](std::size_t at, std::size_t begin, std::span<const float> part) {
+                 const GroupFit fit = fitter.fit(part);
+                 result.scales[at] = fit.scale;
+                 result.zeros[at] = fit.zero;
+                 fitter.round(part, fit, std::span(result.values).subspan(begin, part.size()));
+               });
   return packed(result, layout, options, DType::kInt8);
 }
 
@@ -192,26 +216,16 @@ ir::QuantizedWeights rounded_floats(const Tensor& weights, const WeightOptions& 
   constexpr float kLargest = 448;
   constexpr float kLeastScale = 0x1p-100F;
   const Layout layout(weights, options);
-  const Floats w = finite_floats(weights);
-  std::vector<std::byte> values(w.size());
+  std::vector<std::byte> values(static_cast<std::size_t>(layout.n * layout.k));
   std::vector<float> scales(static_cast<std::size_t>(layout.n * layout.groups));
-  ir::for_each_range(scales.size(), kGroupsAtOnce, [&](std::size_t first, std::size_t last) {
-    for (std::size_t at = first; at < last; ++at) {
-      const std::int64_t row = static_cast<std::int64_t>(at) / layout.groups,
-                         g = static_cast<std::int64_t>(at) % layout.groups;
-      const std::int64_t begin = row * layout.k + g * layout.width,
-                         end = std::min(begin + layout.width, (row + 1) * layout.k);
-      float largest = 0;
-      for (std::int64_t i = begin; i < end; ++i)
-        largest = std::max(largest, std::abs(w.values()[static_cast<std::size_t>(i)]));
-      scales[at] = std::max(largest / kLargest, kLeastScale);
-      for (std::int64_t i = begin; i < end; ++i) {
-        const auto place = static_cast<std::size_t>(i);
-        const float number = w.values()[place] / scales[at];
-        values[place] = e4m3_of(std::clamp(number, -kLargest, kLargest));
-      }
-    }
-  });
+  round_groups(weights, layout,
+               [&](std::size_t at, std::size_t begin, std::span<const float> part) {
+                 float largest = 0;
+                 for (const float x : part) largest = std::max(largest, std::abs(x));
+                 const float scale = scales[at] = std::max(largest / kLargest, kLeastScale);
+                 for (std::size_t i = 0; i < part.size(); ++i)
+                   values[begin + i] = e4m3_of(std::clamp(part[i] / scale, -kLargest, kLargest));
+               });
   ir::QuantizedWeights result;
   result.bits = options.bits;
   result.group = layout.group;
@@ -284,17 +298,27 @@ ir::QuantizedWeights quantize(const Tensor& weights, const WeightOptions& option
 ir::QuantizedWeights quantize(const Tensor& weights, const WeightOptions& options,
                               const Tensor& moments) {
   const Layout layout(weights, options);
+  std::vector<float> memory;
   const RoundedWeights rounded =
-      round_compensated(finite_floats(weights).values(), layout.n, layout.k, layout.width,
+      round_compensated(finite_floats(weights, memory), layout.n, layout.k, layout.width,
                         GroupFitter(options), moments.as<float>());
   return packed(rounded, layout, options, DType::kFloat32);
 }
 
 double weight_error(const Tensor& exact, const Tensor& rounded) {
   const Floats a(exact), b(rounded);
-  return relative_error(a.size(), 1 << 16, [&](std::size_t i) {
-    const auto w = static_cast<double>(a[i]), d = w - static_cast<double>(b[i]);
-    return std::pair(w * w, d * d);
+  constexpr std::size_t kAtOnce = 1 << 16;
+  return relative_error((a.size() + kAtOnce - 1) / kAtOnce, 1, [&](std::size_t at) {
+    std::vector<float> memory, other_memory;
+    const std::size_t begin = at * kAtOnce, count = std::min(kAtOnce, a.size() - begin);
+    const auto values = a.part(begin, count, memory), others = b.part(begin, count, other_memory);
+    double size = 0, difference = 0;
+    for (std::size_t i = 0; i < count; ++i) {
+      const auto w = static_cast<double>(values[i]), d = w - static_cast<double>(others[i]);
+      size += w * w;
+      difference += d * d;
+    }
+    return std::pair(size, difference);
   });
 }
 
@@ -306,16 +330,25 @@ double output_error(const Tensor& exact, const Tensor& rounded, std::int64_t row
   std::normal_distribution<float> normal;
   std::vector<float> x(static_cast<std::size_t>(rows) * k);
   for (float& value : x) value = normal(random);
-  return relative_error(static_cast<std::size_t>(rows) * n, 64, [&](std::size_t at) {
-    const float *factors = x.data() + at / n * k, *w = a.data() + at % n * k,
-                *other = b.data() + at % n * k;
-    double y = 0, d = 0;
-    for (std::size_t i = 0; i < k; ++i) {
-      const auto factor = static_cast<double>(factors[i]);
-      y += factor * static_cast<double>(w[i]);
-      d += factor * (static_cast<double>(w[i]) - static_cast<double>(other[i]));
+  constexpr std::size_t kRowsAtOnce = 16;
+  return relative_error((n + kRowsAtOnce - 1) / kRowsAtOnce, 1, [&](std::size_t part) {
+    std::vector<float> memory, other_memory;
+    double size = 0, difference = 0;
+    for (std::size_t row = part * kRowsAtOnce; row < std::min(n, (part + 1) * kRowsAtOnce); ++row) {
+      const auto w = a.part(row * k, k, memory), other = b.part(row * k, k, other_memory);
+      for (std::int64_t r = 0; r < rows; ++r) {
+        const float* const factors = x.data() + static_cast<std::size_t>(r) * k;
+        double y = 0, d = 0;
+        for (std::size_t i = 0; i < k; ++i) {
+          const auto factor = static_cast<double>(factors[i]);
+          y += factor * static_cast<double>(w[i]);
+          d += factor * (static_cast<double>(w[i]) - static_cast<double>(other[i]));
+        }
+        size += y * y;
+        difference += d * d;
+      }
     }
-    return std::pair(y * y, d * d);
+    return std::pair(size, difference);
   });
 }
 
@@ -323,8 +356,11 @@ double output_error(const Tensor& exact, const Tensor& rounded, const Tensor& mo
   using Matrix = Eigen::Matrix<float, Eigen::Dynamic, Eigen::Dynamic, Eigen::RowMajor>;
   using View = Eigen::Map<const Matrix>;
   const Eigen::Index n = exact.shape()[0], k = exact.shape()[1];
-  const Floats a(exact), b(rounded);
-  const View w(a.data(), n, k), other(b.data(), n, k), m(moments.as<float>().data(), k, k);
+  std::vector<float> memory, other_memory;
+  const auto all = static_cast<std::size_t>(n * k);
+  const View w(Floats(exact).part(0, all, memory).data(), n, k),
+      other(Floats(rounded).part(0, all, other_memory).data(), n, k),
+      m(moments.as<float>().data(), k, k);
   constexpr Eigen::Index kRowsAtOnce = 64;
   const auto parts = static_cast<std::size_t>((n + kRowsAtOnce - 1) / kRowsAtOnce);
   return relative_error(parts, 1, [&](std::size_t part) {

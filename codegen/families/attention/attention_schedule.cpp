@@ -339,13 +339,20 @@ std::vector<AttentionSchedule> choose_attention(const AttentionProgram& program,
   };
   if (program.tables) {
     // Steps of few tokens for each sequence: 16 rows a block, whose warps share out the keys, and
-    // clusters of blocks where there are few. Else prompts: 64 rows a block.
+    // clusters of blocks where there are few; as many warps as let all blocks run at once; where
+    // they do not, tiles of fewer keys, of which each warp has two under way. Else prompts: 64 rows
+    // a block.
     const Dim rows = program.rows * Dim(program.group);
     const std::pair<Dim, std::int64_t> short_ones{rows - Dim(16) * program.sequences, 0};
     const Dim items = heads_of(program) * program.sequences;
     chooser.add(by_warps(1, 1, 4, 32, 8), {short_ones, {items, few / 8}});
     chooser.add(by_warps(1, 1, 4, 32, 2), {short_ones, {items, few / 2}});
-    chooser.add(by_warps(1, 1, 4, 32), {short_ones});
+    const std::int64_t all_at_once = device.multiprocessors;
+    chooser.add(by_warps(1, 1, 4, 32), {short_ones, {items, 3 * all_at_once}});
+    chooser.add(by_warps(1, 1, 2, 32), {short_ones, {items, 6 * all_at_once}});
+    AttentionSchedule ahead = by_warps(1, 1, 4, 16);
+    ahead.ahead = 2;
+    chooser.add(ahead, {short_ones});
     chooser.add(by_warps(4, 1, 1, longest <= 128 ? 64 : 32), {});
     return chooser.take();
   }
