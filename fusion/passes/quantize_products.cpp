@@ -153,9 +153,33 @@ class ProductQuantizer {
     } else {
       choose_scales_on_samples();
     }
-    for (EightBitLayer& layer : layers_) round_weights(layer);
-    if (calibration_ != nullptr && options_.compensate) compensate_weights();
-    for (EightBitLayer& layer : layers_) describe_weights(layer);
+    for (EightBitLayer& layer : layers_) {
+      if (const EightBitLayer* same = with_same_weights(layer))
+        layer.weights = same->weights;
+      else
+        round_weights(layer);
+    }
+    const bool compensates = calibration_ != nullptr && options_.compensate;
+    if (compensates) compensate_weights();
+    for (EightBitLayer& layer : layers_) {
+      const EightBitLayer* same = compensates ? nullptr : with_same_weights(layer);
+      describe_weights(layer, same);
+    }
+  }
+
+  /// A layer in front of this one that rounds the same weights alike: layers that share them.
+  const EightBitLayer* with_same_weights(const EightBitLayer& layer) const {
+    const auto is_smoothed = [&](const EightBitLayer& each) {
+      return !groups_[each.group].scale.smoothing.empty();
+    };
+    if (is_smoothed(layer)) return nullptr;
+    for (const EightBitLayer& other : layers_) {
+      if (&other == &layer) return nullptr;
+      if (other.is_conv == layer.is_conv && !is_smoothed(other) &&
+          node_of(other).inputs[1] == node_of(layer).inputs[1])
+        return &other;
+    }
+    return nullptr;
   }
 
   void compensate_weights() {
@@ -277,18 +301,26 @@ class ProductQuantizer {
     });
   }
 
-  void describe_weights(EightBitLayer& layer) {
+  void describe_weights(EightBitLayer& layer, const EightBitLayer* same) {
     QuantizedLayer& report = layer.report;
-    const Tensor exact = smoothed_weights(layer).plain(), rounded = dequantized(layer.weights);
-    report.weight_error = weight_error(exact, rounded);
-    if (calibration_ == nullptr) {
-      constexpr std::int64_t kRows = 4;
-      report.output_error = output_error(transposed(exact), transposed(rounded), kRows);
+    if (same != nullptr) {
+      report.weight_error = same->report.weight_error;
+      report.output_error = same->report.output_error;
+    } else {
+      measure_weights(layer);
     }
     report.bits = 8;
     report.bytes_after =
         static_cast<double>(layer.weights.values.byte_count() + layer.weights.scales.byte_count());
     report.type = type_text(layer);
+  }
+
+  void measure_weights(EightBitLayer& layer) {
+    const Tensor exact = smoothed_weights(layer).plain(), rounded = dequantized(layer.weights);
+    layer.report.weight_error = weight_error(exact, rounded);
+    if (calibration_ != nullptr) return;
+    constexpr std::int64_t kRows = 4;
+    layer.report.output_error = output_error(transposed(exact), transposed(rounded), kRows);
   }
 
   std::string type_text(const EightBitLayer& layer) const {

@@ -188,11 +188,11 @@ std::vector<ValueId> decompose_paged(GraphBuilder& b, const Node& node,
   };
   const Shape q = b.type(inputs[0]).shape;
   const Dim m = q[q.size() - 2];
-  const auto [sequence, slots] =
+  const PagedRows rows =
       paged_rows(b, inputs[*which.bounds], inputs[*which.tables], m, node.attrs.get_int("paged"));
   const auto own = [&](ValueId all) {  // [.., m, seen, d]
     const auto axis = static_cast<std::int64_t>(b.type(all).shape.size()) - 2;
-    return b.add("Gather", {all, slots}, {{"axis", axis}});
+    return b.add("Gather", {all, rows.slots}, {{"axis", axis}});
   };
   const auto raised = [&](ValueId value, std::size_t at) {
     Shape shape = b.type(value).shape;
@@ -208,7 +208,7 @@ std::vector<ValueId> decompose_paged(GraphBuilder& b, const Node& node,
          wide);  // [.., m, 1, seen]
   scores = b.add("Mul", {scores, b.scalar(wide, node.attrs.get_float("scale"))});
   const ValueId key = b.add("Iota", {},
-                            {{"shape", Shape{b.type(slots).shape[1]}},
+                            {{"shape", Shape{b.type(rows.slots).shape[1]}},
                              {"axis", std::int64_t{0}},
                              {"dtype", Attr(DType::kInt64)}});
   const ValueId limits = raised(as(inputs[*which.limits], DType::kInt64), 1);
@@ -221,8 +221,9 @@ std::vector<ValueId> decompose_paged(GraphBuilder& b, const Node& node,
   const ValueId all = b.add(
       "Size", {},
       {{"value", Shape{b.type(inputs[*which.bounds]).shape[0]}}, {"dtype", Attr(DType::kInt64)}});
-  const ValueId exists = b.add("And", {b.add("Greater", {sequence, b.scalar(DType::kInt64, 0)}),
-                                       b.add("Less", {sequence, all})});  // [m, 1]
+  const ValueId exists =
+      b.add("And", {b.add("Greater", {rows.sequence, b.scalar(DType::kInt64, 0)}),
+                    b.add("Less", {rows.sequence, all})});  // [m, 1]
   seen = b.add("And", {seen, raised(exists, 1)});
   scores = b.add("Where", {seen, scores, b.scalar(wide, -kInfinity)});
   const auto last = static_cast<std::int64_t>(b.type(scores).shape.size()) - 1;

@@ -334,3 +334,24 @@ StepResult PagedExecutor::finish() {
 }
 
 }  // namespace sinter::engine
+
+namespace sinter {
+
+namespace {
+
+std::unique_ptr<engine::Executor> executor_of(const Plan& plan, const EngineOptions& options,
+                                              const SessionOptions& session) {
+  engine::PagedExecutorOptions paged;
+  paged.session = session;
+  paged.cache_bytes = options.cache_bytes;
+  paged.max_sequences = options.max_sequences;
+  paged.max_step_tokens = options.max_step_tokens;
+  return std::make_unique<engine::PagedExecutor>(plan, paged);
+}
+
+}  // namespace
+
+Engine::Engine(const Plan& plan, EngineOptions options, const SessionOptions& session)
+    : Engine(executor_of(plan, options, session), std::move(options)) {}
+
+}  // namespace sinter

@@ -14,6 +14,7 @@
 
 #include <sinter/error.h>
 #include <sinter/export.h>
+#include <sinter/session.h>
 
 namespace sinter {
 
@@ -105,6 +106,12 @@ struct EngineOptions {
   /// Only while at most so many sequences run. A step with drafts is not prepared ahead, because
   /// how many of them hold is not known.
   int draft_sequences = 8;
+
+  /// Of an engine that is made of a plan: bytes of the caches (0: of a GPU most of what is left, of
+  /// the host's memory enough for all sequences, a GiB at most), and sequences that run at once
+  /// (0: as many as the plan takes).
+  std::uint64_t cache_bytes = 0;
+  int max_sequences = 0;
 };
 
 /// Counts of durations, for a metric of type histogram. Bucket i counts what is at most 2^i x 0.1
@@ -152,6 +159,9 @@ class SINTER_API Engine {
 
   /// Throws Error(kUsage) for options that mean nothing.
   Engine(std::unique_ptr<engine::Executor> executor, EngineOptions options = {});
+  /// Of a plan of `compile --serve`; throws Error(kUsage) for others, and as Session does. Steps of
+  /// all sizes are prepared before this returns, which may take seconds.
+  explicit Engine(const Plan& plan, EngineOptions options = {}, const SessionOptions& session = {});
   /// Cancels what is left. Not from a callback.
   ~Engine();
   Engine(const Engine&) = delete;

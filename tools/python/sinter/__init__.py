@@ -8,6 +8,7 @@
 from ._arrays import Outputs
 from ._compile import CompiledPlan, compare, compile, inspect, profile, verify, why
 from ._core import __version__
+from ._engine import Engine, Generation
 from ._errors import (CancelledError, DeviceError, Error, InternalError, InvalidModelError, InvalidPlanError,
                       OutOfMemoryError, UnsupportedError, UsageError, VerificationError)
 from ._operators import CustomOp, custom_op
@@ -20,7 +21,7 @@ from ._tables import Table
 
 __all__ = [
     "Accuracy", "Binding", "CacheReport", "CancelledError", "CompareReport", "CompileReport", "CompiledPlan", "CustomOp",
-    "DeviceError", "Diagnostic", "Dim", "Entry", "Error", "FusionDecision", "Gpu", "InternalError", "InvalidModelError",
+    "DeviceError", "Diagnostic", "Dim", "Engine", "Entry", "Error", "FusionDecision", "Generation", "Gpu", "InternalError", "InvalidModelError",
     "InvalidPlanError", "LayerReport", "LayoutDecision", "MachineRates", "OutOfMemoryError", "OutputAccuracy", "Outputs",
     "PassReport", "Plan", "ProfileReport", "Session", "State", "StateReport", "Statistics", "StepProfile", "Table",
     "TunedKernel", "TunedLibraryCall", "TuningReport", "UnsupportedError", "UsageError", "Variant", "VerificationError",

@@ -69,7 +69,7 @@ def compile(model: Any, path: str | os.PathLike[str] | None = None, *, example_i
             operators: Sequence[Any] = (), operator_libraries: Sequence[str | os.PathLike[str]] = (),
             pad_selections: bool = False, drop_unsupported_outputs: bool = False,
             states: str | Mapping[str, str] | None = "auto", cache_precision: str = "model", packed: bool = False,
-            sample: str | Mapping[str, Any] | None = None, entries: Mapping[str, Mapping[str, Any]] | None = None,
+            serve: bool | str | Mapping[str, int] | None = None, sample: str | Mapping[str, Any] | None = None, entries: Mapping[str, Mapping[str, Any]] | None = None,
             fuse: bool = True, disabled_passes: Sequence[str] = (), programmatic_launch: bool = True,
             precise_math: bool = False, schedule: str = "", strict: bool = False, tune: float = 0.0,
             tuning_file: str | os.PathLike[str] | None = None, tuning_gpu: str = "",
@@ -112,6 +112,8 @@ def compile(model: Any, path: str | os.PathLike[str] | None = None, *, example_i
       states: "auto", None, or {input: output}: memory that sessions keep
       cache_precision: "model", or "fp8" or "int8": caches among the states in rows of 8 bits with a scale each
       packed: encoders compute the tokens alone that the attention mask, an input of 0 and 1, says exist
+      serve: True, "block=16,sequences=256", or a dict of block, sequences, step_tokens and positions: a decoder becomes one of
+        many sequences at once, for Engine
       sample: the plan chooses the next token: "greedy", "top_k=40,temperature=0.7", or a dict
       entries: steps of their own: {"prefill": {"sequence": (2, 512)}, "decode": {"sequence": 1}}
       verify: True or a dict (inputs, shapes, ranges, seed, max_error, runs, device, threads, save_folder): runs the
@@ -137,7 +139,7 @@ def compile(model: Any, path: str | os.PathLike[str] | None = None, *, example_i
         weight_scales=weight_scales, smoothing=smoothing, weight_rounding=weight_rounding, max_error=max_error,
         include_layers=include_layers, emulate=emulate, dims=dims, bounds=bounds, min_shapes=min_shapes,
         max_shapes=max_shapes, constants=constants, operators=operators, pad_selections=pad_selections,
-        drop_unsupported_outputs=drop_unsupported_outputs, states=states, cache_precision=cache_precision, packed=packed, sample=sample,
+        drop_unsupported_outputs=drop_unsupported_outputs, states=states, cache_precision=cache_precision, packed=packed, serve=serve, sample=sample,
         entries=entries, fuse=fuse, disabled_passes=disabled_passes, programmatic_launch=programmatic_launch,
         precise_math=precise_math, schedule=schedule, strict=strict, tune=tune, tuning_file=tuning_file,
         tuning_gpu=tuning_gpu, tuning_shapes=tuning_shapes, jobs=jobs, max_compile_memory=max_compile_memory,

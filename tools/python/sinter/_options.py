@@ -121,7 +121,7 @@ def verify_options(tensors: Tensors, value, operator_libraries=()):
 def compile_options(tensors: Tensors, *, target="auto", precision="model", weights="model", keep_layers=(),
                     max_layer_error=0.0, calibration=None, activation_scales="static", weight_scales="channel", smoothing=None, weight_rounding="compensated",
                     max_error=None, include_layers=(), emulate=False, dims=None, bounds=None, min_shapes=None, max_shapes=None, constants=None,
-                    operators=(), pad_selections=False, drop_unsupported_outputs=False, states="auto", cache_precision="model", packed=False, sample=None, entries=None, fuse=True, disabled_passes=(),
+                    operators=(), pad_selections=False, drop_unsupported_outputs=False, states="auto", cache_precision="model", packed=False, serve=None, sample=None, entries=None, fuse=True, disabled_passes=(),
                     programmatic_launch=True, precise_math=False, schedule="", strict=False, tune=0.0, tuning_file=None,
                     tuning_gpu="", tuning_shapes=None, jobs=0, max_compile_memory=None, kernel_cache="default",
                     verify=None, operator_libraries=()):
@@ -165,6 +165,10 @@ def compile_options(tensors: Tensors, *, target="auto", precision="model", weigh
     options.pad_selections = bool(pad_selections)
     options.drop_unsupported_outputs = bool(drop_unsupported_outputs)
     options.packed = bool(packed)
+    if isinstance(serve, Mapping):
+        serve = ",".join(f"{name.replace('_', '-')}={int(value)}" for name, value in serve.items())
+    if serve is not None and serve is not False:
+        options.paging = _core.parse_paging("" if serve is True else serve)
     state_options = _core.StateOptions()
     if states is None:
         state_options.find = False

@@ -201,6 +201,7 @@ void bind_compiler(nb::module_& module) {
           [](StateOptions& o, const std::string& text) {
             o.cache_precision = parse_cache_precision(text);
           });
+  SINTER_CLASS(PagingOptions, block_size, max_sequences, max_step_tokens, max_positions);
   SINTER_CLASS(SampleOptions, temperature, top_k, top_p, keep_logits, ids, logits, position);
   SINTER_CLASS(EntryOptions, name, limits);
   SINTER_CLASS(TuneOptions, seconds, file, gpu, shapes, device, operator_libraries);
@@ -211,14 +212,15 @@ void bind_compiler(nb::module_& module) {
   SINTER_CLASS(PlanViews, graph, steps, kernels, source, memory, tuning, shapes);
   SINTER_CLASS(CompileOptions, target, weights, eight_bit, min_shapes, max_shapes, dims, bounds,
                constants, operators, pad_selections, drop_unsupported_outputs, max_compile_memory,
-               states, packed, sample, entries, fuse, disabled_passes, strict, programmatic_launch,
-               precise_math, schedule, tuning, jobs, kernel_cache, verify)
+               states, packed, paging, sample, entries, fuse, disabled_passes, strict,
+               programmatic_launch, precise_math, schedule, tuning, jobs, kernel_cache, verify)
       .def_prop_rw(
           "precision", [](const CompileOptions& o) { return std::string(to_string(o.precision)); },
           [](CompileOptions& o, const std::string& text) { o.precision = parse_precision(text); });
 
   module.def("parse_weights", [](const std::string& text) { return parse_weights(text); });
   module.def("parse_bytes", [](const std::string& text) { return parse_bytes(text); });
+  module.def("parse_paging", [](const std::string& text) { return parse_paging(text); });
   module.def("parse_sample", [](const std::string& text) { return parse_sample(text); });
   module.def("parse_entry", [](const std::string& text) { return parse_entry(text); });
   module.def("parse_dim", [](const std::string& text) {

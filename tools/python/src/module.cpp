@@ -14,6 +14,7 @@ NB_MODULE(_core, module) {
   bind_compiler(module);
   bind_plan(module);
   bind_session(module);
+  bind_engine(module);
   bind_tables(module);
   bind_table_session(module);
 }

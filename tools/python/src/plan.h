@@ -92,6 +92,7 @@ unsigned process_generation();
 
 void bind_plan(nb::module_& module);
 void bind_session(nb::module_& module);
+void bind_engine(nb::module_& module);
 void bind_compiler(nb::module_& module);
 void bind_errors(nb::module_& module);
 void bind_runtime(nb::module_& module);

@@ -1,0 +1,89 @@
+"""Many texts at once: the engine over a plan of compile(serve=..)."""
+import json
+from pathlib import Path
+
+import pytest
+import sinter
+
+ROOT = Path(__file__).resolve().parents[2]
+DECODER = ROOT / "models" / "tiny" / "decoder.onnx"
+GREEDY = json.loads((ROOT / "tests" / "tools" / "goldens" / "greedy.json").read_text())["decoder"]
+
+
+@pytest.fixture(scope="module")
+def plan():
+    return sinter.compile(DECODER, target="cpu", serve={"block": 4, "sequences": 8})
+
+
+@pytest.fixture
+def engine(plan):
+    with sinter.Engine(plan, cache_bytes=1 << 20) as engine:
+        yield engine
+
+
+def test_texts_of_many_are_those_of_each(engine):
+    prompts = [case["prompt"] for case in GREEDY] * 5
+    texts = engine.generate(prompts, max_tokens=len(GREEDY[0]["tokens"]))
+    for i, text in enumerate(texts):
+        assert text.tokens == GREEDY[i % len(GREEDY)]["tokens"]
+        assert text.finish == "length" and text.text == ""
+    stats = engine.stats()
+    assert stats["finished"] == len(prompts) and stats["running"] == 0 and stats["used_blocks"] == 0
+    assert stats["step_sequences"] > stats["steps"]
+
+
+def test_one_prompt_gives_one_text_and_samples_a_list(engine):
+    case = GREEDY[0]
+    assert engine.generate(case["prompt"], max_tokens=3).tokens == case["tokens"][:3]
+    both = engine.generate(case["prompt"], max_tokens=3, n=2, temperature=2.0, seed=5, logprobs=1)
+    assert len(both) == 2 and all(len(text.logprobs) == 3 for text in both)
+
+
+def test_parts_come_one_by_one_and_closing_cancels(engine):
+    case = GREEDY[0]
+    tokens = [token for part in engine.stream(case["prompt"], max_tokens=6) for token in part.tokens]
+    assert tokens == case["tokens"][:6]
+    stream = engine.stream(case["prompt"], max_tokens=40)
+    next(stream)
+    stream.close()
+    engine.drain()
+    assert engine.stats()["used_blocks"] == 0
+
+
+def test_a_tokenizer_makes_text(plan):
+    tokenizers = pytest.importorskip("tokenizers")
+    from tokenizers import decoders, models, pre_tokenizers
+    alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())[:96]
+    tokenizer = tokenizers.Tokenizer(models.BPE({c: i for i, c in enumerate(alphabet)}, []))
+    tokenizer.pre_tokenizer, tokenizer.decoder = pre_tokenizers.ByteLevel(add_prefix_space=False), decoders.ByteLevel()
+    with sinter.Engine(plan, tokenizer=tokenizer, cache_bytes=1 << 20) as engine:
+        text = engine.generate("AB", max_tokens=8)
+        assert text.text == tokenizer.decode(text.tokens)
+        stopped = engine.generate("AB", max_tokens=8, stop=text.text[3])
+        assert stopped.text == text.text[:text.text.index(text.text[3])] and stopped.finish == "stop"
+
+
+def test_what_means_nothing_is_refused(engine, plan):
+    with pytest.raises(sinter.UsageError, match="tokenizer"):
+        engine.generate("text")
+    with pytest.raises(sinter.UsageError, match="temperature"):
+        engine.generate([1, 2], temperature=-1)
+    with pytest.raises(sinter.UsageError):
+        engine.generate([1, 1000])
+    with pytest.raises(sinter.UsageError, match="serve"):
+        sinter.Engine(sinter.compile(DECODER, target="cpu"))
+    with pytest.raises(sinter.UsageError, match="none"):
+        sinter.compile(DECODER, target="cpu", serve="block=3")
+    closed = sinter.Engine(plan, cache_bytes=1 << 20)
+    closed.close()
+    with pytest.raises(sinter.UsageError, match="closed"):
+        closed.generate([1, 2])
+
+
+def test_an_error_of_a_callback_cancels_its_request(engine):
+    def fails(*_):
+        raise RuntimeError("no")
+    engine.submit(GREEDY[0]["prompt"], fails, max_tokens=20)
+    assert engine.generate(GREEDY[1]["prompt"], max_tokens=4).tokens == GREEDY[1]["tokens"][:4]
+    engine.drain()
+    assert engine.stats()["used_blocks"] == 0

@@ -1,0 +1,186 @@
+"""Many texts at once over a plan of compile(serve=True)."""
+from __future__ import annotations
+
+import queue
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from . import _core
+from ._errors import Error, UsageError
+
+# GPT-2's bytes as characters: those that print stand for themselves, the others for what comes behind U+0100.
+_PRINTED = [*range(33, 127), *range(161, 173), *range(174, 256)]
+_BYTE_OF = {chr(b): b for b in _PRINTED}
+_BYTE_OF.update({chr(256 + n): b for n, b in enumerate(b for b in range(256) if b not in _PRINTED)})
+
+
+@dataclass
+class Generation:
+    """A text that was generated, or a part of one.
+
+    tokens: ids, a stop token among them. text: of whole characters, without stop token and stop string; empty without a
+    tokenizer. logprobs: for each token its log probability and those of the likeliest ones, if asked for. finish: "none"
+    (it goes on), "stop", "length", "cancelled", "deadline" or "error".
+    """
+    tokens: list[int] = field(default_factory=list)
+    text: str = ""
+    logprobs: list[tuple[float, list[tuple[int, float]]]] = field(default_factory=list)
+    finish: str = "none"
+
+    def _add(self, part: Generation) -> None:
+        self.tokens += part.tokens
+        self.text += part.text
+        self.logprobs += part.logprobs
+        self.finish = part.finish
+
+
+def _token_bytes(tokenizer: Any) -> list[bytes]:
+    """The bytes of each token of a `tokenizers.Tokenizer`; nothing for special ones."""
+    special = {token.content for token in tokenizer.get_added_tokens_decoder().values() if token.special}
+    pieces = [""] * tokenizer.get_vocab_size()
+    for piece, number in tokenizer.get_vocab().items():
+        if number < len(pieces):
+            pieces[number] = piece
+    # SentencePiece marks words by a lower block and spells bytes as <0x0A>; byte-level BPE has a character for each byte.
+    is_byte_level = not any(piece.startswith("\u2581") for piece in pieces)
+
+    def bytes_of(piece: str) -> bytes:
+        if piece in special:
+            return b""
+        if is_byte_level and all(c in _BYTE_OF for c in piece):
+            return bytes(_BYTE_OF[c] for c in piece)
+        if len(piece) == 6 and piece.startswith("<0x") and piece.endswith(">"):
+            return bytes([int(piece[3:5], 16)])
+        return piece.replace("\u2581", " ").encode()
+
+    return [bytes_of(piece) for piece in pieces]
+
+
+class _Texts:
+    """Outputs of one request, as they come from the engine's thread."""
+
+    def __init__(self) -> None:
+        self.parts: queue.SimpleQueue[tuple[int, Generation, str]] = queue.SimpleQueue()
+
+    def __call__(self, request: int, sample: int, tokens: list[int], text: str, logprobs: list[Any], finish: str,
+                 error: str) -> None:
+        self.parts.put((sample, Generation(tokens, text, logprobs, finish), error))
+
+    def next(self) -> tuple[int, Generation]:
+        sample, part, error = self.parts.get()
+        if part.finish == "error":
+            raise Error(error)
+        return sample, part
+
+
+class Engine:
+    """Generates text for many requests at once: continuous batching, a paged cache, prefix caching, prompt lookup.
+
+        plan = sinter.compile("decoder.onnx", serve=True)
+        with sinter.Engine(plan, tokenizer="tokenizer.json") as engine:
+            texts = engine.generate(["The sky is", "Grass is"], max_tokens=20)
+            for part in engine.stream("Once", temperature=0.8, seed=1):
+                print(part.text, end="")
+
+    plan: of compile(serve=..); a Plan or the path of one. tokenizer: a `tokenizers.Tokenizer`, or the path of a
+    tokenizer.json (needs that package); without one prompts are token ids and texts are empty. cache_bytes: of the caches
+    (0: most of a GPU's memory that is left, of the host's a GiB at most). sequences: that run at once (0: as many as the
+    plan takes). draft_tokens: guessed by prompt lookup, which changes no text. Its methods may be called by any threads.
+    """
+
+    def __init__(self, plan: Any, *, tokenizer: Any = None, cache_bytes: int = 0, sequences: int = 0, step_tokens: int = 0,
+                 prefix_cache: bool = True, draft_tokens: int = 0, max_waiting: int = 1 << 20) -> None:
+        if isinstance(plan, (str, Path)):
+            from ._plan import load
+            plan = load(plan)
+        if isinstance(tokenizer, (str, Path)):
+            import tokenizers
+            tokenizer = tokenizers.Tokenizer.from_file(str(tokenizer))
+        self.tokenizer = tokenizer
+        options = _core.EngineOptions()
+        options.cache_bytes, options.max_sequences, options.max_step_tokens = cache_bytes, sequences, step_tokens
+        options.prefix_cache, options.draft_tokens, options.max_waiting = prefix_cache, draft_tokens, max_waiting
+        self._engine = _core.Engine(plan, options, _token_bytes(tokenizer) if tokenizer is not None else [])
+
+    def __enter__(self) -> Engine:
+        return self
+
+    def __exit__(self, *_: Any) -> None:
+        self.close()
+
+    def _ids(self, prompt: str | Sequence[int]) -> list[int]:
+        if not isinstance(prompt, str):
+            return [int(token) for token in prompt]
+        if self.tokenizer is None:
+            raise UsageError("a prompt of text needs a tokenizer: Engine(plan, tokenizer=\"tokenizer.json\"); token ids need none")
+        return self.tokenizer.encode(prompt).ids
+
+    def submit(self, prompt: str | Sequence[int], callback: Any, *, max_tokens: int = 128, temperature: float = 0, top_k: int = 0,
+               top_p: float = 1, min_p: float = 0, repetition_penalty: float = 1, seed: int = 0, n: int = 1,
+               stop: str | Sequence[str] = (), stop_tokens: Sequence[int] = (), logit_bias: dict[int, float] | None = None,
+               logprobs: int | None = None, priority: int = 0, timeout: float | None = None) -> int:
+        """The number of a request, of which `callback(request, sample, tokens, text, logprobs, finish, error)` is called on
+        the engine's thread until `finish` is not "none" for each of `n` samples. timeout: seconds.
+
+        Raises UsageError for parameters that mean nothing, and texts beyond the plan's positions."""
+        sampling = _core.SamplingParameters()
+        sampling.max_tokens, sampling.temperature, sampling.top_k, sampling.top_p = max_tokens, temperature, top_k, top_p
+        sampling.min_p, sampling.repetition_penalty, sampling.seed, sampling.samples = min_p, repetition_penalty, seed, n
+        sampling.stop_strings = [stop] if isinstance(stop, str) else list(stop)
+        sampling.stop_tokens = list(stop_tokens)
+        sampling.logit_bias = list((logit_bias or {}).items())
+        sampling.logprobs = logprobs
+        return self._engine.submit(self._ids(prompt), sampling, priority, timeout, callback)
+
+    def generate(self, prompts: str | Sequence[Any], **sampling: Any) -> Any:
+        """The Generation of each prompt, in order; of one prompt (text, or token ids) that alone. With n > 1 a list of them for
+        each. Parameters are those of submit()."""
+        is_one = isinstance(prompts, str) or (len(prompts) > 0 and not isinstance(prompts[0], (str, list, tuple)) and
+                                              not hasattr(prompts[0], "__len__"))
+        count = int(sampling.get("n", 1))
+        texts = []
+        for prompt in [prompts] if is_one else prompts:
+            texts.append(_Texts())
+            self.submit(prompt, texts[-1], **sampling)
+        results = []
+        for text in texts:
+            samples = [Generation() for _ in range(count)]
+            while any(each.finish == "none" for each in samples):
+                sample, part = text.next()
+                samples[sample]._add(part)
+            results.append(samples if count > 1 else samples[0])
+        return results[0] if is_one else results
+
+    def stream(self, prompt: str | Sequence[int], **sampling: Any) -> Iterator[Generation]:
+        """Parts of one text as they come. Closing the iterator cancels the text."""
+        if sampling.get("n", 1) != 1:
+            raise UsageError("stream() is of one text: n is 1")
+        texts = _Texts()
+        request = self.submit(prompt, texts, **sampling)
+        finish = "none"
+        try:
+            while finish == "none":
+                _, part = texts.next()
+                finish = part.finish
+                yield part
+        finally:
+            if finish == "none":
+                self.cancel(request)
+
+    def cancel(self, request: int) -> None:
+        """Ends a request's texts soon, with finish "cancelled"."""
+        self._engine.cancel(request)
+
+    def drain(self) -> None:
+        """Takes no more requests, and returns when all have ended."""
+        self._engine.drain()
+
+    def stats(self) -> dict[str, Any]:
+        """Counts since the engine was made: steps, tokens, prefix hits, preemptions, seconds without work."""
+        return dict(self._engine.stats())
+
+    def close(self) -> None:
+        """Cancels what is left."""
+        self._engine.close()

@@ -1,0 +1,128 @@
+// sinter._core.Engine: many requests over a plan of compile(serve=..).
+#include <stdexcept>
+
+#include <nanobind/stl/optional.h>
+#include <nanobind/stl/pair.h>
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/vector.h>
+#include <sinter/engine.h>
+
+#include "tools/python/src/plan.h"
+#include "tools/python/src/struct.h"
+#include "tools/python/src/text.h"
+
+namespace sinter::python {
+namespace {
+
+/// A Python object that threads without the GIL may let go.
+std::shared_ptr<nb::object> shared(nb::object object) {
+  return {new nb::object(std::move(object)), [](nb::object* held) {
+            if (!Py_IsInitialized()) return;
+            nb::gil_scoped_acquire acquire;
+            delete held;
+          }};
+}
+
+nb::list logprobs_of(const GenerationOutput& output) {
+  nb::list all;
+  for (const TokenLogprobs& each : output.logprobs) {
+    nb::list likeliest;
+    for (const auto& [token, logprob] : each.likeliest)
+      likeliest.append(nb::make_tuple(token, logprob));
+    all.append(nb::make_tuple(each.logprob, likeliest));
+  }
+  return all;
+}
+
+class EngineObject {
+ public:
+  EngineObject(nb::object plan, EngineOptions options, const std::vector<nb::bytes>& token_bytes) {
+    const auto& object = nb::cast<const PlanObject&>(plan);
+    object.check_process();
+    auto bytes = std::make_shared<std::vector<std::string>>();
+    for (const nb::bytes& each : token_bytes) bytes->emplace_back(each.c_str(), each.size());
+    if (!bytes->empty())
+      options.token_bytes = [bytes](TokenId id) -> std::string_view {
+        const auto at = static_cast<std::size_t>(id);
+        return at < bytes->size() ? std::string_view((*bytes)[at]) : std::string_view();
+      };
+    nb::gil_scoped_release release;
+    engine_ = std::make_unique<Engine>(object.plan(), std::move(options),
+                                       session_options(object.options(), false));
+  }
+  ~EngineObject() { close(); }
+
+  RequestId submit(const std::vector<TokenId>& prompt, SamplingParameters sampling, int priority,
+                   std::optional<double> timeout, nb::object callback) {
+    GenerationRequest request;
+    request.prompt = prompt;
+    request.sampling = std::move(sampling);
+    request.priority = priority;
+    if (timeout)
+      request.deadline =
+          EngineTime::clock::now() +
+          std::chrono::duration_cast<EngineTime::duration>(std::chrono::duration<double>(*timeout));
+    Engine::Callback call = [target = shared(std::move(callback))](const GenerationOutput& output) {
+      nb::gil_scoped_acquire acquire;
+      try {
+        (*target)(output.request, output.sample, output.tokens, text(output.text),
+                  logprobs_of(output), std::string(to_string(output.finish)), text(output.error));
+      } catch (nb::python_error& error) {
+        error.discard_as_unraisable("a callback of sinter.Engine");
+        throw std::runtime_error("the callback raised an exception");  // cancels the request
+      }
+    };
+    nb::gil_scoped_release release;
+    return open().submit(std::move(request), std::move(call));
+  }
+  void cancel(RequestId request) {
+    nb::gil_scoped_release release;
+    open().cancel(request);
+  }
+  void drain() {
+    nb::gil_scoped_release release;
+    open().drain();
+  }
+  nb::dict stats() {
+    const EngineStats stats = open().stats();
+    nb::dict d;
+    SINTER_ITEMS(stats, requests, finished, steps, prompt_tokens, generated_tokens, step_sequences,
+                 step_tokens, padded_tokens, preemptions, prefix_tokens, prefix_hit_tokens,
+                 draft_tokens, accepted_draft_tokens, idle_seconds, waiting_seconds, waiting,
+                 running, blocks, used_blocks, cached_blocks);
+    return d;
+  }
+  void close() {
+    // The engine's thread may wait for the GIL in a callback.
+    nb::gil_scoped_release release;
+    engine_.reset();
+  }
+
+ private:
+  Engine& open() const {
+    if (!engine_) throw Error(ErrorCode::kUsage, "the engine is closed");
+    return *engine_;
+  }
+
+  std::unique_ptr<Engine> engine_;
+};
+
+}  // namespace
+
+void bind_engine(nb::module_& module) {
+  SINTER_CLASS(SamplingParameters, temperature, top_k, top_p, min_p, repetition_penalty, seed,
+               logit_bias, samples, max_tokens, stop_tokens, stop_strings, logprobs);
+  SINTER_CLASS(EngineOptions, max_waiting, max_step_tokens, prefix_cache, draft_tokens, draft_match,
+               draft_match_least, draft_sequences, cache_bytes, max_sequences);
+  nb::class_<EngineObject>(module, "Engine")
+      .def(nb::init<nb::object, EngineOptions, const std::vector<nb::bytes>&>(), nb::arg("plan"),
+           nb::arg("options"), nb::arg("token_bytes"))
+      .def("submit", &EngineObject::submit, nb::arg("prompt"), nb::arg("sampling"),
+           nb::arg("priority"), nb::arg("timeout").none(), nb::arg("callback"))
+      .def("cancel", &EngineObject::cancel, nb::arg("request"))
+      .def("drain", &EngineObject::drain)
+      .def("stats", &EngineObject::stats)
+      .def("close", &EngineObject::close);
+}
+
+}  // namespace sinter::python
