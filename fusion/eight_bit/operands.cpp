@@ -1,9 +1,13 @@
 #include "fusion/eight_bit/operands.h"
 
+#include <array>
 #include <numeric>
+#include <optional>
+#include <vector>
 
 #include "fusion/quantize/quantizer.h"
 #include "fusion/regions/constant_values.h"
+#include "ir/parallel.h"
 #include "ir/reference/evaluate.h"
 
 namespace sinter::fusion {
@@ -51,6 +55,30 @@ EightBitWeights float_weights(const Tensor& weights, std::size_t axis, DType typ
   const Tensor values =
       computed("Cast", {{"to", type}}, {computed("Quotient", {}, {wide, scales})});
   return {values, scales};
+}
+
+/// The same of a matrix with a scale for each column, as layers' weights are: the reference takes
+/// minutes for a vocabulary.
+std::optional<Tensor> dequantized_matrix(const EightBitWeights& weights) {
+  const Tensor values = weights.values.plain(), scales = weights.scales.plain();
+  if (values.shape().size() != 2 || scales.shape() != Ints{1, values.shape()[1]} ||
+      scales.dtype() != DType::kFloat32 || size_of(values.dtype()) != 1)
+    return std::nullopt;
+  std::array<float, 256> numbers{};
+  for (std::size_t code = 0; code < numbers.size(); ++code) {
+    const auto byte = static_cast<std::byte>(code);
+    numbers[code] = static_cast<float>(ir::load_as_double(values.dtype(), &byte));
+  }
+  const auto columns = static_cast<std::size_t>(values.shape()[1]),
+             rows = static_cast<std::size_t>(values.shape()[0]);
+  const auto codes = values.bytes();
+  const std::span<const float> factors = scales.as<float>();
+  std::vector<float> result(rows * columns);
+  ir::for_each_range(rows, 16, [&](std::size_t begin, std::size_t end) {
+    for (std::size_t i = begin * columns; i < end * columns; ++i)
+      result[i] = numbers[std::to_integer<std::size_t>(codes[i])] * factors[i % columns];
+  });
+  return Tensor::of(DType::kFloat32, values.shape(), result);
 }
 
 }  // namespace
@@ -127,6 +155,7 @@ ValueId add_dequantized(GraphBuilder& builder, const EightBitWeights& weights, D
 }
 
 Tensor dequantized(const EightBitWeights& weights) {
+  if (auto matrix = dequantized_matrix(weights)) return std::move(*matrix);
   const Tensor values = computed("Cast", {{"to", DType::kFloat32}}, {weights.values.plain()});
   return computed("Mul", {}, {values, weights.scales.plain()});
 }

@@ -9,6 +9,7 @@ full length. Work:
   offline_128_128   256 requests at once, 128 tokens in and 128 out; offline_2048_2048 likewise
   decode_1 .. _256  so many requests of 32 tokens in, 256 out: the time between tokens
   prefix            64 requests whose prompts of 1,280 tokens begin with the same 1,152, 32 out; and without the prefix cache
+  invariance        64 requests of 64 in, 64 out, all at once and one by one: how many texts are equal
   poisson           arrivals at 70 % of the rate of offline_128_128, 256 requests of 128 in, 128 out
 Times are of the wall, in milliseconds, by the engine's callbacks. `idle_share`: of the time, how long no step ran though there
 were requests. A way is how a plan is compiled, as in run_eight_bit_decoders.py.
@@ -29,7 +30,7 @@ from common import ROOT, provenance, write
 from run_eight_bit_decoders import SIZES, WAYS, SharedDecoder, SharedWeights
 
 POSITIONS = 4352
-WORK = ["offline_128_128", "offline_2048_2048", "decode_1", "decode_8", "decode_64", "decode_256", "prefix", "poisson"]
+WORK = ["offline_128_128", "offline_2048_2048", "decode_1", "decode_8", "decode_64", "decode_256", "prefix", "invariance", "poisson"]
 
 
 def requests_of(work, vocabulary, rate=0):
@@ -41,6 +42,8 @@ def requests_of(work, vocabulary, rate=0):
         return [{"ids": ids(int(numbers[0])), "max_tokens": int(numbers[1])} for _ in range(256)]
     if kind == "decode":
         return [{"ids": ids(32), "max_tokens": 256} for _ in range(int(numbers[0]))]
+    if kind == "invariance":
+        return [{"ids": ids(64), "max_tokens": 64} for _ in range(64)]
     if kind == "prefix":
         shared = ids(1152)
         return [{"ids": shared + ids(128), "max_tokens": 32} for _ in range(64)]
@@ -61,7 +64,7 @@ def serve(sinter, plan, lines, folder, *options):
     row = {key: round(result[key], 4) if isinstance(result[key], float) else result[key] for key in keep}
     for name in ("first_token_ms", "between_tokens_ms"):
         row[name] = {key: round(result[name][key], 3) for key in ("median", "p90", "p99")}
-    return row
+    return row, [answer["tokens"] for answer in result["answers"]]
 
 
 def main():
@@ -128,10 +131,13 @@ def main():
                     rate = 0.7 * rows.get("offline_128_128", {}).get("requests_per_s", 10)
                     lines = requests_of(work, config.vocabulary, rate)
                     try:
-                        rows[work] = serve(a.sinter, plan, lines, folder, *a.options.split())
+                        rows[work], texts = serve(a.sinter, plan, lines, folder, *a.options.split())
                         if work == "prefix":
-                            rows["prefix_off"] = serve(a.sinter, plan, lines, folder, "--no-prefix-cache", *a.options.split())
+                            rows["prefix_off"], _ = serve(a.sinter, plan, lines, folder, "--no-prefix-cache", *a.options.split())
                             rows[work]["times_as_fast"] = round(rows["prefix_off"]["seconds"] / rows[work]["seconds"], 3)
+                        if work == "invariance":
+                            _, alone = serve(a.sinter, plan, lines, folder, "--sequences=1", *a.options.split())
+                            rows[work]["equal_texts"] = sum(x == y for x, y in zip(texts, alone))
                     except RuntimeError as error:
                         rows[work] = {"failed": str(error)}
                     print(f"{size}_{way:16} {work:18} {rows[work]} ({time.perf_counter() - began:.0f} s)", flush=True)
