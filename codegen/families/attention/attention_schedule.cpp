@@ -349,7 +349,11 @@ std::vector<AttentionSchedule> choose_attention(const AttentionProgram& program,
     chooser.add(by_warps(1, 1, 4, 32, 2), {short_ones, {items, few / 2}});
     const std::int64_t all_at_once = device.multiprocessors;
     chooser.add(by_warps(1, 1, 4, 32), {short_ones, {items, 3 * all_at_once}});
-    chooser.add(by_warps(1, 1, 2, 32), {short_ones, {items, 6 * all_at_once}});
+    if (program.key_scales) {  // bound by what makes floats of bytes, not by what is under way
+      chooser.add(by_warps(1, 1, 2, 32), {short_ones});
+    } else {
+      chooser.add(by_warps(1, 1, 2, 32), {short_ones, {items, 6 * all_at_once}});
+    }
     AttentionSchedule ahead = by_warps(1, 1, 4, 16);
     ahead.ahead = 2;
     chooser.add(ahead, {short_ones});

@@ -1,0 +1,219 @@
+// Decoders of many sequences give what the decoder of one gives for each; what cannot be is
+// refused.
+#include <algorithm>
+#include <fstream>
+#include <random>
+#include <sstream>
+
+#include <gmock/gmock.h>
+#include <sinter/error.h>
+
+#include "fusion/passes/passes.h"
+#include "ir/reference/evaluate.h"
+#include "ir/text/text.h"
+
+namespace sinter::fusion::test {
+namespace {
+
+using testing::HasSubstr;
+
+constexpr std::int64_t kBlock = 4, kWidth = 4, kHeads = 2, kVocabulary = 32;
+
+/// The graph of a golden case, without its options and what is expected.
+std::string golden(const std::string& name) {
+  std::ifstream file(SINTER_SOURCE_DIR "/tests/fusion/goldens/page_caches/" + name + ".txt");
+  std::string text, line;
+  while (std::getline(file, line) && !line.starts_with("----"))
+    if (!line.starts_with("// ")) text += line + "\n";
+  return text;
+}
+
+Graph paged(const std::string& text) {
+  Context context;
+  context.paging.emplace();
+  context.paging->block_size = kBlock;
+  return page_caches(ir::parse_graph(text), context);
+}
+
+std::string paging_refusal(const std::string& text) {
+  try {
+    paged(text);
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ErrorCode::kUnsupported);
+    return error.what();
+  }
+  return "it was taken";
+}
+
+std::string replaced(std::string text, const std::string& from, const std::string& to) {
+  const auto at = text.find(from);
+  EXPECT_NE(at, std::string::npos) << from;
+  return text.replace(at, from.size(), to);
+}
+
+struct Sequence {
+  std::int64_t before, tokens;
+};
+constexpr Sequence kSequences[] = {{5, 3}, {0, 2}, {9, 1}};
+
+std::vector<double> some(std::int64_t count, unsigned seed) {
+  std::mt19937 random(seed);
+  std::normal_distribution<double> normal(0, 0.3);
+  std::vector<double> values(static_cast<std::size_t>(count));
+  for (double& value : values) value = normal(random);
+  return values;
+}
+
+std::vector<double> ids_of(const Sequence& sequence, unsigned seed) {
+  std::vector<double> ids;
+  for (std::int64_t i = 0; i < sequence.tokens; ++i)
+    ids.push_back(static_cast<double>((seed * 7 + static_cast<unsigned>(i) * 5) % kVocabulary));
+  return ids;
+}
+
+/// Keys, or values, of the tokens before, [1, heads, before, width].
+std::vector<double> rows_of(const Sequence& sequence, unsigned seed) {
+  return some(kHeads * sequence.before * kWidth, seed);
+}
+
+/// Logits of the last token of each sequence by the graph of one.
+template <class Inputs>
+std::vector<double> one_by_one(const Graph& graph, const Inputs& inputs) {
+  std::vector<double> all;
+  for (std::size_t s = 0; s < std::size(kSequences); ++s) {
+    const auto logits = ir::evaluate(graph, inputs(s))[0].to_doubles();
+    all.insert(all.end(), logits.end() - kVocabulary, logits.end());
+  }
+  return all;
+}
+
+/// The same by the graph of many, whose blocks lie in no order.
+std::vector<double> at_once(const Graph& graph) {
+  constexpr std::int64_t kBlocks = 12, kTable = 3;
+  std::vector<double> ids, places, slots, starts{0}, tables, samples;
+  std::vector<std::vector<double>> pools(2,
+                                         std::vector<double>(kHeads * kBlocks * kBlock * kWidth));
+  std::int64_t next = 0;
+  for (std::size_t s = 0; s < std::size(kSequences); ++s) {
+    const Sequence& own = kSequences[s];
+    std::vector<std::int64_t> table;
+    for (std::int64_t b = 0; b < kTable; ++b) table.push_back((next++ * 5 + 7) % kBlocks);
+    for (const std::int64_t block : table) tables.push_back(static_cast<double>(block));
+    const auto slot = [&](std::int64_t position) {
+      return table[static_cast<std::size_t>(position / kBlock)] * kBlock + position % kBlock;
+    };
+    for (std::size_t which = 0; which < 2; ++which) {
+      const auto rows = rows_of(own, static_cast<unsigned>(10 * s + which));
+      for (std::int64_t h = 0; h < kHeads; ++h)
+        for (std::int64_t p = 0; p < own.before; ++p)
+          std::copy_n(rows.begin() + (h * own.before + p) * kWidth, kWidth,
+                      pools[which].begin() + (h * kBlocks * kBlock + slot(p)) * kWidth);
+    }
+    const auto tokens = ids_of(own, static_cast<unsigned>(s));
+    ids.insert(ids.end(), tokens.begin(), tokens.end());
+    for (std::int64_t i = 0; i < own.tokens; ++i) {
+      places.push_back(static_cast<double>(own.before + i));
+      slots.push_back(static_cast<double>(slot(own.before + i)));
+    }
+    starts.push_back(static_cast<double>(ids.size()));
+    samples.push_back(static_cast<double>(ids.size() - 1));
+  }
+  const auto integers = [](Ints shape, const std::vector<double>& values) {
+    return Tensor::from_doubles(DType::kInt32, std::move(shape), values);
+  };
+  const auto count = std::ssize(ids), sequences = std::ssize(samples);
+  const std::vector<Tensor> inputs = {
+      integers({count}, ids),
+      integers({count}, places),
+      integers({count}, slots),
+      integers({sequences + 1}, starts),
+      integers({sequences, kTable}, tables),
+      integers({sequences}, samples),
+      Tensor::from_doubles(DType::kFloat32, {1, kHeads, kBlocks * kBlock, kWidth}, pools[0]),
+      Tensor::from_doubles(DType::kFloat32, {1, kHeads, kBlocks * kBlock, kWidth}, pools[1])};
+  const std::vector<Tensor> outputs = ir::evaluate(graph, inputs);
+  // The greedy tokens, the last output, are those of the logits.
+  const auto logits = outputs[0].to_doubles();
+  for (std::int64_t s = 0; s < sequences; ++s) {
+    const auto first = logits.begin() + s * kVocabulary;
+    EXPECT_EQ(outputs.back().at_int(s), std::max_element(first, first + kVocabulary) - first);
+  }
+  return logits;
+}
+
+TEST(Paging, RowsAtTheirPositionsGiveWhatOneSequenceGives) {
+  const std::string text = golden("rows_at_their_positions");
+  const auto expected = one_by_one(ir::parse_graph(text), [](std::size_t s) {
+    constexpr std::int64_t kLength = 16;
+    const Sequence& own = kSequences[s];
+    std::vector<Tensor> caches;
+    for (unsigned which = 0; which < 2; ++which) {
+      const auto rows = rows_of(own, static_cast<unsigned>(10 * s) + which);
+      std::vector<double> all(kHeads * kLength * kWidth);
+      for (std::int64_t h = 0; h < kHeads; ++h)
+        std::copy_n(rows.begin() + h * own.before * kWidth, own.before * kWidth,
+                    all.begin() + h * kLength * kWidth);
+      caches.push_back(Tensor::from_doubles(DType::kFloat32, {1, kHeads, kLength, kWidth}, all));
+    }
+    return std::vector<Tensor>{
+        Tensor::from_doubles(DType::kInt64, {1, own.tokens}, ids_of(own, static_cast<unsigned>(s))),
+        Tensor::from_doubles(DType::kInt64, {1},
+                             std::vector<double>{static_cast<double>(own.before)}),
+        caches[0], caches[1]};
+  });
+  EXPECT_THAT(at_once(paged(text)), testing::Pointwise(testing::FloatEq(), expected));
+}
+
+TEST(Paging, CachesThatGrowGiveWhatOneSequenceGives) {
+  const std::string text = golden("caches_that_grow_seen_through_a_mask");
+  const auto expected = one_by_one(ir::parse_graph(text), [](std::size_t s) {
+    const Sequence& own = kSequences[s];
+    const std::int64_t all = own.before + own.tokens;
+    std::vector<Tensor> inputs{
+        Tensor::from_doubles(DType::kInt64, {1, own.tokens}, ids_of(own, static_cast<unsigned>(s))),
+        Tensor::from_doubles(DType::kInt64, {1, all},
+                             std::vector<double>(static_cast<std::size_t>(all), 1))};
+    for (unsigned which = 0; which < 2; ++which)
+      inputs.push_back(Tensor::from_doubles(DType::kFloat32, {1, kHeads, own.before, kWidth},
+                                            rows_of(own, static_cast<unsigned>(10 * s) + which)));
+    return inputs;
+  });
+  EXPECT_THAT(at_once(paged(text)), testing::Pointwise(testing::FloatEq(), expected));
+}
+
+TEST(Paging, WhatMixesOrCountsTokensIsRefused) {
+  const std::string text = golden("rows_at_their_positions");
+  EXPECT_THAT(paging_refusal(replaced(text, "%last = const",
+                                      "%mean = ReduceMean(%all) {axes = [1], keepdims = 1}\n"
+                                      "  %less = Sub(%all, %mean)\n  %last = const")),
+              HasSubstr("it was taken"));  // nothing reads it
+  const std::string read = replaced(text, "Gather(%all, %last)", "Gather(%less, %last)");
+  EXPECT_THAT(paging_refusal(replaced(read, "%last = const",
+                                      "%mean = ReduceMean(%all) {axes = [1], keepdims = 1}\n"
+                                      "  %less = Sub(%all, %mean)\n  %last = const")),
+              HasSubstr("not known to compute token by token"));
+  EXPECT_THAT(paging_refusal(replaced(read, "%last = const",
+                                      "%count = Size() {value = [s], dtype = i64}\n"
+                                      "  %f = Cast(%count) {to = f32}\n"
+                                      "  %less = Mul(%all, %f)\n  %last = const")),
+              HasSubstr("how many tokens there are"));
+}
+
+TEST(Paging, OtherMasksAndPositionsAreRefused) {
+  const std::string text = golden("rows_at_their_positions");
+  EXPECT_THAT(paging_refusal(replaced(text, "%one = const i64[] {1}", "%one = const i64[] {0}")),
+              HasSubstr("other keys than those up to their own position"));
+  EXPECT_THAT(paging_refusal(replaced(text, "%i2 = Add(%n, %position)",
+                                      "%two = const i64[] {2}\n  %twice = Mul(%n, %two)\n"
+                                      "  %i2 = Add(%twice, %position)")),
+              HasSubstr("does not write the rows of tokens at their positions"));
+  EXPECT_THAT(paging_refusal(replaced(golden("caches_that_grow_seen_through_a_mask"),
+                                      "LessOrEqual(%key, %row)", "GreaterOrEqual(%key, %row)")),
+              HasSubstr("its mask is neither"));
+  EXPECT_THAT(
+      paging_refusal("graph @main(%ids: i64[1, s], %x: f32[1, s, 4]) {\n  return y = %x\n}\n"),
+      HasSubstr("no cache was found"));
+}
+
+}  // namespace
+}  // namespace sinter::fusion::test
