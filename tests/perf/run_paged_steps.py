@@ -4,7 +4,7 @@
   run_paged_steps.py --folder F --plans 1b.f16.serve.plan --out tests/perf/results/paged_steps_h200.json
 
 Plans are those that run_serving.py left in its folder. Blocks of the caches lie in no order. Times are microseconds of the GPU with
-a cold L2. `bytes`: weights and the caches' valid rows, each read once; `of_copy`: their rate over that of a large copy.
+a cold L2. `bytes`: what all steps but attention move, and the valid rows of the caches, each read once; `of_copy`: their rate over that of a large copy.
 """
 import argparse
 import json
@@ -62,7 +62,8 @@ def main():
             common = (plan, "--inputs", path, f"--shapes={caches[0]['name']}:{shape}")
             bench = sinter_json(a.sinter, "bench", *common, "--deviceIo", "--duration=0.5")
             profile = sinter_json(a.sinter, "profile", *common)
-            moved = bench["memory"]["weights"] + batch * (a.position + 1) * row
+            weights = sum(step["bytes"] for step in profile["steps"] if not step["name"].startswith("attention"))
+            moved = weights + batch * (a.position + 1) * row
             copy = profile["machine"]["copy_bytes_per_s"]
             us = bench["compute_us"]["median"]
             result["steps"][f"{plan.stem}_b{batch}"] = found = {
