@@ -385,7 +385,7 @@ class CachePager {
     std::vector<std::size_t> with_tokens;
     for (std::size_t i = 0; i < node->inputs.size(); ++i) {
       const Shape& shape = graph_.type(node->inputs[i]).shape;
-      if (shape.size() + axis >= rank && shape.size() > 0 && shape.size() >= rank - axis &&
+      if (shape.size() + axis >= rank && !shape.empty() && shape.size() >= rank - axis &&
           shape[shape.size() - (rank - axis)] == inputs_.tokens)
         with_tokens.push_back(i);
     }

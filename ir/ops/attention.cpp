@@ -187,7 +187,7 @@ std::vector<ValueId> decompose_paged(GraphBuilder& b, const Node& node,
     return b.type(value).dtype == to ? value : b.add("Cast", {value}, {{"to", Attr(to)}});
   };
   const Shape q = b.type(inputs[0]).shape;
-  const Dim m = q[q.size() - 2];
+  const Dim& m = q[q.size() - 2];
   const PagedRows rows =
       paged_rows(b, inputs[*which.bounds], inputs[*which.tables], m, node.attrs.get_int("paged"));
   const auto own = [&](ValueId all) {  // [.., m, seen, d]

@@ -138,6 +138,7 @@ void PagedExecutor::make_caches(const PagedExecutorOptions& options) {
   }
   if (caches_.empty()) throw invalid_plan_error("the plan has no caches");
   const std::uint64_t block = row * static_cast<std::uint64_t>(limits_.block_size);
+  if (block == 0) throw invalid_plan_error("the plan's caches have no elements");
   std::uint64_t bytes = options.cache_bytes;
   if (bytes == 0 && on_device_) {
     const GpuList list = list_gpus();
@@ -239,7 +240,8 @@ void PagedExecutor::fill(const StepPlan& plan, const Sizes& sizes) {
   const auto each_token = [&](const auto& value) {
     for (const SequenceStep& step : plan.sequences)
       for (int i = 0; i < step.tokens; ++i) {
-        const auto at = static_cast<std::size_t>(step.first_token + i);
+        const std::size_t at =
+            static_cast<std::size_t>(step.first_token) + static_cast<std::size_t>(i);
         values_[at] = value(step, at);
       }
   };
@@ -254,7 +256,8 @@ void PagedExecutor::fill(const StepPlan& plan, const Sizes& sizes) {
   begin(sizes.tokens, limits_.block_count * limits_.block_size);
   each_token([&](const SequenceStep& step, std::size_t at) {
     const int position = plan.positions[at];
-    const auto block = static_cast<std::size_t>(step.first_block + position / limits_.block_size);
+    const std::size_t block = static_cast<std::size_t>(step.first_block) +
+                              static_cast<std::size_t>(position / limits_.block_size);
     return plan.block_tables[block] * limits_.block_size + position % limits_.block_size;
   });
   set(slots_, {sizes.tokens});
