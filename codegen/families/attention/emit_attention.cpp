@@ -7,6 +7,7 @@
 #include <fmt/ranges.h>
 #include <sinter/error.h>
 
+#include "codegen/emit/arguments.h"
 #include "codegen/emit/kernel_text.h"
 #include "codegen/families/attention/attention_maps.h"
 #include "codegen/families/attention/attention_problem_text.h"
