@@ -18,7 +18,6 @@ namespace {
 
 using nlohmann::json;
 using testing::HasSubstr;
-using GenerationTexts = std::map<std::pair<RequestId, int>, std::vector<TokenId>>;
 
 /// The same with logits of all tokens.
 onnx::ModelProto decoder_of_all_logits() {
@@ -62,21 +61,9 @@ class DecoderExecutorTest : public CliTest {
     return std::make_unique<tools::DecoderExecutor>(Plan::load(plan), options,
                                                     SessionOptions{.threads = 1}, sequences);
   }
-  /// What came of requests, when all have ended.
   static GenerationTexts run(const std::string& plan, int sequences, const EngineOptions& options,
                              const std::vector<GenerationRequest>& requests) {
-    GenerationTexts texts;
-    std::mutex mutex;
-    Engine engine(executor(plan, sequences), options);
-    for (const GenerationRequest& request : requests)
-      engine.submit(request, [&](const GenerationOutput& output) {
-        EXPECT_TRUE(output.error.empty()) << output.error;
-        const std::scoped_lock lock(mutex);
-        auto& tokens = texts[{output.request, output.sample}];
-        tokens.insert(tokens.end(), output.tokens.begin(), output.tokens.end());
-      });
-    engine.drain();
-    return texts;
+    return texts_of(executor(plan, sequences), options, requests);
   }
 };
 

@@ -19,7 +19,6 @@ namespace {
 
 using nlohmann::json;
 using testing::HasSubstr;
-using GenerationTexts = std::map<std::pair<RequestId, int>, std::vector<TokenId>>;
 
 class PagedExecutorTest : public CliTest {
  protected:
@@ -40,24 +39,6 @@ class PagedExecutorTest : public CliTest {
     constexpr std::uint64_t kPosition = 2 * 2 * 2 * 8 * 4;  // layers, keys and values, heads, width
     options.cache_bytes = static_cast<std::uint64_t>(blocks) * 4 * kPosition;
     return std::make_unique<engine::PagedExecutor>(Plan::load(plan), options);
-  }
-  static GenerationTexts run(std::unique_ptr<engine::PagedExecutor> executor,
-                             const EngineOptions& options,
-                             const std::vector<GenerationRequest>& requests,
-                             EngineStats* stats = nullptr) {
-    GenerationTexts texts;
-    std::mutex mutex;
-    Engine engine(std::move(executor), options);
-    for (const GenerationRequest& request : requests)
-      engine.submit(request, [&](const GenerationOutput& output) {
-        EXPECT_TRUE(output.error.empty()) << output.error;
-        const std::scoped_lock lock(mutex);
-        auto& tokens = texts[{output.request, output.sample}];
-        tokens.insert(tokens.end(), output.tokens.begin(), output.tokens.end());
-      });
-    engine.drain();
-    if (stats != nullptr) *stats = engine.stats();
-    return texts;
   }
 };
 
@@ -81,7 +62,7 @@ void expect_goldens(const GenerationTexts& texts) {
 
 TEST_F(PagedExecutorTest, GreedyTokensOfManyAreThoseOfNumpy) {
   const std::string plan = compile();
-  const GenerationTexts texts = run(executor(plan, 7), {}, many(6));
+  const GenerationTexts texts = texts_of(executor(plan, 7), {}, many(6));
   EXPECT_EQ(texts.size(), 21U);
   expect_goldens(texts);
 }
@@ -90,7 +71,7 @@ TEST_F(PagedExecutorTest, PreemptionAndChunksChangeNothing) {
   EngineStats stats;
   EngineOptions options;
   options.max_step_tokens = 6;
-  expect_goldens(run(executor(compile(), 5, 16), options, many(6), &stats));
+  expect_goldens(texts_of(executor(compile(), 5, 16), options, many(6), &stats));
   EXPECT_GT(stats.preemptions, 0U);
 }
 
@@ -99,13 +80,13 @@ TEST_F(PagedExecutorTest, DraftsChangeNothing) {
   EngineOptions options;
   options.draft_tokens = 3;
   options.draft_match_least = 1;
-  expect_goldens(run(executor(compile(), 4), options, many(3), &stats));
+  expect_goldens(texts_of(executor(compile(), 4), options, many(3), &stats));
   EXPECT_GT(stats.draft_tokens, 0U);
 }
 
 TEST_F(PagedExecutorTest, PrefixesAreComputedOnce) {
   EngineStats stats;
-  expect_goldens(run(executor(compile(), 1), {}, many(3), &stats));
+  expect_goldens(texts_of(executor(compile(), 1), {}, many(3), &stats));
   EXPECT_GT(stats.prefix_hit_tokens, 0U);
 }
 
@@ -116,7 +97,8 @@ TEST_F(PagedExecutorTest, CachesOf8BitsAreTheSameInABatch) {
     engine::PagedExecutorOptions options;
     options.session.threads = 1;
     options.max_sequences = sequences;
-    return run(std::make_unique<engine::PagedExecutor>(Plan::load(plan), options), {}, requests);
+    return texts_of(std::make_unique<engine::PagedExecutor>(Plan::load(plan), options), {},
+                    requests);
   };
   EXPECT_EQ(all(1), all(6));
 }
@@ -131,7 +113,55 @@ TEST_F(PagedExecutorTest, DrawsDoNotDependOnTheBatch) {
     request.sampling.seed = random();
     request.sampling.logprobs = 2;
   }
-  EXPECT_EQ(run(executor(plan, 1), {}, requests), run(executor(plan, 6), {}, requests));
+  EXPECT_EQ(texts_of(executor(plan, 1), {}, requests), texts_of(executor(plan, 6), {}, requests));
+}
+
+/// Decoders as ONNX Runtime GenAI's model builder writes them (GroupQueryAttention, MatMulNBits).
+TEST_F(PagedExecutorTest, ModelsOfGenAIGiveWhatTheyGiveAlone) {
+  const std::string folder = SINTER_SOURCE_DIR "/tests/conformance/genai/node/";
+  for (const char* name : {"test_llama_fp32_cpu", "test_qwen3_int4_cuda"}) {
+    const std::string model = folder + name + "/model.onnx";
+    const auto compile_to = [&](const char* plan, const std::vector<std::string>& options) {
+      std::vector<std::string> words = {"compile", model, "-o", path(plan), "--target=cpu"};
+      words.insert(words.end(), options.begin(), options.end());
+      const auto result = sinter(words);
+      ASSERT_EQ(result.code, 0) << result.err;
+    };
+    compile_to("one", {});
+    compile_to("many", {"--serve=block=4"});
+    std::vector<GenerationRequest> requests;
+    std::mt19937 random(7);
+    for (int i = 0; i < 5; ++i) {
+      GenerationRequest& request = requests.emplace_back();
+      for (int t = 0; t <= i * 2; ++t)
+        request.prompt.push_back(static_cast<TokenId>(2 + random() % 60));
+      request.sampling.max_tokens = 8;
+    }
+    engine::PagedExecutorOptions options;
+    options.session.threads = 1;
+    const GenerationTexts texts = texts_of(
+        std::make_unique<engine::PagedExecutor>(Plan::load(path("many")), options), {}, requests);
+    for (std::size_t i = 0; i < requests.size(); ++i) {
+      std::string ids;
+      for (const TokenId id : requests[i].prompt)
+        ids += (ids.empty() ? "" : ",") + std::to_string(id);
+      const auto alone = sinter({"generate", path("one"), "--ids", ids, "--max-tokens", "8",
+                                 "--json", "--no-rates", "--no-stop"});
+      EXPECT_EQ(json(texts.at({i + 1, 0})), json::parse(alone.out)["tokens"]) << name;
+    }
+  }
+}
+
+TEST_F(PagedExecutorTest, ModelsThatCountTokensAreRefusedByName) {
+  const std::string folder = SINTER_SOURCE_DIR "/tests/conformance/genai/node/";
+  const auto refusal_of = [&](const char* name) {
+    return sinter({"compile", folder + name + "/model.onnx", "-o", path("plan"), "--target=cpu",
+                   "--serve"})
+        .err;
+  };
+  // Angles for short texts and for long ones; caches of the last tokens alone.
+  EXPECT_THAT(refusal_of("test_phi3long_fp32_cpu"), HasSubstr("/model/rope_caches_subgraph/If"));
+  EXPECT_THAT(refusal_of("test_gemma2_int4_cpu"), HasSubstr("present.0.key"));
 }
 
 TEST_F(PagedExecutorTest, OtherPlansAndCachesWithoutRoomAreRefused) {
