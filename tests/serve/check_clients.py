@@ -3,7 +3,7 @@
 
   check_clients.py --sinter build/bin/sinter [--seconds 5]
 
-Serves the tiny decoder on the CPU. Exit code 0 if all holds. --seconds is how long clients that leave, send nonsense or ask for too
+Serves the tiny decoder on the CPU, by a plan of one text at a time and by one of many (--serve). Exit code 0 if all holds. --seconds is how long clients that leave, send nonsense or ask for too
 much run beside one that compares each answer with the one that its request got alone.
 """
 import argparse
@@ -27,13 +27,16 @@ CONTEXT = 64
 
 
 @contextlib.contextmanager
-def server(sinter, folder, *options):
+def server(sinter, folder, *options, kind=()):
     """The process and its port."""
+    folder = folder / ("many" if kind else "one")
+    folder.mkdir(exist_ok=True)
     plan = folder / "tiny.plan"
     if not plan.exists():
-        subprocess.run([sinter, "compile", ROOT / "models" / "tiny" / "decoder.onnx", "-o", plan, "--target=cpu", "--quiet"],
+        subprocess.run([sinter, "compile", ROOT / "models" / "tiny" / "decoder.onnx", "-o", plan, "--target=cpu", "--quiet", *kind],
                        check=True)
-    process = subprocess.Popen([sinter, "serve", plan, f"--context={CONTEXT}", "--port=0", "--json", "--quiet", *options],
+    caches = "--cache-memory=256K" if kind else f"--context={CONTEXT}"
+    process = subprocess.Popen([sinter, "serve", plan, caches, "--port=0", "--json", "--quiet", *options],
                                stdout=subprocess.PIPE, text=True)
     try:
         said = ""
@@ -161,14 +164,15 @@ def main():
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         folder = Path(folder)
-        with server(arguments.sinter, folder) as (process, port):
-            client = openai.OpenAI(base_url=f"http://127.0.0.1:{port}/v1", api_key="none", max_retries=0)
-            check_openai(client)
-            check_crowd(client, port, arguments.seconds)
-            assert process.poll() is None
-        with server(arguments.sinter, folder) as (process, port):
-            # A connection for each request: one that is kept could be closed beside a request.
-            check_drain(process, openai.OpenAI(base_url=f"http://127.0.0.1:{port}/v1", api_key="none", max_retries=0))
+        for kind in ((), (f"--serve=block=4,sequences=24,positions={CONTEXT}",)):
+            with server(arguments.sinter, folder, kind=kind) as (process, port):
+                client = openai.OpenAI(base_url=f"http://127.0.0.1:{port}/v1", api_key="none", max_retries=0)
+                check_openai(client)
+                check_crowd(client, port, arguments.seconds)
+                assert process.poll() is None
+            with server(arguments.sinter, folder, kind=kind) as (process, port):
+                # A connection for each request: one that is kept could be closed beside a request.
+                check_drain(process, openai.OpenAI(base_url=f"http://127.0.0.1:{port}/v1", api_key="none", max_retries=0))
         keys = folder / "keys"
         keys.write_text("secret\n")
         with server(arguments.sinter, folder, f"--api-key-file={keys}") as (_, port):

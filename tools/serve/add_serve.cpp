@@ -188,8 +188,8 @@ void add_serve(Cli& cli) {
                    "compile --serve takes, 8 of others")
       ->check_range(1, 4096);
   verb->add_option("--cache-memory", options->cache_memory,
-                   "Memory of the caches of a plan of compile --serve, as 8GiB; by default most of "
-                   "what a GPU has left, 1GiB of the host's");
+                   "Memory of the caches of a plan of compile --serve, as 8G; by default most of "
+                   "what a GPU has left, 1G of the host's");
   verb->add_option("--context", options->model.context,
                    "Tokens that caches of open size hold, for each sequence")
       ->check_positive();

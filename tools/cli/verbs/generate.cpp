@@ -180,7 +180,7 @@ void add_generate(Cli& cli) {
       ->check_positive()
       ->needs(requests);
   verb->add_option("--cache-memory", options->requests.cache_memory,
-                   "Of --requests: memory of the caches, as 8GiB")
+                   "Of --requests: memory of the caches, as 8G")
       ->needs(requests);
   verb->add_flag("--no-prefix-cache", options->requests.no_prefix_cache,
                  "Of --requests: equal beginnings of prompts are computed again")
