@@ -79,6 +79,11 @@ class InputFinder {
         graph_.states(), [&](const ir::State& each) { return each.output == output; });
     if (state == graph_.states().end()) return std::nullopt;
     const ValueId result = graph_.outputs()[static_cast<std::size_t>(output)];
+    if (windowed_cache(graph_, result))
+      refuse(
+          "the cache '" + graph_.output_names()[static_cast<std::size_t>(output)] +
+          "' has the last rows alone (a sliding window), and such have no blocks yet: export the "
+          "model with caches of all tokens");
     const auto history = cache_history(graph_, result);
     if (!history)
       refuse("the state '" + graph_.output_names()[static_cast<std::size_t>(output)] +
