@@ -23,8 +23,7 @@ class PositionTrials {
  public:
   PositionTrials(const Graph& graph, const DecoderInputs& inputs);
 
-  /// Of a value that does not depend on the tokens' ids or on floats of the model.
-  bool is_known(ValueId value) const { return index_.contains(value); }
+  // Of values that depend on the tokens' ids or on floats of the model nothing is said.
   std::optional<TokenPositions> positions(ValueId value) const;
   /// True if every element is the number of the last token, or -1.
   bool is_last_token(ValueId value) const;

@@ -112,8 +112,8 @@ class CachePager {
       const TensorType& type = graph_.type(cache.input);
       Shape shape = type.shape;
       shape[cache.axis] = length;
-      caches_.push_back(b_.input(graph_.value(cache.input).name, {type.dtype, shape}));
-      mapped_[cache.input.position()] = caches_.back();
+      mapped_[cache.input.position()] =
+          b_.input(graph_.value(cache.input).name, {type.dtype, shape});
     }
     // What tells how many tokens there were is no input any more. Whatever still reads it is found.
     for (const auto* each : {&inputs_.counts, &inputs_.positions, &inputs_.masks})
@@ -121,7 +121,6 @@ class CachePager {
         mapped_[input.position()] =
             b_.input("old " + graph_.value(input).name,
                      {graph_.type(input).dtype, resized(graph_.type(input).shape)});
-        old_.push_back(mapped_[input.position()]);
       }
     for (std::size_t i = 0; i < graph_.values().size(); ++i)
       if (const Value& value = graph_.values()[i]; value.constant)
@@ -453,7 +452,7 @@ class CachePager {
   DecoderInputs inputs_;
   PositionTrials trials_;
   GraphBuilder b_;
-  std::vector<ValueId> mapped_, caches_, old_;
+  std::vector<ValueId> mapped_;
   std::map<std::string, Dim, std::less<>> sizes_;
   ValueId places_, slots_, starts_, tables_, rows_;
   std::int64_t positions_ = 0;

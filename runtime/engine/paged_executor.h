@@ -39,7 +39,6 @@ class PagedExecutor : public Executor {
   void start(const StepPlan& plan) override;
   StepResult finish() override;
 
-  const Session& session() const { return session_; }
   std::uint64_t cache_bytes() const { return cache_bytes_; }
 
  private:
