@@ -119,7 +119,7 @@ class CachePager {
     for (const auto* each : {&inputs_.counts, &inputs_.positions, &inputs_.masks})
       for (const ValueId input : *each) {
         mapped_[input.position()] =
-            b_.input("old " + graph_.value(input).name,
+            b_.input(graph_.value(input).name,
                      {graph_.type(input).dtype, resized(graph_.type(input).shape)});
       }
     for (std::size_t i = 0; i < graph_.values().size(); ++i)
@@ -130,16 +130,22 @@ class CachePager {
           token_positions({graph_.type(input).shape.size() - 1, 0}, graph_.type(input));
   }
 
+  /// Whether input number `i` of the new graph is one that told how many tokens there were: these
+  /// are behind its own and the caches.
+  bool is_old(std::size_t i) const {
+    constexpr std::size_t kOwn = 6;
+    return i >= kOwn + inputs_.caches.size();
+  }
+
   void check_inputs(const Graph& paged) const {
     for (std::size_t i = 0; i < paged.inputs().size(); ++i) {
       const Value& input = paged.value(paged.inputs()[i]);
-      constexpr std::string_view kOld = "old ";
-      if (!input.name.starts_with(kOld) || paged.users(paged.inputs()[i]).empty()) continue;
+      if (!is_old(i) || paged.users(paged.inputs()[i]).empty()) continue;
       refuse_paging(
           paged.node(paged.users(paged.inputs()[i])[0]),
           fmt::format("it reads '{}' in a way that is neither the positions of tokens nor a mask "
                       "of those before them",
-                      input.name.substr(kOld.size())));
+                      input.name));
     }
   }
 
@@ -155,7 +161,7 @@ class CachePager {
     int count = 0;
     for (const ValueId input : paged.inputs()) {
       const std::string& name = paged.value(input).name;
-      if (name.starts_with("old ")) {
+      if (is_old(inputs.size())) {
         inputs.push_back(builder.placeholder(paged.type(input)));
         continue;
       }
