@@ -168,7 +168,7 @@ def main():
             with server(arguments.sinter, folder, kind=kind) as (process, port):
                 client = openai.OpenAI(base_url=f"http://127.0.0.1:{port}/v1", api_key="none", max_retries=0)
                 check_openai(client)
-                check_crowd(client, port, arguments.seconds)
+                check_crowd(client, port, arguments.seconds / 2)
                 assert process.poll() is None
             with server(arguments.sinter, folder, kind=kind) as (process, port):
                 # A connection for each request: one that is kept could be closed beside a request.
