@@ -1,7 +1,7 @@
 // Packed sequences: which rows of which sequence an item is, and rows that no sequence has.
 #pragma once
 
-#include "attention_rows.cuh"
+#include "attention_problem.cuh"
 
 /// A tile of a sequence: its tokens are [begin, begin + tokens) of all, its rows kGroup times as
 /// many, of which the tile's own begin at first_row. A tile behind the last one has no tokens.

@@ -10,8 +10,8 @@
 
 namespace sinter::codegen {
 
-/// The integers that decide a kernel; see AttentionShape in device/attention_rows.cuh and, where
-/// there are stages, AttentionPipeline in device/attention_warpgroups.cuh.
+/// The integers that decide a kernel; see AttentionShape in attention_problem.cuh and, where
+/// there are stages, AttentionPipeline in attention_warpgroups.cuh.
 struct AttentionSchedule {
   int row_warps = 1;   // warps that share tiles of keys, each with rows of its own
   int row_tiles = 1;   // of 16 rows, for each warp
