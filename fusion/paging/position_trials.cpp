@@ -63,6 +63,7 @@ void PositionTrials::choose(const Graph& graph, const DecoderInputs& inputs) {
     if (!depends || node.body != nullptr || node.outputs.size() != 1) continue;
     const ValueId value = node.outputs[0];
     known.insert(value);
+    nodes_.push_back(graph.value(value).producer);
     const TensorType& type = graph.type(value);
     const bool is_index = is_integer(type.dtype) && type.shape.size() <= 4;
     const bool masks = is_mask(type) && std::ranges::any_of(graph.users(value), [&](NodeId user) {
@@ -86,17 +87,10 @@ void PositionTrials::run(const DecoderInputs& inputs, Trial& trial) const {
       to = builder.constant(graph_.value(value).constant);
     return to;
   };
-  for (const Node& node : graph_.nodes()) {
+  for (const NodeId id : nodes_) {
+    const Node& node = graph_.node(id);
     std::vector<ValueId> operands;
     for (const ValueId input : node.inputs) operands.push_back(map(input));
-    if (node.body != nullptr || node.outputs.size() != 1 ||
-        !std::ranges::all_of(operands, &ValueId::valid))
-      continue;
-    const bool is_weight = std::ranges::any_of(node.inputs, [&](ValueId input) {
-      const auto& constant = graph_.value(input).constant;
-      return constant != nullptr && constant->element_count() > kMostConstant;
-    });
-    if (is_weight) continue;
     mapped[node.outputs[0].position()] =
         builder.add(node.op->name, std::move(operands), node.attrs);
   }

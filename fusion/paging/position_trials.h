@@ -43,6 +43,7 @@ class PositionTrials {
   const Graph& graph_;
   std::map<ValueId, std::size_t> index_;
   std::vector<ValueId> inputs_;  // that they depend on
+  std::vector<NodeId> nodes_;    // that make them
   std::vector<Trial> trials_;
 };
 

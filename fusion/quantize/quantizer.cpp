@@ -83,6 +83,15 @@ class Floats {
     load_floats(tensor_, begin, begin + count, memory.data() - begin);
     return {memory.data(), count};
   }
+  /// All of them, made by all threads.
+  std::span<const float> all(std::vector<float>& memory) const {
+    if (values_ != nullptr) return {values_, size_};
+    memory.resize(size_);
+    ir::for_each_range(size_, 1 << 16, [&](std::size_t begin, std::size_t end) {
+      load_floats(tensor_, begin, end, memory.data());
+    });
+    return memory;
+  }
 
  private:
   Tensor tensor_;
@@ -164,8 +173,7 @@ void round_groups(const Tensor& weights, const Layout& layout, const Round& roun
 
 /// All of them; throws as round_groups does.
 std::span<const float> finite_floats(const Tensor& weights, std::vector<float>& memory) {
-  const Floats w(weights);
-  const auto all = w.part(0, w.size(), memory);
+  const auto all = Floats(weights).all(memory);
   if (!are_finite(all)) refuse_infinite();
   return all;
 }
@@ -357,10 +365,8 @@ double output_error(const Tensor& exact, const Tensor& rounded, const Tensor& mo
   using View = Eigen::Map<const Matrix>;
   const Eigen::Index n = exact.shape()[0], k = exact.shape()[1];
   std::vector<float> memory, other_memory;
-  const auto all = static_cast<std::size_t>(n * k);
-  const View w(Floats(exact).part(0, all, memory).data(), n, k),
-      other(Floats(rounded).part(0, all, other_memory).data(), n, k),
-      m(moments.as<float>().data(), k, k);
+  const View w(Floats(exact).all(memory).data(), n, k),
+      other(Floats(rounded).all(other_memory).data(), n, k), m(moments.as<float>().data(), k, k);
   constexpr Eigen::Index kRowsAtOnce = 64;
   const auto parts = static_cast<std::size_t>((n + kRowsAtOnce - 1) / kRowsAtOnce);
   return relative_error(parts, 1, [&](std::size_t part) {
