@@ -4,7 +4,6 @@
 #include <charconv>
 
 #include "runtime/format_error.h"
-#include "runtime/plan_access.h"
 
 namespace sinter::tools {
 namespace {
@@ -41,14 +40,6 @@ std::string to_text(const PagingOptions& options) {
     if (options.*field.value != 0)
       text += fmt::format("{}{}={}", text.empty() ? "" : ",", field.name, options.*field.value);
   return text;
-}
-
-std::optional<PagingOptions> paging_of(const Plan& plan) {
-  const auto& manifest = PlanAccess::data(plan)->meta.manifest;
-  if (!manifest) return std::nullopt;
-  for (const auto& option : manifest->options)
-    if (option->key == kPagingKey) return parse_paging(option->value);
-  return std::nullopt;
 }
 
 }  // namespace sinter::tools

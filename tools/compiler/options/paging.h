@@ -1,7 +1,6 @@
 // Decoders of many sequences at once.
 #pragma once
 
-#include <optional>
 #include <string>
 #include <string_view>
 
@@ -18,8 +17,5 @@ fusion::PagingOptions to_fusion(const PagingOptions& paging);
 
 /// parse_paging reads it.
 std::string to_text(const PagingOptions& options);
-
-/// What `plan` was compiled with, or nothing.
-std::optional<PagingOptions> paging_of(const Plan& plan);
 
 }  // namespace sinter::tools
