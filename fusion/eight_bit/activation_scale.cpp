@@ -217,12 +217,13 @@ std::vector<ActivationScale> best_scales(const Graph& graph, const Calibration& 
     }
     return errors;
   };
-  std::vector<std::vector<double>> errors(values.size());
-  for_each_sample(graph, calibration, values, probe, "choosing scales",
-                  [&](std::size_t, std::size_t i, std::span<const Tensor> found) {
-                    errors[i].resize(found.size());
-                    for (std::size_t c = 0; c < found.size(); ++c) errors[i][c] += found[c].at(0);
-                  });
+  std::vector<std::vector<double>> errors(values.size(), {0});
+  if (std::ranges::any_of(choices, [](const ScaleChoice& c) { return c.possible.size() > 1; }))
+    for_each_sample(graph, calibration, values, probe, "choosing scales",
+                    [&](std::size_t, std::size_t i, std::span<const Tensor> found) {
+                      errors[i].resize(found.size());
+                      for (std::size_t c = 0; c < found.size(); ++c) errors[i][c] += found[c].at(0);
+                    });
   std::vector<ActivationScale> result;
   for (std::size_t i = 0; i < values.size(); ++i)
     result.push_back(choices[i].possible[static_cast<std::size_t>(

@@ -19,6 +19,7 @@
 #include "fusion/quantize/quantizer.h"
 #include "fusion/regions/constant_values.h"
 #include "fusion/regions/rebuild.h"
+#include "ir/reference/kernels.h"
 
 namespace sinter::fusion {
 namespace {
@@ -206,7 +207,10 @@ class ProductQuantizer {
   AddRoundedLayer add_rounded_layers() const {
     return [this](GraphBuilder& builder, std::size_t i, const Node& node,
                   std::span<const ValueId> inputs) {
-      return add_layer(builder, layers_[i], node, inputs, true);
+      // As constants of the graph's type, which are made faster here than they are folded there.
+      const DType type = builder.type(inputs[1]).dtype;
+      const Tensor weights = ir::reference::convert(dequantized(layers_[i].weights), type);
+      return add_layer(builder, layers_[i], node, inputs, true, builder.constant(weights));
     };
   }
 
@@ -233,10 +237,11 @@ class ProductQuantizer {
     for (std::size_t g = 0; g < groups_.size(); ++g) {
       if (calibration_->progress) calibration_->progress("smoothing", g, groups_.size());
       ActivationGroup& group = groups_[g];
-      const std::vector<Tensor> weights = matrices_of(group);
+      // Floats have one possible scale, and no smoothing: they ask nothing of the weights.
+      const std::vector<Tensor> weights =
+          is_integer(*options_.type) ? matrices_of(group) : std::vector<Tensor>();
       std::vector<float> smoothing;
-      if (!weights.empty() && is_integer(*options_.type))
-        smoothing = best_smoothing(samples[g], weights, options_);
+      if (!weights.empty()) smoothing = best_smoothing(samples[g], weights, options_);
       if (options_.per_token) {
         group.scale = token_scale(std::move(smoothing), axes[g]);
         continue;
@@ -381,11 +386,10 @@ class ProductQuantizer {
   }
 
   ValueId add_layer(GraphBuilder& builder, const EightBitLayer& layer, const Node& node,
-                    std::span<const ValueId> inputs, bool smooths) const {
+                    std::span<const ValueId> inputs, bool smooths, ValueId weights) const {
     std::vector<ValueId> operands(inputs.begin(), inputs.end());
-    const DType type = builder.type(operands[1]).dtype;
     operands[0] = add_rounded(builder, operands[0], groups_[layer.group].scale, smooths);
-    operands[1] = add_dequantized(builder, layer.weights, type);
+    operands[1] = weights;
     return builder.add(node.op->name, std::move(operands), node.attrs);
   }
 
@@ -431,18 +435,20 @@ class ProductQuantizer {
         norms[norm] = layer->group;
         in_norm.insert(layer->group);
       }
-    return ir::rewrite(graph_,
-                       [&](GraphBuilder& builder, const Graph&, const Node& node,
-                           std::span<const ValueId> inputs) -> std::optional<std::vector<ValueId>> {
-                         if (const auto norm = norms.find(&node); norm != norms.end())
-                           return std::vector{add_divided_norm(
-                               builder, node, inputs, groups_[norm->second].scale.smoothing)};
-                         const auto found = chosen.find(&node);
-                         if (found == chosen.end()) return std::nullopt;
-                         const EightBitLayer& layer = *found->second;
-                         return std::vector{add_layer(builder, layer, node, inputs,
-                                                      !in_norm.contains(layer.group))};
-                       });
+    return ir::rewrite(
+        graph_,
+        [&](GraphBuilder& builder, const Graph&, const Node& node,
+            std::span<const ValueId> inputs) -> std::optional<std::vector<ValueId>> {
+          if (const auto norm = norms.find(&node); norm != norms.end())
+            return std::vector{
+                add_divided_norm(builder, node, inputs, groups_[norm->second].scale.smoothing)};
+          const auto found = chosen.find(&node);
+          if (found == chosen.end()) return std::nullopt;
+          const EightBitLayer& layer = *found->second;
+          const DType type = builder.type(inputs[1]).dtype;
+          return std::vector{add_layer(builder, layer, node, inputs, !in_norm.contains(layer.group),
+                                       add_dequantized(builder, layer.weights, type))};
+        });
   }
 
   const Graph& graph_;

@@ -7,6 +7,7 @@
 
 #include "ir/constants/recipe.h"
 #include "ir/graph_checks.h"
+#include "ir/parallel.h"
 #include "ir/reference/kernels.h"
 
 namespace sinter::ir {
@@ -201,7 +202,17 @@ Tensor convert(const Tensor& tensor, DType dtype) {
   if (!is_float(tensor.dtype()) || !is_float(dtype))
     throw Error(ErrorCode::kInternal, fmt::format("no conversion of stored values from {} to {}",
                                                   to_string(tensor.dtype()), to_string(dtype)));
-  return Tensor::from_doubles(dtype, tensor.shape(), tensor.to_doubles());
+  constexpr std::size_t kElementsAtOnce = 1 << 16;
+  const HeldBytes held = tensor.hold();
+  const std::size_t from_size = size_of(tensor.dtype()), to_size = size_of(dtype);
+  const std::size_t count = held.bytes.size() / from_size;
+  std::vector<std::byte> bytes(count * to_size);
+  for_each_range(count, kElementsAtOnce, [&](std::size_t begin, std::size_t end) {
+    for (std::size_t i = begin; i < end; ++i)
+      store_double(dtype, bytes.data() + i * to_size,
+                   load_as_double(tensor.dtype(), held.bytes.data() + i * from_size));
+  });
+  return Tensor(dtype, tensor.shape(), Buffer::take(std::move(bytes)));
 }
 
 Ints concrete_shape(const Shape& shape) {

@@ -230,10 +230,12 @@ class CpuExecutor final : public Executor {
     for (const HostBuffer& workspace : workspace_) account.workspace += workspace.capacity();
     for (const auto& [symbols, prepared] : prepared_)
       for (const PreparedStep& step : prepared.steps)
-        if (const auto* conv = std::get_if<ConvDnnl>(&step))
-          account.workspace += conv->own_bytes();
-        else if (const auto* host = std::get_if<HostStep>(&step))
-          account.workspace += host->own_bytes();
+        account.workspace += std::visit(
+            [](const auto& work) -> std::uint64_t {
+              if constexpr (requires { work.own_bytes(); }) return work.own_bytes();
+              return 0;
+            },
+            step);
     for (const HostBuffer& input : inputs_) account.io += input.capacity();
     for (const HostBuffer& output : outputs_) account.io += output.capacity();
     for (const HostBuffer& state : states_) account.io += state.capacity();

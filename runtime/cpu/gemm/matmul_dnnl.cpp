@@ -10,6 +10,7 @@
 #include "runtime/cpu/gemm/gemm_dnnl.h"
 #include "runtime/cpu/gemm/matmul_generic.h"
 #include "runtime/cpu/gemm/matmul_narrow.h"
+#include "runtime/cpu/gemm/matmul_widened.h"
 
 namespace sinter::runtime::cpu {
 namespace {
@@ -29,11 +30,15 @@ GemmOperand operand_of(const MatrixT& matrix, std::span<const std::int64_t> valu
   return operand;
 }
 
+/// Floats of up to 32 bits.
+bool is_short_float(DType type) { return is_float(type) && type != DType::kFloat64; }
+
 }  // namespace
 
 struct MatmulDnnl::Impl {
   std::optional<PrimitiveParts> parts;
   std::optional<MatmulNarrow> narrow;
+  std::optional<MatmulWidened> widened;
   std::optional<MatmulGeneric> generic;
 };
 
@@ -47,6 +52,7 @@ MatmulDnnl::MatmulDnnl(const plan::PlanData& plan, const MatmulStepT& step, cons
   const bool is_float = a == b && ((a == DType::kFloat32 && d == DType::kFloat32) ||
                                    (a == DType::kBFloat16 && (d == a || d == DType::kFloat32) &&
                                     multiplies_bfloat16())),
+             is_short = is_short_float(a) && is_short_float(b) && is_short_float(d),
              is_narrow =
                  is_byte(a) && is_byte(b) && d == DType::kInt32 && !step.residual && step.bias < 0;
   const auto& values = shape.expressions;
@@ -56,16 +62,17 @@ MatmulDnnl::MatmulDnnl(const plan::PlanData& plan, const MatmulStepT& step, cons
   const bool empty = product.m == 0 || product.n == 0 || product.k == 0 ||
                      std::ranges::count(product.batch, 0) > 0;
   constexpr std::size_t kMaxBatchDims = 4;
-  const bool is_of_dnnl = (is_float || (is_narrow && multiplies_exactly(a, b))) &&
-                          product.batch.size() <= kMaxBatchDims;
-  if (empty || !(is_of_dnnl || is_narrow)) {
+  const bool fits = product.batch.size() <= kMaxBatchDims;
+  const bool is_of_dnnl = fits && (is_float || (is_narrow && multiplies_exactly(a, b)));
+  const bool is_widened = fits && !is_float && is_short;
+  if (empty || !(is_of_dnnl || is_widened || is_narrow)) {
     impl_->generic.emplace(plan, step, shape);
     return;
   }
   product.a = operand_of(*step.a, values);
   product.b = operand_of(*step.b, values);
   product.d = operand_of(*step.d, values);
-  if (!is_of_dnnl) {
+  if (!is_of_dnnl && !is_widened) {
     impl_->narrow.emplace(product, plan, shape, weights, threads);
     return;
   }
@@ -76,8 +83,12 @@ MatmulDnnl::MatmulDnnl(const plan::PlanData& plan, const MatmulStepT& step, cons
   const auto& b_buffer = *plan.meta.buffers[step.b->buffer];
   if (b_buffer.kind == BufferKind::Weight)
     product.b_weight = plan.weight(b_buffer, shape.bytes_of(b_buffer)).data();
-  with_dnnl_errors("matrix product",
-                   [&] { impl_->parts = divide_product(std::move(product), weights, threads); });
+  with_dnnl_errors("matrix product", [&] {
+    if (is_widened)
+      impl_->widened.emplace(product, weights, threads);
+    else
+      impl_->parts = divide_product(std::move(product), weights, threads);
+  });
 }
 
 MatmulDnnl::~MatmulDnnl() = default;
@@ -85,14 +96,24 @@ MatmulDnnl::MatmulDnnl(MatmulDnnl&&) noexcept = default;
 
 std::size_t MatmulDnnl::workspace_bytes() const {
   if (impl_->narrow) return impl_->narrow->workspace_bytes();
+  if (impl_->widened) return impl_->widened->workspace_bytes();
   return impl_->parts ? impl_->parts->workspace_bytes() : 0;
+}
+
+std::uint64_t MatmulDnnl::own_bytes() const {
+  return impl_->widened ? impl_->widened->own_bytes() : 0;
 }
 
 void MatmulDnnl::execute(std::span<std::byte* const> buffers,
                          std::span<std::byte* const> workspaces) {
   if (impl_->generic) return impl_->generic->execute(buffers);
   if (impl_->narrow) return impl_->narrow->execute(buffers, workspaces);
-  with_dnnl_errors("matrix product", [&] { impl_->parts->execute(buffers, workspaces); });
+  with_dnnl_errors("matrix product", [&] {
+    if (impl_->widened)
+      impl_->widened->execute(buffers, workspaces);
+    else
+      impl_->parts->execute(buffers, workspaces);
+  });
 }
 
 }  // namespace sinter::runtime::cpu

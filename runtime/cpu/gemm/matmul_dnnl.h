@@ -23,6 +23,8 @@ class MatmulDnnl {
 
   /// Bytes that each thread needs.
   std::size_t workspace_bytes() const;
+  /// Of operands that are widened.
+  std::uint64_t own_bytes() const;
   /// `buffers` has the address of each of plan.buffers, `workspaces` memory of each thread.
   void execute(std::span<std::byte* const> buffers, std::span<std::byte* const> workspaces);
 

@@ -1,6 +1,5 @@
-// Matrix products of the types that oneDNN does not multiply on every CPU (float16, float64,
-// integers of more than 8 bits, bfloat16 without instructions for it), and of empty sizes: correct,
-// blocked over rows, not fast.
+// Matrix products of the types that oneDNN does not multiply (float64, integers of more than 8
+// bits), of more dimensions than it takes, and of empty sizes: correct, not fast.
 #pragma once
 
 #include <cstddef>

@@ -166,6 +166,24 @@ std::vector<ProductCase> product_cases() {
     c.b_transposed = true;
     add(c, "bf16_batched");
   }
+  // Widened: lines along either dimension, repeated matrices, weights of one and of many.
+  for (int bits = 0; bits < 8; ++bits)
+    for (const bool is_weight : {false, true}) {
+      ProductCase c{"", 31, 130, 90};
+      c.type = DType::kFloat16;
+      c.a_transposed = bits & 1;
+      c.b_transposed = bits & 2;
+      c.d_transposed = bits & 4;
+      c.bias = c.residual = true;
+      c.alpha = 0.5F;
+      if (!is_weight) {
+        c.batch = {2, 3};
+        c.b_has_batch = {false, true};
+        c.a_has_batch = {true, false};
+      }
+      c.b_is_weight = is_weight;
+      add(c, "f16_transposed_" + std::to_string(bits) + (is_weight ? "_weight" : ""));
+    }
   for (int bits = 0; bits < 8; ++bits) {
     ProductCase c{"", 12, 20, 9};
     c.a_transposed = bits & 1;
