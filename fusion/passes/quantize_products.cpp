@@ -207,10 +207,11 @@ class ProductQuantizer {
   AddRoundedLayer add_rounded_layers() const {
     return [this](GraphBuilder& builder, std::size_t i, const Node& node,
                   std::span<const ValueId> inputs) {
-      // As constants of the graph's type, which are made faster here than they are folded there.
-      const DType type = builder.type(inputs[1]).dtype;
-      const Tensor weights = ir::reference::convert(dequantized(layers_[i].weights), type);
-      return add_layer(builder, layers_[i], node, inputs, true, builder.constant(weights));
+      const bool smooths = true;
+      return add_layer(builder, layers_[i], node, inputs, smooths, [&](DType type) {
+        // A constant of the graph's type, which is made faster here than it is folded there.
+        return builder.constant(ir::reference::convert(dequantized(layers_[i].weights), type));
+      });
     };
   }
 
@@ -385,11 +386,14 @@ class ProductQuantizer {
     for (EightBitLayer& layer : all) context_.layers.push_back(std::move(layer.report));
   }
 
+  /// The rounded layer; `add_weights(type)` adds its weights as floats of a type.
+  template <typename AddWeights>
   ValueId add_layer(GraphBuilder& builder, const EightBitLayer& layer, const Node& node,
-                    std::span<const ValueId> inputs, bool smooths, ValueId weights) const {
+                    std::span<const ValueId> inputs, bool smooths,
+                    const AddWeights& add_weights) const {
     std::vector<ValueId> operands(inputs.begin(), inputs.end());
     operands[0] = add_rounded(builder, operands[0], groups_[layer.group].scale, smooths);
-    operands[1] = weights;
+    operands[1] = add_weights(builder.type(operands[1]).dtype);
     return builder.add(node.op->name, std::move(operands), node.attrs);
   }
 
@@ -445,9 +449,10 @@ class ProductQuantizer {
           const auto found = chosen.find(&node);
           if (found == chosen.end()) return std::nullopt;
           const EightBitLayer& layer = *found->second;
-          const DType type = builder.type(inputs[1]).dtype;
-          return std::vector{add_layer(builder, layer, node, inputs, !in_norm.contains(layer.group),
-                                       add_dequantized(builder, layer.weights, type))};
+          const bool smooths = !in_norm.contains(layer.group);
+          return std::vector{add_layer(builder, layer, node, inputs, smooths, [&](DType type) {
+            return add_dequantized(builder, layer.weights, type);
+          })};
         });
   }
 
