@@ -78,6 +78,28 @@ SINTER_DEVICE void copy_tile_rows(T* tile, const T* from, i64 stride, i32 first,
   }
 }
 
+/// The same of rows that lie anywhere: row r begins at row_at(r). `from` is never read.
+template <int kRows, int kWidth, int kThreads, class T, class RowAt>
+SINTER_DEVICE void copy_tile_of_rows(T* tile, const T* from, i32 first, i32 count, int thread,
+                                     const RowAt& row_at) {
+  constexpr int kUnits = kWidth % 128 == 0 ? 16 : 8, kAcross = copy_threads<kRows, kThreads>(kUnits),
+                kAtOnce = kThreads / kAcross;
+  static_assert(kAcross == kUnits && kAtOnce % 8 == 0, "threads take whole units of their own");
+  const int row = thread / kAcross, column = thread % kAcross * 8;
+#pragma unroll
+  for (int block = 0; block < kWidth; block += kUnits * 8) {
+    const int width = kWidth - block;  // the last block may have fewer units
+    if (column >= width) break;
+    T* const to = tile + swizzled_place<kRows>(row, block + column);
+#pragma unroll 4
+    for (int i = 0; i < kRows / kAtOnce; ++i) {
+      const i32 r = first + row + i * kAtOnce;
+      const bool exists = r < count;
+      cp_async<16>(to + i * kAtOnce * 64, exists ? row_at(r) + block + column : from, exists);
+    }
+  }
+}
+
 /// Zeros in the columns behind kWidth up to a multiple of 16, of which copy_tile_rows writes none
 /// and products over the columns read all.
 template <int kRows, int kWidth, class T>

@@ -1,5 +1,7 @@
 #include "codegen/program/region_space.h"
 
+#include <algorithm>
+
 namespace sinter::codegen {
 
 ReduceShape reduce_shape(const Graph& body, const Node& node) {
@@ -38,6 +40,9 @@ std::vector<bool> ordered_dims(const Graph& body, const Node& node, const ExprTa
     for (std::size_t d = 0; known && d < shape.size(); ++d)
       if (*known == index[d]) ordered[d] = false;
   }
+  // Whole rows that replace others are written from end to end, as they lie.
+  if (!node.op->scatter()->combine(node.attrs))
+    std::fill(std::ranges::find(ordered, true), ordered.end(), true);
   return ordered;
 }
 

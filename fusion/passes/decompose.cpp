@@ -10,6 +10,7 @@
 #include "fusion/regions/rebuild.h"
 #include "ir/constants/recipe.h"
 #include "ir/ops/product_types.h"
+#include "ir/reference/kernels.h"
 
 namespace sinter::fusion {
 namespace {
@@ -127,6 +128,27 @@ bool has_conv(const Context& context, const Graph& graph, const Node& node) {
          (context.target.conv_any_float && context.fuse && is_float(type));
 }
 
+bool is_widened_conv(const Context& context, const Graph& graph, const Node& node) {
+  const DType type = graph.type(node.outputs[0]).dtype;
+  return context.target.has_conv && !has_conv(context, graph, node) &&
+         !has_eight_bit_operands(graph, node) &&
+         (type == DType::kFloat16 || type == DType::kBFloat16);
+}
+
+/// A convolution of 16-bit floats on a target that has one of float32: its operands are widened, and
+/// its result is rounded once.
+ValueId widened_conv(GraphBuilder& builder, const Node& node, std::span<const ValueId> inputs) {
+  std::vector<ValueId> operands;
+  for (const ValueId input : inputs) {
+    const Tensor* constant = builder.constant_of(input);
+    operands.push_back(constant
+                           ? builder.constant(ir::reference::convert(*constant, DType::kFloat32))
+                           : builder.add("Cast", {input}, {{"to", DType::kFloat32}}));
+  }
+  return builder.add("Cast", {builder.add("Conv", std::move(operands), node.attrs)},
+                     {{"to", builder.type(inputs[0]).dtype}});
+}
+
 bool has_attention(const TargetTraits& target, const Graph& graph, const Node& node) {
   return attention_refusal(target, graph.types(node.inputs)).empty();
 }
@@ -193,6 +215,8 @@ Graph decompose(const Graph& graph, Context& context) {
           }
         if (node.op->name == "Attention" && !has_attention(context.target, old, node))
           return node.op->composite().decompose(builder, node, inputs);
+        if (node.op->name == "Conv" && is_widened_conv(context, old, node))
+          return std::vector{widened_conv(builder, node, inputs)};
         if (node.op->name == "Conv" && !has_conv(context, old, node))
           return std::vector{
               conv_as_matmul(builder, context.target, node, inputs, old.type(node.outputs[0]))};

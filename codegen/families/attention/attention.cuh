@@ -82,6 +82,13 @@ SINTER_DEVICE i32 first_of_keys(const AttentionProblem<Shape>& p) {
   return least > Shape::kWindow ? least - Shape::kWindow : 0;
 }
 
+/// The first key of the first tile that some row of the block sees.
+template <class Shape>
+SINTER_DEVICE i32 first_tile_of_keys(const AttentionProblem<Shape>& p) {
+  if constexpr (Shape::kWindow == 0) return 0;
+  return first_of_keys(p) / Shape::kKeys * Shape::kKeys;
+}
+
 /// Has the L2 fetch the keys and values that a block of a cluster of kSplitK will read, a row to a
 /// thread, from round kFirst on. They may be changed until the kernel in front has ended: nothing
 /// but the L2 sees them.
@@ -185,7 +192,7 @@ SINTER_DEVICE void attend(AttentionProblem<Shape> p, const Prologue& prologue = 
                                           p.value_scale_stride, key0, p.keys, thread, row_of);
   };
 
-  const i32 first_key = Shape::kWindow > 0 ? first_of_keys(p) / kKeys * kKeys : 0;
+  const i32 first_key = first_tile_of_keys(p);
   i32 key0 = first_key + (split * kGroups + group) * kKeys;
   const auto copy_first = [&] {
     copy_keys(0, key0);

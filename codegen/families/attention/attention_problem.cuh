@@ -53,6 +53,8 @@ struct AttentionShape {
                         kLimited = !IsNoLimits<Limits>::kIs, kPacked = kPacked_;
   static constexpr int kGuard = kGuard_, kBlock = kBlock_, kGroup = kGroup_, kWindow = kWindow_;
   static constexpr bool kPaged = kBlock > 0;
+  /// Items whose rows see many keys go first (causal_item). By limits later rows mostly see more.
+  static constexpr bool kLongFirst = kCausal || (kLimited && !kPacked);
   static_assert(!kPaged || (kPacked && kLimited && !kCausal), "sequences with limits");
   static_assert(kPaged || (kGroup == 1 && kWindow == 0), "of paged caches");
   static_assert(kHead % 8 == 0 && kValueHead % 8 == 0 && kKeys % 16 == 0, "whole matrices of 8x8");

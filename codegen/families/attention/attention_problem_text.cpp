@@ -175,7 +175,7 @@ std::string ProblemText::call(const PrologueFunction& function, const std::strin
 void ProblemText::place() {
   line("const u32 tiles = (p.rows + Shape::kRows - 1) / Shape::kRows;");
   const char* const head = p_.batch.size() > 1 ? "u32 head" : "const u32 head";
-  if (p_.causal != 0) {
+  if (p_.causal != 0 || p_.has_row_limits()) {
     line(fmt::format("const auto place = causal_item<Shape>(item, tiles, u32({}), p.keys);",
                      args_.dim(ir::element_count(p_.batch))));
     line("p.first_row = place.tile * Shape::kRows;");

@@ -132,14 +132,22 @@ struct AttentionRows {
     }
   }
 
+  SINTER_DEVICE void load_ends(const Problem& p) {
+    if constexpr (Shape::kLimited)
+#pragma unroll
+      for (int r = 0; r < kRowTiles; ++r)
+#pragma unroll
+        for (int h = 0; h < 2; ++h) ends[r][h] = p.end_of_row(row_of(r, h));
+  }
+
   SINTER_DEVICE void load_queries(const Problem& p) {
+    load_ends(p);
 #pragma unroll
     for (int r = 0; r < kRowTiles; ++r) {
 #pragma unroll
       for (int h = 0; h < 2; ++h) {
         // Rows behind the last repeat it and are not stored.
         const i32 row = row_of(r, h);
-        if constexpr (Shape::kLimited) ends[r][h] = p.end_of_row(row);
         const T* source = p.q + p.query_at(row < p.rows ? row : p.rows - 1) + t;
 #pragma unroll
         for (int s = 0; s < kSteps; ++s) {
@@ -530,7 +538,7 @@ struct AttentionRows {
         for (int j = kFours; j < kOutTiles; ++j) {
           const float low = y[r][j][h * 2] * inverse, high = y[r][j][h * 2 + 1] * inverse;
           if (row < p.rows)
-            store_pair<Shape, true>(p, p.y + row * p.y_stride + t + j * 8, drop ? 0 : low,
+            store_pair<Shape, true>(p, p.y + p.result_at(row) + t + j * 8, drop ? 0 : low,
                                     drop ? 0 : high);
         }
 #pragma unroll
@@ -555,7 +563,7 @@ struct AttentionRows {
             uint2 tile;
             sort_halves(even, odd, tile.x, tile.y);
             if (row < p.rows)
-              *reinterpret_cast<uint2*>(p.y + row * p.y_stride + (j + own) * 8) = tile;
+              *reinterpret_cast<uint2*>(p.y + p.result_at(row) + (j + own) * 8) = tile;
             continue;
           }
           swap(part[0], part[1], own % 2 != 0, 1);
@@ -563,7 +571,7 @@ struct AttentionRows {
           swap(part[0], part[2], own / 2 != 0, 2);
           swap(part[1], part[3], own / 2 != 0, 2);
           if (row < p.rows)
-            *reinterpret_cast<uint4*>(p.y + row * p.y_stride + (j + own) * 8) =
+            *reinterpret_cast<uint4*>(p.y + p.result_at(row) + (j + own) * 8) =
                 uint4{part[0], part[1], part[2], part[3]};
         }
       }

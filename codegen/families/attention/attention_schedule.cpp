@@ -54,17 +54,22 @@ int registers_by_warpgroups(const AttentionProgram& program, const AttentionSche
 /// Elements of a row in a tile of warpgroups: whole blocks of 64.
 std::int64_t tile_width(std::int64_t head) { return (head + 63) / 64 * 64; }
 
+/// Whether a token's rows, of heads that share their keys, begin at multiples of `vector`.
+bool members_fit(const AttentionProgram& program, int vector) {
+  return !program.tables || (ir::is_multiple_of(program.q_member, vector) &&
+                             ir::is_multiple_of(program.y_member, vector));
+}
+
 /// Whether warpgroups can do it, in the registers of AttentionPipeline::kConsumerRegisters.
 bool fits_warpgroups(const AttentionProgram& program, const DeviceModel& device,
                      const AttentionSchedule& schedule) {
   if (!device.has_wgmma) return false;
-  if (program.has_row_limits()) return false;  // their kernel has no place for them
-  if (program.key_scales) return false;        // nor for rows of 8 bits
+  if (program.key_scales) return false;  // they multiply 16-bit floats
   const auto fits = [](std::int64_t head) { return head >= kLeastWarpgroupHead && head % 8 == 0; };
   const bool known = schedule.keys == 64 || schedule.keys == 96 || schedule.keys == 128;
   return fits(program.head) && fits(program.value_head) && known &&
          common_vector({&program.q, &program.k, &program.v}) == 8 &&
-         common_vector({&program.y}) >= 8 && schedule.row_tiles == 1 && schedule.key_groups == 1 &&
+         common_vector({&program.y}) >= 8 && members_fit(program, 8) && schedule.row_tiles == 1 && schedule.key_groups == 1 &&
          schedule.splits == 1 && schedule.ahead == 1 && schedule.queries <= 2 &&
          schedule.row_warps % 4 == 0 && schedule.row_warps <= 12 &&
          registers_by_warpgroups(program, schedule) <= (schedule.row_warps == 12  ? 160
@@ -357,6 +362,8 @@ std::vector<AttentionSchedule> choose_attention(const AttentionProgram& program,
     AttentionSchedule ahead = by_warps(1, 1, 4, 16);
     ahead.ahead = 2;
     chooser.add(ahead, {short_ones});
+    chooser.add(by_warpgroups(2, 128, longest <= 64 ? 3 : 2, 1, device.multiprocessors), {});
+    chooser.add(by_warpgroups(2, 64, 3, 1, device.multiprocessors), {});
     chooser.add(by_warps(4, 1, 1, longest <= 128 ? 64 : 32), {});
     return chooser.take();
   }
@@ -397,7 +404,8 @@ std::vector<AttentionSchedule> choose_attention(const AttentionProgram& program,
   // that fills it evenly or keys are few; 128 or, where registers allow it, 192 rows else. Blocks
   // take items in turns unless rows are causal and long: then whoever is done first takes the next.
   constexpr std::int64_t kNoLimit = INT64_MAX;
-  const std::int64_t in_turns = program.causal == 0 || longest <= 64 ? 8192 : 2048;
+  const bool causal = program.causal != 0 || program.has_row_limits();
+  const std::int64_t in_turns = !causal || longest <= 64 ? 8192 : 2048;
   const auto add_groups = [&](int groups, int keys, int stages, std::int64_t most_items,
                               std::int64_t most_keys, int queries = 1) {
     Chooser::Limits limits;
@@ -410,7 +418,7 @@ std::vector<AttentionSchedule> choose_attention(const AttentionProgram& program,
                 short_limits);
     if (most_keys > in_turns) chooser.add(by_warpgroups(groups, keys, stages, queries, 0), limits);
   };
-  const bool causal = program.causal != 0, plain = !causal && !program.mask;
+  const bool plain = !causal && !program.mask;
   if (longest <= 64) {
     add_groups(1, 128, 2, 576, 1024);
     add_groups(1, program.mask ? 64 : 128, 2, kNoLimit, 128);

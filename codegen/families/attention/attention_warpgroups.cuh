@@ -114,10 +114,11 @@ template <class Shape, class ProblemOf, class Visit>
 SINTER_DEVICE void visit_items(u32 items, ProblemOf problem_of, Visit visit) {
   for (u32 begin = 0, turn = 0; begin < items; begin += gridDim.x, ++turn) {
     const u32 item = begin + (turn % 2 == 0 ? blockIdx.x : gridDim.x - 1 - blockIdx.x);
-    if (!Shape::kCausal && item >= items) continue;
+    if (!Shape::kLongFirst && item >= items) continue;
     const AttentionProblem<Shape> p = problem_of(item);
     // See causal_item and packed_tile.
-    if ((!Shape::kCausal && !Shape::kPacked) || p.first_row < p.rows) visit(p);
+    if ((Shape::kLongFirst || Shape::kPacked) && p.first_row >= p.rows) continue;
+    visit(p);
   }
 }
 
@@ -131,12 +132,13 @@ SINTER_DEVICE void copy_tiles(const Pipeline& pipeline, u32 items, ProblemOf pro
   PipelineState<Pipeline::kQueries> query{0, 1};
   visit_items<Shape>(items, problem_of, [&](const AttentionProblem<Shape>& p) {
     const i32 end = end_of_keys(p);
-    if (end == 0) return;
+    const i32 first_key = first_tile_of_keys(p);
+    if (end <= first_key) return;
     pipeline.free_queries[query.stage].wait(query.phase);
     copy_queries(pipeline.queries + query.stage * Pipeline::kQueryTile, p,
                  pipeline.full_queries[query.stage]);
     query = query.next();
-    for (i32 key0 = 0; key0 < end; key0 += Shape::kKeys, at = at.next()) {
+    for (i32 key0 = first_key; key0 < end; key0 += Shape::kKeys, at = at.next()) {
       pipeline.free_keys[at.stage].wait(at.phase);
       copy_keys(pipeline.keys + at.stage * Pipeline::kKeyTile, p, key0,
                 pipeline.full_keys[at.stage]);
@@ -147,6 +149,19 @@ SINTER_DEVICE void copy_tiles(const Pipeline& pipeline, u32 items, ProblemOf pro
   });
 }
 
+/// A tile of rows of keys, or of values, by 128 threads; zeros behind the last one, so that weights of
+/// zero meet numbers.
+template <int kWidth, class Shape>
+SINTER_DEVICE void copy_keys_of(typename Shape::T* tile, const AttentionProblem<Shape>& p,
+                                const typename Shape::T* from, i64 stride, i32 key0, int thread) {
+  if constexpr (Shape::kPaged)
+    copy_tile_of_rows<Shape::kKeys, kWidth, 128>(
+        tile, from, key0, p.keys, thread,
+        [&](i32 key) { return from + p.row_of_key(key) * stride; });
+  else
+    copy_tile_rows<Shape::kKeys, kWidth, 128>(tile, from, stride, key0, p.keys, thread);
+}
+
 /// By the warps that copy.
 template <class Shape, class Pipeline, class ProblemOf>
 SINTER_DEVICE void copy_tiles(const Pipeline& pipeline, u32 items, ProblemOf problem_of, NoMaps) {
@@ -154,25 +169,29 @@ SINTER_DEVICE void copy_tiles(const Pipeline& pipeline, u32 items, ProblemOf pro
   typedef AttentionProblem<Shape> Problem;
   const int thread = static_cast<int>(threadIdx.x) - Shape::kThreads;
   const auto own_problem_of = [&](u32 item) {
-    const Problem p = problem_of(item);
-    if constexpr (Shape::kPacked) clear_spare_rows<128, 1>(p, thread);
+    Problem p = problem_of(item);
+    if constexpr (Shape::kPacked) clear_spare_rows<128, Shape::kGroup>(p, thread);
+    if constexpr (Shape::kLimited) p.keys = end_of_keys(p);
     return p;
   };
   copy_tiles<Shape>(
       pipeline, items, own_problem_of,
       [&](T* tile, const Problem& p, MBarrier& full) {
-        copy_tile_rows<Shape::kRows, Shape::kHead, 128>(tile, p.q, p.q_stride, p.first_row, p.rows,
-                                                        thread);
+        if constexpr (Shape::kGroup > 1)
+          copy_tile_of_rows<Shape::kRows, Shape::kHead, 128>(
+              tile, p.q, p.first_row, p.rows, thread,
+              [&](i32 row) { return p.q + p.query_at(row); });
+        else
+          copy_tile_rows<Shape::kRows, Shape::kHead, 128>(tile, p.q, p.q_stride, p.first_row,
+                                                          p.rows, thread);
         full.arrive_with_copies();
       },
       [&](T* tile, const Problem& p, i32 key0, MBarrier& full) {
-        copy_tile_rows<Shape::kKeys, Shape::kHead, 128>(tile, p.k, p.k_stride, key0, p.keys,
-                                                        thread);
+        copy_keys_of<Shape::kHead>(tile, p, p.k, p.k_stride, key0, thread);
         full.arrive_with_copies();
       },
       [&](T* tile, const Problem& p, i32 key0, MBarrier& full) {
-        copy_tile_rows<Shape::kKeys, Shape::kValueHead, 128>(tile, p.v, p.v_stride, key0, p.keys,
-                                                             thread);
+        copy_keys_of<Shape::kValueHead>(tile, p, p.v, p.v_stride, key0, thread);
         full.arrive_with_copies();
       });
 }
@@ -278,16 +297,16 @@ struct WarpgroupRows {
   }
 
   /// The first tile: no values are under way.
-  SINTER_DEVICE void begin(const Problem& p) {
+  SINTER_DEVICE void begin(const Problem& p, i32 key0) {
     pipeline.full_keys[at.stage].wait(at.phase);
     Pipeline::fence_copies();
     start_scores(at);
-    rows.load_mask(p, mask_tile, 0);
+    rows.load_mask(p, mask_tile, key0);
     finish_scores<0>(at);
     // Not behind the loads to registers: they are under way when a barrier is told, and zeros of
     // rows that do not exist arrive before they have read.
     if constexpr (!kQueriesStay) release_queries();
-    rows.mask(p, s, mask_tile, 0);
+    rows.mask(p, s, mask_tile, key0);
     rows.weigh(p, s, shrink);
     pack();
   }
@@ -320,13 +339,15 @@ struct WarpgroupRows {
     at = at.next();
   }
 
-  SINTER_DEVICE void attend(const Problem& p) {
-    const i32 keys = end_of_keys(p);
+  SINTER_DEVICE void attend(Problem p) {
+    if constexpr (Shape::kPaged) p.keys = end_of_keys(p);  // as by warps
+    const i32 keys = end_of_keys(p), first_key = first_tile_of_keys(p);
     rows.clear(p.first_row + warp * 16, lane);
-    if (keys > 0) {
+    rows.load_ends(p);
+    if (keys > first_key) {
       take_queries();
-      begin(p);
-      for (i32 key0 = kKeys; key0 < keys; key0 += kKeys) advance(p, key0);
+      begin(p, first_key);
+      for (i32 key0 = first_key + kKeys; key0 < keys; key0 += kKeys) advance(p, key0);
       if (kQueriesStay) release_queries();
       end();
     }

@@ -131,8 +131,10 @@ VectorPlan fit_vectors(const ProgramAnalysis& analysis, int dim, int longest, bo
     for (const std::size_t i : moved) {
       const auto& instr = analysis.instr(i);
       std::vector<ir::Dim> sizes;
-      // Vectors are stored by plain stores only.
-      if (instr.kind != InstrKind::Scatter && check.access(instr.access, sizes)) {
+      // What is combined is so element by element.
+      const bool combines =
+          instr.kind == InstrKind::Scatter && instr.op != plan::kScatterReplaces;
+      if (!combines && check.access(instr.access, sizes)) {
         for (const ir::Dim& size : sizes) add_condition(size, required);
         plan.vector_access[instr.access] = true;
         ++whole;

@@ -95,16 +95,21 @@ void StatementWriter::statement(std::size_t i) {
   }
 }
 
-void StatementWriter::store_scalar(std::size_t i) {
+std::string StatementWriter::store_condition(std::size_t i) const {
   std::string condition = text.writes(i);
   const auto& instr = s_.analysis.instr(i);
+  if (instr.kind != InstrKind::Scatter) return condition;
+  const std::string inside = s_.index.gathered_inside(s_.analysis.access(instr.access));
+  if (!inside.empty()) condition += (condition.empty() ? "" : " && ") + inside;
+  return condition;
+}
+
+void StatementWriter::store_scalar(std::size_t i) {
+  const std::string condition = store_condition(i);
+  const auto& instr = s_.analysis.instr(i);
   std::string value = text.stored(i);
-  if (instr.kind == InstrKind::Scatter) {
-    const std::string inside = s_.index.gathered_inside(s_.analysis.access(instr.access));
-    if (!inside.empty()) condition += (condition.empty() ? "" : " && ") + inside;
-    if (instr.op != plan::kScatterReplaces)
-      value = fmt::format("{}::of(widen({}), {})", text.combine(i), text.element(i), value);
-  }
+  if (instr.kind == InstrKind::Scatter && instr.op != plan::kScatterReplaces)
+    value = fmt::format("{}::of(widen({}), {})", text.combine(i), text.element(i), value);
   code_.line(fmt::format("{}{} = {};", condition.empty() ? "" : fmt::format("if ({}) ", condition),
                          text.element(i), text.narrowed(i, value)));
 }
@@ -157,7 +162,7 @@ void StatementWriter::vector_part(const InstrSet& needed, int stage) {
       code_.define(fmt::format(
           "const {} r{} = {};", text.vector_type(i), i,
           s_.is_exchanged(i) ? fmt::format("{}({})", s_.mapping.gemm.exchange, raw) : raw));
-    } else if (kind == InstrKind::Store && (s_.is_vector(i) || s_.is_transposed(i))) {
+    } else if (s_.is_store(i) && (s_.is_vector(i) || s_.is_transposed(i))) {
       code_.line(
           fmt::format("{} t{}[{}];", compute_name(s_.analysis.memory_type(i)), i, s_.vector()));
     }
@@ -191,10 +196,10 @@ void StatementWriter::element_part(const InstrSet& needed, int stage) {
 void StatementWriter::vector_stores(const InstrSet& needed) {
   if (s_.vector() == 1) return;
   for (const std::size_t i : members(needed)) {
-    if (s_.analysis.instr(i).kind != InstrKind::Store || !s_.per_element(i)) continue;
+    if (!s_.is_store(i) || !s_.per_element(i)) continue;
     if (s_.is_transposed(i)) code_.line(fmt::format("m{}.put(y, x, {});", i, text.packed(i)));
     if (!s_.is_vector(i)) continue;
-    const std::string condition = text.writes(i);
+    const std::string condition = store_condition(i);
     std::string values = fmt::format("t{}", i);
     const bool exchanged = !s_.mapping.gemm.exchange.empty();
     if (exchanged) {  // by all lanes

@@ -38,6 +38,8 @@ class StatementWriter {
 
  private:
   void running_value(std::size_t i);
+  /// What must hold for a store to happen; empty: nothing.
+  std::string store_condition(std::size_t i) const;
   void store_scalar(std::size_t i);
   void vector_part(const InstrSet& needed, int stage);
   void element_part(const InstrSet& needed, int stage);
