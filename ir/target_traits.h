@@ -71,6 +71,9 @@ struct TargetTraits {
   /// Pairs of operands of 8 bits that MatMul, and that Conv, multiply as they are, x's type and the
   /// weights' (ir/ops/product_types.h).
   std::set<std::pair<DType, DType>> narrow_products, narrow_convs;
+  /// What neighbours along the sum, of a convolution channels, are multiples of where such products
+  /// are faster than those of 16 bits.
+  std::int64_t narrow_unit = 1;
   bool quantized_floats = false;  // weights may be f8e4m3fn there, too
   int quantized_group = 1;        // what groups, if they are not all of k, are multiples of
   std::int64_t quantized_least_columns = 1;  // of such a product

@@ -82,8 +82,8 @@ SINTER_DEVICE void copy_tile_rows(T* tile, const T* from, i64 stride, i32 first,
 template <int kRows, int kWidth, int kThreads, class T, class RowAt>
 SINTER_DEVICE void copy_tile_of_rows(T* tile, const T* from, i32 first, i32 count, int thread,
                                      const RowAt& row_at) {
-  constexpr int kUnits = kWidth % 128 == 0 ? 16 : 8, kAcross = copy_threads<kRows, kThreads>(kUnits),
-                kAtOnce = kThreads / kAcross;
+  constexpr int kUnits = kWidth % 128 == 0 ? 16 : 8,
+                kAcross = copy_threads<kRows, kThreads>(kUnits), kAtOnce = kThreads / kAcross;
   static_assert(kAcross == kUnits && kAtOnce % 8 == 0, "threads take whole units of their own");
   const int row = thread / kAcross, column = thread % kAcross * 8;
 #pragma unroll

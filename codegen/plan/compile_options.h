@@ -19,6 +19,8 @@ struct CompileOptions {
   const Target* target = &cpu_target();
   std::vector<std::string> architectures;  // "sm_90", ...: at least one where kernels are made
   bool tf32 = false;                       // float32 products may use tf32
+  /// Sums of products of 8-bit floats stay in the tensor cores' accumulators, of about 14 bits.
+  bool fast_accumulation = false;
   /// False: kernels are not compiled. Steps, traffic and memory are those of the plan, which
   /// nothing can run: for what a model would cost.
   bool code = true;

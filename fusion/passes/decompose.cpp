@@ -135,8 +135,8 @@ bool is_widened_conv(const Context& context, const Graph& graph, const Node& nod
          (type == DType::kFloat16 || type == DType::kBFloat16);
 }
 
-/// A convolution of 16-bit floats on a target that has one of float32: its operands are widened, and
-/// its result is rounded once.
+/// A convolution of 16-bit floats on a target that has one of float32: its operands are widened,
+/// and its result is rounded once.
 ValueId widened_conv(GraphBuilder& builder, const Node& node, std::span<const ValueId> inputs) {
   std::vector<ValueId> operands;
   for (const ValueId input : inputs) {

@@ -11,6 +11,7 @@
 
 #include "fusion/eight_bit/activation_samples.h"
 #include "fusion/eight_bit/activation_scale.h"
+#include "fusion/eight_bit/column_source.h"
 #include "fusion/eight_bit/compensate.h"
 #include "fusion/eight_bit/operands.h"
 #include "fusion/eight_bit/trial.h"
@@ -128,12 +129,17 @@ class ProductQuantizer {
                          node.op->name == "Conv" ? "convolution" : "product",
                          to_string(*options_.type));
     if (std::ranges::any_of(options_.include, has)) return "";
+    const bool is_conv = node.op->name == "Conv";
     if (is_last) return "no layer is behind it (--include)";
-    if (node.op->name == "Conv" && graph_.type(node.inputs[1]).shape[1] == Dim(1) &&
+    if (is_conv && graph_.type(node.inputs[1]).shape[1] == Dim(1) &&
         node.attrs.get_int("group") > 1)
       return "a convolution of single channels is bound by memory (--include)";
-    if (node.op->name == "Conv" && options_.per_token)
+    if (is_conv && options_.per_token)
       return "a convolution has no tokens to have scales: --activation-scales static";
+    const std::int64_t depth = is_conv ? graph_.type(node.inputs[1]).shape[1].value() : layer.k;
+    if (depth % context_.target.narrow_unit != 0)
+      return fmt::format("its {} of {} is no multiple of {}: 8 bits are not faster (--include)",
+                         is_conv ? "number of channels" : "k", depth, context_.target.narrow_unit);
     return "";
   }
 
@@ -397,63 +403,114 @@ class ProductQuantizer {
     return builder.add(node.op->name, std::move(operands), node.attrs);
   }
 
-  /// The norm that makes the activation of `group` for these layers alone, so that its scale and
-  /// bias can be divided instead; or null.
-  const Node* norm_of(std::size_t group,
-                      const std::map<const Node*, const EightBitLayer*>& chosen) const {
-    const ValueId activation = groups_[group].activation;
-    const Node* norm = graph_.producer(activation);
-    if (norm == nullptr || (norm->op->name != "LayerNorm" && norm->op->name != "RmsNorm") ||
-        groups_[group].scale.smoothing.empty() || groups_[group].is_conv ||
-        graph_.is_output(activation))
+  /// The norm that makes the activation of `group`, whose scale and bias can be divided instead; or
+  /// null.
+  const Node* norm_of(std::size_t group) const {
+    const Node* norm = graph_.producer(groups_[group].activation);
+    if (norm == nullptr || (norm->op->name != "LayerNorm" && norm->op->name != "RmsNorm"))
       return nullptr;
     for (std::size_t i = 1; i < norm->inputs.size(); ++i)
       if (!graph_.is_constant(norm->inputs[i])) return nullptr;
-    for (const NodeId user : graph_.users(activation)) {
-      const auto found = chosen.find(&graph_.node(user));
-      if (found == chosen.end() || found->second->group != group) return nullptr;
-    }
     return norm;
+  }
+
+  using Chosen = std::map<const Node*, const EightBitLayer*>;
+
+  /// Whether nothing but these layers would see that the activation of `group` is divided.
+  bool may_be_divided(std::size_t group, const Chosen& chosen) const {
+    const ValueId activation = groups_[group].activation;
+    return !groups_[group].scale.smoothing.empty() && !groups_[group].is_conv &&
+           !graph_.is_output(activation) &&
+           std::ranges::all_of(graph_.users(activation), [&](NodeId user) {
+             const auto found = chosen.find(&graph_.node(user));
+             return found != chosen.end() && found->second->group == group;
+           });
   }
 
   ValueId add_divided_norm(GraphBuilder& builder, const Node& norm, std::span<const ValueId> inputs,
                            const std::vector<float>& factors) const {
     std::vector<ValueId> operands{inputs[0]};
-    for (std::size_t i = 1; i < norm.inputs.size(); ++i) {
-      const Tensor& parameter = *graph_.value(norm.inputs[i]).constant;
-      const Tensor wide = computed("Cast", {{"to", DType::kFloat32}}, {parameter});
-      const Tensor divided = computed("Div", {}, {wide, vector_of(factors, {std::ssize(factors)})});
+    for (std::size_t i = 1; i < norm.inputs.size(); ++i)
       operands.push_back(
-          builder.constant(computed("Cast", {{"to", parameter.dtype()}}, {divided})));
-    }
+          builder.constant(divided(*graph_.value(norm.inputs[i]).constant, factors)));
     return builder.add(norm.op->name, std::move(operands), norm.attrs);
   }
 
-  Graph rewritten() const {
-    std::map<const Node*, const EightBitLayer*> chosen;
-    for (const EightBitLayer& layer : layers_) chosen[&node_of(layer)] = &layer;
-    std::map<const Node*, std::size_t> norms;
-    std::set<std::size_t> in_norm;  // groups
-    for (const auto& [node, layer] : chosen)
-      if (const Node* norm = norm_of(layer->group, chosen)) {
-        norms[norm] = layer->group;
-        in_norm.insert(layer->group);
+  /// A constant whose last dimension is divided by factors.
+  static Tensor divided(const Tensor& constant, const std::vector<float>& factors) {
+    const Tensor wide = computed("Cast", {{"to", DType::kFloat32}}, {constant});
+    const Tensor result = computed("Div", {}, {wide, vector_of(factors, {std::ssize(factors)})});
+    return computed("Cast", {{"to", constant.dtype()}}, {result});
+  }
+
+  /// A product or a bias with its constant divided.
+  ValueId add_divided_constant(GraphBuilder& builder, const Node& node,
+                               std::span<const ValueId> inputs,
+                               const std::vector<float>& factors) const {
+    std::vector<ValueId> operands(inputs.begin(), inputs.end());
+    const std::size_t i = graph_.is_constant(node.inputs[1]) ? 1 : 0;
+    operands[i] = builder.constant(divided(*graph_.value(node.inputs[i]).constant, factors));
+    return builder.add(node.op->name, std::move(operands), node.attrs);
+  }
+
+  /// What divides activations in place of their layers: nodes, with the group for which they do.
+  struct Divided {
+    std::map<const Node*, std::size_t> norms, columns;  // columns: of products and their biases
+    std::set<std::size_t> groups;
+  };
+  Divided find_divided(const Chosen& chosen) const {
+    Divided found;
+    for (std::size_t group = 0; group < groups_.size(); ++group) {
+      if (!may_be_divided(group, chosen)) continue;
+      if (const Node* norm = norm_of(group)) {
+        found.norms[norm] = group;
+      } else if (const auto source = column_source(graph_, groups_[group].activation)) {
+        found.columns[source->product] = group;
+        if (source->bias != nullptr) found.columns[source->bias] = group;
+      } else {
+        continue;
       }
+      found.groups.insert(group);
+    }
+    return found;
+  }
+
+  Graph rewritten() const {
+    Chosen chosen;
+    for (const EightBitLayer& layer : layers_) chosen[&node_of(layer)] = &layer;
+    const Divided divided = find_divided(chosen);
+    const auto factors_of = [&](std::size_t group) -> const std::vector<float>& {
+      return groups_[group].scale.smoothing;
+    };
     return ir::rewrite(
         graph_,
         [&](GraphBuilder& builder, const Graph&, const Node& node,
             std::span<const ValueId> inputs) -> std::optional<std::vector<ValueId>> {
-          if (const auto norm = norms.find(&node); norm != norms.end())
-            return std::vector{
-                add_divided_norm(builder, node, inputs, groups_[norm->second].scale.smoothing)};
+          if (const auto norm = divided.norms.find(&node); norm != divided.norms.end())
+            return std::vector{add_divided_norm(builder, node, inputs, factors_of(norm->second))};
+          const auto column = divided.columns.find(&node);
+          const bool is_divided = column != divided.columns.end();
           const auto found = chosen.find(&node);
-          if (found == chosen.end()) return std::nullopt;
+          if (found == chosen.end()) {
+            if (!is_divided) return std::nullopt;
+            return std::vector{
+                add_divided_constant(builder, node, inputs, factors_of(column->second))};
+          }
           const EightBitLayer& layer = *found->second;
-          const bool smooths = !in_norm.contains(layer.group);
+          const bool smooths = !divided.groups.contains(layer.group);
           return std::vector{add_layer(builder, layer, node, inputs, smooths, [&](DType type) {
-            return add_dequantized(builder, layer.weights, type);
+            EightBitWeights weights = layer.weights;
+            if (is_divided)
+              weights.scales = ProductQuantizer::divided(
+                  weights.scales.reshaped(column_scales(weights)), factors_of(column->second));
+            return add_dequantized(builder, weights, type);
           })};
         });
+  }
+
+  /// The shape of a product's scales, of one scale, too.
+  static Ints column_scales(const EightBitWeights& weights) {
+    return weights.scales.element_count() == 1 ? Ints{1, 1} : weights.scales.shape();
   }
 
   const Graph& graph_;

@@ -199,6 +199,10 @@ void add_build_options(Command& verb, BuildTexts& texts, bool with_passes) {
   verb.add_switch("--math", texts.options.precise_math, "precise", "short",
                   "CUDA: 'short' forms of functions where results are rounded to 16 bits anyway or "
                   "arguments are known to be small, or 'precise' ones everywhere");
+  verb.add_switch("--fp8-accumulation", texts.options.fast_accumulation, "fast", "float32",
+                  "CUDA: sums of products of 8-bit floats go to float32 every 512 of k or sooner "
+                  "where k is above 1,024 ('float32'), or stay in the tensor cores' accumulators, "
+                  "which have about 14 bits ('fast')");
   verb.add_option("--schedule", texts.options.schedule,
                   "CUDA: one schedule for all generated kernels of its family, as `inspect` prints "
                   "them, to measure it: \"row vector=8 unroll=2 threads=32x4\"");

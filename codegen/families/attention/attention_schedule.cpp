@@ -69,9 +69,9 @@ bool fits_warpgroups(const AttentionProgram& program, const DeviceModel& device,
   const bool known = schedule.keys == 64 || schedule.keys == 96 || schedule.keys == 128;
   return fits(program.head) && fits(program.value_head) && known &&
          common_vector({&program.q, &program.k, &program.v}) == 8 &&
-         common_vector({&program.y}) >= 8 && members_fit(program, 8) && schedule.row_tiles == 1 && schedule.key_groups == 1 &&
-         schedule.splits == 1 && schedule.ahead == 1 && schedule.queries <= 2 &&
-         schedule.row_warps % 4 == 0 && schedule.row_warps <= 12 &&
+         common_vector({&program.y}) >= 8 && members_fit(program, 8) && schedule.row_tiles == 1 &&
+         schedule.key_groups == 1 && schedule.splits == 1 && schedule.ahead == 1 &&
+         schedule.queries <= 2 && schedule.row_warps % 4 == 0 && schedule.row_warps <= 12 &&
          registers_by_warpgroups(program, schedule) <= (schedule.row_warps == 12  ? 160
                                                         : schedule.row_warps == 8 ? 232
                                                                                   : 216) &&

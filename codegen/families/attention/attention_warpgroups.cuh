@@ -149,15 +149,15 @@ SINTER_DEVICE void copy_tiles(const Pipeline& pipeline, u32 items, ProblemOf pro
   });
 }
 
-/// A tile of rows of keys, or of values, by 128 threads; zeros behind the last one, so that weights of
-/// zero meet numbers.
+/// A tile of rows of keys, or of values, by 128 threads; zeros behind the last one, so that weights
+/// of zero meet numbers.
 template <int kWidth, class Shape>
 SINTER_DEVICE void copy_keys_of(typename Shape::T* tile, const AttentionProblem<Shape>& p,
                                 const typename Shape::T* from, i64 stride, i32 key0, int thread) {
   if constexpr (Shape::kPaged)
-    copy_tile_of_rows<Shape::kKeys, kWidth, 128>(
-        tile, from, key0, p.keys, thread,
-        [&](i32 key) { return from + p.row_of_key(key) * stride; });
+    copy_tile_of_rows<Shape::kKeys, kWidth, 128>(tile, from, key0, p.keys, thread, [&](i32 key) {
+      return from + p.row_of_key(key) * stride;
+    });
   else
     copy_tile_rows<Shape::kKeys, kWidth, 128>(tile, from, stride, key0, p.keys, thread);
 }

@@ -89,7 +89,7 @@ class RegionTactics {
         asked_(std::move(asked)),
         packed_(packed),
         product_(region.node, region.inputs, region.outputs, plan.buffers, plan.exprs,
-                 plan.options.tf32) {}
+                 plan.options) {}
 
   StepTactics run() {
     require_float8();
@@ -140,6 +140,7 @@ class RegionTactics {
   /// The product if some schedule takes it on every device; else `refusal` says why not.
   std::optional<GemmProgram> accept(std::optional<GemmProgram> product, std::string& refusal) {
     const PlanBuffers& buffers = plan_.buffers;
+    product->fast_accumulation = plan_.options.fast_accumulation && product->is_float8();
     product->b_is_weight = buffers.is_weight(product->program.buffers[product->b_buffer()]);
     if (product->rows)
       for (std::size_t b = 0; b + 1 < product->rows->program.buffers.size(); ++b)

@@ -269,6 +269,7 @@ std::string print_gemm(const GemmProgram& product, const ExprTable& exprs) {
                         product.batch_rows[i].to_string());
   if (product.windows) text += print_windows(*product.windows);
   if (product.by_warpgroups) text += " by warpgroups";
+  if (product.fast_accumulation) text += " accumulated fast";
   if (product.parts > 1) text += fmt::format(" in {} parts", product.parts);
   if (product.weights)
     text += fmt::format(" weights of {} bits{} group {}{}", product.weights->bits,

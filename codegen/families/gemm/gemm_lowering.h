@@ -94,6 +94,7 @@ struct GemmProgram {
   std::optional<GemmBlocks> blocks;    // if scales change along k
   bool rows_are_k = true;              // b[k][n] with n contiguous; else b[n][k]
   bool by_warpgroups = false;          // by warpgroups (sm_90 alone), else by warps
+  bool fast_accumulation = false;      // sums of 8-bit floats are not promoted to float32
   bool b_is_weight = false;  // no step writes b: it may be read before the step in front has ended
   Dim row_step;
   std::vector<Dim> batch_rows;

@@ -13,7 +13,7 @@ namespace sinter::codegen {
 
 GemmStep::GemmStep(const Node& node, std::vector<std::uint32_t> inputs,
                    std::vector<std::uint32_t> outputs, PlanBuffers& buffers, ExprTable& exprs,
-                   bool tf32)
+                   const CompileOptions& options)
     : body_(as_gemm_body(node)),
       nodes_(gemm_body(*body_)),
       inputs_(std::move(inputs)),
@@ -48,11 +48,11 @@ GemmStep::GemmStep(const Node& node, std::vector<std::uint32_t> inputs,
   for (const ValueId input : nodes_.matmul->inputs) reads.push_back(buffer_of(input));
   const std::uint32_t writes[] = {between_};
   if (nodes_.is_conv)
-    lower_conv_library(reads, tf32);
+    lower_conv_library(reads, options.tf32);
   else if (is_eight_bit())
-    lower_eight_bit_library(reads);
+    lower_eight_bit_library(reads, options.fast_accumulation);
   else
-    library_ = lower_matmul(*nodes_.matmul->body, reads, writes, exprs_, tf32);
+    library_ = lower_matmul(*nodes_.matmul->body, reads, writes, exprs_, options.tf32);
   if (!nodes_.rest) return;
   std::vector<std::uint32_t> rest_reads, rest_writes;
   for (const ValueId input : nodes_.rest->inputs) rest_reads.push_back(buffer_of(input));
@@ -88,7 +88,7 @@ void GemmStep::lower_conv_library(Buffers reads, bool tf32) {
 
 /// cuBLASLt multiplies bytes of one sign, and 8-bit floats unless both have two bits of fraction; k
 /// is contiguous in both operands, and rows are whole 16 bytes.
-void GemmStep::lower_eight_bit_library(Buffers reads) {
+void GemmStep::lower_eight_bit_library(Buffers reads, bool fast_accumulation) {
   const std::uint32_t writes[] = {between_};
   const Graph& part = *nodes_.matmul->body;
   if (gemm_node(part).op->name == "BlockMatMul") {
@@ -111,7 +111,8 @@ void GemmStep::lower_eight_bit_library(Buffers reads) {
     library_refusal_ = error.what();
     return;
   }
-  const auto& step = std::get<plan::fb::MatmulStepT>(library_);
+  auto& step = std::get<plan::fb::MatmulStepT>(library_);
+  if (fast_accumulation && is_float(left_type_)) step.math = plan::fb::MathMode::FastAccumulation;
   const Dim one = 1;
   if (exprs_.dim(step.a->col_stride) != one || exprs_.dim(step.b->row_stride) != one) {
     library_refusal_ = "cuBLASLt multiplies 8 bits along a contiguous k alone";

@@ -11,6 +11,7 @@
 #include "codegen/families/gemm/gemm_graph.h"
 #include "codegen/families/gemm/gemm_lowering.h"
 #include "codegen/families/gemm/weights/unpacked_weights.h"
+#include "codegen/plan/compile_options.h"
 #include "codegen/plan/cost.h"
 #include "codegen/plan/plan_buffers.h"
 
@@ -28,7 +29,7 @@ class GemmStep {
   /// `node`: of kind "gemm" or "conv". `inputs` and `outputs`: buffers of the node's. Makes a
   /// scratch buffer for the product's result unless that is an output.
   GemmStep(const Node& node, std::vector<std::uint32_t> inputs, std::vector<std::uint32_t> outputs,
-           PlanBuffers& buffers, ExprTable& exprs, bool tf32);
+           PlanBuffers& buffers, ExprTable& exprs, const CompileOptions& options);
 
   /// The buffer that the matmul's result lies in if another part reads it.
   std::uint32_t between() const { return between_; }
@@ -63,7 +64,7 @@ class GemmStep {
  private:
   std::uint32_t input_buffer(ValueId value) const;
   void lower_conv_library(Buffers reads, bool tf32);
-  void lower_eight_bit_library(Buffers reads);
+  void lower_eight_bit_library(Buffers reads, bool fast_accumulation);
 
   std::shared_ptr<const Graph> body_;
   GemmBody nodes_;

@@ -132,8 +132,7 @@ VectorPlan fit_vectors(const ProgramAnalysis& analysis, int dim, int longest, bo
       const auto& instr = analysis.instr(i);
       std::vector<ir::Dim> sizes;
       // What is combined is so element by element.
-      const bool combines =
-          instr.kind == InstrKind::Scatter && instr.op != plan::kScatterReplaces;
+      const bool combines = instr.kind == InstrKind::Scatter && instr.op != plan::kScatterReplaces;
       if (!combines && check.access(instr.access, sizes)) {
         for (const ir::Dim& size : sizes) add_condition(size, required);
         plan.vector_access[instr.access] = true;

@@ -45,6 +45,7 @@ ir::TargetTraits make_traits() {
        {std::pair(DType::kInt8, DType::kUInt8), {DType::kFloat8E4M3FN, DType::kFloat8E5M2}})
     traits.narrow_products.insert({{one, one}, {one, other}, {other, one}, {other, other}});
   traits.narrow_convs = traits.narrow_products;
+  traits.narrow_unit = 16;  // rows of whole 16 bytes
   traits.quantized_matmul = {DType::kFloat16, DType::kBFloat16};
   traits.quantized_group = 16;
   traits.quantized_least_columns = 2;

@@ -79,8 +79,7 @@ Descriptor make_descriptor(const SharedHandle& library, const plan::MatmulProble
                                       : tf32  ? CUBLAS_COMPUTE_32F_FAST_TF32
                                               : CUBLAS_COMPUTE_32F;
   cublasLtMatmulDesc_t made = nullptr;
-  // Products of 8-bit floats are scaled by one and added up as exactly as the hardware does: both
-  // are the library's defaults.
+  // Products of 8-bit floats are scaled by one, which is the library's default.
   library->library().desc_create(&made, compute,
                                  wide    ? CUDA_R_64F
                                  : exact ? CUDA_R_32I
@@ -89,6 +88,8 @@ Descriptor make_descriptor(const SharedHandle& library, const plan::MatmulProble
   const auto set = [&](cublasLtMatmulDescAttributes_t attribute, const auto& value) {
     library->library().desc_set(made, attribute, &value, sizeof(value));
   };
+  if (problem.math == fb::MathMode::FastAccumulation)
+    set(CUBLASLT_MATMUL_DESC_FAST_ACCUM, std::int8_t{1});
   set(CUBLASLT_MATMUL_DESC_TRANSA, transposed(problem.a));
   set(CUBLASLT_MATMUL_DESC_TRANSB, transposed(problem.b));
   set(CUBLASLT_MATMUL_DESC_EPILOGUE, epilogue(problem));

@@ -214,6 +214,7 @@ std::vector<std::pair<std::string, std::string>> manifest_options(const BuildOpt
     all.emplace_back("programmatic-launch", "off");
   if (target.traits().approximates_functions)
     all.emplace_back("math", options.precise_math ? "precise" : "short");
+  if (options.fast_accumulation) all.emplace_back("fp8-accumulation", "fast");
   if (!options.schedule.empty()) all.emplace_back("schedule", options.schedule);
   for (const auto& file : options.operators) all.emplace_back("op", file);
   for (const auto& [name, most] : options.bounds)
@@ -235,6 +236,7 @@ codegen::CompileOptions codegen_options(const BuildOptions& options, const Targe
   compile.tf32 = options.precision == Precision::kTf32;
   compile.programmatic_launch = options.programmatic_launch;
   compile.precise_math = options.precise_math;
+  compile.fast_accumulation = options.fast_accumulation;
   compile.schedule = options.schedule;
   compile.code = options.code;
   if (options.jobs < 0 || options.jobs > kMaxJobs)

@@ -71,7 +71,7 @@ def compile(model: Any, path: str | os.PathLike[str] | None = None, *, example_i
             states: str | Mapping[str, str] | None = "auto", cache_precision: str = "model", packed: bool = False,
             serve: bool | str | Mapping[str, int] | None = None, sample: str | Mapping[str, Any] | None = None, entries: Mapping[str, Mapping[str, Any]] | None = None,
             fuse: bool = True, disabled_passes: Sequence[str] = (), programmatic_launch: bool = True,
-            precise_math: bool = False, schedule: str = "", strict: bool = False, tune: float = 0.0,
+            precise_math: bool = False, fast_accumulation: bool = False, schedule: str = "", strict: bool = False, tune: float = 0.0,
             tuning_file: str | os.PathLike[str] | None = None, tuning_gpu: str = "",
             tuning_shapes: Mapping[str, Sequence[int]] | str | None = None, jobs: int = 0,
             max_compile_memory: int | str | None = None,
@@ -118,6 +118,7 @@ def compile(model: Any, path: str | os.PathLike[str] | None = None, *, example_i
       entries: steps of their own: {"prefill": {"sequence": (2, 512)}, "decode": {"sequence": 1}}
       verify: True or a dict (inputs, shapes, ranges, seed, max_error, runs, device, threads, save_folder): runs the
         plan beside the reference and keeps the errors in it; raises VerificationError above max_error
+      fast_accumulation: sums of products of 8-bit floats stay in the tensor cores' accumulators, of about 14 bits
       fuse, disabled_passes, programmatic_launch, precise_math, schedule: for measurements
       strict: a generated kernel that NVRTC does not take is an error; else its operators have kernels of their own
       tune: seconds to time kernels for on this machine's GPU; tuning_file, tuning_gpu, tuning_shapes
@@ -141,7 +142,7 @@ def compile(model: Any, path: str | os.PathLike[str] | None = None, *, example_i
         max_shapes=max_shapes, constants=constants, operators=operators, pad_selections=pad_selections,
         drop_unsupported_outputs=drop_unsupported_outputs, states=states, cache_precision=cache_precision, packed=packed, serve=serve, sample=sample,
         entries=entries, fuse=fuse, disabled_passes=disabled_passes, programmatic_launch=programmatic_launch,
-        precise_math=precise_math, schedule=schedule, strict=strict, tune=tune, tuning_file=tuning_file,
+        precise_math=precise_math, fast_accumulation=fast_accumulation, schedule=schedule, strict=strict, tune=tune, tuning_file=tuning_file,
         tuning_gpu=tuning_gpu, tuning_shapes=tuning_shapes, jobs=jobs, max_compile_memory=max_compile_memory,
         kernel_cache=kernel_cache, verify=verify, operator_libraries=operator_libraries)
     path = os.path.abspath(os.fspath(path)) if path is not None else None

@@ -122,7 +122,7 @@ def compile_options(tensors: Tensors, *, target="auto", precision="model", weigh
                     max_layer_error=0.0, calibration=None, activation_scales="static", weight_scales="channel", smoothing=None, weight_rounding="compensated",
                     max_error=None, include_layers=(), emulate=False, dims=None, bounds=None, min_shapes=None, max_shapes=None, constants=None,
                     operators=(), pad_selections=False, drop_unsupported_outputs=False, states="auto", cache_precision="model", packed=False, serve=None, sample=None, entries=None, fuse=True, disabled_passes=(),
-                    programmatic_launch=True, precise_math=False, schedule="", strict=False, tune=0.0, tuning_file=None,
+                    programmatic_launch=True, precise_math=False, fast_accumulation=False, schedule="", strict=False, tune=0.0, tuning_file=None,
                     tuning_gpu="", tuning_shapes=None, jobs=0, max_compile_memory=None, kernel_cache="default",
                     verify=None, operator_libraries=()):
     options = _core.CompileOptions()
@@ -198,6 +198,7 @@ def compile_options(tensors: Tensors, *, target="auto", precision="model", weigh
     options.fuse = bool(fuse)
     options.disabled_passes = list(disabled_passes)
     options.programmatic_launch, options.precise_math = bool(programmatic_launch), bool(precise_math)
+    options.fast_accumulation = bool(fast_accumulation)
     options.schedule, options.strict = schedule, bool(strict)
     tuning = _core.TuneOptions()
     tuning.seconds = float(tune)

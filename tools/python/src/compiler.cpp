@@ -213,7 +213,8 @@ void bind_compiler(nb::module_& module) {
   SINTER_CLASS(CompileOptions, target, weights, eight_bit, min_shapes, max_shapes, dims, bounds,
                constants, operators, pad_selections, drop_unsupported_outputs, max_compile_memory,
                states, packed, paging, sample, entries, fuse, disabled_passes, strict,
-               programmatic_launch, precise_math, schedule, tuning, jobs, kernel_cache, verify)
+               programmatic_launch, precise_math, fast_accumulation, schedule, tuning, jobs,
+               kernel_cache, verify)
       .def_prop_rw(
           "precision", [](const CompileOptions& o) { return std::string(to_string(o.precision)); },
           [](CompileOptions& o, const std::string& text) { o.precision = parse_precision(text); });

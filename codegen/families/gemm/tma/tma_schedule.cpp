@@ -59,6 +59,7 @@ int needed_promotion(const GemmProblem& problem) {
   constexpr std::int64_t kMostUnpromoted = 1024;
   constexpr int kPromoted = 512;
   if (problem.product.blocks) return static_cast<int>(problem.product.blocks->depth);
+  if (problem.product.fast_accumulation) return 0;
   const bool is_deep = !(problem.most_k && *problem.most_k <= kMostUnpromoted);
   return problem.product.is_float8() && is_deep ? kPromoted : 0;
 }

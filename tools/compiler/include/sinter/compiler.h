@@ -292,6 +292,10 @@ struct CompileOptions {
   std::vector<std::string> disabled_passes;
   bool programmatic_launch = true;  // CUDA, sm_90: kernels start before the one in front has ended
   bool precise_math = false;        // CUDA: no short forms of functions
+  /// CUDA: products of 8-bit floats are added up in the tensor cores' accumulators alone, which
+  /// have about 14 bits; else deep ones (k above 1,024) are promoted to float32 every 512 of k or
+  /// sooner.
+  bool fast_accumulation = false;
   std::string schedule;  // CUDA: one schedule for all kernels of its family, to measure it
   /// CUDA: a generated kernel that NVRTC does not take is an error. Otherwise its operators have
   /// kernels of their own, with a warning.
