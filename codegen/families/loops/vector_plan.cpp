@@ -15,8 +15,10 @@ namespace {
 
 class VectorCheck {
  public:
-  VectorCheck(const ProgramAnalysis& analysis, int dim, int vector)
-      : analysis_(analysis), dim_(dim_bit(dim)), d_(dim), v_(vector) {}
+  /// `uniform`: values that are one for all elements of a vector, though they vary along `dim`.
+  VectorCheck(const ProgramAnalysis& analysis, int dim, int vector,
+              const std::vector<bool>& uniform)
+      : analysis_(analysis), dim_(dim_bit(dim)), d_(dim), v_(vector), uniform_(uniform) {}
 
   /// Sizes that must be multiples of the vector are added to `required`.
   bool access(std::size_t a, std::vector<ir::Dim>& required) const {
@@ -28,19 +30,29 @@ class VectorCheck {
       if (static_cast<int>(d) != d_ && analysis_.extent(d) != ir::Dim(1))
         sizes.push_back(exprs.dim(access.strides[d]));
     for (const auto& gather : access.gathers) {
-      if ((analysis_.value(gather.value()).dims & dim_) != 0) return false;
+      if (!is_one(gather.value())) return false;
       sizes.push_back(exprs.dim(gather.stride()));
     }
     for (std::uint32_t node : access.nonaffine)
       if ((analysis_.node_dims(node) & dim_) != 0 || !multiple_node(node)) return false;
-    for (const auto& guard : access.guards) {
-      if ((analysis_.node_dims(guard.index()) & dim_) == 0) continue;
-      // A bound that lies between vectors holds for all or none of a vector's elements.
-      if (!aligned_node(guard.index()) || !ir::is_multiple_of(exprs.dim(guard.extent()), v_))
-        return false;
-    }
+    if (!guards_whole_vectors(access)) return false;
     return std::all_of(sizes.begin(), sizes.end(),
                        [&](const ir::Dim& size) { return multiple(size, required); });
+  }
+
+  /// Whether the value is one for all elements of a vector.
+  bool is_one(std::uint32_t value) const {
+    return (analysis_.value(value).dims & dim_) == 0 || uniform_[value];
+  }
+  /// Whether an access is to one element for all of a vector, or to none.
+  bool is_of_one(std::size_t a) const {
+    const auto& access = analysis_.access(a);
+    return analysis_.stride(a, d_) == ir::Dim(0) && guards_whole_vectors(access) &&
+           std::ranges::all_of(access.gathers,
+                               [&](const auto& gather) { return is_one(gather.value()); }) &&
+           std::ranges::all_of(access.nonaffine, [&](std::uint32_t node) {
+             return (analysis_.node_dims(node) & dim_) == 0;
+           });
   }
 
   bool multiple(const ir::Dim& size, std::vector<ir::Dim>& required) const {
@@ -51,6 +63,14 @@ class VectorCheck {
   }
 
  private:
+  /// A bound that lies between vectors holds for all or none of a vector's elements.
+  bool guards_whole_vectors(const plan::fb::AccessT& access) const {
+    return std::ranges::all_of(access.guards, [&](const auto& guard) {
+      return (analysis_.node_dims(guard.index()) & dim_) == 0 ||
+             (aligned_node(guard.index()) &&
+              ir::is_multiple_of(analysis_.exprs().dim(guard.extent()), v_));
+    });
+  }
   bool multiple_node(std::uint32_t index) const {
     const auto& node = analysis_.program().index_nodes[index];
     switch (node.op()) {
@@ -77,6 +97,7 @@ class VectorCheck {
   DimSet dim_;
   int d_;
   int v_;
+  const std::vector<bool>& uniform_;
 };
 
 void add_condition(const ir::Dim& size, std::vector<ir::Dim>& required) {
@@ -118,7 +139,8 @@ VectorPlan fit_vectors(const ProgramAnalysis& analysis, int dim, int longest, bo
                        const std::vector<std::size_t>& moved) {
   const VectorPlan scalar = no_vectors(analysis);
   for (int v = longest; v >= 2; v /= 2) {
-    const VectorCheck check(analysis, dim, v);
+    const std::vector<bool> uniform = uniform_in_vectors(analysis, dim, v);
+    const VectorCheck check(analysis, dim, v, uniform);
     VectorPlan plan = scalar;
     plan.vector = v;
     plan.dim = dim;
@@ -177,6 +199,7 @@ bool find_uniform(const ProgramAnalysis& analysis, int dim, int vector, std::vec
   std::vector<bool> aligned(count, false), sums(count, false);
   uniform.assign(count, false);
   const DimSet bit = dim_bit(dim);
+  const VectorCheck check(analysis, dim, vector, uniform);
   const auto fixed = [&](std::uint32_t v) {
     const auto& instr = analysis.instr(v);
     if (instr.kind == InstrKind::Constant) return instr.constant_int % vector == 0;
@@ -186,6 +209,8 @@ bool find_uniform(const ProgramAnalysis& analysis, int dim, int vector, std::vec
   for (std::size_t i = 0; i < count; ++i) {
     const auto& instr = analysis.instr(i);
     if (instr.kind == InstrKind::Index) aligned[i] = static_cast<int>(instr.dim) == dim;
+    if (instr.kind == InstrKind::Load)
+      uniform[i] = (analysis.value(i).dims & bit) != 0 && check.is_of_one(instr.access);
     if (instr.kind != InstrKind::Op || instr.args.empty()) continue;
     const std::uint32_t a = instr.args.front(), b = instr.args.back();
     switch (static_cast<ScalarOp>(instr.op)) {
@@ -195,16 +220,12 @@ bool find_uniform(const ProgramAnalysis& analysis, int dim, int vector, std::vec
       case ScalarOp::kGreaterEqual: uniform[i] = aligned[a] && fixed(b); break;
       case ScalarOp::kGreater:
       case ScalarOp::kLessEqual: uniform[i] = fixed(a) && aligned[b]; break;
-      case ScalarOp::kAnd:
-      case ScalarOp::kOr:
-      case ScalarOp::kNot:
-        uniform[i] = (analysis.value(i).dims & bit) != 0 &&
-                     std::all_of(instr.args.begin(), instr.args.end(), [&](std::uint32_t v) {
-                       return uniform[v] || (analysis.value(v).dims & bit) == 0;
-                     });
-        break;
       default: break;
     }
+    if (!uniform[i] && !aligned[a] && !aligned[b])
+      uniform[i] =
+          (analysis.value(i).dims & bit) != 0 &&
+          std::ranges::all_of(instr.args, [&](std::uint32_t v) { return check.is_one(v); });
     sums[i] = sums[i] && !apart[i];
     aligned[i] = sums[i];
   }

@@ -28,8 +28,8 @@ VectorPlan plan_vectors_of(const ProgramAnalysis& analysis, int dim, int longest
                            const std::vector<bool>& among);
 
 /// Values that vary along `dim` but not within its vectors: whether an index lies before what is a
-/// multiple of the vector. Accumulators that these alone use count as well, with a vector's first
-/// index.
+/// multiple of the vector, what is loaded behind such a bound alone, and what follows from those.
+/// Accumulators that these alone use count as well, with a vector's first index.
 std::vector<bool> uniform_in_vectors(const ProgramAnalysis& analysis, int dim, int vector);
 
 /// Every access element by element.
