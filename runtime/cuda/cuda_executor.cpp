@@ -25,6 +25,14 @@ std::string tuning_file(const plan::PlanData& plan, const SessionOptions& option
   return plan.path.empty() ? std::string() : plan.path + kTuningSuffix;
 }
 
+/// Whether some step can be done in several ways.
+bool has_choices(const plan::fb::PlanT& plan) {
+  return std::ranges::any_of(plan.steps, [](const auto& step) {
+    const plan::fb::TacticStepT* choice = step->work.AsTacticStep();
+    return choice != nullptr && choice->tactics.size() > 1;
+  });
+}
+
 /// Runs `body`; an Error that leaves it says on which GPU. Makes no text where nothing fails.
 template <typename Body>
 void running_on(const Context& context, const Body& body) {
@@ -81,16 +89,19 @@ CudaExecutor::CudaExecutor(const CudaEnvironment& environment,
     stream_.synchronize();
   }
   control_.make(meta(), stream_.handle());
-  if (!plan_->library() && !plan_->cudnn()) return;
   const Context& context = *plan_->context();
+  const bool has_libraries = plan_->library() || plan_->cudnn();
+  // Kernels of our own alone are a choice, too.
+  if (has_libraries || has_choices(plan->meta))
+    tuning_ = TuningCache::open(
+        tuning_file(*plan, options_),
+        tuning_environment(context, plan_->library().get(), plan_->cudnn().get()));
+  if (!has_libraries) return;
   // An allocator's own memory is not what the driver has free.
   if (!allocator_)
     require_free_memory(context, kWorkspaceBytes,
                         fmt::format("{} of workspace", format_bytes(kWorkspaceBytes)));
   workspace_ = graphs::DeviceMemory(plan_->context(), kWorkspaceBytes, allocator_);
-  tuning_ =
-      TuningCache::open(tuning_file(*plan, options_),
-                        tuning_environment(context, plan_->library().get(), plan_->cudnn().get()));
 }
 
 CudaExecutor::~CudaExecutor() {
