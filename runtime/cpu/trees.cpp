@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "runtime/cpu/gemm/dnnl_support.h"
+#include "runtime/cpu/gemm/dnnl/dnnl_support.h"
 #include "runtime/format_error.h"
 #include "runtime/threads/thread_pool.h"
 

@@ -9,7 +9,7 @@
 #include <sinter/dtype.h>
 #include <sinter/scalar_op.h>
 
-#include "runtime/cpu/gemm/packed_weights.h"
+#include "runtime/cpu/gemm/dnnl/packed_weights.h"
 #include "runtime/executor.h"
 #include "runtime/plan/plan_data.h"
 

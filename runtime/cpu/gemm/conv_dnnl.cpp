@@ -6,7 +6,7 @@
 
 #include "runtime/cpu/gemm/conv_narrow.h"
 #include "runtime/cpu/gemm/conv_problem.h"
-#include "runtime/cpu/gemm/dnnl_support.h"
+#include "runtime/cpu/gemm/dnnl/dnnl_support.h"
 #include "runtime/cpu/gemm/gemm_dnnl.h"
 #include "runtime/cpu/gemm/matmul_dnnl.h"
 

@@ -6,7 +6,7 @@
 
 #include <sinter/dtype.h>
 
-#include "runtime/cpu/gemm/dnnl_support.h"
+#include "runtime/cpu/gemm/dnnl/dnnl_support.h"
 #include "runtime/executor.h"
 #include "runtime/plan/plan_data.h"
 

@@ -7,7 +7,7 @@
 #include <optional>
 #include <utility>
 
-#include "runtime/cpu/gemm/dnnl_support.h"
+#include "runtime/cpu/gemm/dnnl/dnnl_support.h"
 
 namespace sinter::runtime::cpu {
 namespace {

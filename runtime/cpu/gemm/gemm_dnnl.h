@@ -8,8 +8,8 @@
 #include <optional>
 #include <vector>
 
-#include "runtime/cpu/gemm/packed_weights.h"
-#include "runtime/cpu/gemm/primitive_parts.h"
+#include "runtime/cpu/gemm/dnnl/packed_weights.h"
+#include "runtime/cpu/gemm/dnnl/primitive_parts.h"
 #include "runtime/plan/plan_data.h"
 
 namespace sinter::runtime::cpu {

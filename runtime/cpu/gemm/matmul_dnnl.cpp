@@ -6,7 +6,7 @@
 
 #include <sinter/error.h>
 
-#include "runtime/cpu/gemm/dnnl_support.h"
+#include "runtime/cpu/gemm/dnnl/dnnl_support.h"
 #include "runtime/cpu/gemm/gemm_dnnl.h"
 #include "runtime/cpu/gemm/matmul_generic.h"
 #include "runtime/cpu/gemm/matmul_narrow.h"

@@ -5,7 +5,7 @@
 #include <memory>
 #include <span>
 
-#include "runtime/cpu/gemm/packed_weights.h"
+#include "runtime/cpu/gemm/dnnl/packed_weights.h"
 #include "runtime/executor.h"
 #include "runtime/plan/plan_data.h"
 

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <map>
 
-#include "runtime/cpu/gemm/dnnl_support.h"
+#include "runtime/cpu/gemm/dnnl/dnnl_support.h"
 #include "runtime/threads/thread_pool.h"
 
 namespace sinter::runtime::cpu {

@@ -5,7 +5,7 @@
 
 #include <fmt/format.h>
 
-#include "runtime/cpu/gemm/dnnl_support.h"
+#include "runtime/cpu/gemm/dnnl/dnnl_support.h"
 #include "runtime/cpu/ops/panel_ops.h"
 #include "runtime/cpu/ops/quant_ops.h"
 #include "runtime/threads/thread_pool.h"

@@ -7,7 +7,7 @@
 #include <span>
 #include <vector>
 
-#include "runtime/cpu/gemm/packed_weights.h"
+#include "runtime/cpu/gemm/dnnl/packed_weights.h"
 #include "runtime/executor.h"
 #include "runtime/plan/plan_data.h"
 

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "runtime/cpu/gemm/dnnl_support.h"
+#include "runtime/cpu/gemm/dnnl/dnnl_support.h"
 #include "runtime/cpu/ops/element.h"
 #include "runtime/cpu/ops/panel_ops.h"
 #include "runtime/threads/thread_pool.h"

@@ -11,7 +11,7 @@
 #include <string>
 #include <vector>
 
-#include "runtime/cpu/gemm/packed_weights.h"
+#include "runtime/cpu/gemm/dnnl/packed_weights.h"
 #include "runtime/cpu/ops/narrow_ops.h"
 #include "runtime/cpu/ops/panel_ops.h"
 #include "runtime/executor.h"

@@ -1,4 +1,4 @@
-#include "runtime/cpu/gemm/dnnl_support.h"
+#include "runtime/cpu/gemm/dnnl/dnnl_support.h"
 
 #include <algorithm>
 #include <atomic>

@@ -1,4 +1,4 @@
-#include "runtime/cpu/gemm/packed_weights.h"
+#include "runtime/cpu/gemm/dnnl/packed_weights.h"
 
 #include <algorithm>
 #include <utility>

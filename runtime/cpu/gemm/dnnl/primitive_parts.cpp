@@ -1,10 +1,10 @@
-#include "runtime/cpu/gemm/primitive_parts.h"
+#include "runtime/cpu/gemm/dnnl/primitive_parts.h"
 
 #include <algorithm>
 #include <cstring>
 #include <utility>
 
-#include "runtime/cpu/gemm/dnnl_support.h"
+#include "runtime/cpu/gemm/dnnl/dnnl_support.h"
 #include "runtime/threads/thread_pool.h"
 
 namespace sinter::runtime::cpu {

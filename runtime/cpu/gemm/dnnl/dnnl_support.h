@@ -12,7 +12,7 @@
 #include <sinter/dtype.h>
 #include <sinter/error.h>
 
-#include "runtime/cpu/gemm/packed_weights.h"
+#include "runtime/cpu/gemm/dnnl/packed_weights.h"
 #include "runtime/plan/plan_data.h"
 
 namespace sinter::runtime::cpu {
