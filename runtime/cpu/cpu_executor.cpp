@@ -5,20 +5,11 @@
 #include <map>
 #include <memory>
 #include <mutex>
-#include <variant>
 
-#include "runtime/cpu/attention.h"
-#include "runtime/cpu/gemm/matmul_dnnl.h"
-#include "runtime/cpu/gemm/matmul_panels.h"
-#include "runtime/cpu/gemm/matmul_quant.h"
 #include "runtime/cpu/host_buffer.h"
-#include "runtime/cpu/host_step.h"
 #include "runtime/cpu/machine_rates.h"
 #include "runtime/cpu/ops/element.h"
-#include "runtime/cpu/sort.h"
-#include "runtime/cpu/suppression.h"
-#include "runtime/cpu/tiles/tile_program.h"
-#include "runtime/cpu/trees.h"
+#include "runtime/cpu/prepared_step.h"
 #include "runtime/executor.h"
 #include "runtime/format_error.h"
 #include "runtime/plan/expressions.h"
@@ -33,7 +24,6 @@ namespace cpu {
 namespace {
 
 using plan::fb::BufferKind;
-using plan::fb::Work;
 
 /// Shapes whose steps are kept ready. Compiling them again takes less than a run of most models.
 constexpr std::size_t kMaxPrepared = 64;
@@ -50,29 +40,6 @@ struct Computing {
   threads::ThreadPool::Caller caller;
   threads::NoOpenMpTeams alone;
 };
-
-struct Copy {
-  std::uint32_t source, target;
-  std::size_t bytes;
-};
-struct While {
-  std::size_t steps;   // of its body
-  std::int64_t trips;  // -1: any number
-  int condition;       // buffer; -1: none
-  std::uint32_t counter;
-};
-/// A size that the run finds.
-struct Extent {
-  std::uint32_t buffer;
-  std::optional<std::size_t> symbol;
-};
-struct If {
-  std::uint32_t condition;
-  std::size_t then_steps, else_steps;
-};
-using PreparedStep =
-    std::variant<TileProgram, MatmulDnnl, MatmulPanels, MatmulQuant, ConvDnnl, RowSort,
-                 CpuAttention, Suppression, Trees, HostStep, Copy, While, Extent, If>;
 
 struct Prepared {
   std::shared_ptr<const BoundShape> shape;  // with the largest sizes that a run may find
@@ -118,7 +85,7 @@ class CpuExecutor final : public Executor {
       for (std::size_t i = 0; i < shape->steps.count; ++i) {
         const plan::fb::StepT& step = *meta_.steps[shape->steps.first + i];
         fresh.steps.push_back(
-            with_context("step '" + step.name + "'", [&] { return make_step(step, *shape); }));
+            with_context("step '" + step.name + "'", [&] { return maker().make(step, *shape); }));
         fresh.ranges.push_back(range_name(step.name, step.origins));
       }
       if (!extents_.empty()) {
@@ -229,13 +196,7 @@ class CpuExecutor final : public Executor {
     }
     for (const HostBuffer& workspace : workspace_) account.workspace += workspace.capacity();
     for (const auto& [symbols, prepared] : prepared_)
-      for (const PreparedStep& step : prepared.steps)
-        account.workspace += std::visit(
-            [](const auto& work) -> std::uint64_t {
-              if constexpr (requires { work.own_bytes(); }) return work.own_bytes();
-              return 0;
-            },
-            step);
+      for (const PreparedStep& step : prepared.steps) account.workspace += own_bytes(step);
     for (const HostBuffer& input : inputs_) account.io += input.capacity();
     for (const HostBuffer& output : outputs_) account.io += output.capacity();
     for (const HostBuffer& state : states_) account.io += state.capacity();
@@ -300,69 +261,11 @@ class CpuExecutor final : public Executor {
     return result;
   }
 
-  static std::string kind_of(const PreparedStep& step) {
-    if (std::holds_alternative<TileProgram>(step)) return "loops";
-    if (std::holds_alternative<RowSort>(step)) return "sort";
-    if (std::holds_alternative<Suppression>(step)) return "suppression";
-    if (std::holds_alternative<Trees>(step)) return "trees";
-    if (std::holds_alternative<HostStep>(step)) return "host";
-    if (std::holds_alternative<MatmulQuant>(step)) return "quantized";
-    if (std::holds_alternative<MatmulPanels>(step)) return "panels";
-    if (std::holds_alternative<CpuAttention>(step)) return "attention";
-    if (std::holds_alternative<While>(step)) return "loop";
-    if (std::holds_alternative<If>(step)) return "branch";
-    if (std::holds_alternative<Extent>(step)) return "size";
-    return std::holds_alternative<Copy>(step) ? "copy" : "oneDNN";
-  }
+  StepMaker maker() const { return {*plan_, *weights_, operators_.get(), threads_, allocator_}; }
 
   Prepared* find(const BoundShape& shape) {
     const auto found = prepared_.find(shape.symbols);
     return found == prepared_.end() ? nullptr : &found->second;
-  }
-
-  PreparedStep make_step(const plan::fb::StepT& step, const BoundShape& shape) const {
-    switch (step.work.type) {
-      case Work::LoopStep:
-        return TileProgram(meta_, *step.work.AsLoopStep()->program, shape.expressions, threads_);
-      case Work::MatmulStep: {
-        const plan::fb::MatmulStepT& product = *step.work.AsMatmulStep();
-        const plan::PlanData& plan = weights_->plan();
-        if (product.quantization) return MatmulQuant(plan, product, shape, *weights_, threads_);
-        if (MatmulPanels::takes(plan, product, shape))
-          return MatmulPanels(plan, product, shape, *weights_, threads_);
-        return MatmulDnnl(plan, product, shape, *weights_, threads_);
-      }
-      case Work::ConvStep:
-        return ConvDnnl(weights_->plan(), *step.work.AsConvStep(), shape, *weights_, threads_);
-      case Work::CopyStep: {
-        const plan::fb::CopyStepT& copy = *step.work.AsCopyStep();
-        return Copy{copy.source, copy.target,
-                    static_cast<std::size_t>(shape.expressions[copy.bytes])};
-      }
-      case Work::SortStep: return RowSort(meta_, *step.work.AsSortStep(), shape, threads_);
-      case Work::SuppressionStep:
-        return Suppression(*step.work.AsSuppressionStep(), shape, threads_);
-      case Work::TreeStep:
-        return Trees(weights_->plan(), *step.work.AsTreeStep(), shape, *weights_, threads_);
-      case Work::HostStep:
-        return HostStep(*plan_, *step.work.AsHostStep(), shape, *operators_, threads_, allocator_);
-      case Work::AttentionStep: return CpuAttention(*step.work.AsAttentionStep(), shape, threads_);
-      case Work::WhileStep: {
-        const plan::fb::WhileStepT& loop = *step.work.AsWhileStep();
-        const std::int64_t trips =
-            loop.trips < 0 ? -1 : shape.expressions[static_cast<std::size_t>(loop.trips)];
-        return While{loop.steps, trips, loop.condition, loop.counter};
-      }
-      case Work::IfStep: {
-        const plan::fb::IfStepT& branch = *step.work.AsIfStep();
-        return If{branch.condition, branch.then_steps, branch.else_steps};
-      }
-      case Work::ExtentStep: {
-        const std::uint32_t buffer = step.work.AsExtentStep()->extent;
-        return Extent{buffer, plan::symbol_of_extent(meta_, buffer)};
-      }
-      default: throw internal_error("a kind of step that the CPU does not run");
-    }
   }
 
   /// Memory for everything that a run touches, so that it allocates nothing.
@@ -385,15 +288,7 @@ class CpuExecutor final : public Executor {
 
   void reserve_workspace(std::span<const PreparedStep> steps) {
     std::size_t workspace = 0;
-    for (const PreparedStep& step : steps)
-      workspace = std::max(workspace, std::visit(
-                                          [](const auto& work) -> std::size_t {
-                                            if constexpr (requires { work.workspace_bytes(); })
-                                              return work.workspace_bytes();
-                                            else
-                                              return 0;
-                                          },
-                                          step));
+    for (const PreparedStep& step : steps) workspace = std::max(workspace, workspace_bytes(step));
     for (HostBuffer& one : workspace_) one.reserve(workspace, "the workspace of a thread");
     workspace_addresses_.clear();
     for (const HostBuffer& one : workspace_) workspace_addresses_.push_back(one.data());
@@ -516,7 +411,7 @@ class CpuExecutor final : public Executor {
     const std::size_t step = found.steps.first + index;
     plan::verify_bound(meta_, found.expressions, {step, 1},
                        plan::describe_dimensions(meta_, found.symbols));
-    PreparedStep made = make_step(*meta_.steps[step], found);
+    PreparedStep made = maker().make(*meta_.steps[step], found);
     // They can be moved, but not assigned.
     PreparedStep& place = prepared.steps[index];
     std::destroy_at(&place);

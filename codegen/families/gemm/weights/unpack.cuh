@@ -2,7 +2,7 @@
 // others.
 #pragma once
 
-#include "small_m.cuh"
+#include "packed_weights.cuh"
 
 /// A warp unpacks 16 columns by kDepth of k, a block neighbouring kDepths of them. Weights are
 /// (q - zero) * scale in float32, rounded to T. kGroup 0: one scale for a column.

@@ -1,4 +1,4 @@
-// Weights in the order in which the kernels of codegen/device read them (small_m.cuh,
+// Weights in the order in which the kernels of this family read them (packed_weights.cuh,
 // mixed_input.cuh, unpack.cuh), and which of them kernels take.
 #pragma once
 
