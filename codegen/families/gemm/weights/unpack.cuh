@@ -2,6 +2,7 @@
 // others.
 #pragma once
 
+#include "cluster.cuh"
 #include "packed_weights.cuh"
 
 /// A warp unpacks 16 columns by kDepth of k, a block neighbouring kDepths of them. Weights are
