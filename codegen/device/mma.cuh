@@ -156,6 +156,12 @@ SINTER_DEVICE void load_matrix_x2_transposed(u32 (&r)[2], const void* row) {
                : "r"(shared_address(row))
                : "memory");
 }
+/// A matrix of 8 by 8 that lanes hold as load_matrix_x4() gives it, transposed.
+SINTER_DEVICE u32 transpose_matrix(u32 matrix) {
+  u32 result;
+  asm("movmatrix.sync.aligned.m8n8.trans.b16 %0, %1;" : "=r"(result) : "r"(matrix));
+  return result;
+}
 #else
 template <int N>
 SINTER_DEVICE void emulated_load_matrix(u32 (&r)[N], const void* row, bool transposed) {
@@ -168,6 +174,14 @@ SINTER_DEVICE void emulated_load_matrix(u32 (&r)[N], const void* row, bool trans
       emulator::error = "a row of a matrix in shared memory is not 16-byte aligned";
     r[i] = low | static_cast<u32>(high) << 16;
   }
+}
+SINTER_DEVICE u32 transpose_matrix(u32 matrix) {
+  const emulator::WarpExchange<u32> lanes(matrix);
+  const int g = emulator::current % 32 / 4, t = emulator::current % 4 * 2;
+  const auto element = [&](int row, int column) {
+    return lanes[row * 4 + column / 2] >> (column % 2 * 16) & 0xffff;
+  };
+  return element(t, g) | element(t + 1, g) << 16;
 }
 SINTER_DEVICE uint4 load_shared_x4(const void* p) { return *static_cast<const uint4*>(p); }
 SINTER_DEVICE void load_matrix_x4(u32 (&r)[4], const void* row) {

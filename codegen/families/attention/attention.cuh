@@ -7,6 +7,7 @@
 
 #include "attention_packed.cuh"
 #include "attention_rows.cuh"
+#include "attention_swapped_rows.cuh"
 
 /// Which rows of which head an item is where rows see the keys in front of them; a tile behind the
 /// last one is nothing.
@@ -133,6 +134,15 @@ SINTER_DEVICE Prologue<kCopiesAhead, Wait, Make> prologue_of(const Wait& wait, c
   return {wait, make};
 }
 
+template <class Shape, bool kSwapped = Shape::kSwapped>
+struct RowsOf {
+  typedef AttentionRows<Shape> type;
+};
+template <class Shape>
+struct RowsOf<Shape, true> {
+  typedef SwappedRows<Shape> type;
+};
+
 /// Rows [first_row, first_row + kRows) of one head, by one block of kKeyGroups * kRowWarps warps,
 /// or by a cluster of kSplitK such blocks that share out the keys. kAhead: tiles of keys and values
 /// that a group of one warp has under way; 1 for groups of more. What `front` makes lies behind all
@@ -142,7 +152,7 @@ template <class Shape, int kSplitK = 1, int kAhead = 1, class Prologue = NoProlo
 SINTER_DEVICE void attend(AttentionProblem<Shape> p, const Prologue& prologue = Prologue()) {
   typedef typename Shape::T T;
   typedef typename Shape::Key Key;
-  typedef AttentionRows<Shape> Rows;
+  typedef typename RowsOf<Shape>::type Rows;
   constexpr int kKeys = Shape::kKeys, kGroups = Shape::kKeyGroups, kTurns = kGroups * kSplitK;
   static_assert(kSplitK == 1 || !Shape::kPacked || Shape::kPaged,
                 "blocks of a cluster end together");
@@ -156,7 +166,18 @@ SINTER_DEVICE void attend(AttentionProblem<Shape> p, const Prologue& prologue = 
   }
   // Tables say nothing of keys that no row sees.
   if constexpr (Shape::kPaged) p.keys = end_of_keys(p);
-  const auto row_of = [&](i32 key) { return p.row_of_key(key); };
+  // Where a tile of keys begins at `key0`; one of a paged cache that lies in one block is looked up
+  // once.
+  const auto rows_of_tile = [&](i32 key0) {
+    constexpr bool kInOneBlock = Shape::kPaged && Shape::kBlock % kKeys == 0;
+    const i32 first = kInOneBlock && key0 < p.keys ? p.row_of_key(key0) : 0,
+              last = kInOneBlock ? p.cache_rows - 1 : 0;
+    return [&p, key0, first, last](i32 key) {
+      if constexpr (!kInOneBlock) return p.row_of_key(key);
+      const i32 row = first + (key - key0);
+      return row < last ? row : last;
+    };
+  };
   SINTER_DYNAMIC_SHARED(shared);
   const int split = kSplitK > 1 ? blockIdx.x % kSplitK : 0;
   const int lane = threadIdx.x % 32, warp = threadIdx.x / 32 % Shape::kRowWarps;
@@ -178,6 +199,7 @@ SINTER_DEVICE void attend(AttentionProblem<Shape> p, const Prologue& prologue = 
       __syncthreads();
   };
   const auto copy_keys = [&](int stage, i32 key0) {
+    const auto row_of = rows_of_tile(key0);
     copy_rows<kKeys, Shape::kHead, Shape::kKeyPitch, Shape::kVector, Shape::kThreads>(
         keys_of(stage), p.k, p.k_stride, key0, p.keys, thread, row_of);
     if constexpr (Shape::kScaled)
@@ -185,6 +207,7 @@ SINTER_DEVICE void attend(AttentionProblem<Shape> p, const Prologue& prologue = 
                                           key0, p.keys, thread, row_of);
   };
   const auto copy_values = [&](int stage, i32 key0) {
+    const auto row_of = rows_of_tile(key0);
     copy_rows<kKeys, Shape::kValueHead, Shape::kValuePitch, Shape::kVector, Shape::kThreads>(
         values_of(stage), p.v, p.v_stride, key0, p.keys, thread, row_of);
     if constexpr (Shape::kScaled)
@@ -286,10 +309,9 @@ SINTER_DEVICE void attend(AttentionProblem<Shape> p, const Prologue& prologue = 
     if (Shape::kScaled && lane == 0) *scale = row_scales[1];
   };
   Rows rows;
-  rows.clear(p.first_row + warp * Shape::kRowTiles * 16, lane);
+  rows.clear(p.first_row + warp * Shape::kWarpRows, lane);
   rows.load_queries(p);
-  const i32 last_seen =
-      Shape::kCausal ? rows.row0 + Shape::kRowTiles * 16 - 1 + p.diagonal : p.keys;
+  const i32 last_seen = Shape::kCausal ? rows.row0 + Shape::kWarpRows - 1 + p.diagonal : p.keys;
 
   int stage = 0;
   for (i32 round = 0; round < rounds; ++round, key0 += kKeys * kTurns) {
@@ -308,12 +330,12 @@ SINTER_DEVICE void attend(AttentionProblem<Shape> p, const Prologue& prologue = 
       copy_values(0, key0);
       cp_async_commit();
     }
-    float s[Shape::kRowTiles][Shape::kKeyTiles][4];
+    typename Rows::Scores s;
     if (live) {
       rows.scores(s, keys_of(stage), lane);
       if constexpr (Shape::kScaled) rows.scale_keys(s, key_scales_of(stage));
       rows.mask(p, s, mask_tile, key0);
-      float shrink[Shape::kRowTiles][2];
+      typename Rows::Shrink shrink;
       rows.weigh(p, s, shrink);
       rows.rescale(shrink);
     }

@@ -19,21 +19,21 @@ SINTER_DEVICE i32 keys_before(i64 limit, i32 keys) {
 }
 
 /// The constants of a kernel.
-/// kRowWarps warps hold kRowTiles * 16 rows each and share tiles of kKeys keys; kKeyGroups such
-/// groups take turns over the tiles and add up at the end. kVector: elements of one copy of keys
-/// and values, and kPairs: whether two neighbouring elements of q and y are one access; rows begin
-/// at multiples of them. kMaskRows, kMaskKeys: whether the mask depends on the row, and on the key;
-/// kMaskPairs: whether two neighbours of its keys are one access.
-/// kCausal: a row sees the keys up to its own number + `diagonal`. kGuard: which weights count as
-/// zero: 1: those that are NaN; 2: those of rows of which every score is -inf. Limits: the type of
-/// integers of which a row sees as many keys; NoLimits. kPacked: rows and keys are those of one of
-/// several sequences that lie one behind the other. Result: T, or a type of 8 bits, which results
-/// are rounded to behind a factor. Key: the type of keys and values, T or one of 8 bits, whose rows
-/// have scales then. kBlock: keys of a block where keys and values are a paged cache (a power of
-/// two; 0: they lie in order); kGroup: rows that each token of such a sequence has, which are heads
-/// that share their keys; kWindow: the last so many keys before its limit are what a row sees (0:
-/// all).
-template <class T_, class Mask_, int kHead_, int kValueHead_, int kRowWarps_, int kRowTiles_,
+/// kRowWarps warps hold kWarpRows rows each (8: as columns of products, SwappedRows; else a
+/// multiple of 16) and share tiles of kKeys keys; kKeyGroups such groups take turns over the tiles
+/// and add up at the end. kVector: elements of one copy of keys and values, and kPairs: whether two
+/// neighbouring elements of q and y are one access; rows begin at multiples of them. kMaskRows,
+/// kMaskKeys: whether the mask depends on the row, and on the key; kMaskPairs: whether two
+/// neighbours of its keys are one access. kCausal: a row sees the keys up to its own number +
+/// `diagonal`. kGuard: which weights count as zero: 1: those that are NaN; 2: those of rows of
+/// which every score is -inf. Limits: the type of integers of which a row sees as many keys;
+/// NoLimits. kPacked: rows and keys are those of one of several sequences that lie one behind the
+/// other. Result: T, or a type of 8 bits, which results are rounded to behind a factor. Key: the
+/// type of keys and values, T or one of 8 bits, whose rows have scales then. kBlock: keys of a
+/// block where keys and values are a paged cache (a power of two; 0: they lie in order); kGroup:
+/// rows that each token of such a sequence has, which are heads that share their keys; kWindow: the
+/// last so many keys before its limit are what a row sees (0: all).
+template <class T_, class Mask_, int kHead_, int kValueHead_, int kRowWarps_, int kWarpRows_,
           int kKeyGroups_, int kKeys_, int kVector_, bool kPairs_, bool kMaskRows_, bool kMaskKeys_,
           bool kMaskPairs_, bool kCausal_, int kGuard_, class Limits_ = NoLimits,
           bool kPacked_ = false, class Result_ = T_, class Key_ = T_, int kBlock_ = 0,
@@ -46,8 +46,10 @@ struct AttentionShape {
   typedef Result_ Result;
   static constexpr bool kRoundsResult = sizeof(Result) == 1;
   static constexpr int kHead = kHead_, kValueHead = kValueHead_, kRowWarps = kRowWarps_,
-                       kRowTiles = kRowTiles_, kKeyGroups = kKeyGroups_, kKeys = kKeys_,
-                       kVector = kVector_;
+                       kWarpRows = kWarpRows_, kRowTiles = kWarpRows / 16, kKeyGroups = kKeyGroups_,
+                       kKeys = kKeys_, kVector = kVector_;
+  static constexpr bool kSwapped = kWarpRows == 8;
+  static_assert(kSwapped || kWarpRows % 16 == 0, "whole tiles of products");
   static constexpr bool kPairs = kPairs_, kMaskRows = kMaskRows_, kMaskKeys = kMaskKeys_,
                         kMaskPairs = kMaskPairs_, kCausal = kCausal_,
                         kLimited = !IsNoLimits<Limits>::kIs, kPacked = kPacked_;
@@ -71,7 +73,7 @@ struct AttentionShape {
   // Scales of keys and of values lie behind both.
   static constexpr int kRowBytes = (kKeyPitch + kValuePitch) * static_cast<int>(sizeof(Key)),
                        kTileBytes = kKeys * (kRowBytes + (kScaled ? 8 : 0));
-  static constexpr int kRows = kRowWarps * kRowTiles * 16;  // of a block
+  static constexpr int kRows = kRowWarps * kWarpRows;  // of a block
   // What a group, or a block, has of the rows when they add up: results, a maximum, a sum.
   static constexpr int kPartPitch = kValueHead + 4, kPartFloats = kRows * kPartPitch;
   static constexpr int kMergeBytes = kKeyGroups > 1 ? kKeyGroups* kPartFloats * 4 : 0;

@@ -69,7 +69,7 @@ bool fits_warpgroups(const AttentionProgram& program, const DeviceModel& device,
   const bool known = schedule.keys == 64 || schedule.keys == 96 || schedule.keys == 128;
   return fits(program.head) && fits(program.value_head) && known &&
          common_vector({&program.q, &program.k, &program.v}) == 8 &&
-         common_vector({&program.y}) >= 8 && members_fit(program, 8) && schedule.row_tiles == 1 &&
+         common_vector({&program.y}) >= 8 && members_fit(program, 8) && schedule.warp_rows == 16 &&
          schedule.key_groups == 1 && schedule.splits == 1 && schedule.ahead == 1 &&
          schedule.queries <= 2 && schedule.row_warps % 4 == 0 && schedule.row_warps <= 12 &&
          registers_by_warpgroups(program, schedule) <= (schedule.row_warps == 12  ? 160
@@ -81,10 +81,22 @@ bool fits_warpgroups(const AttentionProgram& program, const DeviceModel& device,
 
 Dim heads_of(const AttentionProgram& program) { return ir::element_count(program.batch); }
 
+/// Whether eight rows of a warp may be the columns of products (SwappedRows).
+bool fits_swapped(const AttentionProgram& program) {
+  return !program.mask && program.head % 16 == 0 && program.value_head % 16 == 0;
+}
+
+/// Rows of a warp where each token, or each head of dense queries, has few: 8 if those are all.
+int warp_rows_of_few(const AttentionProgram& program, const Ranges& ranges) {
+  const Dim rows = program.bounds ? Dim(program.group) : program.rows;
+  const auto most = ir::upper_bound(rows, ranges);
+  return fits_swapped(program) && most && *most <= 8 ? 8 : 16;
+}
+
 /// Whether blocks can make what the program has in front: one for each head's queries, warps with
 /// tiles of their own.
 bool fits_prologue(const AttentionProgram& program, const AttentionSchedule& schedule) {
-  return !program.front || (schedule.row_warps == 1 && schedule.row_tiles == 1 &&
+  return !program.front || (schedule.row_warps == 1 && schedule.warp_rows <= 16 &&
                             schedule.ahead == 1 && !schedule.by_warpgroups());
 }
 
@@ -176,8 +188,8 @@ class Chooser {
 
 std::string AttentionSchedule::to_string() const {
   std::string text =
-      fmt::format("attention rows={}x{} key_groups={} keys={} vector={}{}", row_warps,
-                  row_tiles * 16, key_groups, keys, vector, pairs ? "" : " single");
+      fmt::format("attention rows={}x{} key_groups={} keys={} vector={}{}", row_warps, warp_rows,
+                  key_groups, keys, vector, pairs ? "" : " single");
   if (ahead > 1) text += fmt::format(" ahead={}", ahead);
   if (splits > 1) text += fmt::format(" split_kv={}", splits);
   if (stages > 0) text += fmt::format(" stages={}", stages);
@@ -272,8 +284,8 @@ AttentionSchedule parse(const std::string& text) {
     value >> first;
     if (name == "rows") {
       value >> times >> second;
-      if (times != 'x' || second < 16 || second > 64 || second % 16 != 0) refuse();
-      result.row_tiles = second / 16;
+      if (times != 'x' || (second != 8 && second != 16 && second != 32)) refuse();
+      result.warp_rows = second;
     }
     if (!value || first < 1 || first > 4096) refuse();
     int* const field = name == "rows"         ? &result.row_warps
@@ -298,8 +310,9 @@ bool takes(const AttentionProgram& program, const DeviceModel& device,
   if (!fits_prologue(program, schedule)) return false;
   if (schedule.by_warpgroups()) return fits_warpgroups(program, device, schedule);
   return schedule.threads() <= 512 && schedule.keys % 16 == 0 && schedule.keys <= 128 &&
-         schedule.row_tiles <= 2 && schedule.splits <= std::min(16, device.cluster_blocks) &&
-         schedule.ahead <= 8 && (schedule.splits == 1 || schedule.key_groups > 1) &&
+         (!schedule.swapped() || (fits_swapped(program) && schedule.key_groups > 1)) &&
+         schedule.splits <= std::min(16, device.cluster_blocks) && schedule.ahead <= 8 &&
+         (schedule.splits == 1 || schedule.key_groups > 1) &&
          (schedule.ahead == 1 || schedule.row_warps == 1) && schedule.queries == 1 &&
          (schedule.splits == 1 || !program.bounds || program.tables) && schedule.blocks == 0 &&
          attention_shared_bytes(program, schedule) <= most_shared(device, schedule);
@@ -323,10 +336,10 @@ std::vector<AttentionSchedule> choose_attention(const AttentionProgram& program,
   const std::int64_t longest = std::max(program.head, program.value_head);
   const Dim sixteens = chooser.blocks(16), blocks = chooser.blocks(64);
   const std::int64_t few = 2 * device.multiprocessors;
-  const auto by_warps = [](int row_warps, int row_tiles, int key_groups, int keys, int splits = 1) {
+  const auto by_warps = [](int row_warps, int warp_rows, int key_groups, int keys, int splits = 1) {
     AttentionSchedule schedule;
     schedule.row_warps = row_warps;
-    schedule.row_tiles = row_tiles;
+    schedule.warp_rows = warp_rows;
     schedule.key_groups = key_groups;
     schedule.keys = keys;
     schedule.splits = splits;
@@ -342,29 +355,35 @@ std::vector<AttentionSchedule> choose_attention(const AttentionProgram& program,
     schedule.blocks = most_blocks;
     return schedule;
   };
+  const int of_few = warp_rows_of_few(program, exprs.ranges());
   if (program.tables) {
-    // Steps of few tokens for each sequence: 16 rows a block, whose warps share out the keys, and
-    // clusters of blocks where there are few; as many warps as let all blocks run at once; where
-    // they do not, tiles of fewer keys, of which each warp has two under way. Else prompts: 64 rows
-    // a block.
+    // Steps of few tokens for each sequence: 8 or 16 rows a block, whose warps share out the keys,
+    // and clusters of blocks where there are few; as many warps as let all blocks run at once;
+    // where they do not, tiles of fewer keys, of which each warp has two under way. Else prompts:
+    // 64 rows a block.
     const Dim rows = program.rows * Dim(program.group);
-    const std::pair<Dim, std::int64_t> short_ones{rows - Dim(16) * program.sequences, 0};
+    const auto at_most = [&](int of_sequence) {
+      return std::pair<Dim, std::int64_t>{rows - Dim(of_sequence) * program.sequences, 0};
+    };
+    const std::pair<Dim, std::int64_t> short_ones = at_most(of_few);
     const Dim items = heads_of(program) * program.sequences;
-    chooser.add(by_warps(1, 1, 4, 32, 8), {short_ones, {items, few / 8}});
-    chooser.add(by_warps(1, 1, 4, 32, 2), {short_ones, {items, few / 2}});
+    chooser.add(by_warps(1, of_few, 4, 32, 8), {short_ones, {items, few / 8}});
+    chooser.add(by_warps(1, of_few, 4, 32, 2), {short_ones, {items, few / 2}});
     const std::int64_t all_at_once = device.multiprocessors;
-    chooser.add(by_warps(1, 1, 4, 32), {short_ones, {items, 3 * all_at_once}});
+    chooser.add(by_warps(1, of_few, 4, 32), {short_ones, {items, 3 * all_at_once}});
     if (program.key_scales) {  // bound by what makes floats of bytes, not by what is under way
-      chooser.add(by_warps(1, 1, 2, 32), {short_ones});
+      chooser.add(by_warps(1, of_few, 4, 16), {short_ones, {items, 6 * all_at_once}});
+      chooser.add(by_warps(1, of_few, 2, 16), {short_ones});
     } else {
-      chooser.add(by_warps(1, 1, 2, 32), {short_ones, {items, 6 * all_at_once}});
+      chooser.add(by_warps(1, of_few, 2, 32), {short_ones, {items, 6 * all_at_once}});
+      AttentionSchedule ahead = by_warps(1, of_few, 4, 16);
+      ahead.ahead = 2;
+      chooser.add(ahead, {short_ones});
     }
-    AttentionSchedule ahead = by_warps(1, 1, 4, 16);
-    ahead.ahead = 2;
-    chooser.add(ahead, {short_ones});
+    if (of_few < 16) chooser.add(by_warps(1, 16, 4, 32), {at_most(16)});
     chooser.add(by_warpgroups(2, 128, longest <= 64 ? 3 : 2, 1, device.multiprocessors), {});
     chooser.add(by_warpgroups(2, 64, 3, 1, device.multiprocessors), {});
-    chooser.add(by_warps(4, 1, 1, longest <= 128 ? 64 : 32), {});
+    chooser.add(by_warps(4, 16, 1, longest <= 128 ? 64 : 32), {});
     return chooser.take();
   }
   if (program.bounds) {
@@ -372,7 +391,7 @@ std::vector<AttentionSchedule> choose_attention(const AttentionProgram& program,
     // few of them are left over.
     const Chooser::Limits short_ones{{program.rows - Dim(256) * program.sequences, 0}};
     const int blocks_of_one_group = 2 * device.multiprocessors;
-    chooser.add(by_warps(1, 1, 4, 32), {{sixteens, few}});
+    chooser.add(by_warps(1, 16, 4, 32), {{sixteens, few}});
     if (longest <= 64) {
       chooser.add(by_warpgroups(1, 128, 2, 1, blocks_of_one_group), short_ones);
       chooser.add(by_warpgroups(2, 128, 3, 1, device.multiprocessors), {});
@@ -381,25 +400,33 @@ std::vector<AttentionSchedule> choose_attention(const AttentionProgram& program,
       chooser.add(by_warpgroups(2, 128, 3, 1, device.multiprocessors), {});
       chooser.add(by_warpgroups(2, 64, 3, 1, device.multiprocessors), {});
     }
-    chooser.add(by_warps(4, 1, 1, longest <= 128 ? 64 : 32), {});
+    chooser.add(by_warps(4, 16, 1, longest <= 128 ? 64 : 32), {});
     return chooser.take();
   }
-  // A few queries, as in decoding: every 16 get a block, or a cluster where keys are many.
-  const std::pair<Dim, std::int64_t> few_rows{program.rows, 32};
-  chooser.add(by_warps(1, 1, 2, 32), {few_rows, {sixteens, few}, {program.keys, 64}});
-  chooser.add(by_warps(1, 1, 4, 32), {few_rows, {sixteens, few}, {program.keys, 512}});
+  // A few queries, as in decoding: every 8 or 16 get a block, or a cluster where keys are many.
+  const std::pair<Dim, std::int64_t> few_rows{program.rows, of_few == 8 ? 8 : 32};
+  const Dim few_items = chooser.blocks(of_few);
+  const auto add_few = [&](int groups, int keys, int splits, std::int64_t most_items,
+                           std::int64_t most_keys) {
+    Chooser::Limits limits{few_rows, {few_items, most_items}};
+    if (most_keys > 0) limits.emplace_back(program.keys, most_keys);
+    chooser.add(by_warps(1, of_few, groups, keys, splits), limits);
+  };
   const bool wide = longest > 64;
-  constexpr std::int64_t kShort = 4096, kOneRound = 1024;
-  chooser.add(by_warps(1, 1, 4, 32, 8), {few_rows, {sixteens, few / 8}, {program.keys, kOneRound}});
-  if (!wide)
-    chooser.add(by_warps(1, 1, 4, 64, 8), {few_rows, {sixteens, few / 8}, {program.keys, kShort}});
-  chooser.add(by_warps(1, 1, wide ? 4 : 8, 64, 8), {few_rows, {sixteens, few / 8}});
-  chooser.add(by_warps(1, 1, 8, wide ? 32 : 64, 2), {few_rows, {sixteens, few / 2}});
-  chooser.add(by_warps(1, 1, 8, 32), {few_rows, {sixteens, few}});
+  constexpr std::int64_t kShort = 4096, kOneRound = 1024, kAny = 0;
+  add_few(2, 32, 1, few, 64);
+  add_few(4, 32, 1, few, 512);
+  add_few(4, 32, 8, few / 8, kOneRound);
+  if (!wide) add_few(4, 64, 8, few / 8, kShort);
+  add_few(wide ? 4 : 8, 64, 8, few / 8, kAny);
+  add_few(8, wide ? 32 : 64, 2, few / 2, kAny);
+  add_few(8, 32, 1, few, kAny);
   if (program.front) {
-    chooser.add(by_warps(1, 1, 8, 32), {});
+    chooser.add(by_warps(1, of_few, 8, 32), {});
     return chooser.take();
   }
+  // Many heads of so few rows that 64 a block would be mostly empty.
+  chooser.add(by_warps(1, of_few, program.key_scales ? 4 : 2, 32), {{program.rows, of_few}});
   // Warpgroups, as an H200 measured them: 64 rows a block, two blocks on a multiprocessor, where
   // that fills it evenly or keys are few; 128 or, where registers allow it, 192 rows else. Blocks
   // take items in turns unless rows are causal and long: then whoever is done first takes the next.
@@ -438,17 +465,17 @@ std::vector<AttentionSchedule> choose_attention(const AttentionProgram& program,
   }
   // Few rows in all: every 16 get a block, and warps share out the keys, so that as many loads as
   // possible are under way and the chain of products is short.
-  chooser.add(by_warps(1, 1, 2, 32), {{sixteens, few}, {program.keys, 64}});
-  chooser.add(by_warps(1, 1, 4, 32), {{sixteens, few}, {program.keys, 512}});
-  chooser.add(by_warps(1, 1, 8, 32), {{sixteens, few}});
+  chooser.add(by_warps(1, 16, 2, 32), {{sixteens, few}, {program.keys, 64}});
+  chooser.add(by_warps(1, 16, 4, 32), {{sixteens, few}, {program.keys, 512}});
+  chooser.add(by_warps(1, 16, 8, 32), {{sixteens, few}});
   // Less than a block of four warps for each multiprocessor: two groups of them share out the keys.
-  chooser.add(by_warps(4, 1, 2, 32), {{blocks, device.multiprocessors}});
+  chooser.add(by_warps(4, 16, 2, 32), {{blocks, device.multiprocessors}});
   // Registers: 32 rows a warp halve what is read from shared memory, but hold twice the result.
   if (longest <= 128) {
-    chooser.add(by_warps(4, 1, 1, 64), {{blocks, 16 * device.multiprocessors}});
-    chooser.add(by_warps(4, 2, 1, longest <= 64 ? 64 : 32), {});
+    chooser.add(by_warps(4, 16, 1, 64), {{blocks, 16 * device.multiprocessors}});
+    chooser.add(by_warps(4, 32, 1, longest <= 64 ? 64 : 32), {});
   } else {
-    chooser.add(by_warps(4, 1, 1, 32), {});
+    chooser.add(by_warps(4, 16, 1, 32), {});
   }
   return chooser.take();
 }
@@ -464,7 +491,7 @@ std::vector<AttentionSchedule> all_attention_schedules(const AttentionProgram& p
   for (const int keys : {16, 32, 64, 96, 128}) {
     AttentionSchedule schedule = base;
     schedule.keys = keys;
-    for (schedule.row_tiles = 1; schedule.row_tiles <= 2; ++schedule.row_tiles)
+    for (schedule.warp_rows = 8; schedule.warp_rows <= 32; schedule.warp_rows *= 2)
       for (schedule.row_warps = 1; schedule.row_warps <= 8; schedule.row_warps *= 2)
         for (schedule.key_groups = 1; schedule.key_groups <= 8; schedule.key_groups *= 2)
           for (schedule.splits = 1; schedule.splits <= 16; schedule.splits *= 2)

@@ -14,7 +14,7 @@ namespace sinter::codegen {
 /// there are stages, AttentionPipeline in attention_warpgroups.cuh.
 struct AttentionSchedule {
   int row_warps = 1;   // warps that share tiles of keys, each with rows of its own
-  int row_tiles = 1;   // of 16 rows, for each warp
+  int warp_rows = 16;  // of each warp: 16, 32, or 8 with operands of products swapped
   int key_groups = 1;  // groups of row_warps that take turns over the tiles of keys
   int keys = 32;       // of a tile
   int vector = 8;      // elements of one copy of keys and values
@@ -26,8 +26,9 @@ struct AttentionSchedule {
   int blocks = 0;      // at most, each of which takes several items; 0: a block for each item
   std::vector<Condition> conditions;  // when this schedule may be used
 
-  int rows() const { return row_warps * row_tiles * 16; }  // of a block
-  bool by_warpgroups() const { return stages > 0; }        // needs DeviceModel::has_wgmma
+  int rows() const { return row_warps * warp_rows; }  // of a block
+  bool by_warpgroups() const { return stages > 0; }   // needs DeviceModel::has_wgmma
+  bool swapped() const { return warp_rows == 8; }
   int threads() const { return row_warps * key_groups * 32 + (by_warpgroups() ? 128 : 0); }
   /// Blocks that the registers of one multiprocessor are meant for; 0: no matter.
   int blocks_at_once() const { return by_warpgroups() ? (row_warps == 4 ? 2 : 1) : 0; }

@@ -27,7 +27,7 @@ std::string shape_text(const AttentionProgram& p, const AttentionSchedule& s) {
                   p.mask ? storage_name(p.mask->dtype) : "NoMask", part("head", p.head),
                   part("values", p.value_head));
   text += indent + fmt::format("{}, {}, {},\n", part("row warps", s.row_warps),
-                               part("row tiles", s.row_tiles), part("groups", s.key_groups));
+                               part("warp rows", s.warp_rows), part("groups", s.key_groups));
   text += indent + fmt::format("{}, {}, {},\n", part("keys", s.keys), part("vector", s.vector),
                                part("pairs", s.pairs));
   text += indent + fmt::format("{}, {}, {},\n", part("mask rows", p.mask && p.mask->row != Dim(0)),

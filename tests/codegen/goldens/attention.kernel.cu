@@ -43,13 +43,15 @@ packed_heads_and_key_mask_problem(u32 item, const f16* __restrict__ x0, const b8
 // schedule: attention rows=1x16 key_groups=2 keys=32 vector=8
 // where seq <= 32, 2*batch*floordiv(seq + 15, 16) <= 264, seq <= 64
 // schedule: attention rows=1x16 key_groups=2 keys=32 vector=8
+// where seq <= 16
+// schedule: attention rows=1x16 key_groups=2 keys=32 vector=8
 // where 2*batch*floordiv(seq + 15, 16) <= 264, seq <= 64
 extern "C" __global__ void __launch_bounds__(64)
 packed_heads_and_key_mask(const f16* __restrict__ x0, const b8* __restrict__ x1,
                           f16* __restrict__ y, i64 n0 /* seq */, i64 n1 /* 96*seq */,
                           i64 n2 /* 32*seq */) {
   typedef AttentionShape<f16, b8, /*head*/ 16, /*values*/ 16,
-                         /*row warps*/ 1, /*row tiles*/ 1, /*groups*/ 2,
+                         /*row warps*/ 1, /*warp rows*/ 16, /*groups*/ 2,
                          /*keys*/ 32, /*vector*/ 8, /*pairs*/ true,
                          /*mask rows*/ false, /*mask keys*/ true, /*mask pairs*/ false,
                          /*causal*/ false, /*guard*/ 0> Shape;
@@ -64,7 +66,7 @@ packed_heads_and_key_mask_v1(const f16* __restrict__ x0, const b8* __restrict__ 
                              f16* __restrict__ y, i64 n0 /* seq */, i64 n1 /* 96*seq */,
                              i64 n2 /* 32*seq */) {
   typedef AttentionShape<f16, b8, /*head*/ 16, /*values*/ 16,
-                         /*row warps*/ 1, /*row tiles*/ 1, /*groups*/ 4,
+                         /*row warps*/ 1, /*warp rows*/ 16, /*groups*/ 4,
                          /*keys*/ 32, /*vector*/ 8, /*pairs*/ true,
                          /*mask rows*/ false, /*mask keys*/ true, /*mask pairs*/ false,
                          /*causal*/ false, /*guard*/ 0> Shape;
@@ -79,7 +81,7 @@ packed_heads_and_key_mask_v2(const f16* __restrict__ x0, const b8* __restrict__ 
                              f16* __restrict__ y, i64 n0 /* seq */, i64 n1 /* 96*seq */,
                              i64 n2 /* 32*seq */) {
   typedef AttentionShape<f16, b8, /*head*/ 16, /*values*/ 16,
-                         /*row warps*/ 1, /*row tiles*/ 1, /*groups*/ 8,
+                         /*row warps*/ 1, /*warp rows*/ 16, /*groups*/ 8,
                          /*keys*/ 64, /*vector*/ 8, /*pairs*/ true,
                          /*mask rows*/ false, /*mask keys*/ true, /*mask pairs*/ false,
                          /*causal*/ false, /*guard*/ 0> Shape;
@@ -94,7 +96,7 @@ packed_heads_and_key_mask_v3(const f16* __restrict__ x0, const b8* __restrict__ 
                              f16* __restrict__ y, i64 n0 /* seq */, i64 n1 /* 96*seq */,
                              i64 n2 /* 32*seq */) {
   typedef AttentionShape<f16, b8, /*head*/ 16, /*values*/ 16,
-                         /*row warps*/ 1, /*row tiles*/ 1, /*groups*/ 4,
+                         /*row warps*/ 1, /*warp rows*/ 16, /*groups*/ 4,
                          /*keys*/ 32, /*vector*/ 8, /*pairs*/ true,
                          /*mask rows*/ false, /*mask keys*/ true, /*mask pairs*/ false,
                          /*causal*/ false, /*guard*/ 0> Shape;
@@ -109,7 +111,7 @@ packed_heads_and_key_mask_v4(const f16* __restrict__ x0, const b8* __restrict__ 
                              f16* __restrict__ y, i64 n0 /* seq */, i64 n1 /* 96*seq */,
                              i64 n2 /* 32*seq */) {
   typedef AttentionShape<f16, b8, /*head*/ 16, /*values*/ 16,
-                         /*row warps*/ 1, /*row tiles*/ 1, /*groups*/ 8,
+                         /*row warps*/ 1, /*warp rows*/ 16, /*groups*/ 8,
                          /*keys*/ 32, /*vector*/ 8, /*pairs*/ true,
                          /*mask rows*/ false, /*mask keys*/ true, /*mask pairs*/ false,
                          /*causal*/ false, /*guard*/ 0> Shape;
@@ -124,7 +126,7 @@ packed_heads_and_key_mask_v5(const f16* __restrict__ x0, const b8* __restrict__ 
                              f16* __restrict__ y, i64 n0 /* seq */, i64 n1 /* 96*seq */,
                              i64 n2 /* 32*seq */) {
   typedef AttentionShape<f16, b8, /*head*/ 16, /*values*/ 16,
-                         /*row warps*/ 4, /*row tiles*/ 1, /*groups*/ 2,
+                         /*row warps*/ 4, /*warp rows*/ 16, /*groups*/ 2,
                          /*keys*/ 32, /*vector*/ 8, /*pairs*/ true,
                          /*mask rows*/ false, /*mask keys*/ true, /*mask pairs*/ false,
                          /*causal*/ false, /*guard*/ 0> Shape;
@@ -139,7 +141,7 @@ packed_heads_and_key_mask_v6(const f16* __restrict__ x0, const b8* __restrict__ 
                              f16* __restrict__ y, i64 n0 /* seq */, i64 n1 /* 96*seq */,
                              i64 n2 /* 32*seq */) {
   typedef AttentionShape<f16, b8, /*head*/ 16, /*values*/ 16,
-                         /*row warps*/ 4, /*row tiles*/ 1, /*groups*/ 1,
+                         /*row warps*/ 4, /*warp rows*/ 16, /*groups*/ 1,
                          /*keys*/ 64, /*vector*/ 8, /*pairs*/ true,
                          /*mask rows*/ false, /*mask keys*/ true, /*mask pairs*/ false,
                          /*causal*/ false, /*guard*/ 0> Shape;
@@ -153,7 +155,7 @@ packed_heads_and_key_mask_v7(const f16* __restrict__ x0, const b8* __restrict__ 
                              f16* __restrict__ y, i64 n0 /* seq */, i64 n1 /* 96*seq */,
                              i64 n2 /* 32*seq */) {
   typedef AttentionShape<f16, b8, /*head*/ 16, /*values*/ 16,
-                         /*row warps*/ 4, /*row tiles*/ 2, /*groups*/ 1,
+                         /*row warps*/ 4, /*warp rows*/ 32, /*groups*/ 1,
                          /*keys*/ 64, /*vector*/ 8, /*pairs*/ true,
                          /*mask rows*/ false, /*mask keys*/ true, /*mask pairs*/ false,
                          /*causal*/ false, /*guard*/ 0> Shape;

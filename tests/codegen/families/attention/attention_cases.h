@@ -391,6 +391,29 @@ inline const AttentionCase kAttentionCases[] = {
     })",
      {{}},
      "attention rows=1x16 key_groups=4 keys=32 vector=16 split_kv=4"},
+    {"few_rows_of_bytes_as_columns",
+     R"(graph @g(%q: f16[2, 5, 48], %k: f8e4m3fn[2, 300, 48], %v: f8e4m3fn[2, 300, 80],
+                 %limits: i64[2, 5, 1], %key_scales: f32[2, 300, 1],
+                 %value_scales: f32[2, 300, 1]) {
+      %y = Attention(%q, %k, %v, %limits, %key_scales, %value_scales) {scale = 0.05, limited = 1}
+      return y = %y
+    })",
+     {{}},
+     "attention rows=1x8 key_groups=4 keys=48 vector=16 ahead=2"},
+    {"few_rows_as_columns_of_several_warps",
+     R"(graph @g(%q: bf16[2, 19, 64], %k: bf16[2, 200, 64], %v: bf16[2, 200, 32]) {
+      %y = Attention(%q, %k, %v) {scale = 0.2, causal = 2}
+      return y = %y
+    })",
+     {{}},
+     "attention rows=2x8 key_groups=2 keys=32 vector=8"},
+    {"few_rows_as_columns_in_clusters",
+     R"(graph @g(%q: f16[2, 8, 32], %k: f16[2, 500, 32], %v: f16[2, 500, 32]) {
+      %y = Attention(%q, %k, %v) {scale = -0.2}
+      return y = %y
+    })",
+     {{}},
+     "attention rows=1x8 key_groups=2 keys=16 vector=8 split_kv=2"},
     {"cache_of_floats_under_a_mask",
      R"(graph @g(%q: f16[2, 70, 32], %k: f8e4m3fn[2, 100, 32], %v: f8e4m3fn[2, 100, 16],
                  %mask: bool[2, 70, 100], %key_scales: f32[2, 100, 1],

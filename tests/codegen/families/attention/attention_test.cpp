@@ -188,9 +188,10 @@ TEST(AttentionKernels, EveryFormIsSeen) {
     }
   }
   for (const char* part :
-       {"rows=1x16 key_groups=2", "groups=4", "groups=8", "rows=4x16 key_groups=2",
-        "rows=4x16 key_groups=1 keys=64", "rows=4x32", "vector=8", "vector=2", "vector=1 single",
-        "groups=4 keys=32 vector=8 split_kv=8", "rows=4x16 key_groups=1 keys=128 vector=8 stages=2",
+       {"rows=1x8 key_groups=2", "rows=2x8 key_groups=2", "rows=1x16 key_groups=2", "groups=4",
+        "groups=8", "rows=4x16 key_groups=2", "rows=4x16 key_groups=1 keys=64", "rows=4x32",
+        "vector=8", "vector=2", "vector=1 single", "groups=4 keys=32 vector=8 split_kv=8",
+        "rows=4x16 key_groups=1 keys=128 vector=8 stages=2",
         "rows=8x16 key_groups=1 keys=128 vector=8 stages=2 blocks=132",
         "rows=12x16 key_groups=1 keys=96 vector=8 stages=3"})
     EXPECT_TRUE(std::any_of(schedules.begin(), schedules.end(), [&](const std::string& text) {
@@ -209,8 +210,9 @@ std::set<std::string> instructions_of(const codegen::AttentionProgram& p,
   const std::string type(to_string(p.dtype));
   const std::string mask = p.mask ? std::string(to_string(p.mask->dtype)) : "none";
   if (schedule.find("stages=") == schedule.npos)
-    return {fmt::format("{} {} {} {}", type, word("vector="), word("single"),
-                        schedule.find("split_kv=") != schedule.npos),
+    return {fmt::format("{} {} {} {} {}", type, word("vector="), word("single"),
+                        schedule.find("split_kv=") != schedule.npos,
+                        schedule.find("x8 ") != schedule.npos),
             fmt::format("{} values {}", type, p.value_head % 16), "mask " + mask};
   return {fmt::format("{} {} head {}", type, word("keys="), p.head),
           fmt::format("{} {} values {}", type, word("keys="), p.value_head),

@@ -1,52 +1,10 @@
 // A warp's rows of attention: their queries, scores, maxima, sums and results.
 #pragma once
 
-#include "attention_problem.cuh"
-#include "attention_result.cuh"
 #include "attention_scaled_rows.cuh"
+#include "attention_sums.cuh"
 #include "cluster.cuh"
 #include "mma.cuh"
-
-/// 2^x, within 2 ulp; results below the normal range are zero.
-SINTER_DEVICE float fast_exp2(float x) {
-#ifdef __CUDACC__
-  float result;
-  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(result) : "f"(x));
-  return result;
-#else
-  return exp2f(x);
-#endif
-}
-
-/// Two neighbouring elements in one register.
-template <bool kPairs, class T>
-SINTER_DEVICE u32 load_pair(const T* p) {
-  if constexpr (kPairs) return *reinterpret_cast<const u32*>(p);
-  return static_cast<u32>(p[0].bits) | static_cast<u32>(p[1].bits) << 16;
-}
-/// Stores two neighbouring results at `to`.
-template <class Shape, bool kPairs = Shape::kPairs>
-SINTER_DEVICE void store_pair(const AttentionProblem<Shape>& p, typename Shape::Result* to,
-                              float low, float high) {
-  typedef typename Shape::Result Result;
-  if constexpr (Shape::kRoundsResult) {
-    const u32 pair = RoundedPair<Result>::of(low, high, p.y_zero);
-    if constexpr (kPairs) {
-      *reinterpret_cast<u16*>(to) = static_cast<u16>(pair);
-    } else {
-      *reinterpret_cast<u8*>(to) = static_cast<u8>(pair);
-      *reinterpret_cast<u8*>(to + 1) = static_cast<u8>(pair >> 8);
-    }
-  } else {
-    const u32 pair = pack_pair<Result>(low, high);
-    if constexpr (kPairs) {
-      *reinterpret_cast<u32*>(to) = pair;
-    } else {
-      to[0].bits = static_cast<u16>(pair);
-      to[1].bits = static_cast<u16>(pair >> 16);
-    }
-  }
-}
 
 /// Starts to copy rows [first, first + kRows) of `count`, kWidth elements each; zeros behind them.
 /// `row_of`: where in memory each of them is.
@@ -91,15 +49,17 @@ SINTER_DEVICE void put_row(T* to, const T* row, int lane) {
 /// instead: of q the even and the odd ones are pairs; y[2 i] has the even ones and y[2 i + 1] the
 /// odd ones, until order_columns().
 template <class Shape>
-struct AttentionRows {
+struct AttentionRows : AttentionSums<Shape> {
+  typedef AttentionSums<Shape> Sums;
   typedef typename Shape::T T;
   typedef typename Shape::Key Key;
   typedef typename Shape::Result Result;
   typedef AttentionProblem<Shape> Problem;
   static constexpr int kRowTiles = Shape::kRowTiles, kKeyTiles = Shape::kKeyTiles,
                        kOutTiles = Shape::kOutTiles, kSteps = Shape::kSteps;
-  static constexpr bool kHasMask = MaskTile<Shape>::kHasMask;
-  static constexpr float kLarge = 1e6f;  // of what replaces a score, in base 2
+  using Sums::scaled_late, Sums::fill_of, Sums::unit, Sums::base_of, Sums::inverse_of;
+  typedef float Scores[kRowTiles][kKeyTiles][4];
+  typedef float Shrink[kRowTiles][2];
 
   u32 q[kRowTiles][kSteps][4];
   float y[kRowTiles][kOutTiles][4];              // sums of weights times values
@@ -167,7 +127,7 @@ struct AttentionRows {
   }
 
   /// s = q k' over a tile of keys in shared memory.
-  SINTER_DEVICE void scores(float (&s)[kRowTiles][kKeyTiles][4], const Key* keys, int lane) const {
+  SINTER_DEVICE void scores(Scores& s, const Key* keys, int lane) const {
 #pragma unroll
     for (int r = 0; r < kRowTiles; ++r)
 #pragma unroll
@@ -192,8 +152,7 @@ struct AttentionRows {
   }
 
   /// The same of rows of 8 bits, without their scales. Two steps of 16 elements at once.
-  SINTER_DEVICE void scores_of_bytes(float (&s)[kRowTiles][kKeyTiles][4], const Key* keys,
-                                     int lane) const {
+  SINTER_DEVICE void scores_of_bytes(Scores& s, const Key* keys, int lane) const {
     const Key* at = keys + (lane / 16 * 8 + lane % 8) * Shape::kKeyPitch;
 #pragma unroll
     for (int step = 0; step < kSteps; step += 2) {
@@ -218,7 +177,7 @@ struct AttentionRows {
   }
 
   /// Scores, or weights, times the scales of the tile's rows.
-  SINTER_DEVICE void scale_keys(float (&s)[kRowTiles][kKeyTiles][4], const float* scales) const {
+  SINTER_DEVICE void scale_keys(Scores& s, const float* scales) const {
 #pragma unroll
     for (int j = 0; j < kKeyTiles; ++j) {
       const float factors[2] = {scales[j * 8 + t] * ScaledRow<Key>::kUnit,
@@ -246,8 +205,8 @@ struct AttentionRows {
   }
 
   /// Scales and masks; scores are in base 2 afterwards, but for a factor where nothing is added.
-  SINTER_DEVICE void mask(const Problem& p, float (&s)[kRowTiles][kKeyTiles][4],
-                          const MaskTile<Shape>& mask_tile, i32 key0) const {
+  SINTER_DEVICE void mask(const Problem& p, Scores& s, const MaskTile<Shape>& mask_tile,
+                          i32 key0) const {
     if (!scaled_late(p) || !mask_tile.lets_all_through()) {
       const float factor = scaled_late(p) ? 1.0f : p.scale * kLog2E, fill = fill_of(p);
 #pragma unroll
@@ -279,28 +238,8 @@ struct AttentionRows {
       }
   }
 
-  /// The factor that turns s into base 2, once its maximum is known: one multiply-add an element.
-  SINTER_DEVICE static bool scaled_late(const Problem& p) {
-    if (kHasMask && (p.fill > kLarge || p.scale < 1e-6f || p.scale > 1e6f)) return false;
-    return !MaskTile<Shape>::kAdds && p.scale > 0;
-  }
-  /// What replaces a score, in the scores' unit. A large one that rounded when it is scaled would
-  /// be far from itself: a power of two does not.
-  SINTER_DEVICE static float fill_of(const Problem& p) {
-    if (!kHasMask || !scaled_late(p) || p.fill == -infinity()) return p.fill;
-    return p.fill < -kLarge ? -0x1p100f : p.fill / unit(p);
-  }
-  SINTER_DEVICE static float unit(const Problem& p) {
-    return scaled_late(p) ? p.scale * kLog2E : 1.0f;
-  }
-  /// What is subtracted in base 2: as long as every score is -inf there is nothing to subtract.
-  SINTER_DEVICE static float base_of(float maximum, float unit) {
-    return maximum == -infinity() ? 0.0f : maximum * unit;
-  }
-
   /// Scores become weights relative to the greatest score so far; what was summed has to shrink.
-  SINTER_DEVICE void weigh(const Problem& p, float (&s)[kRowTiles][kKeyTiles][4],
-                           float (&shrink)[kRowTiles][2]) {
+  SINTER_DEVICE void weigh(const Problem& p, Scores& s, Shrink& shrink) {
     const float factor = unit(p);
 #pragma unroll
     for (int r = 0; r < kRowTiles; ++r) {
@@ -326,7 +265,7 @@ struct AttentionRows {
       }
     }
   }
-  SINTER_DEVICE void rescale(const float (&shrink)[kRowTiles][2]) {
+  SINTER_DEVICE void rescale(const Shrink& shrink) {
 #pragma unroll
     for (int r = 0; r < kRowTiles; ++r)
 #pragma unroll
@@ -346,8 +285,7 @@ struct AttentionRows {
   }
 
   /// y += weights * values.
-  SINTER_DEVICE void add_values(const float (&s)[kRowTiles][kKeyTiles][4], const Key* values,
-                                int lane) {
+  SINTER_DEVICE void add_values(const Scores& s, const Key* values, int lane) {
     if constexpr (Shape::kScaled) return add_bytes(s, values, lane);
     const Key* at = values + (lane % 16) * Shape::kValuePitch + lane / 16 * 8;
 #pragma unroll
@@ -376,8 +314,7 @@ struct AttentionRows {
   }
 
   /// The same of rows of 8 bits, whose scales are in the weights. Two units of 16 columns at once.
-  SINTER_DEVICE void add_bytes(const float (&s)[kRowTiles][kKeyTiles][4], const Key* values,
-                               int lane) {
+  SINTER_DEVICE void add_bytes(const Scores& s, const Key* values, int lane) {
     constexpr int kUnits = kOutTiles / 2;
 #pragma unroll
     for (int step = 0; step < kKeyTiles / 2; ++step) {
@@ -444,58 +381,10 @@ struct AttentionRows {
     }
   }
 
-  /// Adds up kParts parts of what put() wrote. The block's threads share out pairs of columns and
-  /// give each, with the row's maximum and sum, to `use(row, column, low, high, maximum, sum)`.
-  template <int kParts, class Use>
-  SINTER_DEVICE static void merge(const Problem& p, const float* parts, const Use& use) {
-    constexpr int kPairs = Shape::kValueHead / 2;
-    const float factor = unit(p);
-    const i32 rows = p.rows - p.first_row < Shape::kRows ? p.rows - p.first_row : Shape::kRows;
-    for (i32 i = threadIdx.x; i < rows * kPairs; i += Shape::kThreads * Shape::kKeyGroups) {
-      const i32 row = i / kPairs, column = i % kPairs * 2;
-      const float* const from = parts + row * Shape::kPartPitch;
-      float maximum = -infinity();
-#pragma unroll
-      for (int part = 0; part < kParts; ++part)
-        maximum = fmaxf(maximum, from[part * Shape::kPartFloats + Shape::kValueHead]);
-      const float base = base_of(maximum, factor);
-      float low = 0, high = 0, total = 0;
-#pragma unroll
-      for (int part = 0; part < kParts; ++part) {
-        const float* const own = from + part * Shape::kPartFloats;
-        const float weight = fast_exp2(own[Shape::kValueHead] * factor - base);
-        low += own[column] * weight;
-        high += own[column + 1] * weight;
-        total += own[Shape::kValueHead + 1] * weight;
-      }
-      use(row, column, low, high, maximum, total);
-    }
-  }
-
-  /// Writes two columns of a result.
-  SINTER_DEVICE static void store_merged(const Problem& p, i32 row, i32 column, float low,
-                                         float high, float total) {
-    bool drop;
-    const float inverse = inverse_of(p, total, drop);
-    store_pair(p, p.y + p.result_at(p.first_row + row) + column, drop ? 0 : low * inverse,
-               drop ? 0 : high * inverse);
-  }
-
   /// The sum over a row's columns, of which four lanes have parts.
   SINTER_DEVICE static float sum_of_row(float total) {
     total += exchange(total, 1);
     return total + exchange(total, 2);
-  }
-
-  /// What makes results of the sums of a row's; `drop`: the row's are zero.
-  SINTER_DEVICE static float inverse_of(const Problem& p, float total, bool& drop) {
-    drop = Shape::kGuard == 1 && total != total;
-    // Only scores of -inf leave a sum of zero: 0 / 0 = NaN, or zero if guarded. A sum over no keys
-    // is zero.
-    if (Shape::kGuard != 0 && total == 0) return 1;
-    const float inverse = p.keys > 0 ? divide(1.0f, total) : 0.0f;
-    if constexpr (Shape::kRoundsResult) return inverse * p.y_factor;
-    return inverse;
   }
 
   SINTER_DEVICE void store(const Problem& p) const {
