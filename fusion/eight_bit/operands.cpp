@@ -2,7 +2,6 @@
 
 #include <array>
 #include <numeric>
-#include <optional>
 #include <vector>
 
 #include "fusion/quantize/quantizer.h"
@@ -55,30 +54,6 @@ EightBitWeights float_weights(const Tensor& weights, std::size_t axis, DType typ
   const Tensor values =
       computed("Cast", {{"to", type}}, {computed("Quotient", {}, {wide, scales})});
   return {values, scales};
-}
-
-/// The same of a matrix with a scale for each column, as layers' weights are: the reference takes
-/// minutes for a vocabulary.
-std::optional<Tensor> dequantized_matrix(const EightBitWeights& weights) {
-  const Tensor values = weights.values.plain(), scales = weights.scales.plain();
-  if (values.shape().size() != 2 || scales.shape() != Ints{1, values.shape()[1]} ||
-      scales.dtype() != DType::kFloat32 || size_of(values.dtype()) != 1)
-    return std::nullopt;
-  std::array<float, 256> numbers{};
-  for (std::size_t code = 0; code < numbers.size(); ++code) {
-    const auto byte = static_cast<std::byte>(code);
-    numbers[code] = static_cast<float>(ir::load_as_double(values.dtype(), &byte));
-  }
-  const auto columns = static_cast<std::size_t>(values.shape()[1]),
-             rows = static_cast<std::size_t>(values.shape()[0]);
-  const auto codes = values.bytes();
-  const std::span<const float> factors = scales.as<float>();
-  std::vector<float> result(rows * columns);
-  ir::for_each_range(rows, 16, [&](std::size_t begin, std::size_t end) {
-    for (std::size_t i = begin * columns; i < end * columns; ++i)
-      result[i] = numbers[std::to_integer<std::size_t>(codes[i])] * factors[i % columns];
-  });
-  return Tensor::of(DType::kFloat32, values.shape(), result);
 }
 
 }  // namespace
@@ -154,10 +129,32 @@ ValueId add_dequantized(GraphBuilder& builder, const EightBitWeights& weights, D
   return as(builder, product, type);
 }
 
+/// Not by the reference, which takes minutes for a large model.
 Tensor dequantized(const EightBitWeights& weights) {
-  if (auto matrix = dequantized_matrix(weights)) return std::move(*matrix);
-  const Tensor values = computed("Cast", {{"to", DType::kFloat32}}, {weights.values.plain()});
-  return computed("Mul", {}, {values, weights.scales.plain()});
+  const Tensor values = weights.values.plain(), scales = weights.scales.plain();
+  std::array<float, 256> numbers{};
+  for (std::size_t code = 0; code < numbers.size(); ++code) {
+    const auto byte = static_cast<std::byte>(code);
+    numbers[code] = static_cast<float>(ir::load_as_double(values.dtype(), &byte));
+  }
+  // Scales have one dimension at most that is more than 1: `inner` values in a row have the same.
+  const std::size_t in_front = values.shape().size() - scales.shape().size();
+  std::size_t inner = 1;
+  for (std::size_t d = scales.shape().size(); d-- > 0 && scales.shape()[d] == 1;)
+    inner *= static_cast<std::size_t>(values.shape()[in_front + d]);
+  const auto codes = values.bytes();
+  const std::span<const float> factors = scales.as<float>();
+  std::vector<float> result(codes.size());
+  ir::for_each_range(codes.size(), 65536, [&](std::size_t begin, std::size_t end) {
+    std::size_t factor = begin / inner % factors.size(), left = inner - begin % inner;
+    for (std::size_t i = begin; i < end; ++i) {
+      result[i] = numbers[std::to_integer<std::size_t>(codes[i])] * factors[factor];
+      if (--left > 0) continue;
+      left = inner;
+      factor = factor + 1 < factors.size() ? factor + 1 : 0;
+    }
+  });
+  return Tensor::of(DType::kFloat32, values.shape(), result);
 }
 
 }  // namespace sinter::fusion

@@ -9,6 +9,12 @@
 #include "attention_rows.cuh"
 #include "attention_swapped_rows.cuh"
 
+/// Of keys and values the L2 cache holds about so many bytes until they are read.
+constexpr u32 kCached = 24u << 20;
+/// Of one key and its value.
+template <class Shape>
+constexpr u32 kKeyBytes = (Shape::kHead + Shape::kValueHead) * sizeof(typename Shape::Key);
+
 /// Which rows of which head an item is where rows see the keys in front of them; a tile behind the
 /// last one is nothing.
 struct CausalItem {
@@ -35,9 +41,7 @@ SINTER_DEVICE CausalItem causal_item(u32 item, u32 tiles, u32 heads, i32 keys) {
     return {head, turn % 2 == 0 ? other : tile};
   }
   if (item >= heads * tiles) return nothing;
-  constexpr u32 kCached = 24u << 20;
-  const u64 bytes =
-      static_cast<u64>(keys) * (Shape::kHead + Shape::kValueHead) * sizeof(typename Shape::Key);
+  const u64 bytes = static_cast<u64>(keys) * kKeyBytes<Shape>;
   u32 near = bytes < kCached ? kCached / static_cast<u32>(bytes > 0 ? bytes : 1) : 1;
   near = near < heads ? near : heads;
   const u32 first = item / (near * tiles) * near, rest = item - first * tiles;
@@ -91,13 +95,14 @@ SINTER_DEVICE i32 first_tile_of_keys(const AttentionProblem<Shape>& p) {
 }
 
 /// Has the L2 fetch the keys and values that a block of a cluster of kSplitK will read, a row to a
-/// thread, from round kFirst on. They may be changed until the kernel in front has ended: nothing
-/// but the L2 sees them.
+/// thread, from round kFirst on, as far as the L2 holds those of all blocks. They may be changed
+/// until the kernel in front has ended: nothing but the L2 sees them.
 template <class Shape, int kSplitK, int kFirst = 0>
 SINTER_DEVICE void fetch_keys(const AttentionProblem<Shape>& p) {
   constexpr int kOfBlock = Shape::kKeys * Shape::kKeyGroups,
                 kLine = 128 / static_cast<int>(sizeof(typename Shape::Key));
-  const i32 end = end_of_keys(p);
+  const i32 most = static_cast<i32>(kCached / kKeyBytes<Shape> / gridDim.x) * kSplitK,
+            all = end_of_keys(p), end = all < most ? all : most;
   const auto fetch = [](const typename Shape::Key* row, int width) {
     for (int i = 0; i < width; i += kLine) fetch_line(row + i);
   };
