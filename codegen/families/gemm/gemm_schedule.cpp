@@ -17,6 +17,8 @@ namespace {
 // Rows up to which a schedule is chosen for; the last is for all that are more, and runs on every
 // GPU. Norms of many rows are better computed by a kernel of their own.
 constexpr std::int64_t kRows[] = {64, 512, 4096}, kMostNormRows = 512;
+// Warpgroups have tiles of up to 256 rows: how many multiprocessors these leave idle differs much.
+constexpr std::int64_t kWarpgroupRows[] = {64, 128, 256, 512, 4096};
 
 constexpr int kLeastCopiedBytes = 4;  // of elements that are not copied one by one
 
@@ -140,7 +142,8 @@ GemmSchedule forced_schedule(const ProgramAnalysis& analysis, const GemmProblem&
 /// Rows up to which there is a schedule each.
 std::span<const std::int64_t> row_steps(const GemmProblem& problem) {
   if (kMixedInputKernel.is_for(problem.product)) return kMixedInputRows;
-  if (!problem.product.by_warpgroups && leaves_to_small_m(problem)) return kSmallMRows;
+  if (problem.product.by_warpgroups) return kWarpgroupRows;
+  if (leaves_to_small_m(problem)) return kSmallMRows;
   return kRows;
 }
 
