@@ -56,6 +56,9 @@ if(SINTER_COMPILER)
   # Patterns of tokenizers; linked statically.
   find_library(PCRE2_LIBRARY NAMES libpcre2-8.a REQUIRED)
   find_path(PCRE2_INCLUDE_DIR pcre2.h REQUIRED)
+  # Unicode's normal forms and categories, of tokenizers; linked statically.
+  find_library(UTF8PROC_LIBRARY NAMES libutf8proc.a REQUIRED)
+  find_path(UTF8PROC_INCLUDE_DIR utf8proc.h REQUIRED)
 endif()
 
 # Only headers of the CUDA toolkit are needed: every CUDA library is loaded at run time.

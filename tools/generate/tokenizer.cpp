@@ -9,8 +9,9 @@
 #include "runtime/files/input_file.h"
 #include "runtime/format_error.h"
 #include "tools/generate/byte_pairs.h"
-#include "tools/generate/normal_form.h"
+#include "tools/generate/text_normalizer.h"
 #include "tools/generate/text_split.h"
+#include "tools/generate/word_pieces.h"
 
 namespace sinter::tools {
 namespace {
@@ -64,7 +65,7 @@ std::string bytes_of_characters(std::string_view token) {
 
 [[noreturn]] void unsupported(const std::string& what) {
   throw unsupported_error(
-      "tokenizer: {} is not supported; byte-level byte-pair encoding is "
+      "tokenizer: {} is not supported; byte-level byte-pair encoding and WordPiece are "
       "(or encode elsewhere and give ids)",
       what);
 }
@@ -146,6 +147,28 @@ struct AddedToken {
   TokenId id = 0;
 };
 
+void add_normalizer(const json& part, TextNormalizer& normalizer) {
+  using Step = TextNormalizer::Step;
+  constexpr std::array<std::pair<const char*, Step>, 6> kSteps = {
+      {{"NFC", Step::kNfc},
+       {"NFD", Step::kNfd},
+       {"NFKC", Step::kNfkc},
+       {"NFKD", Step::kNfkd},
+       {"Lowercase", Step::kLowercase},
+       {"StripAccents", Step::kStripAccents}}};
+  const std::string type = type_of(part);
+  for (const auto& [name, step] : kSteps)
+    if (type == name) return normalizer.add(step);
+  if (type != "BertNormalizer") unsupported(fmt::format("the normalizer '{}'", type));
+  const bool lowers = part.value("lowercase", true);
+  const json* const accents = member(part, "strip_accents");  // null: as letters are lowered
+  if (part.value("clean_text", true)) normalizer.add(Step::kCleanText);
+  if (part.value("handle_chinese_chars", true)) normalizer.add(Step::kSpaceIdeographs);
+  if (accents != nullptr ? accents->get<bool>() : lowers)
+    normalizer.add(Step::kStripNonspacingMarks);
+  if (lowers) normalizer.add(Step::kLowercase);
+}
+
 }  // namespace
 
 struct Tokenizer::Impl {
@@ -157,10 +180,15 @@ struct Tokenizer::Impl {
   BytePairs pairs;
   std::array<std::optional<TokenId>, 256> byte_tokens;  // none: the byte is left out
   bool ignore_merges = false;
-  bool is_composed = false;             // the model knows text in Unicode's normal form C alone
-  std::vector<TokenId> before, behind;  // special tokens around every text
+  TextNormalizer normalizer;
+  std::optional<WordPieces> word_pieces;  // instead of pairs, byte tokens and cuts
+  bool cleans_up = false;                 // the text of word pieces
+  std::vector<TokenId> before, behind;    // special tokens around every text
 
   void read_model(const json& model);
+  void read_word_pieces(const json& model);
+  void read_cuts(const json* part);
+  void read_decoder(const json* part);
   void read_added(const json& tokens);
   void read_post_processor(const json* part);
   void put(const std::string& name, TokenId id);
@@ -178,7 +206,7 @@ void Tokenizer::Impl::put(const std::string& name, TokenId id) {
     bytes.resize(static_cast<std::size_t>(id) + 1);
     special.resize(bytes.size(), false);
   }
-  bytes[static_cast<std::size_t>(id)] = bytes_of_characters(name);
+  bytes[static_cast<std::size_t>(id)] = word_pieces ? name : bytes_of_characters(name);
 }
 
 TokenId Tokenizer::Impl::require(const std::string& name, const char* what) const {
@@ -188,7 +216,17 @@ TokenId Tokenizer::Impl::require(const std::string& name, const char* what) cons
   return found->second;
 }
 
+void Tokenizer::Impl::read_word_pieces(const json& model) {
+  constexpr std::size_t kMostCharacters = 100;
+  word_pieces.emplace(model.value("continuing_subword_prefix", "##"), 0, 0);  // put() looks
+  for (const auto& [name, id] : model.at("vocab").items()) put(name, id.get<TokenId>());
+  word_pieces.emplace(word_pieces->prefix(),
+                      require(model.value("unk_token", "[UNK]"), "unk_token"),
+                      model.value("max_input_chars_per_word", kMostCharacters));
+}
+
 void Tokenizer::Impl::read_model(const json& model) {
+  if (type_of(model) == "WordPiece") return read_word_pieces(model);
   if (type_of(model) != "BPE") unsupported(fmt::format("the model '{}'", type_of(model)));
   for (const char* key : {"continuing_subword_prefix", "end_of_word_suffix"})
     if (const json* text = member(model, key); text != nullptr && !text->get<std::string>().empty())
@@ -239,6 +277,11 @@ void Tokenizer::Impl::read_post_processor(const json* part) {
   for (const json* step : flattened(part, "processors")) {
     const std::string type = type_of(*step);
     if (type == "ByteLevel") continue;  // moves offsets, no ids
+    if (type == "BertProcessing" || type == "RobertaProcessing") {
+      before.push_back(step->at("cls").at(1).get<TokenId>());
+      behind.push_back(step->at("sep").at(1).get<TokenId>());
+      continue;
+    }
     if (type != "TemplateProcessing") unsupported(fmt::format("the post-processor '{}'", type));
     bool is_behind = false;
     for (const json& piece : step->at("single")) {
@@ -250,6 +293,31 @@ void Tokenizer::Impl::read_post_processor(const json* part) {
       for (const json& id : step->at("special_tokens").at(name).at("ids"))
         (is_behind ? behind : before).push_back(id.get<TokenId>());
     }
+  }
+}
+
+void Tokenizer::Impl::read_cuts(const json* part) {
+  if (word_pieces) {
+    if (part == nullptr || type_of(*part) != "BertPreTokenizer")
+      unsupported(fmt::format("WordPiece behind {}",
+                              part == nullptr ? "no pre-tokenizer" : "'" + type_of(*part) + "'"));
+    return;
+  }
+  bool is_byte_level = false;
+  for (const json* step : flattened(part, "pretokenizers")) {
+    cuts.push_back(cut_of(*step));
+    is_byte_level = is_byte_level || type_of(*step) == "ByteLevel";
+  }
+  if (!is_byte_level) unsupported("a pre-tokenizer without ByteLevel");
+}
+
+void Tokenizer::Impl::read_decoder(const json* part) {
+  for (const json* step : flattened(part, "decoders")) {
+    if (type_of(*step) != (word_pieces ? "WordPiece" : "ByteLevel"))
+      unsupported(fmt::format("the decoder '{}'", type_of(*step)));
+    cleans_up = step->value("cleanup", false);
+    if (word_pieces && step->value("prefix", "##") != word_pieces->prefix())
+      unsupported("a decoder with another prefix than the model's");
   }
 }
 
@@ -270,12 +338,12 @@ void Tokenizer::Impl::encode_word(std::string_view word, std::vector<TokenId>& i
 }
 
 void Tokenizer::Impl::encode_plain(std::string_view text, std::vector<TokenId>& ids) const {
-  if (const auto code = is_composed ? first_to_compose(text) : std::nullopt)
-    throw unsupported_error(
-        "the text has U+{:04X}, which the tokenizer's normalizer NFC may join "
-        "with what is before it: give the text in that form",
-        static_cast<std::uint32_t>(*code));
-  std::vector<std::string> pieces = {std::string(text)};
+  if (word_pieces) {
+    const std::string plain = normalizer.apply(text);
+    for (const auto word : bert_words(plain)) word_pieces->encode(vocabulary, word, ids);
+    return;
+  }
+  std::vector<std::string> pieces = {normalizer.apply(text)};
   for (const Cut& cut : cuts) {
     std::vector<std::string> next;
     for (std::string& piece : pieces) {
@@ -306,21 +374,12 @@ Tokenizer Tokenizer::parse(std::string_view text) {
   auto impl = std::make_unique<Impl>();
   try {
     const json file = json::parse(text);
-    for (const json* part : flattened(member(file, "normalizer"), "normalizers")) {
-      if (type_of(*part) != "NFC") unsupported(fmt::format("the normalizer '{}'", type_of(*part)));
-      impl->is_composed = true;
-    }
+    for (const json* part : flattened(member(file, "normalizer"), "normalizers"))
+      add_normalizer(*part, impl->normalizer);
     impl->read_model(file.at("model"));
     if (const json* tokens = member(file, "added_tokens")) impl->read_added(*tokens);
-    bool is_byte_level = false;
-    for (const json* part : flattened(member(file, "pre_tokenizer"), "pretokenizers")) {
-      impl->cuts.push_back(cut_of(*part));
-      is_byte_level = is_byte_level || type_of(*part) == "ByteLevel";
-    }
-    if (!is_byte_level) unsupported("a pre-tokenizer without ByteLevel");
-    for (const json* part : flattened(member(file, "decoder"), "decoders"))
-      if (type_of(*part) != "ByteLevel")
-        unsupported(fmt::format("the decoder '{}'", type_of(*part)));
+    impl->read_cuts(member(file, "pre_tokenizer"));
+    impl->read_decoder(member(file, "decoder"));
     impl->read_post_processor(member(file, "post_processor"));
   } catch (const json::exception& error) {
     throw usage_error("not a tokenizer.json: {}", error.what());
@@ -365,8 +424,21 @@ bool Tokenizer::is_special(std::int64_t id) const {
 
 std::string Tokenizer::decode(std::span<const std::int64_t> ids, bool skip_special) const {
   std::string bytes;
-  for (const auto id : ids)
-    if (!skip_special || !is_special(id)) bytes += bytes_of(id);
+  bool is_first = true;
+  for (const auto id : ids) {
+    if (skip_special && is_special(id)) continue;
+    if (!impl_->word_pieces) {
+      bytes += bytes_of(id);
+      continue;
+    }
+    std::string piece(bytes_of(id));
+    if (!is_first)
+      piece = piece.starts_with(impl_->word_pieces->prefix())
+                  ? piece.substr(impl_->word_pieces->prefix().size())
+                  : " " + piece;
+    bytes += impl_->cleans_up ? without_blanks_of_punctuation(std::move(piece)) : piece;
+    is_first = false;
+  }
   return repaired_utf8(bytes);
 }
 

@@ -1,5 +1,5 @@
-// Tokenizers of Hugging Face's tokenizer.json: byte-level byte-pair encoding, as GPT-2, Llama 3 and
-// SmolLM have it.
+// Tokenizers of Hugging Face's tokenizer.json: byte-level byte-pair encoding, as GPT-2, Llama 3,
+// Qwen and SmolLM have it, and WordPiece, as BERT and what was made of it.
 #pragma once
 
 #include <cstdint>
@@ -27,7 +27,8 @@ class Tokenizer {
   /// added tokens in `text` become these tokens. Throws Error(kUsage) if `text` is not UTF-8.
   std::vector<std::int64_t> encode(std::string_view text, bool add_special = true) const;
 
-  /// The bytes of a token, which need not be whole characters. Nothing for ids that do not exist.
+  /// The bytes of a token, which need not be whole characters (its name in WordPiece). Nothing for
+  /// ids that do not exist.
   std::string_view bytes_of(std::int64_t id) const;
   /// Whether `id` is an added token that marks something and is no text.
   bool is_special(std::int64_t id) const;

@@ -5,7 +5,7 @@ import json
 import random
 from pathlib import Path
 
-from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, pre_tokenizers, processors, trainers
+from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, processors, trainers
 
 HERE = Path(__file__).resolve().parent
 LLAMA3 = (r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+"
@@ -17,6 +17,8 @@ TEXTS = [
     "<|user|>hi<|end|>\n", "<|user", "a<|end|>b <|end|>", "<|user|>>x", "", "   ", "\r\n\r\n x",
     "\u00a0nbsp\u2003em\u3000wide\u180eno space\u0085next", "foo_bar-baz(){}[];:'\"", "\x00\x01\x7f",
     "aaaaaaaaaaaaaaaaaaaaaaaa", "?!?!?!", "the then there, THE THEN", "one-two--three---four",
+    "cafe\u0301 \u1100\u1161 \u212b \ufb01 x\u094d\u0952 \u0130stanbul \u03a3\u03a3 \ufffd \u200f",
+    "\u4e2d\u6587\u3068\u304b\u306a \u0928\u092e\u0938\u094d\u0924\u0947 \u0645\u0631\u062d\u0628\u0627\u064b \u05e9\u05b8\u05c1\u05dc\u05d5\u05b9\u05dd", "I don't do not , you ' ve .", "x" * 120 + " end",
 ]
 
 
@@ -59,6 +61,31 @@ def tokenizers():
             cut = pre_tokenizers.Split("-", behavior, invert)
             yield f"{behavior}{', inverted' if invert else ''}", trained(
                 sequence([cut, pre_tokenizers.Digits(False), byte_level(add_prefix_space=False, use_regex=False)]), 270)
+    yield "bert uncased", word_pieces(True)
+    yield "bert cased", word_pieces(False)
+    yield "nfc", normalized("NFC")
+    yield "nfkd small without accents", normalized("NFKD", "Lowercase", "StripAccents")
+    yield "nfd nfkc", normalized("NFD", "NFKC")
+
+
+def word_pieces(lowercase):
+    tokenizer = Tokenizer(models.WordPiece(unk_token="[UNK]"))
+    tokenizer.normalizer = normalizers.BertNormalizer(lowercase=lowercase)
+    tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
+    tokenizer.decoder = decoders.WordPiece()
+    special = ["[PAD]", "[UNK]", "[CLS]", "[SEP]"]
+    trainer = trainers.WordPieceTrainer(vocab_size=400, show_progress=False, special_tokens=special)
+    tokenizer.train_from_iterator([(HERE.parents[2] / "models" / "sentences.txt").read_text()[:6000], *TEXTS], trainer)
+    ends = [(t, tokenizer.token_to_id(t)) for t in ("[SEP]", "[CLS]")]
+    tokenizer.post_processor = (processors.BertProcessing(*ends) if lowercase else processors.TemplateProcessing(
+        single="[CLS] $A [SEP]", special_tokens=ends))
+    return tokenizer
+
+
+def normalized(*steps):
+    tokenizer = trained(pre_tokenizers.ByteLevel(add_prefix_space=False))
+    tokenizer.normalizer = normalizers.Sequence([getattr(normalizers, step)() for step in steps])
+    return tokenizer
 
 
 def main():
