@@ -27,6 +27,7 @@ struct ServeArguments {
   std::int64_t sequences = 0, sessions = 1, batch_rows = 1;
   double batch_delay_ms = 1;
   HttpOptions http;
+  std::string pooling = "mean";
   ServedModelOptions model;
 };
 
@@ -81,6 +82,7 @@ void load_models(const ServeArguments& options, ModelRegistry& models, const Con
     model.tensors.batch_rows = options.batch_rows;
     model.tensors.batch_delay =
         std::chrono::microseconds(std::llround(options.batch_delay_ms * 1000));
+    model.pooling = options.pooling == "first" ? Pooling::kFirst : Pooling::kMean;
     model.tokenizer = tokenizers.of(name);
     model.chat_template = templates.of(name);
     const auto start = std::chrono::steady_clock::now();
@@ -177,12 +179,18 @@ void add_serve(Cli& cli) {
       ->check_range(1, 256);
   verb->add_option("--batch-rows", options->batch_rows,
                    "Requests of a model that generates no text run at once, up to so many rows, if "
-                   "they differ along the first dimension alone; 1: each by itself")
+                   "they differ along the first dimension alone (of an encoder with an "
+                   "attention_mask in length, too); 1: each by itself")
       ->capture_default_str()
       ->check_range(1, 1 << 20);
   verb->add_option("--batch-delay-ms", options->batch_delay_ms,
                    "How long a request waits for others to run with, in milliseconds")
       ->capture_default_str();
+  verb->add_option("--pooling", options->pooling,
+                   "Vectors of texts (/v1/embeddings) from vectors of tokens: their mean, or the "
+                   "first token's")
+      ->capture_default_str()
+      ->check_one_of({"mean", "first"});
   verb->add_option("--sequences", options->sequences,
                    "Sequences of a decoder at once; by default as many as a plan of "
                    "compile --serve takes, 8 of others")

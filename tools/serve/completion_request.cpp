@@ -4,13 +4,12 @@
 #include <atomic>
 #include <chrono>
 #include <cmath>
-#include <set>
 #include <string_view>
 #include <utility>
 
 #include <fmt/format.h>
 
-#include "tools/serve/api_error.h"
+#include "tools/serve/request_fields.h"
 
 namespace sinter::tools {
 namespace {
@@ -22,108 +21,13 @@ constexpr int kMostSamples = 128;
 constexpr int kMostLogprobs = 20;
 constexpr double kMostTimeout = 86400;  // seconds
 
-// What a field may be that has no effect here.
-const std::set<std::string_view> kIgnored = {"user", "metadata"};
-
-/// Fields of the body, taken one by one; those that nobody took are unknown.
-class Fields {
- public:
-  explicit Fields(const json& body) : body_(body) {}
-
-  /// Null if it is not there, or null.
-  const json* take(const char* name) {
-    taken_.insert(name);
-    const auto found = body_.find(name);
-    return found == body_.end() || found->is_null() ? nullptr : &*found;
-  }
-  double number(const char* name, double otherwise, double least, double most) {
-    const json* value = take(name);
-    if (value == nullptr) return otherwise;
-    if (!value->is_number()) fail(name, "is no number");
-    const double result = value->get<double>();
-    if (!(result >= least && result <= most))
-      fail(name, fmt::format("is {}: expected {} to {}", result, least, most));
-    return result;
-  }
-  std::int64_t integer(const char* name, std::int64_t otherwise, std::int64_t least,
-                       std::int64_t most) {
-    const json* value = take(name);
-    if (value == nullptr) return otherwise;
-    if (!value->is_number_integer()) fail(name, "is no integer");
-    const bool is_large =
-        value->is_number_unsigned() && value->get<std::uint64_t>() > std::uint64_t{INT64_MAX};
-    const std::int64_t result = is_large ? INT64_MAX : value->get<std::int64_t>();
-    if (result < least || result > most)
-      fail(name, fmt::format("is {}: expected {} to {}", value->dump(), least, most));
-    return result;
-  }
-  bool flag(const char* name, bool otherwise = false) {
-    const json* value = take(name);
-    if (value == nullptr) return otherwise;
-    if (!value->is_boolean()) fail(name, "is neither true nor false");
-    return value->get<bool>();
-  }
-  /// A field that may only have the value that has no effect.
-  void refuse_unless(const char* name, const json& neutral, std::string_view instead) {
-    const json* value = take(name);
-    if (value != nullptr && *value != neutral)
-      fail(name, fmt::format("is not supported{}{}", instead.empty() ? "" : ": ", instead));
-  }
-  void finish() const {
-    for (const auto& [name, _] : body_.items())
-      if (!taken_.contains(name) && !kIgnored.contains(name)) fail(name, "is not known");
-  }
-  [[noreturn]] static void fail(const std::string& name, std::string_view what) {
-    throw ApiError(400, fmt::format("'{}' {}", name, what), name);
-  }
-
- private:
-  const json& body_;
-  std::set<std::string, std::less<>> taken_;
-};
-
-std::vector<TokenId> ids_of(const json& list) {
-  std::vector<TokenId> ids;
-  for (const json& id : list) {
-    if (!id.is_number_integer() || id < 0 || id > INT32_MAX)
-      Fields::fail("prompt", fmt::format("has {}, which is no token id", id.dump()));
-    ids.push_back(id.get<TokenId>());
-  }
-  return ids;
-}
-
-std::vector<TokenId> prompt_of(const json& prompt, const ServedModel& model) {
-  if (prompt.is_array()) return ids_of(prompt);
-  if (!prompt.is_string()) Fields::fail("prompt", "is neither text nor a list of token ids");
-  if (model.tokenizer() == nullptr)
-    Fields::fail("prompt", fmt::format("is text, and '{}' is served without a tokenizer: send a "
-                                       "list of token ids",
-                                       model.name()));
-  const auto ids = model.tokenizer()->encode(prompt.get<std::string>());
-  return {ids.begin(), ids.end()};
-}
-
-std::vector<std::vector<TokenId>> prompts_of(Fields& fields, const ServedModel& model) {
-  const json* prompt = fields.take("prompt");
-  if (prompt == nullptr) Fields::fail("prompt", "is missing");
-  std::vector<std::vector<TokenId>> prompts;
-  const bool is_list = prompt->is_array() && !prompt->empty() && !prompt->front().is_number();
-  if (is_list && prompt->size() > kMostPrompts)
-    Fields::fail("prompt", fmt::format("has {} texts: {} at most", prompt->size(), kMostPrompts));
-  if (is_list)
-    for (const json& one : *prompt) prompts.push_back(prompt_of(one, model));
-  else
-    prompts.push_back(prompt_of(*prompt, model));
-  return prompts;
-}
-
-void read_stops(Fields& fields, const ServedModel& model, SamplingParameters& sampling) {
+void read_stops(RequestFields& fields, const ServedModel& model, SamplingParameters& sampling) {
   if (!fields.flag("ignore_eos")) sampling.stop_tokens = model.stop_tokens();
   const json* stop = fields.take("stop");
   if (stop == nullptr) return;
   const auto add = [&](const json& text) {
     if (!text.is_string() || text.get<std::string>().empty())
-      Fields::fail("stop", "is neither text nor a list of texts");
+      RequestFields::fail("stop", "is neither text nor a list of texts");
     sampling.stop_strings.push_back(text.get<std::string>());
   };
   if (stop->is_array())
@@ -131,26 +35,27 @@ void read_stops(Fields& fields, const ServedModel& model, SamplingParameters& sa
   else
     add(*stop);
   if (!sampling.stop_strings.empty() && model.tokenizer() == nullptr)
-    Fields::fail("stop",
-                 fmt::format("needs text, and '{}' is served without a tokenizer", model.name()));
+    RequestFields::fail(
+        "stop", fmt::format("needs text, and '{}' is served without a tokenizer", model.name()));
 }
 
-void read_bias(Fields& fields, SamplingParameters& sampling) {
+void read_bias(RequestFields& fields, SamplingParameters& sampling) {
   const json* bias = fields.take("logit_bias");
   if (bias == nullptr) return;
-  if (!bias->is_object()) Fields::fail("logit_bias", "is no object");
+  if (!bias->is_object()) RequestFields::fail("logit_bias", "is no object");
   for (const auto& [token, value] : bias->items()) {
     const bool is_id = !token.empty() && token.size() < 10 &&
                        token.find_first_not_of("0123456789") == std::string::npos;
-    if (!is_id) Fields::fail("logit_bias", fmt::format("has '{}', which is no token id", token));
+    if (!is_id)
+      RequestFields::fail("logit_bias", fmt::format("has '{}', which is no token id", token));
     if (!value.is_number() || std::abs(value.get<double>()) > 100)
-      Fields::fail("logit_bias",
-                   fmt::format("of {} is {}: expected -100 to 100", token, value.dump()));
+      RequestFields::fail("logit_bias",
+                          fmt::format("of {} is {}: expected -100 to 100", token, value.dump()));
     sampling.logit_bias.emplace_back(std::stoi(token), value.get<float>());
   }
 }
 
-SamplingParameters sampling_of(Fields& fields, const ServedModel& model) {
+SamplingParameters sampling_of(RequestFields& fields, const ServedModel& model) {
   SamplingParameters sampling;
   sampling.temperature = fields.number("temperature", 1, 0, 100);
   sampling.top_p = fields.number("top_p", 1, 0, 1);
@@ -159,7 +64,7 @@ SamplingParameters sampling_of(Fields& fields, const ServedModel& model) {
   sampling.min_p = fields.number("min_p", 0, 0, 1);
   sampling.repetition_penalty = fields.number("repetition_penalty", 1, 1e-3, 1e3);
   if (const json* seed = fields.take("seed")) {
-    if (!seed->is_number_integer()) Fields::fail("seed", "is no integer");
+    if (!seed->is_number_integer()) RequestFields::fail("seed", "is no integer");
     sampling.seed = seed->is_number_unsigned()
                         ? seed->get<std::uint64_t>()
                         : static_cast<std::uint64_t>(seed->get<std::int64_t>());
@@ -180,21 +85,22 @@ SamplingParameters sampling_of(Fields& fields, const ServedModel& model) {
 std::string model_of(const json& body) {
   const auto found = body.find("model");
   if (found == body.end() || found->is_null()) return "";
-  if (!found->is_string()) Fields::fail("model", "is no text");
+  if (!found->is_string()) RequestFields::fail("model", "is no text");
   return found->get<std::string>();
 }
 
 namespace {
 
 /// What both forms have.
-CompletionRequest common_of(Fields& fields, const ServedModel& model, GenerationRequest& one) {
+CompletionRequest common_of(RequestFields& fields, const ServedModel& model,
+                            GenerationRequest& one) {
   fields.take("model");
   CompletionRequest request;
   request.stream = fields.flag("stream");
   request.token_ids = fields.flag("return_token_ids", model.tokenizer() == nullptr);
   if (const json* options = fields.take("stream_options")) {
-    if (!options->is_object()) Fields::fail("stream_options", "is no object");
-    Fields own(*options);
+    if (!options->is_object()) RequestFields::fail("stream_options", "is no object");
+    RequestFields own(*options);
     request.include_usage = own.flag("include_usage");
     own.finish();
   }
@@ -215,34 +121,35 @@ std::string content_of(const json& content) {
   if (content.is_null()) return "";
   if (content.is_string()) return content.get<std::string>();
   std::string text;
-  if (!content.is_array()) Fields::fail("messages", "has a content that is neither text nor parts");
+  if (!content.is_array())
+    RequestFields::fail("messages", "has a content that is neither text nor parts");
   for (const json& part : content) {
     if (!part.is_object() || !part.contains("type") || part["type"] != "text" ||
         !part.contains("text") || !part["text"].is_string())
-      Fields::fail("messages", "has a part that is no text: other parts are not supported");
+      RequestFields::fail("messages", "has a part that is no text: other parts are not supported");
     text += part["text"].get<std::string>();
   }
   return text;
 }
 
-std::string conversation_of(Fields& fields, const ServedModel& model) {
+std::string conversation_of(RequestFields& fields, const ServedModel& model) {
   const json* messages = fields.take("messages");
-  if (messages == nullptr) Fields::fail("messages", "is missing");
+  if (messages == nullptr) RequestFields::fail("messages", "is missing");
   if (!messages->is_array() || messages->empty())
-    Fields::fail("messages", "is no list of messages");
+    RequestFields::fail("messages", "is no list of messages");
   nlohmann::ordered_json all = nlohmann::ordered_json::array();
   for (const json& message : *messages) {
     if (!message.is_object() || !message.contains("role") || !message["role"].is_string())
-      Fields::fail("messages", "has one without a 'role'");
+      RequestFields::fail("messages", "has one without a 'role'");
     nlohmann::ordered_json one = message;
     one["content"] = content_of(message.contains("content") ? message["content"] : json());
     all.push_back(std::move(one));
   }
   const json* tools = fields.take("tools");
-  if (tools != nullptr && !tools->is_array()) Fields::fail("tools", "is no list");
+  if (tools != nullptr && !tools->is_array()) RequestFields::fail("tools", "is no list");
   const json* choice = fields.take("tool_choice");
   if (choice != nullptr && *choice != "auto" && *choice != "none")
-    Fields::fail("tool_choice", "is neither 'auto' nor 'none'");
+    RequestFields::fail("tool_choice", "is neither 'auto' nor 'none'");
   const bool has_tools = tools != nullptr && (choice == nullptr || *choice != "none");
   return model.chat_template()->apply(
       all, has_tools ? nlohmann::ordered_json(*tools) : nlohmann::ordered_json());
@@ -251,7 +158,7 @@ std::string conversation_of(Fields& fields, const ServedModel& model) {
 }  // namespace
 
 CompletionRequest parse_completion(const json& body, const ServedModel& model) {
-  Fields fields(body);
+  RequestFields fields(body);
   GenerationRequest one;
   CompletionRequest request = common_of(fields, model, one);
   one.sampling.max_tokens = fields.integer("max_tokens", 16, 1, INT32_MAX);
@@ -260,7 +167,7 @@ CompletionRequest parse_completion(const json& body, const ServedModel& model) {
   fields.refuse_unless("echo", false, "");
   fields.refuse_unless("suffix", "", "");
   fields.refuse_unless("best_of", one.sampling.samples, "'n' texts are all returned");
-  auto prompts = prompts_of(fields, model);
+  auto prompts = fields.texts("prompt", model, kMostPrompts);
   fields.finish();
   for (auto& prompt : prompts) {
     one.prompt = std::move(prompt);
@@ -275,7 +182,7 @@ CompletionRequest parse_chat(const json& body, const ServedModel& model) {
                                     "--tokenizer and --chat-template, or send text to "
                                     "/v1/completions",
                                     model.name()));
-  Fields fields(body);
+  RequestFields fields(body);
   GenerationRequest one;
   CompletionRequest request = common_of(fields, model, one);
   request.form = ApiForm::kChat;

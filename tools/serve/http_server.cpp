@@ -15,6 +15,7 @@
 #include "runtime/format_error.h"
 #include "tools/serve/api_error.h"
 #include "tools/serve/completion_call.h"
+#include "tools/serve/embedding_request.h"
 #include "tools/serve/inference_request.h"
 #include "tools/serve/json_text.h"
 #include "tools/serve/metrics.h"
@@ -155,6 +156,9 @@ struct HttpServer::Impl {
          [this](const httplib::Request& request, httplib::Response& answer) {
            complete(request, answer, parse_chat);
          });
+    post("/v1/embeddings", [this](const httplib::Request& request, httplib::Response& answer) {
+      embed(request, answer);
+    });
     add_inference_routes();
     post(R"(/v2/repository/models/([^/]+)/load)",
          [this](const httplib::Request& request, httplib::Response& answer) {
@@ -219,6 +223,20 @@ struct HttpServer::Impl {
         write_inference(parsed, model->name(), tensors.plan(), tensors.infer(parsed.inputs));
     if (written.json_bytes > 0) answer.set_header(kHeader, std::to_string(written.json_bytes));
     answer.set_content(written.body, written.json_bytes > 0 ? "application/octet-stream" : kJson);
+  }
+
+  void embed(const httplib::Request& request, httplib::Response& answer) {
+    if (draining) throw ApiError(503, "the server is being shut down");
+    const auto body = parse_object(request.body);
+    const auto model = models.find(model_of(body));
+    if (model->embedder() == nullptr)
+      throw ApiError(400, fmt::format("'{}' is no encoder of texts: it does not take input_ids "
+                                      "alone, or gives no vectors",
+                                      model->name()));
+    const EmbeddingRequest parsed = parse_embedding(body, *model);
+    answer.set_content(
+        dump(embedding_answer(parsed, model->name(), model->embedder()->embed(parsed.texts))),
+        kJson);
   }
 
   static ordered_json json_of(const ServedModel& model) {

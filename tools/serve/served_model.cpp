@@ -64,7 +64,15 @@ ServedModel::ServedModel(std::string name, ServedModelOptions options)
   if (!is_paged && !generates_text(plan)) {
     TensorModelOptions tensors = options_.tensors;
     tensors.waiting = options_.waiting;
+    const bool embeds = Embedder::takes(plan);
+    tensors.pads = embeds && std::ranges::any_of(plan.inputs(), [](const BindingInfo& input) {
+                     return input.name == "attention_mask";
+                   });
     tensors_ = std::make_unique<TensorModel>(plan, options_.session, tensors);
+    if (embeds) {
+      embedder_ = std::make_unique<Embedder>(*tensors_, options_.pooling);
+      if (!options_.tokenizer.empty()) tokenizer_ = Tokenizer::load(options_.tokenizer);
+    }
     return;
   }
   if (!options_.tokenizer.empty()) tokenizer_ = Tokenizer::load(options_.tokenizer);

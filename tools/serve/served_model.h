@@ -13,6 +13,7 @@
 
 #include "tools/generate/chat_template.h"
 #include "tools/generate/tokenizer.h"
+#include "tools/serve/embedder.h"
 #include "tools/serve/tensor_model.h"
 
 namespace sinter::tools {
@@ -25,10 +26,11 @@ struct ServedModelOptions {
   std::string chat_template;
   /// Of a decoder at once; 0: as many as a plan of --serve takes, 8 of others.
   int sequences = 0;
-  std::uint64_t cache_bytes = 0;  // of the caches of a plan of --serve; 0: PagedExecutorOptions'
-  TensorModelOptions tensors;     // of any other plan; its `waiting` is the one below
-  std::int64_t context = 0;       // tokens of caches whose shape leaves it open
-  std::int64_t waiting = 256;     // requests that wait; more are refused (429)
+  std::uint64_t cache_bytes = 0;     // of the caches of a plan of --serve; 0: PagedExecutorOptions'
+  TensorModelOptions tensors;        // of any other plan; its `waiting` is the one below
+  Pooling pooling = Pooling::kMean;  // of an encoder of texts
+  std::int64_t context = 0;          // tokens of caches whose shape leaves it open
+  std::int64_t waiting = 256;        // requests that wait; more are refused (429)
   SessionOptions session;
 };
 
@@ -44,6 +46,8 @@ class ServedModel {
   Engine* engine() const { return engine_.get(); }
   /// Of any other plan; else null.
   TensorModel* tensors() const { return tensors_.get(); }
+  /// Of a plan that is an encoder of texts (Embedder::takes); else null.
+  Embedder* embedder() const { return embedder_.get(); }
   /// Null without one.
   const Tokenizer* tokenizer() const { return tokenizer_ ? &*tokenizer_ : nullptr; }
   /// Null without one.
@@ -63,6 +67,7 @@ class ServedModel {
   std::vector<TokenId> stop_tokens_;
   std::int64_t positions_ = 0;
   std::unique_ptr<TensorModel> tensors_;
+  std::unique_ptr<Embedder> embedder_;
   std::unique_ptr<Engine> engine_;  // last: it ends before what it reads
 };
 

@@ -34,6 +34,16 @@ void TensorModel::find_rows() {
     const bool is_open = !binding.shape.empty() && binding.shape[0].min < binding.shape[0].max;
     return is_open && !binding.is_read_by_host ? binding.shape[0].text : std::string();
   };
+  if (options_.pads) {
+    const auto is_matrix = [&](const BindingInfo& input) {
+      return !rows_of(input).empty() && input.shape.size() >= 2 &&
+             input.shape[1].min < input.shape[1].max;
+    };
+    is_batched_ = std::ranges::all_of(plan_.inputs(), is_matrix);
+    for (const BindingInfo& input : plan_.inputs())
+      options_.batch_rows = std::min(options_.batch_rows, input.shape[0].max);
+    return;
+  }
   const std::string rows = rows_of(plan_.inputs()[0]);
   const auto has_rows = [&](const BindingInfo& binding) { return rows_of(binding) == rows; };
   if (rows.empty() || !std::ranges::all_of(plan_.inputs(), has_rows) ||
@@ -41,6 +51,14 @@ void TensorModel::find_rows() {
     return;
   options_.batch_rows = std::min(options_.batch_rows, plan_.inputs()[0].shape[0].max);
   is_batched_ = options_.batch_rows > 1;
+}
+
+/// Of a model that pads: whether the second dimension is that of the inputs.
+bool TensorModel::has_columns(const BindingInfo& binding) const {
+  if (binding.shape.size() < 2 || binding.shape[1].min >= binding.shape[1].max) return false;
+  return std::ranges::any_of(plan_.inputs(), [&](const BindingInfo& input) {
+    return input.shape[1].text == binding.shape[1].text;
+  });
 }
 
 void TensorModel::describe(Request& request) const {
@@ -59,8 +77,17 @@ void TensorModel::describe(Request& request) const {
     }
     agrees = agrees && (rows < 0 || rows == tensor.shape[0]);
     rows = tensor.shape[0];
-    request.kind += fmt::format("{} {};", to_string(tensor.dtype),
-                                fmt::join(tensor.shape.begin() + 1, tensor.shape.end(), ","));
+    const std::size_t padded = is_batched_ && options_.pads ? 1 : 0;
+    if (padded > 0) {
+      agrees = agrees && tensor.shape.size() >= 2 &&
+               (request.columns == 0 || request.columns == tensor.shape[1]) &&
+               tensor.shape[1] <= input.shape[1].max;
+      if (!agrees) continue;
+      request.columns = tensor.shape[1];
+    }
+    const auto first = tensor.shape.begin() + 1 + static_cast<std::ptrdiff_t>(padded);
+    request.kind +=
+        fmt::format("{} {};", to_string(tensor.dtype), fmt::join(first, tensor.shape.end(), ","));
   }
   // What does not fit runs by itself, and is refused by the session.
   if (!agrees || rows < 1)
@@ -128,8 +155,18 @@ std::vector<TensorModel::Request*> TensorModel::gather(std::unique_lock<std::mut
 }
 
 void TensorModel::take_alike(std::vector<Request*>& batch, std::int64_t& rows) {
+  std::int64_t longest = 0, elements = 0;  // of what is padded
+  for (const Request* request : batch) {
+    longest = std::max(longest, request->columns);
+    elements += request->rows * request->columns;
+  }
   std::erase_if(waiting_, [&](Request* other) {
     if (other->kind != batch[0]->kind || rows + other->rows > options_.batch_rows) return false;
+    const std::int64_t wide = std::max(longest, other->columns),
+                       all = elements + other->rows * other->columns;
+    if (wastes(rows + other->rows, wide, all)) return false;
+    longest = wide;
+    elements = all;
     batch.push_back(other);
     rows += other->rows;
     return true;
@@ -149,24 +186,41 @@ void TensorModel::run(Session& session, const std::vector<Request*>& batch) {
   }
 }
 
+/// An input of all requests, one behind the other; with `columns`, padded to so many.
+OwnedTensor TensorModel::joined(const std::string& input, const std::vector<Request*>& batch,
+                                std::int64_t columns) const {
+  const OwnedTensor& first = batch[0]->inputs.at(input);
+  OwnedTensor all{first.dtype, first.shape, {}};
+  all.shape[0] = 0;
+  if (columns > 0) all.shape[1] = columns;
+  for (const Request* request : batch) {
+    const OwnedTensor& own = request->inputs.at(input);
+    const auto rows = static_cast<std::size_t>(request->rows);
+    all.shape[0] += request->rows;
+    const std::size_t row = own.data.size() / rows;
+    const std::size_t padding = columns > 0
+                                    ? row / static_cast<std::size_t>(request->columns) *
+                                          static_cast<std::size_t>(columns - request->columns)
+                                    : 0;
+    for (std::size_t r = 0; r < rows; ++r) {
+      const auto begin = own.data.begin() + static_cast<std::ptrdiff_t>(r * row);
+      all.data.insert(all.data.end(), begin, begin + static_cast<std::ptrdiff_t>(row));
+      all.data.resize(all.data.size() + padding);
+    }
+  }
+  return all;
+}
+
 void TensorModel::run_together(Session& session, const std::vector<Request*>& batch) {
+  std::int64_t columns = 0;
+  for (const Request* request : batch) columns = std::max(columns, request->columns);
   std::vector<OwnedTensor> together;  // as long as the session may read them
   for (const BindingInfo& input : plan_.inputs()) {
-    OwnedTensor& all = together.emplace_back();
-    const OwnedTensor& first = batch[0]->inputs.at(input.name);
-    if (batch.size() == 1) {
-      session.set_input(input.name, first.view());
-      continue;
-    }
-    all.dtype = first.dtype;
-    all.shape = first.shape;
-    all.shape[0] = 0;
-    for (const Request* request : batch) {
-      const OwnedTensor& own = request->inputs.at(input.name);
-      all.shape[0] += own.shape[0];
-      all.data.insert(all.data.end(), own.data.begin(), own.data.end());
-    }
-    session.set_input(input.name, all.view());
+    if (batch.size() == 1)
+      session.set_input(input.name, batch[0]->inputs.at(input.name).view());
+    else
+      session.set_input(input.name,
+                        together.emplace_back(joined(input.name, batch, columns)).view());
   }
   session.run();
   std::int64_t rows = 0;
@@ -175,17 +229,25 @@ void TensorModel::run_together(Session& session, const std::vector<Request*>& ba
   for (std::size_t i = 0; i < plan_.outputs().size(); ++i) {
     const TensorView& view = session.output(i);
     const auto* from = static_cast<const std::byte*>(view.data);
+    const std::size_t row =
+        batch.size() > 1 ? view.byte_count() / static_cast<std::size_t>(rows) : view.byte_count();
+    const bool cuts = columns > 0 && has_columns(plan_.outputs()[i]);
     for (Request* request : batch) {
       OwnedTensor& output = request->outputs.emplace_back();
       output.dtype = view.dtype;
       output.shape = view.shape;
-      std::size_t bytes = view.byte_count();
-      if (batch.size() > 1) {
-        output.shape[0] = request->rows;
-        bytes = bytes / static_cast<std::size_t>(rows) * static_cast<std::size_t>(request->rows);
+      if (batch.size() == 1) {
+        output.data.assign(from, from + row);
+        break;
       }
-      output.data.assign(from, from + bytes);
-      from += bytes;
+      output.shape[0] = request->rows;
+      std::size_t kept = row;
+      if (cuts) {
+        output.shape[1] = request->columns;
+        kept = row / static_cast<std::size_t>(columns) * static_cast<std::size_t>(request->columns);
+      }
+      for (std::int64_t r = 0; r < request->rows; ++r, from += row)
+        output.data.insert(output.data.end(), from, from + kept);
     }
   }
 }

@@ -1,6 +1,7 @@
 // A plan that takes tensors and gives tensors, for many requests: they are gathered into batches.
 #pragma once
 
+#include <algorithm>
 #include <chrono>
 #include <condition_variable>
 #include <cstddef>
@@ -34,6 +35,9 @@ struct TensorModelOptions {
   /// by itself, as always where inputs and outputs do not share a first dimension of open size.
   std::int64_t batch_rows = 1;
   std::chrono::microseconds batch_delay{0};  // how long a request waits for others
+  /// Requests may differ along the second dimension, too: the shorter ones are padded with zeros,
+  /// and outputs that have this dimension are cut. For models that know by a mask what counts.
+  bool pads = false;
 };
 
 struct TensorModelStats {
@@ -51,6 +55,14 @@ class TensorModel {
   ~TensorModel();
 
   const Plan& plan() const { return plan_; }
+  /// Rows that run at once at most; 1: each request by itself.
+  std::int64_t batch_rows() const { return is_batched_ ? options_.batch_rows : 1; }
+  /// Whether a batch of `rows` rows with `elements` columns in all wastes too much when it is
+  /// padded to `longest`.
+  static bool wastes(std::int64_t rows, std::int64_t longest, std::int64_t elements) {
+    constexpr std::int64_t kSmall = 1024;  // as fast as less
+    return rows * longest > std::max(kSmall, elements + elements / 2);
+  }
   /// Outputs by the plan's order. Throws QueueFullError, Error(kUsage) for an input that is
   /// missing, unknown or does not fit, and as Session::run does: a request's error is its own,
   /// whatever it runs with. From any thread.
@@ -61,8 +73,8 @@ class TensorModel {
   using Clock = std::chrono::steady_clock;
   struct Request {
     const std::map<std::string, OwnedTensor>& inputs;
-    std::string kind;  // requests of one kind may run at once
-    std::int64_t rows = 1;
+    std::string kind;                    // requests of one kind may run at once
+    std::int64_t rows = 1, columns = 0;  // columns: 0 where nothing is padded
     Clock::time_point arrival;
     std::vector<OwnedTensor> outputs;
     std::exception_ptr error;
@@ -70,6 +82,9 @@ class TensorModel {
   };
 
   void find_rows();
+  bool has_columns(const BindingInfo& binding) const;
+  OwnedTensor joined(const std::string& input, const std::vector<Request*>& batch,
+                     std::int64_t columns) const;
   void describe(Request& request) const;
   void work(Session& session, const std::stop_token& stop);
   std::vector<Request*> gather(std::unique_lock<std::mutex>& lock, const std::stop_token& stop);

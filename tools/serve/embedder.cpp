@@ -1,0 +1,125 @@
+#include "tools/serve/embedder.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <cstring>
+#include <numeric>
+#include <optional>
+
+#include "ir/tensor.h"
+#include "runtime/format_error.h"
+
+namespace sinter::tools {
+namespace {
+
+constexpr std::array<std::string_view, 3> kInputs = {"input_ids", "attention_mask",
+                                                     "token_type_ids"};
+
+/// The output that vectors come from: one for each text before one for each token.
+std::optional<std::size_t> find_output(const Plan& plan) {
+  for (const std::size_t rank : {std::size_t{2}, std::size_t{3}})
+    for (std::size_t i = 0; i < plan.outputs().size(); ++i)
+      if (plan.outputs()[i].shape.size() == rank && is_arithmetic_float(plan.outputs()[i].dtype))
+        return i;
+  return std::nullopt;
+}
+
+float float_at(const OwnedTensor& tensor, std::size_t i) {
+  return static_cast<float>(
+      ir::load_as_double(tensor.dtype, tensor.data.data() + i * size_of(tensor.dtype)));
+}
+
+void put(OwnedTensor& tensor, std::size_t i, std::int64_t value) {
+  if (tensor.dtype == DType::kInt64) {
+    std::memcpy(tensor.data.data() + i * sizeof value, &value, sizeof value);
+  } else {
+    const auto narrow = static_cast<std::int32_t>(value);
+    std::memcpy(tensor.data.data() + i * sizeof narrow, &narrow, sizeof narrow);
+  }
+}
+
+void normalize(std::vector<float>& vector) {
+  double square = 0;
+  for (const float x : vector) square += double{x} * x;
+  const auto factor = static_cast<float>(square > 0 ? 1 / std::sqrt(square) : 0);
+  for (float& x : vector) x *= factor;
+}
+
+}  // namespace
+
+bool Embedder::takes(const Plan& plan) {
+  const auto fits = [](const BindingInfo& input) {
+    return std::ranges::find(kInputs, input.name) != kInputs.end() && input.shape.size() == 2 &&
+           (input.dtype == DType::kInt64 || input.dtype == DType::kInt32);
+  };
+  return plan.states().empty() && std::ranges::all_of(plan.inputs(), fits) &&
+         std::ranges::find(plan.inputs(), kInputs[0], &BindingInfo::name) != plan.inputs().end() &&
+         find_output(plan).has_value();
+}
+
+Embedder::Embedder(TensorModel& tensors, Pooling pooling)
+    : tensors_(tensors), pooling_(pooling), output_(find_output(tensors.plan()).value()) {
+  most_tokens_ = INT64_MAX;
+  for (const BindingInfo& input : tensors.plan().inputs())
+    most_tokens_ = std::min(most_tokens_, input.shape[1].max);
+}
+
+std::vector<std::vector<float>> Embedder::embed(const std::vector<std::vector<TokenId>>& texts) {
+  std::vector<std::size_t> order(texts.size());
+  std::iota(order.begin(), order.end(), 0);
+  std::ranges::stable_sort(order, {}, [&](std::size_t i) { return texts[i].size(); });
+  for (const std::size_t i : order) {
+    if (texts[i].empty()) throw usage_error("text {} has no tokens", i);
+    if (std::ssize(texts[i]) > most_tokens_)
+      throw usage_error("text {} has {} tokens, the model takes {} at most", i, texts[i].size(),
+                        most_tokens_);
+  }
+  std::vector<std::vector<float>> result(texts.size());
+  for (std::size_t first = 0; first < order.size();) {
+    std::vector<const std::vector<TokenId>*> alike;
+    std::int64_t elements = 0;
+    std::size_t end = first;
+    for (; end < order.size() && std::ssize(alike) < tensors_.batch_rows(); ++end) {
+      const auto& text = texts[order[end]];
+      elements += std::ssize(text);
+      if (end > first && TensorModel::wastes(std::ssize(alike) + 1, std::ssize(text), elements))
+        break;
+      alike.push_back(&text);
+    }
+    auto vectors = embed_alike(alike);
+    for (std::size_t i = first; i < end; ++i) result[order[i]] = std::move(vectors[i - first]);
+    first = end;
+  }
+  return result;
+}
+
+std::vector<std::vector<float>> Embedder::embed_alike(
+    const std::vector<const std::vector<TokenId>*>& texts) {
+  const std::size_t columns = texts.back()->size();  // they are sorted
+  std::map<std::string, OwnedTensor> inputs;
+  for (const BindingInfo& input : tensors_.plan().inputs()) {
+    OwnedTensor& tensor = inputs[input.name];
+    tensor = {input.dtype, {std::ssize(texts), static_cast<std::int64_t>(columns)}, {}};
+    tensor.data.resize(texts.size() * columns * size_of(input.dtype));
+    if (input.name == kInputs[2]) continue;  // all are of the first kind
+    for (std::size_t r = 0; r < texts.size(); ++r)
+      for (std::size_t c = 0; c < texts[r]->size(); ++c)
+        put(tensor, r * columns + c, input.name == kInputs[0] ? (*texts[r])[c] : 1);
+  }
+  const OwnedTensor output = std::move(tensors_.infer(inputs).at(output_));
+  const bool of_tokens = output.shape.size() == 3;
+  const auto size = static_cast<std::size_t>(output.shape.back());
+  std::vector<std::vector<float>> vectors(texts.size(), std::vector<float>(size));
+  for (std::size_t r = 0; r < texts.size(); ++r) {
+    const std::size_t first = of_tokens ? r * columns * size : r * size;
+    const std::size_t count = of_tokens && pooling_ == Pooling::kMean ? texts[r]->size() : 1;
+    for (std::size_t c = 0; c < count; ++c)
+      for (std::size_t e = 0; e < size; ++e)
+        vectors[r][e] += float_at(output, first + c * size + e);
+    normalize(vectors[r]);
+  }
+  return vectors;
+}
+
+}  // namespace sinter::tools

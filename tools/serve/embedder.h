@@ -1,0 +1,42 @@
+// Vectors of texts by a plan that is an encoder: token ids in, a vector for each text out.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include <sinter/engine.h>
+
+#include "tools/serve/tensor_model.h"
+
+namespace sinter::tools {
+
+/// How vectors of tokens become one of the text: their mean, or that of the first token.
+enum class Pooling : std::uint8_t { kMean, kFirst };
+
+class Embedder {
+ public:
+  /// Whether the plan takes `input_ids`, and nothing but `attention_mask` and `token_type_ids`
+  /// beside them, and gives floats [texts, size] (`sentence_embedding`, say) or [texts, tokens,
+  /// size].
+  static bool takes(const Plan& plan);
+  /// `tensors`, of a plan that it takes, outlives it.
+  Embedder(TensorModel& tensors, Pooling pooling);
+
+  /// A vector of length 1 for each text, which is ids of one token or more. Texts of like length
+  /// run at once. Throws Error(kUsage) for more tokens than most_tokens(), and as
+  /// TensorModel::infer does.
+  std::vector<std::vector<float>> embed(const std::vector<std::vector<TokenId>>& texts);
+  std::int64_t most_tokens() const { return most_tokens_; }
+
+ private:
+  std::vector<std::vector<float>> embed_alike(
+      const std::vector<const std::vector<TokenId>*>& texts);
+
+  TensorModel& tensors_;
+  Pooling pooling_;
+  std::size_t output_ = 0;
+  std::int64_t most_tokens_ = 0;
+};
+
+}  // namespace sinter::tools

@@ -1,0 +1,65 @@
+#include "tools/serve/embedding_request.h"
+
+#include <cstring>
+
+#include <fmt/format.h>
+
+#include "tools/serve/request_fields.h"
+
+namespace sinter::tools {
+namespace {
+
+using nlohmann::json;
+using nlohmann::ordered_json;
+
+std::string base64(const std::vector<float>& vector) {
+  constexpr const char* kDigits =
+      "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+  std::vector<unsigned char> bytes(vector.size() * sizeof(float));
+  std::memcpy(bytes.data(), vector.data(), bytes.size());
+  std::string text;
+  for (std::size_t at = 0; at < bytes.size(); at += 3) {
+    std::uint32_t three = 0;
+    for (std::size_t i = at; i < at + 3; ++i)
+      three = three << 8 | (i < bytes.size() ? bytes[i] : 0U);
+    for (std::size_t digit = 0; digit < 4; ++digit)
+      text += at + digit > bytes.size() ? '=' : kDigits[three >> (18 - 6 * digit) & 63U];
+  }
+  return text;
+}
+
+}  // namespace
+
+EmbeddingRequest parse_embedding(const json& body, const ServedModel& model) {
+  constexpr std::size_t kMostTexts = 2048;  // as OpenAI's
+  RequestFields fields(body);
+  fields.take("model");
+  EmbeddingRequest request;
+  request.texts = fields.texts("input", model, kMostTexts);
+  if (const json* format = fields.take("encoding_format")) {
+    if (*format != "float" && *format != "base64")
+      RequestFields::fail("encoding_format", "is neither 'float' nor 'base64'");
+    request.base64 = *format == "base64";
+  }
+  fields.refuse_unless("dimensions", nullptr, "vectors have the model's own size");
+  fields.finish();
+  return request;
+}
+
+ordered_json embedding_answer(const EmbeddingRequest& request, const std::string& model,
+                              const std::vector<std::vector<float>>& vectors) {
+  ordered_json data = ordered_json::array();
+  std::size_t tokens = 0;
+  for (std::size_t i = 0; i < vectors.size(); ++i) {
+    ordered_json vector = vectors[i];
+    if (request.base64) vector = base64(vectors[i]);
+    data.push_back({{"object", "embedding"}, {"index", i}, {"embedding", std::move(vector)}});
+    tokens += request.texts[i].size();
+  }
+  return {{"object", "list"},
+          {"data", std::move(data)},
+          {"model", model},
+          {"usage", {{"prompt_tokens", tokens}, {"total_tokens", tokens}}}};
+}
+
+}  // namespace sinter::tools

@@ -1,0 +1,24 @@
+// What POST /v1/embeddings asks for, and its answer.
+#pragma once
+
+#include <cstdint>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "tools/serve/served_model.h"
+
+namespace sinter::tools {
+
+struct EmbeddingRequest {
+  std::vector<std::vector<TokenId>> texts;
+  bool base64 = false;  // vectors as bytes of float32, little-endian
+};
+
+/// Fields as OpenAI's API has them: `input` is a text, a list of texts, token ids or a list of
+/// such. Throws ApiError (400) that names what is unknown or not supported.
+EmbeddingRequest parse_embedding(const nlohmann::json& body, const ServedModel& model);
+nlohmann::ordered_json embedding_answer(const EmbeddingRequest& request, const std::string& model,
+                                        const std::vector<std::vector<float>>& vectors);
+
+}  // namespace sinter::tools
