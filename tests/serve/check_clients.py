@@ -3,7 +3,8 @@
 
   check_clients.py --sinter build/bin/sinter [--seconds 5]
 
-Serves the tiny decoder on the CPU, by a plan of one text at a time and by one of many (--serve). Exit code 0 if all holds. --seconds is how long clients that leave, send nonsense or ask for too
+Serves the tiny decoder on the CPU, by a plan of one text at a time and by one of many (--serve), and a tiny BERT, whose vectors of texts
+are compared with ONNX Runtime's. Exit code 0 if all holds. --seconds is how long clients that leave, send nonsense or ask for too
 much run beside one that compares each answer with the one that its request got alone.
 """
 import argparse
@@ -20,7 +21,10 @@ import time
 import urllib.request
 from pathlib import Path
 
+import numpy as np
+import onnxruntime
 import openai
+from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers, processors
 
 ROOT = Path(__file__).resolve().parents[2]
 CONTEXT = 64
@@ -36,7 +40,13 @@ def server(sinter, folder, *options, kind=()):
         subprocess.run([sinter, "compile", ROOT / "models" / "tiny" / "decoder.onnx", "-o", plan, "--target=cpu", "--quiet", *kind],
                        check=True)
     caches = "--cache-memory=256K" if kind else f"--context={CONTEXT}"
-    process = subprocess.Popen([sinter, "serve", plan, caches, "--port=0", "--json", "--quiet", *options],
+    with serving(sinter, plan, caches, *options) as started:
+        yield started
+
+
+@contextlib.contextmanager
+def serving(sinter, plan, *options):
+    process = subprocess.Popen([sinter, "serve", plan, "--port=0", "--json", "--quiet", *options],
                                stdout=subprocess.PIPE, text=True)
     try:
         said = ""
@@ -157,6 +167,54 @@ def check_drain(process, client):
         assert all(len(each) == 60 for each in tokens_of(answer)), answer
 
 
+def word_pieces(path):
+    """A tokenizer of BERT's kind whose ids the tiny model has: letters, and a few pieces."""
+    letters = [chr(c) for c in range(ord("a"), ord("z") + 1)]
+    names = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", *letters, *("##" + letter for letter in letters), "the", "##ing", ".", ","]
+    tokenizer = Tokenizer(models.WordPiece({name: i for i, name in enumerate(names)}, unk_token="[UNK]"))
+    tokenizer.normalizer = normalizers.BertNormalizer()
+    tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
+    tokenizer.decoder = decoders.WordPiece()
+    tokenizer.post_processor = processors.BertProcessing(("[SEP]", 3), ("[CLS]", 2))
+    tokenizer.save(str(path))
+    return tokenizer
+
+
+def check_embeddings(sinter, folder):
+    """Texts of many lengths by clients at once; each vector is that of ONNX Runtime for the text alone."""
+    model, plan = ROOT / "models" / "tiny" / "bert.onnx", folder / "bert.plan"
+    subprocess.run([sinter, "compile", model, "-o", plan, "--target=cpu", "--quiet"], check=True)
+    tokenizer, session = word_pieces(folder / "tokenizer.json"), onnxruntime.InferenceSession(str(model))
+    draw = random.Random(3)
+    words = ["The", "walking", "caf\u00e9", "x,y.", "\u4e2d\u6587", "don't", "A", "quick brown"]
+    texts = [" ".join(draw.choices(words, k=draw.randrange(1, 40))) for _ in range(60)]
+
+    def expected(text):
+        ids = np.array([tokenizer.encode(text).ids])
+        mean = session.run(None, {"input_ids": ids, "attention_mask": np.ones_like(ids)})[0][0].mean(0)
+        return mean / np.linalg.norm(mean)
+
+    with serving(sinter, plan, f"--tokenizer={folder / 'tokenizer.json'}", "--batch-rows=16", "--batch-delay-ms=5") as (_, port):
+        client = openai.OpenAI(base_url=f"http://127.0.0.1:{port}/v1", api_key="none", max_retries=0)
+        found = {}
+
+        def ask(share):
+            for first in range(0, len(share), 3):
+                some = share[first:first + 3]
+                answer = client.embeddings.create(model="bert", input=some)  # base64, as the package asks for
+                found.update(zip(some, (each.embedding for each in answer.data)))
+        threads = [threading.Thread(target=ask, args=(texts[i::8],)) for i in range(8)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        for text in texts:
+            np.testing.assert_allclose(found[text], expected(text), atol=1e-5)
+        runs, rows = (figures(port)[f"sinter_inference_{name}_total"] for name in ("runs", "rows"))
+        assert runs < rows == len(texts), (runs, rows)
+    print(f"{len(texts)} vectors compared, {runs:.0f} runs", flush=True)
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--sinter", default=str(ROOT / "build" / "bin" / "sinter"))
@@ -173,6 +231,7 @@ def main():
             with server(arguments.sinter, folder, kind=kind) as (process, port):
                 # A connection for each request: one that is kept could be closed beside a request.
                 check_drain(process, openai.OpenAI(base_url=f"http://127.0.0.1:{port}/v1", api_key="none", max_retries=0))
+        check_embeddings(arguments.sinter, folder)
         keys = folder / "keys"
         keys.write_text("secret\n")
         with server(arguments.sinter, folder, f"--api-key-file={keys}") as (_, port):
