@@ -13,11 +13,11 @@
 #include <sinter/sinter.h>
 
 #include "runtime/format_error.h"
-#include "tools/serve/api_error.h"
-#include "tools/serve/completion_call.h"
-#include "tools/serve/embedding_request.h"
-#include "tools/serve/inference_request.h"
-#include "tools/serve/json_text.h"
+#include "tools/serve/api/api_error.h"
+#include "tools/serve/api/completion_call.h"
+#include "tools/serve/api/embedding_request.h"
+#include "tools/serve/api/inference_request.h"
+#include "tools/serve/api/json_text.h"
 #include "tools/serve/metrics.h"
 #include "tools/serve/page.h"
 

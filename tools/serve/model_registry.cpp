@@ -4,7 +4,7 @@
 
 #include <fmt/format.h>
 
-#include "tools/serve/api_error.h"
+#include "tools/serve/api/api_error.h"
 
 namespace sinter::tools {
 namespace {

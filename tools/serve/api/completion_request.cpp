@@ -1,4 +1,4 @@
-#include "tools/serve/completion_request.h"
+#include "tools/serve/api/completion_request.h"
 
 #include <algorithm>
 #include <atomic>
@@ -9,7 +9,7 @@
 
 #include <fmt/format.h>
 
-#include "tools/serve/request_fields.h"
+#include "tools/serve/api/request_fields.h"
 
 namespace sinter::tools {
 namespace {

@@ -1,4 +1,4 @@
-#include "tools/serve/embedder.h"
+#include "tools/serve/models/embedder.h"
 
 #include <algorithm>
 #include <array>

@@ -1,4 +1,4 @@
-#include "tools/serve/served_model.h"
+#include "tools/serve/models/served_model.h"
 
 #include <algorithm>
 #include <filesystem>

@@ -1,4 +1,4 @@
-#include "tools/serve/tensor_model.h"
+#include "tools/serve/models/tensor_model.h"
 
 #include <algorithm>
 #include <cstring>

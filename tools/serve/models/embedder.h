@@ -7,7 +7,7 @@
 
 #include <sinter/engine.h>
 
-#include "tools/serve/tensor_model.h"
+#include "tools/serve/models/tensor_model.h"
 
 namespace sinter::tools {
 

@@ -1,8 +1,8 @@
-#include "tools/serve/json_text.h"
+#include "tools/serve/api/json_text.h"
 
 #include <fmt/format.h>
 
-#include "tools/serve/api_error.h"
+#include "tools/serve/api/api_error.h"
 
 namespace sinter::tools {
 

@@ -1,4 +1,4 @@
-#include "tools/serve/inference_request.h"
+#include "tools/serve/api/inference_request.h"
 
 #include <algorithm>
 #include <array>
@@ -9,8 +9,8 @@
 
 #include <fmt/format.h>
 
-#include "tools/serve/api_error.h"
-#include "tools/serve/json_text.h"
+#include "tools/serve/api/api_error.h"
+#include "tools/serve/api/json_text.h"
 
 namespace sinter::tools {
 namespace {

@@ -1,10 +1,10 @@
-#include "tools/serve/request_fields.h"
+#include "tools/serve/api/request_fields.h"
 
 #include <algorithm>
 
 #include <fmt/format.h>
 
-#include "tools/serve/api_error.h"
+#include "tools/serve/api/api_error.h"
 
 namespace sinter::tools {
 namespace {

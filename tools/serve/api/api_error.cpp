@@ -1,4 +1,4 @@
-#include "tools/serve/api_error.h"
+#include "tools/serve/api/api_error.h"
 
 #include <utility>
 

@@ -13,8 +13,8 @@
 
 #include "tools/generate/chat_template.h"
 #include "tools/generate/tokenizer.h"
-#include "tools/serve/embedder.h"
-#include "tools/serve/tensor_model.h"
+#include "tools/serve/models/embedder.h"
+#include "tools/serve/models/tensor_model.h"
 
 namespace sinter::tools {
 

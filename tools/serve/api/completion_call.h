@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-#include "tools/serve/completion_request.h"
+#include "tools/serve/api/completion_request.h"
 
 namespace sinter::tools {
 

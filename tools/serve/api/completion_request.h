@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "tools/serve/served_model.h"
+#include "tools/serve/models/served_model.h"
 
 namespace sinter::tools {
 

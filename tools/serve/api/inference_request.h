@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "tools/serve/tensor_model.h"
+#include "tools/serve/models/tensor_model.h"
 
 namespace sinter::tools {
 

@@ -8,7 +8,7 @@
 #include <string_view>
 #include <vector>
 
-#include "tools/serve/served_model.h"
+#include "tools/serve/models/served_model.h"
 
 namespace sinter::tools {
 

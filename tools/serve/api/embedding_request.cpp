@@ -1,10 +1,10 @@
-#include "tools/serve/embedding_request.h"
+#include "tools/serve/api/embedding_request.h"
 
 #include <cstring>
 
 #include <fmt/format.h>
 
-#include "tools/serve/request_fields.h"
+#include "tools/serve/api/request_fields.h"
 
 namespace sinter::tools {
 namespace {

@@ -1,4 +1,4 @@
-#include "tools/serve/completion_call.h"
+#include "tools/serve/api/completion_call.h"
 
 #include <chrono>
 #include <utility>
