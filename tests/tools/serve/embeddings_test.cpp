@@ -80,6 +80,23 @@ TEST_F(ServeEmbeddingsTest, TextsOfDifferentLengthsAreAsAlone) {
   expect_near(one["data"][0]["embedding"], expected(texts[2], texts[2].size()));
 }
 
+/// As GPUs run them, in shapes of a ladder.
+TEST_F(ServeEmbeddingsTest, ShapesOfALadderChangeNothing) {
+  const Plan plan = Plan::load(path("plan"));
+  tools::TensorModel model(plan, {.threads = 1},
+                           {.batch_rows = 12, .pads = true, .has_ladder = true});
+  tools::Embedder embedder(model, tools::Pooling::kMean);
+  std::vector<std::vector<TokenId>> texts;
+  for (const std::size_t length : {5U, 17U, 1U, 511U, 16U, 40U, 7U}) {
+    const Ids ids = ids_of(length);
+    texts.emplace_back(ids.begin(), ids.end());
+  }
+  const auto vectors = embedder.embed(texts);
+  for (std::size_t i = 0; i < texts.size(); ++i)
+    expect_near(vectors[i], expected({texts[i].begin(), texts[i].end()}, texts[i].size()));
+  EXPECT_LT(model.stats().runs, texts.size());
+}
+
 TEST_F(ServeEmbeddingsTest, BytesAreTheFloats) {
   begin();
   const json answer = embed({{"input", ids_of(4)}, {"encoding_format", "base64"}});

@@ -68,7 +68,11 @@ ServedModel::ServedModel(std::string name, ServedModelOptions options)
     tensors.pads = embeds && std::ranges::any_of(plan.inputs(), [](const BindingInfo& input) {
                      return input.name == "attention_mask";
                    });
-    tensors_ = std::make_unique<TensorModel>(plan, options_.session, tensors);
+    tensors.has_ladder = tensors.pads && plan.target() != "cpu";
+    SessionOptions session = options_.session;
+    constexpr std::size_t kLadder = 128;  // shapes
+    if (tensors.has_ladder) session.graph_cache = std::max(session.graph_cache, kLadder);
+    tensors_ = std::make_unique<TensorModel>(plan, session, tensors);
     if (embeds) {
       embedder_ = std::make_unique<Embedder>(*tensors_, options_.pooling);
       if (!options_.tokenizer.empty()) tokenizer_ = Tokenizer::load(options_.tokenizer);

@@ -186,65 +186,102 @@ void TensorModel::run(Session& session, const std::vector<Request*>& batch) {
   }
 }
 
-/// An input of all requests, one behind the other; with `columns`, padded to so many.
+namespace {
+
+/// The least size of a ladder that is not below `size`, and not above `most`: powers of two, from
+/// `halves` on also those between them.
+std::int64_t on_ladder(std::int64_t size, std::int64_t least, std::int64_t halves,
+                       std::int64_t most) {
+  std::int64_t step = least;
+  while (step < size) {
+    if (step >= halves && step + step / 2 >= size) return std::min(step + step / 2, most);
+    step *= 2;
+  }
+  return std::min(step, most);
+}
+
+}  // namespace
+
+TensorModel::Extent TensorModel::extent_of(const std::vector<Request*>& batch) const {
+  constexpr std::int64_t kLeastColumns = 16;
+  Extent extent;
+  for (const Request* request : batch) {
+    extent.rows += request->rows;
+    extent.columns = std::max(extent.columns, request->columns);
+  }
+  if (!options_.has_ladder || extent.columns == 0 || batch[0]->kind.empty()) return extent;
+  std::int64_t most_columns = INT64_MAX;
+  for (const BindingInfo& input : plan_.inputs())
+    most_columns = std::min(most_columns, input.shape[1].max);
+  extent.columns = on_ladder(extent.columns, kLeastColumns, kLeastColumns, most_columns);
+  if (extent.rows < options_.batch_rows)
+    extent.rows = on_ladder(extent.rows, 1, options_.batch_rows, options_.batch_rows);
+  return extent;
+}
+
+/// An input of all requests, one behind the other, with zeros behind short rows. Rows that nobody
+/// asked for are the last one again.
 OwnedTensor TensorModel::joined(const std::string& input, const std::vector<Request*>& batch,
-                                std::int64_t columns) const {
+                                const Extent& extent) {
   const OwnedTensor& first = batch[0]->inputs.at(input);
   OwnedTensor all{first.dtype, first.shape, {}};
-  all.shape[0] = 0;
-  if (columns > 0) all.shape[1] = columns;
+  all.shape[0] = extent.rows;
+  if (extent.columns > 0) all.shape[1] = extent.columns;
+  std::size_t whole = 0;  // bytes of a row
   for (const Request* request : batch) {
     const OwnedTensor& own = request->inputs.at(input);
     const auto rows = static_cast<std::size_t>(request->rows);
-    all.shape[0] += request->rows;
     const std::size_t row = own.data.size() / rows;
-    const std::size_t padding = columns > 0
-                                    ? row / static_cast<std::size_t>(request->columns) *
-                                          static_cast<std::size_t>(columns - request->columns)
-                                    : 0;
+    whole = extent.columns > 0 ? row / static_cast<std::size_t>(request->columns) *
+                                     static_cast<std::size_t>(extent.columns)
+                               : row;
     for (std::size_t r = 0; r < rows; ++r) {
       const auto begin = own.data.begin() + static_cast<std::ptrdiff_t>(r * row);
       all.data.insert(all.data.end(), begin, begin + static_cast<std::ptrdiff_t>(row));
-      all.data.resize(all.data.size() + padding);
+      all.data.resize(all.data.size() + whole - row);
     }
   }
+  const std::size_t size = whole * static_cast<std::size_t>(extent.rows);
+  const std::vector<std::byte> last(all.data.end() - static_cast<std::ptrdiff_t>(whole),
+                                    all.data.end());
+  while (all.data.size() < size) all.data.insert(all.data.end(), last.begin(), last.end());
   return all;
 }
 
 void TensorModel::run_together(Session& session, const std::vector<Request*>& batch) {
-  std::int64_t columns = 0;
-  for (const Request* request : batch) columns = std::max(columns, request->columns);
+  const Extent extent = extent_of(batch);
+  const bool as_given =
+      batch.size() == 1 && extent.columns == batch[0]->columns && extent.rows == batch[0]->rows;
   std::vector<OwnedTensor> together;  // as long as the session may read them
+  together.reserve(plan_.inputs().size());
   for (const BindingInfo& input : plan_.inputs()) {
-    if (batch.size() == 1)
+    if (as_given)
       session.set_input(input.name, batch[0]->inputs.at(input.name).view());
     else
       session.set_input(input.name,
-                        together.emplace_back(joined(input.name, batch, columns)).view());
+                        together.emplace_back(joined(input.name, batch, extent)).view());
   }
   session.run();
-  std::int64_t rows = 0;
-  for (const Request* request : batch) rows += request->rows;
   for (Request* request : batch) request->outputs.clear();
   for (std::size_t i = 0; i < plan_.outputs().size(); ++i) {
     const TensorView& view = session.output(i);
     const auto* from = static_cast<const std::byte*>(view.data);
-    const std::size_t row =
-        batch.size() > 1 ? view.byte_count() / static_cast<std::size_t>(rows) : view.byte_count();
-    const bool cuts = columns > 0 && has_columns(plan_.outputs()[i]);
+    if (as_given) {
+      batch[0]->outputs.push_back({view.dtype, view.shape, {from, from + view.byte_count()}});
+      continue;
+    }
+    const std::size_t row = view.byte_count() / static_cast<std::size_t>(extent.rows);
+    const bool cuts = extent.columns > 0 && has_columns(plan_.outputs()[i]);
     for (Request* request : batch) {
       OwnedTensor& output = request->outputs.emplace_back();
       output.dtype = view.dtype;
       output.shape = view.shape;
-      if (batch.size() == 1) {
-        output.data.assign(from, from + row);
-        break;
-      }
       output.shape[0] = request->rows;
       std::size_t kept = row;
       if (cuts) {
         output.shape[1] = request->columns;
-        kept = row / static_cast<std::size_t>(columns) * static_cast<std::size_t>(request->columns);
+        kept = row / static_cast<std::size_t>(extent.columns) *
+               static_cast<std::size_t>(request->columns);
       }
       for (std::int64_t r = 0; r < request->rows; ++r, from += row)
         output.data.insert(output.data.end(), from, from + kept);

@@ -38,6 +38,9 @@ struct TensorModelOptions {
   /// Requests may differ along the second dimension, too: the shorter ones are padded with zeros,
   /// and outputs that have this dimension are cut. For models that know by a mask what counts.
   bool pads = false;
+  /// With `pads`: rows and columns of a run are those of a ladder, so that few shapes are captured
+  /// as graphs: powers of two, and one step between them for columns from 16 on.
+  bool has_ladder = false;
 };
 
 struct TensorModelStats {
@@ -83,8 +86,13 @@ class TensorModel {
 
   void find_rows();
   bool has_columns(const BindingInfo& binding) const;
-  OwnedTensor joined(const std::string& input, const std::vector<Request*>& batch,
-                     std::int64_t columns) const;
+  /// Of all requests, as a run takes them: with what is padded.
+  struct Extent {
+    std::int64_t rows = 0, columns = 0;
+  };
+  Extent extent_of(const std::vector<Request*>& batch) const;
+  static OwnedTensor joined(const std::string& input, const std::vector<Request*>& batch,
+                            const Extent& extent);
   void describe(Request& request) const;
   void work(Session& session, const std::stop_token& stop);
   std::vector<Request*> gather(std::unique_lock<std::mutex>& lock, const std::stop_token& stop);
