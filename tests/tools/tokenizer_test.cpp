@@ -69,8 +69,7 @@ TEST(Tokenizer, WhatItDoesNotKnowIsRefusedByName) {
   EXPECT_THAT(with("/normalizer", {{"type", "Nmt"}}), HasSubstr("the normalizer 'Nmt'"));
   EXPECT_THAT(with("/model/byte_fallback", true), HasSubstr("byte_fallback"));
   EXPECT_THAT(with("/model/end_of_word_suffix", "</w>"), HasSubstr("'</w>'"));
-  EXPECT_THAT(with("/pre_tokenizer", {{"type", "Metaspace"}}), HasSubstr("'Metaspace'"));
-  EXPECT_THAT(with("/pre_tokenizer", nullptr), HasSubstr("without ByteLevel"));
+  EXPECT_THAT(with("/pre_tokenizer", {{"type", "Punctuation"}}), HasSubstr("'Punctuation'"));
   EXPECT_THAT(with("/decoder", {{"type", "Fuse"}}), HasSubstr("the decoder 'Fuse'"));
   EXPECT_THAT(with("/post_processor", {{"type", "Unknown"}}), HasSubstr("'Unknown'"));
   EXPECT_THAT(with("/added_tokens/0/lstrip", true), HasSubstr("lstrip of the token '<|user|>'"));

@@ -129,6 +129,8 @@ std::string applied(TextNormalizer::Step step, std::string_view text) {
     case TextNormalizer::Step::kSpaceIdeographs: return with_spaced_ideographs(text);
     case TextNormalizer::Step::kStripNonspacingMarks:
       return without_marks(mapped(text, UTF8PROC_DECOMPOSE), true);
+    case TextNormalizer::Step::kReplace:
+    case TextNormalizer::Step::kPrepend: break;  // they have texts
   }
   return std::string(text);
 }
@@ -137,8 +139,21 @@ std::string applied(TextNormalizer::Step step, std::string_view text) {
 
 std::string TextNormalizer::apply(std::string_view text) const {
   std::string result(text);
-  for (const Step step : steps_) result = applied(step, result);
+  for (const auto& [step, from, to] : steps_) {
+    if (step == Step::kReplace)
+      result = replaced(std::move(result), from, to);
+    else if (step == Step::kPrepend)
+      result.insert(0, result.empty() ? "" : to);
+    else
+      result = applied(step, result);
+  }
   return result;
+}
+
+std::string replaced(std::string text, std::string_view from, std::string_view to) {
+  for (std::size_t at = 0; (at = text.find(from, at)) != std::string::npos; at += to.size())
+    text.replace(at, from.size(), to);
+  return text;
 }
 
 std::vector<std::string_view> bert_words(std::string_view text) {

@@ -65,7 +65,7 @@ std::string bytes_of_characters(std::string_view token) {
 
 [[noreturn]] void unsupported(const std::string& what) {
   throw unsupported_error(
-      "tokenizer: {} is not supported; byte-level byte-pair encoding and WordPiece are "
+      "tokenizer: {} is not supported; byte-pair encoding and WordPiece are "
       "(or encode elsewhere and give ids)",
       what);
 }
@@ -118,6 +118,8 @@ struct Cut {
   SplitBehavior behavior = SplitBehavior::kIsolated;
   bool invert = false;
   bool add_prefix_space = false;
+  std::string blank;  // of Metaspace: what stands for a blank, also in front of a text
+  enum class Prefix : char { kNever, kFirst, kAlways } prefix = Prefix::kNever;
 };
 
 Cut cut_of(const json& part) {
@@ -129,6 +131,15 @@ Cut cut_of(const json& part) {
   } else if (type == "Digits") {
     cut.pattern.emplace("\\p{N}");
     if (!part.value("individual_digits", false)) cut.behavior = SplitBehavior::kContiguous;
+  } else if (type == "Metaspace") {
+    cut.blank = part.value("replacement", "\u2581");
+    const std::string scheme =
+        part.value("prepend_scheme", part.value("add_prefix_space", true) ? "always" : "never");
+    cut.prefix = scheme == "always"  ? Cut::Prefix::kAlways
+                 : scheme == "first" ? Cut::Prefix::kFirst
+                                     : Cut::Prefix::kNever;
+    cut.behavior = SplitBehavior::kMergedWithNext;
+    if (part.value("split", true)) cut.pattern.emplace(escaped(cut.blank));
   } else if (type == "Split") {
     const json& pattern = part.at("pattern");
     cut.pattern.emplace(pattern.contains("Regex")
@@ -157,6 +168,13 @@ void add_normalizer(const json& part, TextNormalizer& normalizer) {
        {"Lowercase", Step::kLowercase},
        {"StripAccents", Step::kStripAccents}}};
   const std::string type = type_of(part);
+  if (type == "Prepend") return normalizer.add(Step::kPrepend, "", part.at("prepend"));
+  if (type == "Replace") {
+    const json& pattern = part.at("pattern");
+    if (!pattern.contains("String") || pattern.at("String") == "")
+      unsupported("the normalizer 'Replace' of a regular expression");
+    return normalizer.add(Step::kReplace, pattern.at("String"), part.at("content"));
+  }
   for (const auto& [name, step] : kSteps)
     if (type == name) return normalizer.add(step);
   if (type != "BertNormalizer") unsupported(fmt::format("the normalizer '{}'", type));
@@ -179,6 +197,10 @@ struct Tokenizer::Impl {
   std::vector<Cut> cuts;
   BytePairs pairs;
   std::array<std::optional<TokenId>, 256> byte_tokens;  // none: the byte is left out
+  bool is_byte_level = false;  // words are bytes; else characters, as SentencePiece has them
+  std::optional<TokenId> unknown;
+  bool fuses_unknown = false, falls_back_to_bytes = false;  // of characters
+  std::size_t stripped = 0;  // blanks in front of a decoded text of characters
   bool ignore_merges = false;
   TextNormalizer normalizer;
   std::optional<WordPieces> word_pieces;  // instead of pairs, byte tokens and cuts
@@ -195,7 +217,9 @@ struct Tokenizer::Impl {
   TokenId require(const std::string& name, const char* what) const;
 
   void encode_word(std::string_view word, std::vector<TokenId>& ids) const;
-  void encode_plain(std::string_view text, std::vector<TokenId>& ids) const;
+  void encode_characters(std::string_view word, std::vector<TokenId>& ids) const;
+  /// `is_first`: nothing is in front of `text`.
+  void encode_plain(std::string_view text, bool is_first, std::vector<TokenId>& ids) const;
 };
 
 void Tokenizer::Impl::put(const std::string& name, TokenId id) {
@@ -206,7 +230,7 @@ void Tokenizer::Impl::put(const std::string& name, TokenId id) {
     bytes.resize(static_cast<std::size_t>(id) + 1);
     special.resize(bytes.size(), false);
   }
-  bytes[static_cast<std::size_t>(id)] = word_pieces ? name : bytes_of_characters(name);
+  bytes[static_cast<std::size_t>(id)] = is_byte_level ? bytes_of_characters(name) : name;
 }
 
 TokenId Tokenizer::Impl::require(const std::string& name, const char* what) const {
@@ -231,7 +255,9 @@ void Tokenizer::Impl::read_model(const json& model) {
   for (const char* key : {"continuing_subword_prefix", "end_of_word_suffix"})
     if (const json* text = member(model, key); text != nullptr && !text->get<std::string>().empty())
       unsupported(fmt::format("{} '{}'", key, text->get<std::string>()));
-  if (model.value("byte_fallback", false)) unsupported("byte_fallback");
+  falls_back_to_bytes = model.value("byte_fallback", false);
+  fuses_unknown = model.value("fuse_unk", false);
+  if (is_byte_level && falls_back_to_bytes) unsupported("byte_fallback behind ByteLevel");
   ignore_merges = model.value("ignore_merges", false);
   for (const auto& [name, id] : model.at("vocab").items()) put(name, id.get<TokenId>());
   for (const json& merge : model.at("merges")) {
@@ -248,12 +274,12 @@ void Tokenizer::Impl::read_model(const json& model) {
     const TokenId first = require(left, "the merge's"), second = require(right, "the merge's");
     pairs.add(first, second, require(left + right, "the merge's result"));
   }
-  std::optional<TokenId> unknown;
   if (const json* name = member(model, "unk_token"))
     unknown = require(name->get<std::string>(), "unk_token");
-  if (unknown && model.value("fuse_unk", false)) unsupported("fuse_unk");
+  if (is_byte_level && unknown && fuses_unknown) unsupported("fuse_unk behind ByteLevel");
   for (std::size_t byte = 0; byte < 256; ++byte) {
-    const auto found = vocabulary.find(byte_characters()[byte]);
+    const auto found =
+        vocabulary.find(is_byte_level ? byte_characters()[byte] : fmt::format("<0x{:02X}>", byte));
     byte_tokens[byte] = found == vocabulary.end() ? unknown : found->second;
   }
 }
@@ -303,25 +329,69 @@ void Tokenizer::Impl::read_cuts(const json* part) {
                               part == nullptr ? "no pre-tokenizer" : "'" + type_of(*part) + "'"));
     return;
   }
-  bool is_byte_level = false;
-  for (const json* step : flattened(part, "pretokenizers")) {
-    cuts.push_back(cut_of(*step));
-    is_byte_level = is_byte_level || type_of(*step) == "ByteLevel";
-  }
-  if (!is_byte_level) unsupported("a pre-tokenizer without ByteLevel");
+  for (const json* step : flattened(part, "pretokenizers")) cuts.push_back(cut_of(*step));
 }
 
 void Tokenizer::Impl::read_decoder(const json* part) {
   for (const json* step : flattened(part, "decoders")) {
-    if (type_of(*step) != (word_pieces ? "WordPiece" : "ByteLevel"))
-      unsupported(fmt::format("the decoder '{}'", type_of(*step)));
-    cleans_up = step->value("cleanup", false);
-    if (word_pieces && step->value("prefix", "##") != word_pieces->prefix())
-      unsupported("a decoder with another prefix than the model's");
+    const std::string type = type_of(*step);
+    const auto replace_all = [&](const std::string& from, const std::string& to) {
+      for (std::size_t id = 0; id < bytes.size(); ++id)
+        if (!from.empty() && !special[id]) bytes[id] = replaced(std::move(bytes[id]), from, to);
+    };
+    if (word_pieces && type == "WordPiece") {
+      cleans_up = step->value("cleanup", false);
+      if (step->value("prefix", "##") != word_pieces->prefix())
+        unsupported("a decoder with another prefix than the model's");
+    } else if (is_byte_level && type == "ByteLevel") {
+    } else if (word_pieces || is_byte_level) {
+      unsupported(fmt::format("the decoder '{}'", type));
+    } else if (type == "Replace" && step->at("pattern").contains("String")) {
+      replace_all(step->at("pattern").at("String"), step->at("content"));
+    } else if (type == "Metaspace") {
+      replace_all(step->value("replacement", "\u2581"), " ");
+      if (step->value("prepend_scheme",
+                      step->value("add_prefix_space", true) ? "always" : "never") != "never")
+        stripped = 1;
+    } else if (type == "ByteFallback") {
+      for (std::size_t byte = 0; byte < 256; ++byte)
+        if (const auto id = byte_tokens[byte]) bytes[static_cast<std::size_t>(*id)] = char(byte);
+    } else if (type == "Strip" && step->at("content") == " " && step->value("stop", 0) == 0) {
+      stripped = step->value("start", std::size_t{0});
+    } else if (type != "Fuse") {
+      unsupported(fmt::format("the decoder '{}'", type));
+    }
   }
 }
 
+void Tokenizer::Impl::encode_characters(std::string_view word, std::vector<TokenId>& ids) const {
+  if (ignore_merges)
+    if (const auto found = vocabulary.find(std::string(word)); found != vocabulary.end())
+      return ids.push_back(found->second);
+  std::vector<TokenId> tokens;
+  bool was_unknown = false;
+  for (std::size_t at = 0; at < word.size();) {
+    const auto character = word.substr(at, std::max<std::size_t>(1, utf8_length(word[at])));
+    at += character.size();
+    const auto found = vocabulary.find(std::string(character));
+    const auto token_of = [&](char c) { return byte_tokens[static_cast<unsigned char>(c)]; };
+    const bool is_known = found != vocabulary.end();
+    const bool as_bytes =
+        !is_known && falls_back_to_bytes &&
+        std::ranges::all_of(character, [&](char c) { return token_of(c).has_value(); });
+    const bool is_unknown = !is_known && !as_bytes;
+    if (is_known) tokens.push_back(found->second);
+    if (as_bytes)
+      for (const char c : character) tokens.push_back(*token_of(c));
+    if (is_unknown && unknown && !(was_unknown && fuses_unknown)) tokens.push_back(*unknown);
+    was_unknown = is_unknown;
+  }
+  pairs.merge(tokens);
+  ids.insert(ids.end(), tokens.begin(), tokens.end());
+}
+
 void Tokenizer::Impl::encode_word(std::string_view word, std::vector<TokenId>& ids) const {
+  if (!is_byte_level) return encode_characters(word, ids);
   if (ignore_merges) {
     std::string name;
     for (const char c : word) name += byte_characters()[static_cast<unsigned char>(c)];
@@ -337,7 +407,8 @@ void Tokenizer::Impl::encode_word(std::string_view word, std::vector<TokenId>& i
   ids.insert(ids.end(), tokens.begin(), tokens.end());
 }
 
-void Tokenizer::Impl::encode_plain(std::string_view text, std::vector<TokenId>& ids) const {
+void Tokenizer::Impl::encode_plain(std::string_view text, bool is_first,
+                                   std::vector<TokenId>& ids) const {
   if (word_pieces) {
     const std::string plain = normalizer.apply(text);
     for (const auto word : bert_words(plain)) word_pieces->encode(vocabulary, word, ids);
@@ -347,6 +418,13 @@ void Tokenizer::Impl::encode_plain(std::string_view text, std::vector<TokenId>& 
   for (const Cut& cut : cuts) {
     std::vector<std::string> next;
     for (std::string& piece : pieces) {
+      if (!cut.blank.empty()) {
+        const bool begins = is_first && &piece == pieces.data();
+        piece = replaced(std::move(piece), " ", cut.blank);
+        if ((cut.prefix == Cut::Prefix::kAlways || (cut.prefix == Cut::Prefix::kFirst && begins)) &&
+            !piece.starts_with(cut.blank))
+          piece.insert(0, cut.blank);
+      }
       if (cut.add_prefix_space && !piece.starts_with(' ')) piece.insert(0, 1, ' ');
       if (!cut.pattern) {
         next.push_back(std::move(piece));
@@ -376,6 +454,8 @@ Tokenizer Tokenizer::parse(std::string_view text) {
     const json file = json::parse(text);
     for (const json* part : flattened(member(file, "normalizer"), "normalizers"))
       add_normalizer(*part, impl->normalizer);
+    for (const json* part : flattened(member(file, "pre_tokenizer"), "pretokenizers"))
+      impl->is_byte_level = impl->is_byte_level || type_of(*part) == "ByteLevel";
     impl->read_model(file.at("model"));
     if (const json* tokens = member(file, "added_tokens")) impl->read_added(*tokens);
     impl->read_cuts(member(file, "pre_tokenizer"));
@@ -393,7 +473,7 @@ std::vector<std::int64_t> Tokenizer::encode(std::string_view text, bool add_spec
   if (add_special) ids = impl_->before;
   std::size_t plain = 0;  // where text without added tokens begins
   const auto flush = [&](std::size_t end) {
-    if (end > plain) impl_->encode_plain(text.substr(plain, end - plain), ids);
+    if (end > plain) impl_->encode_plain(text.substr(plain, end - plain), plain == 0, ids);
   };
   for (std::size_t at = 0; at < text.size();) {
     const auto token = std::ranges::find_if(impl_->added, [&](const AddedToken& candidate) {
@@ -439,7 +519,9 @@ std::string Tokenizer::decode(std::span<const std::int64_t> ids, bool skip_speci
     bytes += impl_->cleans_up ? without_blanks_of_punctuation(std::move(piece)) : piece;
     is_first = false;
   }
-  return repaired_utf8(bytes);
+  std::size_t blanks = 0;
+  while (blanks < impl_->stripped && bytes.substr(blanks).starts_with(' ')) ++blanks;
+  return repaired_utf8(bytes.substr(blanks));
 }
 
 std::optional<std::int64_t> Tokenizer::id_of(std::string_view token) const {

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "tools/generate/text_normalizer.h"
+
 namespace sinter::tools {
 namespace {
 
@@ -41,11 +43,7 @@ std::string without_blanks_of_punctuation(std::string text) {
       {" .", "."},   {" ?", "?"},     {" !", "!"},    {" ,", ","},
       {" ' ", "'"},  {" n't", "n't"}, {" 'm", "'m"},  {" do not", " don't"},
       {" 's", "'s"}, {" 've", "'ve"}, {" 're", "'re"}};
-  for (const auto& [from, to] : kRules)
-    for (std::size_t at = 0; (at = text.find(from, at)) != std::string::npos;) {
-      text.replace(at, std::string_view(from).size(), to);
-      at += std::string_view(to).size();
-    }
+  for (const auto& [from, to] : kRules) text = replaced(std::move(text), from, to);
   return text;
 }
 

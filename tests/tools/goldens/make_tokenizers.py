@@ -63,6 +63,10 @@ def tokenizers():
                 sequence([cut, pre_tokenizers.Digits(False), byte_level(add_prefix_space=False, use_regex=False)]), 270)
     yield "bert uncased", word_pieces(True)
     yield "bert cased", word_pieces(False)
+    yield "llama2", of_characters(None, byte_fallback=True, fuse_unk=True)
+    yield "mistral", of_characters("first", byte_fallback=True, fuse_unk=True)
+    yield "characters always", of_characters("always", fuse_unk=True)
+    yield "characters never", of_characters("never")
     yield "nfc", normalized("NFC")
     yield "nfkd small without accents", normalized("NFKD", "Lowercase", "StripAccents")
     yield "nfd nfkc", normalized("NFD", "NFKC")
@@ -79,6 +83,30 @@ def word_pieces(lowercase):
     ends = [(t, tokenizer.token_to_id(t)) for t in ("[SEP]", "[CLS]")]
     tokenizer.post_processor = (processors.BertProcessing(*ends) if lowercase else processors.TemplateProcessing(
         single="[CLS] $A [SEP]", special_tokens=ends))
+    return tokenizer
+
+
+def of_characters(metaspace, **model):
+    """As Llama 2, Mistral and Gemma have them: SentencePiece's byte pairs over characters, bytes for what is rare."""
+    tokenizer = Tokenizer(models.BPE(unk_token="<unk>", **model))
+    if metaspace:
+        tokenizer.pre_tokenizer = pre_tokenizers.Metaspace(prepend_scheme=metaspace)
+        tokenizer.decoder = decoders.Metaspace(prepend_scheme=metaspace)
+    else:
+        tokenizer.normalizer = normalizers.Sequence([normalizers.Prepend("\u2581"), normalizers.Replace(" ", "\u2581")])
+        tokenizer.decoder = decoders.Sequence([decoders.Replace("\u2581", " "), decoders.ByteFallback(), decoders.Fuse(),
+                                               decoders.Strip(" ", 1, 0)])
+    byte_names = [f"<0x{byte:02X}>" for byte in range(256)] if model.get("byte_fallback") else []
+    trainer = trainers.BpeTrainer(vocab_size=400 + len(byte_names), show_progress=False, limit_alphabet=60,
+                                  special_tokens=["<unk>", "<s>", "</s>"])
+    tokenizer.train_from_iterator([(HERE.parents[2] / "models" / "sentences.txt").read_text()[:6000]], trainer)
+    if byte_names:
+        file = json.loads(tokenizer.to_str())
+        for name in byte_names:
+            file["model"]["vocab"][name] = len(file["model"]["vocab"])
+        tokenizer = Tokenizer.from_str(json.dumps(file))
+    tokenizer.post_processor = processors.TemplateProcessing(single="<s> $A", special_tokens=[("<s>", 1)])
+    tokenizer.add_special_tokens([AddedToken("<|end|>", special=True, normalized=False)])
     return tokenizer
 
 
