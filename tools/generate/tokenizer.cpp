@@ -171,9 +171,9 @@ void add_normalizer(const json& part, TextNormalizer& normalizer) {
   if (type == "Prepend") return normalizer.add(Step::kPrepend, "", part.at("prepend"));
   if (type == "Replace") {
     const json& pattern = part.at("pattern");
-    if (!pattern.contains("String") || pattern.at("String") == "")
-      unsupported("the normalizer 'Replace' of a regular expression");
-    return normalizer.add(Step::kReplace, pattern.at("String"), part.at("content"));
+    const std::string from = pattern.value("String", std::string());
+    if (from.empty()) unsupported("the normalizer 'Replace' of a regular expression");
+    return normalizer.add(Step::kReplace, from, part.at("content"));
   }
   for (const auto& [name, step] : kSteps)
     if (type == name) return normalizer.add(step);
@@ -343,9 +343,8 @@ void Tokenizer::Impl::read_decoder(const json* part) {
       cleans_up = step->value("cleanup", false);
       if (step->value("prefix", "##") != word_pieces->prefix())
         unsupported("a decoder with another prefix than the model's");
-    } else if (is_byte_level && type == "ByteLevel") {
     } else if (word_pieces || is_byte_level) {
-      unsupported(fmt::format("the decoder '{}'", type));
+      if (word_pieces || type != "ByteLevel") unsupported(fmt::format("the decoder '{}'", type));
     } else if (type == "Replace" && step->at("pattern").contains("String")) {
       replace_all(step->at("pattern").at("String"), step->at("content"));
     } else if (type == "Metaspace") {
@@ -512,10 +511,10 @@ std::string Tokenizer::decode(std::span<const std::int64_t> ids, bool skip_speci
       continue;
     }
     std::string piece(bytes_of(id));
-    if (!is_first)
-      piece = piece.starts_with(impl_->word_pieces->prefix())
-                  ? piece.substr(impl_->word_pieces->prefix().size())
-                  : " " + piece;
+    if (!is_first && piece.starts_with(impl_->word_pieces->prefix()))
+      piece.erase(0, impl_->word_pieces->prefix().size());
+    else if (!is_first)
+      piece.insert(0, 1, ' ');
     bytes += impl_->cleans_up ? without_blanks_of_punctuation(std::move(piece)) : piece;
     is_first = false;
   }

@@ -9,6 +9,7 @@
 
 #include <fmt/format.h>
 
+#include "tools/serve/api/api_error.h"
 #include "tools/serve/api/request_fields.h"
 
 namespace sinter::tools {
