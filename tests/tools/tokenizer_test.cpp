@@ -78,6 +78,25 @@ TEST(Tokenizer, WhatItDoesNotKnowIsRefusedByName) {
               HasSubstr("the pattern '('"));
 }
 
+/// A character is bytes only where all of them have tokens; else it is unknown, and stays so.
+TEST(Tokenizer, CharactersWithoutAllOfTheirBytesAreUnknown) {
+  json file;
+  for (const json& golden : goldens())
+    if (golden.at("name") == "llama2") file = golden.at("tokenizer");
+  ASSERT_TRUE(file.is_object());
+  const auto whole = Tokenizer::parse(file.dump());
+  const char* const text = "a\U0001F600";
+  EXPECT_EQ(whole.decode(whole.encode(text, false), false), text);
+  EXPECT_EQ(whole.encode(text, false).size(), 1U + 4U);  // " a", and four bytes
+  file["model"]["vocab"].erase("<0x9F>");
+  const auto lacking = Tokenizer::parse(file.dump());
+  const std::int64_t unknown = *lacking.id_of("<unk>");
+  const auto ids = lacking.encode(text, false);
+  EXPECT_EQ(std::ranges::count(ids, unknown), 1);
+  EXPECT_EQ(ids.back(), unknown);
+  EXPECT_EQ(lacking.bytes_of(unknown), "<unk>");
+}
+
 TEST(Tokenizer, DamagedFilesAreRefused) {
   EXPECT_THROW(Tokenizer::parse("{"), Error);
   EXPECT_THROW(Tokenizer::parse("[]"), Error);

@@ -242,9 +242,8 @@ TokenId Tokenizer::Impl::require(const std::string& name, const char* what) cons
 
 void Tokenizer::Impl::read_word_pieces(const json& model) {
   constexpr std::size_t kMostCharacters = 100;
-  word_pieces.emplace(model.value("continuing_subword_prefix", "##"), 0, 0);  // put() looks
   for (const auto& [name, id] : model.at("vocab").items()) put(name, id.get<TokenId>());
-  word_pieces.emplace(word_pieces->prefix(),
+  word_pieces.emplace(model.value("continuing_subword_prefix", "##"),
                       require(model.value("unk_token", "[UNK]"), "unk_token"),
                       model.value("max_input_chars_per_word", kMostCharacters));
 }
@@ -280,7 +279,10 @@ void Tokenizer::Impl::read_model(const json& model) {
   for (std::size_t byte = 0; byte < 256; ++byte) {
     const auto found =
         vocabulary.find(is_byte_level ? byte_characters()[byte] : fmt::format("<0x{:02X}>", byte));
-    byte_tokens[byte] = found == vocabulary.end() ? unknown : found->second;
+    if (found != vocabulary.end())
+      byte_tokens[byte] = found->second;
+    else if (is_byte_level)
+      byte_tokens[byte] = unknown;
   }
 }
 

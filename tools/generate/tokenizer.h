@@ -1,5 +1,6 @@
-// Tokenizers of Hugging Face's tokenizer.json: byte-level byte-pair encoding, as GPT-2, Llama 3,
-// Qwen and SmolLM have it, and WordPiece, as BERT and what was made of it.
+// Tokenizers of Hugging Face's tokenizer.json: byte-pair encoding of bytes, as GPT-2, Llama 3, Qwen
+// and SmolLM have it, and of characters, as Llama 2, Mistral and Gemma; WordPiece, as BERT and what
+// was made of it.
 #pragma once
 
 #include <cstdint>

@@ -139,6 +139,7 @@ SINTER_DEVICE Prologue<kCopiesAhead, Wait, Make> prologue_of(const Wait& wait, c
   return {wait, make};
 }
 
+/// How a warp holds its rows.
 template <class Shape, bool kSwapped = Shape::kSwapped>
 struct RowsOf {
   typedef AttentionRows<Shape> type;

@@ -97,6 +97,39 @@ TEST_F(ServeEmbeddingsTest, ShapesOfALadderChangeNothing) {
   EXPECT_LT(model.stats().runs, texts.size());
 }
 
+/// The mean of rows of a table, by a model that has no mask: it would count what is padded.
+TEST_F(ServeEmbeddingsTest, WithoutAMaskTextsOfOneLengthAloneRunAtOnce) {
+  onnx::ModelProto model = small_model();
+  auto* graph = model.mutable_graph();
+  for (auto* list : {graph->mutable_input(), graph->mutable_output()}) list->Clear();
+  graph->clear_node();
+  value(graph->add_input(), "input_ids", {"batch", "tokens"});
+  graph->mutable_input(0)->mutable_type()->mutable_tensor_type()->set_elem_type(
+      onnx::TensorProto::INT64);
+  value(graph->add_output(), "y", {"batch", "4"});
+  node(graph, "Gather", "rows", {"w", "input_ids"}, "rows");
+  auto* mean = node(graph, "ReduceMean", "mean", {"rows"}, "y");
+  for (const auto& [name, number] : {std::pair("keepdims", 0), std::pair("axes", 1)}) {
+    auto* attribute = mean->add_attribute();
+    attribute->set_name(name);
+    const bool is_list = attribute->name() == "axes";
+    attribute->set_type(is_list ? onnx::AttributeProto::INTS : onnx::AttributeProto::INT);
+    if (is_list)
+      attribute->add_ints(number);
+    else
+      attribute->set_i(number);
+  }
+  const auto compiled = sinter({"compile", save(model), "-o", path("mean.plan"), "--target=cpu"});
+  ASSERT_EQ(compiled.code, 0) << compiled.err;
+  model_.plan = path("mean.plan");
+  begin();
+  const std::vector<Ids> texts = {{1, 2, 3}, {4}, {5, 6, 7}, {1, 2}};
+  const json together = embed({{"input", texts}});
+  for (std::size_t i = 0; i < texts.size(); ++i)
+    expect_near(together["data"][i]["embedding"],
+                embed({{"input", texts[i]}})["data"][0]["embedding"]);
+}
+
 TEST_F(ServeEmbeddingsTest, BytesAreTheFloats) {
   begin();
   const json answer = embed({{"input", ids_of(4)}, {"encoding_format", "base64"}});

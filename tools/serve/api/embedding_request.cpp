@@ -51,8 +51,8 @@ ordered_json embedding_answer(const EmbeddingRequest& request, const std::string
   ordered_json data = ordered_json::array();
   std::size_t tokens = 0;
   for (std::size_t i = 0; i < vectors.size(); ++i) {
-    ordered_json vector = vectors[i];
-    if (request.base64) vector = base64(vectors[i]);
+    ordered_json vector =
+        request.base64 ? ordered_json(base64(vectors[i])) : ordered_json(vectors[i]);
     data.push_back({{"object", "embedding"}, {"index", i}, {"embedding", std::move(vector)}});
     tokens += request.texts[i].size();
   }

@@ -83,7 +83,10 @@ std::vector<std::vector<float>> Embedder::embed(const std::vector<std::vector<To
     for (; end < order.size() && std::ssize(alike) < tensors_.batch_rows(); ++end) {
       const auto& text = texts[order[end]];
       elements += std::ssize(text);
-      if (end > first && TensorModel::wastes(std::ssize(alike) + 1, std::ssize(text), elements))
+      // Without a mask a model would read what is padded.
+      const bool differs = end > first && text.size() != alike[0]->size();
+      if (differs && (!tensors_.pads() ||
+                      TensorModel::wastes(std::ssize(alike) + 1, std::ssize(text), elements)))
         break;
       alike.push_back(&text);
     }

@@ -40,8 +40,11 @@ void TensorModel::find_rows() {
              input.shape[1].min < input.shape[1].max;
     };
     is_batched_ = std::ranges::all_of(plan_.inputs(), is_matrix);
-    for (const BindingInfo& input : plan_.inputs())
+    for (const BindingInfo& input : plan_.inputs()) {
+      if (!is_batched_) break;
       options_.batch_rows = std::min(options_.batch_rows, input.shape[0].max);
+      most_columns_ = std::min(most_columns_, input.shape[1].max);
+    }
     return;
   }
   const std::string rows = rows_of(plan_.inputs()[0]);
@@ -77,11 +80,11 @@ void TensorModel::describe(Request& request) const {
     }
     agrees = agrees && (rows < 0 || rows == tensor.shape[0]);
     rows = tensor.shape[0];
-    const std::size_t padded = is_batched_ && options_.pads ? 1 : 0;
+    const std::size_t padded = pads() ? 1 : 0;
     if (padded > 0) {
       agrees = agrees && tensor.shape.size() >= 2 &&
                (request.columns == 0 || request.columns == tensor.shape[1]) &&
-               tensor.shape[1] <= input.shape[1].max;
+               tensor.shape[1] <= most_columns_;
       if (!agrees) continue;
       request.columns = tensor.shape[1];
     }
@@ -210,10 +213,7 @@ TensorModel::Extent TensorModel::extent_of(const std::vector<Request*>& batch) c
     extent.columns = std::max(extent.columns, request->columns);
   }
   if (!options_.has_ladder || extent.columns == 0 || batch[0]->kind.empty()) return extent;
-  std::int64_t most_columns = INT64_MAX;
-  for (const BindingInfo& input : plan_.inputs())
-    most_columns = std::min(most_columns, input.shape[1].max);
-  extent.columns = on_ladder(extent.columns, kLeastColumns, kLeastColumns, most_columns);
+  extent.columns = on_ladder(extent.columns, kLeastColumns, kLeastColumns, most_columns_);
   if (extent.rows < options_.batch_rows)
     extent.rows = on_ladder(extent.rows, 1, options_.batch_rows, options_.batch_rows);
   return extent;

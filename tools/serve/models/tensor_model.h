@@ -60,6 +60,8 @@ class TensorModel {
   const Plan& plan() const { return plan_; }
   /// Rows that run at once at most; 1: each request by itself.
   std::int64_t batch_rows() const { return is_batched_ ? options_.batch_rows : 1; }
+  /// Whether rows of different lengths may run at once.
+  bool pads() const { return is_batched_ && options_.pads; }
   /// Whether a batch of `rows` rows with `elements` columns in all wastes too much when it is
   /// padded to `longest`.
   static bool wastes(std::int64_t rows, std::int64_t longest, std::int64_t elements) {
@@ -103,6 +105,7 @@ class TensorModel {
   Plan plan_;
   TensorModelOptions options_;
   bool is_batched_ = false;
+  std::int64_t most_columns_ = INT64_MAX;  // of what is padded
   mutable std::mutex mutex_;
   std::condition_variable_any arrived_;
   std::condition_variable done_;
