@@ -47,6 +47,7 @@ struct Calibration {
 struct WeightOptions {
   int bits = 0;                 // 4 or 8; 0: weights stay as the model has them
   std::int64_t group = 0;       // elements along k that share a scale; 0: a whole channel
+  std::int64_t channels = 1;    // that share the scales of their groups; of floats
   bool symmetric = true;        // no zero points
   bool floats = false;          // f8e4m3fn: 8 bits, symmetric, rounded to the nearest
   bool embeddings = false;      // tables that rows are gathered from, too
@@ -63,11 +64,17 @@ struct WeightOptions {
 /// What `--precision int8` and `fp8` ask for: products and convolutions of activations and constant
 /// weights with operands of 8 bits. Samples, layers that stay and the most that one may be off by
 /// are WeightOptions'.
+/// What elements of an activation share a scale.
+enum class ActivationScales {
+  kStatic,  // all of them: one scale, from samples
+  kToken,   // those of a row, whose scale is found in each run
+  kBlock,   // 128 of a row, found in each run; weights have one for 128 x 128
+};
+
 struct EightBitOptions {
   std::optional<DType> type;  // of weights: kInt8 or a float of 8 bits; none: all stays as it is
   bool per_channel = true;    // weights have a scale for each output channel, else one for all
-  bool per_token = false;     // activations have one for each row, found in each run, else one from
-                              // the samples
+  ActivationScales activation_scales = ActivationScales::kStatic;
   std::optional<double> smoothing;  // exponent of SmoothQuant, for integers; 0: none; nothing: the
                                     // best of several for each layer
   bool compensate = true;           // with samples, products' weights make up for rounding errors

@@ -248,10 +248,12 @@ std::vector<float> best_smoothing(const ActivationSample& sample, std::span<cons
   const std::vector<float> rows = largest_of_rows(weights);
   if (options.smoothing) return factors_of(activations, rows, *options.smoothing);
   std::vector<float> best;
-  double least = product_error(sample, weights, best, options.per_token);
+  double least =
+      product_error(sample, weights, best, options.activation_scales == ActivationScales::kToken);
   for (const double exponent : kExponents) {
     std::vector<float> factors = factors_of(activations, rows, exponent);
-    const double error = product_error(sample, weights, factors, options.per_token);
+    const double error = product_error(sample, weights, factors,
+                                       options.activation_scales == ActivationScales::kToken);
     if (error >= least) continue;
     least = error;
     best = std::move(factors);

@@ -48,8 +48,13 @@ RoundedGraph rounded_graph(const Graph& graph, std::span<const RoundedLayer> lay
   return made;
 }
 
-/// One for each of `n` rows.
+/// One for each of `n` rows, or for each block of each of them.
 std::vector<float> scales_of(const EightBitWeights& weights, std::int64_t n) {
+  if (weights.block > 0) {
+    const Tensor rows = transposed(weights.scales);
+    const std::span<const float> all = rows.as<float>();
+    return {all.begin(), all.end()};
+  }
   std::vector<float> scales(static_cast<std::size_t>(n));
   const bool is_one = weights.scales.element_count() == 1;
   for (std::size_t i = 0; i < scales.size(); ++i)
@@ -76,10 +81,10 @@ void compensate(const Graph& graph, const Calibration& calibration,
       const Tensor moments = inputs.moments(place);
       const Tensor rows = transposed(computed("Cast", {{"to", DType::kFloat32}}, {layer.exact}));
       const std::int64_t n = rows.shape()[0], k = rows.shape()[1];
-      const Tensor numbers =
-          Tensor::of(DType::kFloat32, {n, k},
-                     round_compensated(rows.as<float>(), n, k, type, scales_of(weights, n),
-                                       moments.as<float>()));
+      const Tensor numbers = Tensor::of(
+          DType::kFloat32, {n, k},
+          round_compensated(rows.as<float>(), n, k, weights.block > 0 ? weights.block : k, type,
+                            scales_of(weights, n), moments.as<float>()));
       weights.values = transposed(computed("Cast", {{"to", type}}, {numbers}));
     });
     inputs.replace(place,

@@ -4,6 +4,7 @@
 #include <numeric>
 #include <vector>
 
+#include "fusion/quantize/block_product.h"
 #include "fusion/quantize/quantizer.h"
 #include "fusion/regions/constant_values.h"
 #include "ir/parallel.h"
@@ -88,12 +89,19 @@ ValueId add_divided(GraphBuilder& builder, ValueId x, const ActivationScale& sca
 
 ValueId add_rounded(GraphBuilder& builder, ValueId x, const ActivationScale& scale, bool smooths) {
   const DType type = builder.type(x).dtype;
+  const Shape shape = builder.type(x).shape;
   ValueId wide = as(builder, x, DType::kFloat32);
   if (smooths) wide = add_divided(builder, wide, scale);
+  if (scale.scales == ActivationScales::kBlock) {
+    Shape blocks = shape;
+    blocks.back() = Dim(shape.back().value() / kScaleBlock);
+    blocks.emplace_back(kScaleBlock);
+    wide = builder.add("Reshape", {wide}, {{"shape", blocks}});
+  }
   const auto number = [&](double value) { return builder.scalar(DType::kFloat32, value); };
   ValueId step = number(scale.scale);
-  if (scale.per_token) {
-    const std::int64_t last = std::ssize(builder.type(x).shape) - 1;
+  if (scale.scales != ActivationScales::kStatic) {
+    const std::int64_t last = std::ssize(builder.type(wide).shape) - 1;
     const ValueId largest = builder.add("ReduceMax", {builder.add("Abs", {wide})},
                                         {{"axes", Ints{last}}, {"keepdims", std::int64_t{1}}});
     step = builder.add(
@@ -111,6 +119,8 @@ ValueId add_rounded(GraphBuilder& builder, ValueId x, const ActivationScale& sca
     result = builder.add("Sub",
                          {result, builder.scalar(DType::kInt32, static_cast<double>(scale.zero))});
   result = builder.add("Mul", {as(builder, result, DType::kFloat32), step});
+  if (scale.scales == ActivationScales::kBlock)
+    result = builder.add("Reshape", {result}, {{"shape", shape}});
   return as(builder, result, type);
 }
 
@@ -121,7 +131,27 @@ EightBitWeights eight_bit_weights(const Tensor& weights, std::size_t axis, DType
                                      : float_weights(weights, axis, type, per_channel);
 }
 
+EightBitWeights block_weights(const Tensor& weights) {
+  WeightOptions options;
+  options.bits = 8;
+  options.floats = true;
+  options.group = options.channels = kScaleBlock;
+  const std::int64_t k = weights.shape()[0], n = weights.shape()[1];
+  const ir::QuantizedWeights made = quantize(transposed(weights), options);
+  return {transposed(made.values), transposed(made.scales.reshaped({n, k / kScaleBlock})),
+          kScaleBlock};
+}
+
 ValueId add_dequantized(GraphBuilder& builder, const EightBitWeights& weights, DType type) {
+  if (weights.block > 0) {
+    const std::int64_t blocks = weights.scales.shape()[0], n = weights.scales.shape()[1];
+    const ValueId values = builder.constant(weights.values.reshaped({blocks, weights.block, n}));
+    const ValueId product =
+        builder.add("Mul", {as(builder, values, DType::kFloat32),
+                            builder.constant(weights.scales.reshaped({blocks, 1, n}))});
+    const Shape shape{Dim(blocks * weights.block), Dim(n)};
+    return as(builder, builder.add("Reshape", {product}, {{"shape", shape}}), type);
+  }
   ValueId values = builder.constant(weights.values);
   if (is_integer(weights.values.dtype())) values = as(builder, values, DType::kInt32);
   const ValueId product =
@@ -136,6 +166,20 @@ Tensor dequantized(const EightBitWeights& weights) {
   for (std::size_t code = 0; code < numbers.size(); ++code) {
     const auto byte = static_cast<std::byte>(code);
     numbers[code] = static_cast<float>(ir::load_as_double(values.dtype(), &byte));
+  }
+  if (weights.block > 0) {
+    const auto n = static_cast<std::size_t>(scales.shape()[1]),
+               block = static_cast<std::size_t>(weights.block);
+    const auto codes = values.bytes();
+    const std::span<const float> factors = scales.as<float>();
+    std::vector<float> result(codes.size());
+    ir::for_each_range(codes.size() / n, block, [&](std::size_t begin, std::size_t end) {
+      for (std::size_t row = begin; row < end; ++row)
+        for (std::size_t j = 0; j < n; ++j)
+          result[row * n + j] = numbers[std::to_integer<std::size_t>(codes[row * n + j])] *
+                                factors[row / block * n + j];
+    });
+    return Tensor::of(DType::kFloat32, values.shape(), result);
   }
   // Scales have one dimension at most that is more than 1: `inner` values in a row have the same.
   const std::size_t in_front = values.shape().size() - scales.shape().size();

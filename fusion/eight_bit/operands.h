@@ -18,9 +18,9 @@ Tensor computed(std::string_view op, const Attrs& attrs, const std::vector<Tenso
 /// How an activation becomes numbers of 8 bits: x / smoothing / scale + zero, rounded and
 /// saturated.
 struct ActivationScale {
-  DType type = DType::kInt8;  // kInt8, kUInt8 or a float of 8 bits
-  bool per_token = false;     // the scale is found in each run, one for each row of the last axis
-  float scale = 1;            // of all elements, unless it is per token
+  DType type = DType::kInt8;                            // kInt8, kUInt8 or a float of 8 bits
+  ActivationScales scales = ActivationScales::kStatic;  // others are found in each run
+  float scale = 1;                                      // of all elements, if it is static
   std::int64_t zero = 0;
   std::vector<float> smoothing;  // of each element along `axis`; empty: all are 1
   std::size_t axis = 0;          // along which a layer sums up: columns, or channels
@@ -45,8 +45,9 @@ using AddRoundedLayer = std::function<ValueId(GraphBuilder& builder, std::size_t
 
 /// values * scales, of the operand's shape.
 struct EightBitWeights {
-  Tensor values;  // i8, or a float of 8 bits
-  Tensor scales;  // f32; broadcasts to it
+  Tensor values;           // i8, or a float of 8 bits
+  Tensor scales;           // f32; broadcasts to it, or is [k / block, n]
+  std::int64_t block = 0;  // elements of k, and columns, that share a scale; 0: as scales broadcast
 };
 
 /// `weights` with one scale for each slice along `axis`, or one for all. Integers have the scale
@@ -54,6 +55,9 @@ struct EightBitWeights {
 /// to the largest number. Weights are [k, n] with axis 1, or axis is 0.
 EightBitWeights eight_bit_weights(const Tensor& weights, std::size_t axis, DType type,
                                   bool per_channel);
+/// `weights` [k, n] as e4m3 with one scale for each kScaleBlock x kScaleBlock of them, the last of
+/// fewer columns; k is a multiple.
+EightBitWeights block_weights(const Tensor& weights);
 /// What they stand for, in `type`, as nodes and as a constant of float32.
 ValueId add_dequantized(GraphBuilder& builder, const EightBitWeights& weights, DType type);
 Tensor dequantized(const EightBitWeights& weights);

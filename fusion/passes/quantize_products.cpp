@@ -16,6 +16,7 @@
 #include "fusion/eight_bit/operands.h"
 #include "fusion/eight_bit/trial.h"
 #include "fusion/passes/passes.h"
+#include "fusion/quantize/block_product.h"
 #include "fusion/quantize/layer_inputs.h"
 #include "fusion/quantize/quantizer.h"
 #include "fusion/regions/constant_values.h"
@@ -55,11 +56,11 @@ class ProductQuantizer {
         values_(graph) {}
 
   Graph run() {
-    if (!options_.per_token && calibration_ == nullptr)
+    if (is_static() && calibration_ == nullptr)
       throw Error(ErrorCode::kUsage,
                   "--precision int8 and fp8 need --calibration FILE.npz, samples of what the model "
                   "reads, to find the ranges of activations; without samples there is "
-                  "--activation-scales token, which finds them in each run");
+                  "--activation-scales token, or block for fp8, which finds them in each run");
     find_layers();
     if (!layers_.empty()) {
       choose_scales();
@@ -70,6 +71,8 @@ class ProductQuantizer {
   }
 
  private:
+  bool is_static() const { return options_.activation_scales == ActivationScales::kStatic; }
+  bool is_block() const { return options_.activation_scales == ActivationScales::kBlock; }
   const Node& node_of(const EightBitLayer& layer) const { return graph_.nodes()[layer.place]; }
 
   bool is_layer(const Node& node) const {
@@ -128,14 +131,17 @@ class ProductQuantizer {
       return fmt::format("the target has no {} of {} (--emulate)",
                          node.op->name == "Conv" ? "convolution" : "product",
                          to_string(*options_.type));
-    if (std::ranges::any_of(options_.include, has)) return "";
     const bool is_conv = node.op->name == "Conv";
+    if (is_conv && !is_static())
+      return "a convolution has no tokens to have scales: --activation-scales static";
+    if (is_block() && layer.k % kScaleBlock != 0)
+      return fmt::format("its k of {} is no multiple of {}, which share a scale", layer.k,
+                         kScaleBlock);
+    if (std::ranges::any_of(options_.include, has)) return "";
     if (is_last) return "no layer is behind it (--include)";
     if (is_conv && graph_.type(node.inputs[1]).shape[1] == Dim(1) &&
         node.attrs.get_int("group") > 1)
       return "a convolution of single channels is bound by memory (--include)";
-    if (is_conv && options_.per_token)
-      return "a convolution has no tokens to have scales: --activation-scales static";
     const std::int64_t depth = is_conv ? graph_.type(node.inputs[1]).shape[1].value() : layer.k;
     if (depth % context_.target.narrow_unit != 0)
       return fmt::format("its {} of {} is no multiple of {}: 8 bits are not faster (--include)",
@@ -156,7 +162,7 @@ class ProductQuantizer {
 
   void choose_scales() {
     if (calibration_ == nullptr) {
-      for (ActivationGroup& group : groups_) group.scale = token_scale({}, 0);
+      for (ActivationGroup& group : groups_) group.scale = scale_of_runs({}, 0);
     } else {
       choose_scales_on_samples();
     }
@@ -221,10 +227,10 @@ class ProductQuantizer {
     };
   }
 
-  ActivationScale token_scale(std::vector<float> smoothing, std::size_t axis) const {
+  ActivationScale scale_of_runs(std::vector<float> smoothing, std::size_t axis) const {
     ActivationScale scale;
     scale.type = *options_.type;
-    scale.per_token = true;
+    scale.scales = options_.activation_scales;
     scale.smoothing = std::move(smoothing);
     scale.axis = axis;
     return scale;
@@ -249,8 +255,8 @@ class ProductQuantizer {
           is_integer(*options_.type) ? matrices_of(group) : std::vector<Tensor>();
       std::vector<float> smoothing;
       if (!weights.empty()) smoothing = best_smoothing(samples[g], weights, options_);
-      if (options_.per_token) {
-        group.scale = token_scale(std::move(smoothing), axes[g]);
+      if (!is_static()) {
+        group.scale = scale_of_runs(std::move(smoothing), axes[g]);
         continue;
       }
       ScaleChoice choice;
@@ -260,7 +266,7 @@ class ProductQuantizer {
           possible_scales(samples[g], std::move(smoothing), *options_.type, zeros_of(group));
       choices.push_back(std::move(choice));
     }
-    if (options_.per_token) return;
+    if (!is_static()) return;
     const auto best = best_scales(graph_, *calibration_, activations, choices);
     for (std::size_t g = 0; g < groups_.size(); ++g) groups_[g].scale = best[g];
   }
@@ -308,8 +314,9 @@ class ProductQuantizer {
 
   void round_weights(EightBitLayer& layer) {
     with_context("layer '" + layer.report.name + "'", [&] {
-      layer.weights = eight_bit_weights(smoothed_weights(layer), layer.is_conv ? 0 : 1,
-                                        *options_.type, options_.per_channel);
+      layer.weights = is_block() ? block_weights(smoothed_weights(layer))
+                                 : eight_bit_weights(smoothed_weights(layer), layer.is_conv ? 0 : 1,
+                                                     *options_.type, options_.per_channel);
     });
   }
 
@@ -335,10 +342,19 @@ class ProductQuantizer {
     layer.report.output_error = output_error(transposed(exact), transposed(rounded), kRows);
   }
 
+  static std::string_view text_of(ActivationScales scales) {
+    switch (scales) {
+      case ActivationScales::kToken: return ", each token";
+      case ActivationScales::kBlock: return ", each block";
+      case ActivationScales::kStatic: break;
+    }
+    return "";
+  }
+
   std::string type_text(const EightBitLayer& layer) const {
     const ActivationScale& scale = groups_[layer.group].scale;
     std::string text = fmt::format("{} x {}{}", to_string(scale.type), to_string(*options_.type),
-                                   scale.per_token ? ", each token" : "");
+                                   text_of(scale.scales));
     if (scale.zero != 0) text += fmt::format(", zero {}", scale.zero);
     if (!scale.smoothing.empty()) text += ", smoothed";
     return text;

@@ -60,38 +60,66 @@ std::optional<ValueId> BlockProducts::scales_of_rows(const QuantizedOperand& x) 
                                                                : std::nullopt;
 }
 
-/// The scales of weights [k, n], spread over them and seen through their views, taken together
-/// again.
+/// The scales of weights that are `w`, of each block of k and each column: [k / kScaleBlock, n].
+/// Nothing if they vary within blocks of k.
+std::optional<Tensor> BlockProducts::scales_of_columns(const QuantizedOperand& w) const {
+  const std::size_t first = w.views.size() - w.scale->views;
+  const Shape& applied_to = first < w.views.size()
+                                ? graph_.type(graph_.node(w.views[first]).inputs[0]).shape
+                                : graph_.type(graph_.node(w.nodes.front()).outputs[0]).shape;
+  Tensor scales = values_.tensor(w.scale->value);
+  if (first + 1 == w.views.size()) {
+    const Node& view = graph_.node(w.views[first]);
+    const Shape& matrix = graph_.type(view.outputs[0]).shape;
+    // Blocks as weights of ours have them, without a copy for each element.
+    if (view.op->name == "Reshape" && applied_to.size() == 3 && matrix.size() == 2 &&
+        applied_to[1] == Dim(kScaleBlock) && applied_to[2] == matrix[1] &&
+        ir::to_shape(scales.shape()) == Shape{applied_to[0], Dim(1), applied_to[2]})
+      return scales.reshaped({scales.shape()[0], scales.shape()[2]});
+  }
+  scales = ir::evaluate_op(ir::get_op("Expand"), {{"shape", applied_to}}, std::span(&scales, 1))[0];
+  for (std::size_t i = first; i < w.views.size(); ++i) {
+    const Node& view = graph_.node(w.views[i]);
+    scales = ir::evaluate_op(*view.op, view.attrs, std::span(&scales, 1))[0];
+  }
+  const std::int64_t k = scales.shape()[0], n = scales.shape()[1], blocks = k / kScaleBlock;
+  const std::vector<double> all = scales.to_doubles();
+  std::vector<double> result(static_cast<std::size_t>(blocks * n));
+  for (std::int64_t i = 0; i < k; ++i)
+    for (std::int64_t j = 0; j < n; ++j) {
+      const double own = all[static_cast<std::size_t>(i * n + j)];
+      double& of_block = result[static_cast<std::size_t>(i / kScaleBlock * n + j)];
+      if (i % kScaleBlock == 0) of_block = own;
+      if (of_block != own) return std::nullopt;
+    }
+  return Tensor::from_doubles(DType::kFloat32, {blocks, n}, result);
+}
+
+/// The scales of weights [k, n], of blocks: [columns / kScaleBlock, k / kScaleBlock].
 std::optional<Tensor> BlockProducts::scales_of_weights(const QuantizedOperand& w,
                                                        std::string& refusal) const {
   if (!values_.knows(w.scale->value)) {
     refusal = "the scales of the weights are no constants";
     return std::nullopt;
   }
-  const std::size_t first = w.views.size() - w.scale->views;
-  const Shape& applied_to = first < w.views.size()
-                                ? graph_.type(graph_.node(w.views[first]).inputs[0]).shape
-                                : graph_.type(graph_.node(w.nodes.front()).outputs[0]).shape;
-  Tensor scales = values_.tensor(w.scale->value);
-  scales = ir::evaluate_op(ir::get_op("Expand"), {{"shape", applied_to}}, std::span(&scales, 1))[0];
-  for (std::size_t i = first; i < w.views.size(); ++i) {
-    const Node& view = graph_.node(w.views[i]);
-    scales = ir::evaluate_op(*view.op, view.attrs, std::span(&scales, 1))[0];
+  const std::string varies =
+      fmt::format("the scales of the weights vary within blocks of {0} by {0}", kScaleBlock);
+  const std::optional<Tensor> columns = scales_of_columns(w);
+  if (!columns) {
+    refusal = varies;
+    return std::nullopt;
   }
-  const std::int64_t k = scales.shape()[0], n = scales.shape()[1], blocks = k / kScaleBlock,
+  const std::int64_t blocks = columns->shape()[0], n = columns->shape()[1],
                      groups = (n + kScaleBlock - 1) / kScaleBlock;
-  const std::vector<double> all = scales.to_doubles();
+  const std::vector<double> all = columns->to_doubles();
   std::vector<double> result(static_cast<std::size_t>(groups * blocks));
-  const auto place = [&](std::int64_t i, std::int64_t j) -> double& {
-    return result[static_cast<std::size_t>(j / kScaleBlock * blocks + i / kScaleBlock)];
-  };
-  for (std::int64_t i = 0; i < k; ++i)
+  for (std::int64_t i = 0; i < blocks; ++i)
     for (std::int64_t j = 0; j < n; ++j) {
       const double own = all[static_cast<std::size_t>(i * n + j)];
-      if (i % kScaleBlock == 0 && j % kScaleBlock == 0) place(i, j) = own;
-      if (place(i, j) == own) continue;
-      refusal =
-          fmt::format("the scales of the weights vary within blocks of {0} by {0}", kScaleBlock);
+      double& of_block = result[static_cast<std::size_t>(j / kScaleBlock * blocks + i)];
+      if (j % kScaleBlock == 0) of_block = own;
+      if (of_block == own) continue;
+      refusal = varies;
       return std::nullopt;
     }
   return Tensor::from_doubles(DType::kFloat32, {groups, blocks}, result);

@@ -38,6 +38,7 @@ class BlockProducts {
 
  private:
   std::optional<ValueId> scales_of_rows(const QuantizedOperand& x) const;
+  std::optional<Tensor> scales_of_columns(const QuantizedOperand& w) const;
   std::optional<Tensor> scales_of_weights(const QuantizedOperand& w, std::string& refusal) const;
 
   const Graph& graph_;

@@ -64,7 +64,8 @@ Layer layer_of(std::span<const float> moments, Index k, double damping) {
 class FittedIntegers {
  public:
   explicit FittedIntegers(const GroupFitter& fitter) : fitter_(fitter) {}
-  GroupFit fit(Index, std::span<const float> group, std::span<const float> importance) const {
+  GroupFit fit(Index, Index, std::span<const float> group,
+               std::span<const float> importance) const {
     GroupFit found = fitter_.fit(group, importance);
     // Of a group of zeros any scale is right; it divides.
     if (found.scale == 0) found.scale = 1;
@@ -79,10 +80,11 @@ class FittedIntegers {
   const GroupFitter& fitter_;
 };
 
-/// Numbers of 8 bits with a scale for each row, which is given.
+/// Numbers of 8 bits with a scale for each group of each row, which is given.
 class ScaledNumbers {
  public:
-  ScaledNumbers(DType type, std::span<const float> scales) : scales_(scales) {
+  ScaledNumbers(DType type, std::span<const float> scales, Index groups)
+      : scales_(scales), groups_(groups) {
     if (is_integer(type)) {
       largest_ = std::numeric_limits<std::int8_t>::max();
       least_power_ = most_power_ = 1;
@@ -95,8 +97,9 @@ class ScaledNumbers {
     most_power_ = largest_;
     shift_ = shift_of(format.mantissa_bits);
   }
-  GroupFit fit(Index row, std::span<const float>, std::span<const float>) const {
-    return {row < std::ssize(scales_) ? scales_[static_cast<std::size_t>(row)] : 1.0F, 0};
+  GroupFit fit(Index row, Index group, std::span<const float>, std::span<const float>) const {
+    const Index at = row * groups_ + group;
+    return {at < std::ssize(scales_) ? scales_[static_cast<std::size_t>(at)] : 1.0F, 0};
   }
   /// To nearest, halves to even.
   float nearest(float exact) const {
@@ -113,6 +116,7 @@ class ScaledNumbers {
   static float shift_of(int bits) { return std::ldexp(1.5F, 23 - bits); }
 
   std::span<const float> scales_;
+  Index groups_;
   float largest_ = 0, least_power_ = 0, most_power_ = 0, shift_ = 0;
 };
 
@@ -186,7 +190,7 @@ class Strip {
     }
     for (Index row = 0; row < kRows; ++row) {
       for (Index i = 0; i < count; ++i) group[static_cast<std::size_t>(i)] = left(begin + i, row);
-      const GroupFit found = rule_.fit(first_ + row, group, importance);
+      const GroupFit found = rule_.fit(first_ + row, g, group, importance);
       scales_(g, row) = found.scale;
       zeros_(g, row) = found.zero;
     }
@@ -311,11 +315,12 @@ RoundedWeights round_compensated(std::span<const float> weights, std::int64_t n,
 }
 
 std::vector<float> round_compensated(std::span<const float> weights, std::int64_t n, std::int64_t k,
-                                     DType type, std::span<const float> scales,
+                                     std::int64_t width, DType type, std::span<const float> scales,
                                      std::span<const float> moments) {
   std::vector<float> result(weights.size());
-  round_strips(weights, n, k, k, ScaledNumbers(type, scales), moments, kDampingOfEightBits, 0,
-               [&](Index row, Index rows, const auto& strip) {
+  const std::int64_t groups = (k + width - 1) / width;
+  round_strips(weights, n, k, width, ScaledNumbers(type, scales, groups), moments,
+               kDampingOfEightBits, 0, [&](Index row, Index rows, const auto& strip) {
                  Eigen::Map<Matrix>(result.data(), n, k).middleRows(row, rows) =
                      strip.numbers().leftCols(rows).transpose();
                });

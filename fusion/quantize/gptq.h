@@ -27,11 +27,11 @@ RoundedWeights round_compensated(std::span<const float> weights, std::int64_t n,
                                  std::int64_t width, const GroupFitter& fitter,
                                  std::span<const float> moments);
 
-/// The same with one group to a row, whose scale is given (`scales`, n of them, above 0), and
-/// numbers of `type`, kInt8 (without -128) or a float of 8 bits; without the second round. Returns
-/// the numbers [n, k] before their scales.
+/// The same with scales that are given (`scales` [n, groups], above 0), and numbers of `type`,
+/// kInt8 (without -128) or a float of 8 bits; without the second round. Returns the numbers [n, k]
+/// before their scales.
 std::vector<float> round_compensated(std::span<const float> weights, std::int64_t n, std::int64_t k,
-                                     DType type, std::span<const float> scales,
+                                     std::int64_t width, DType type, std::span<const float> scales,
                                      std::span<const float> moments);
 
 }  // namespace sinter::fusion

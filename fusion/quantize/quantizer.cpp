@@ -219,18 +219,41 @@ ir::QuantizedWeights rounded(const Tensor& weights, const WeightOptions& options
 
 }  // namespace
 
+/// Of `scales`, [rows, groups], the largest of each group in `together` rows, in all of them.
+void share_largest(std::span<float> scales, std::size_t groups, std::size_t together) {
+  for (std::size_t first = 0; first < scales.size(); first += groups * together)
+    for (std::size_t g = 0; g < groups; ++g) {
+      const std::size_t end = std::min(scales.size(), first + groups * together);
+      float largest = 0;
+      for (std::size_t i = first + g; i < end; i += groups) largest = std::max(largest, scales[i]);
+      for (std::size_t i = first + g; i < end; i += groups) scales[i] = largest;
+    }
+}
+
 /// Floats of 8 bits.
 ir::QuantizedWeights rounded_floats(const Tensor& weights, const WeightOptions& options) {
-  constexpr float kLargest = 448;
-  constexpr float kLeastScale = 0x1p-100F;
+  static constexpr float kLargest = 448;
+  static constexpr float kLeastScale = 0x1p-100F;
   const Layout layout(weights, options);
   std::vector<std::byte> values(static_cast<std::size_t>(layout.n * layout.k));
   std::vector<float> scales(static_cast<std::size_t>(layout.n * layout.groups));
+  const auto scale_of = [](std::span<const float> part) {
+    float largest = 0;
+    for (const float x : part) largest = std::max(largest, std::abs(x));
+    return std::max(largest / kLargest, kLeastScale);
+  };
+  const bool are_shared = options.channels > 1;
+  if (are_shared) {
+    round_groups(weights, layout, [&](std::size_t at, std::size_t, std::span<const float> part) {
+      scales[at] = scale_of(part);
+    });
+    share_largest(scales, static_cast<std::size_t>(layout.groups),
+                  static_cast<std::size_t>(options.channels));
+  }
   round_groups(weights, layout,
                [&](std::size_t at, std::size_t begin, std::span<const float> part) {
-                 float largest = 0;
-                 for (const float x : part) largest = std::max(largest, std::abs(x));
-                 const float scale = scales[at] = std::max(largest / kLargest, kLeastScale);
+                 if (!are_shared) scales[at] = scale_of(part);
+                 const float scale = scales[at];
                  for (std::size_t i = 0; i < part.size(); ++i)
                    values[begin + i] = e4m3_of(std::clamp(part[i] / scale, -kLargest, kLargest));
                });
@@ -248,13 +271,15 @@ ir::QuantizedWeights rounded_floats(const Tensor& weights, const WeightOptions& 
 const ir::Transform kQuantizedFloats = {
     "quantized_floats",
     [](const Attrs& attrs, std::span<const Tensor> inputs) {
-      return attrs.get_int("group") >= 0 && ir::has_inputs(inputs, 1, 2) &&
-             is_float(inputs[0].dtype()) && inputs[0].element_count() > 0;
+      return attrs.get_int("group") >= 0 && attrs.get_int("channels") >= 1 &&
+             ir::has_inputs(inputs, 1, 2) && is_float(inputs[0].dtype()) &&
+             inputs[0].element_count() > 0;
     },
     [](const Attrs& attrs, std::span<const Tensor> inputs) {
       WeightOptions options;
       options.bits = 8;
       options.group = attrs.get_int("group");
+      options.channels = attrs.get_int("channels");
       ir::QuantizedWeights made = rounded_floats(inputs[0], options);
       return std::vector{std::move(made.values), std::move(made.scales)};
     },
@@ -286,7 +311,8 @@ const ir::Transform kQuantized = {
 ir::QuantizedWeights quantize(const Tensor& weights, const WeightOptions& options) {
   const std::vector<Tensor> made =
       options.floats
-          ? ir::apply(kQuantizedFloats, {{"group", options.group}}, std::span(&weights, 1))
+          ? ir::apply(kQuantizedFloats, {{"group", options.group}, {"channels", options.channels}},
+                      std::span(&weights, 1))
           : ir::apply(kQuantized,
                       {{"bits", std::int64_t{options.bits}},
                        {"group", options.group},

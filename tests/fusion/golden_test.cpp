@@ -84,8 +84,9 @@ void set_option(Case& test, const std::string& key, const std::string& value) {
     test.context.eight_bit.type = value == "fp8" ? DType::kFloat8E4M3FN : DType::kInt8;
   } else if (key == "samples") {
     test.samples = std::stoi(value);
-  } else if (key == "token_scales") {
-    test.context.eight_bit.per_token = value == "on";
+  } else if (key == "activation_scales") {
+    test.context.eight_bit.activation_scales =
+        value == "token" ? ActivationScales::kToken : ActivationScales::kBlock;
   } else if (key == "smooth") {
     test.context.eight_bit.smoothing = std::stod(value);
   } else if (key == "max_error") {

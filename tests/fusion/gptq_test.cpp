@@ -79,8 +79,8 @@ Tensor eight_bits(DType type, double largest, const Tensor& moments) {
     for (auto w = first; w != first + kColumns; ++w) most = std::max(most, std::abs(*w));
     scales.push_back(static_cast<float>(most / largest));
   }
-  std::vector<float> rounded =
-      round_compensated(weights().as<float>(), kRows, kColumns, type, scales, moments.as<float>());
+  std::vector<float> rounded = round_compensated(weights().as<float>(), kRows, kColumns, kColumns,
+                                                 type, scales, moments.as<float>());
   for (std::size_t i = 0; i < rounded.size(); ++i) rounded[i] *= scales[i / kColumns];
   return Tensor::of(DType::kFloat32, {kRows, kColumns}, rounded);
 }
@@ -109,7 +109,7 @@ TEST(Compensation, WithoutOtherInputsNumbersAreTheNearest) {
       exact.push_back(static_cast<float>(std::sin(0.7 * static_cast<double>(i)) *
                                          std::pow(1.2, static_cast<double>(i % kColumns - 60))));
     const std::vector<float> found =
-        round_compensated(exact, 2, kColumns, type, scales, alone.as<float>());
+        round_compensated(exact, 2, kColumns, kColumns, type, scales, alone.as<float>());
     const double largest = decode_float8(type, float8_format(type).largest);
     for (std::size_t i = 0; i < found.size(); ++i) {
       const double wanted =

@@ -149,5 +149,28 @@ TEST(QuantizeProducts, TheRestIsInFloat16WhereThatIsAskedFor) {
   EXPECT_THAT(text, AllOf(HasSubstr(": i8["), HasSubstr("MatMul"), HasSubstr(": f16[")));
 }
 
+TEST(QuantizeProducts, ScalesOfBlocksAreABlockMatMulOnAGpu) {
+  const ir::Graph graph = ir::parse_graph(R"(graph @main(%x: f32[batch, 256]) {
+  %w0 = const f32[256, 160] random(1)
+  %w1 = const f32[160, 8] random(2)
+  %a = MatMul(%x, %w0)
+  %y = MatMul(%a, %w1)
+  return y = %y
+})");
+  for (const int samples : {0, 4}) {
+    Context context = int8_context(graph, samples);
+    context.target = codegen::cuda_target().traits();
+    context.eight_bit.type = DType::kFloat8E4M3FN;
+    context.eight_bit.activation_scales = ActivationScales::kBlock;
+    context.precision = Precision::kFloat16;
+    PipelineOptions until;
+    until.stop_after = "fuse_quantization";
+    EXPECT_THAT(ir::print(run_pipeline(graph, context, until).graph), HasSubstr("BlockMatMul"))
+        << samples;
+    EXPECT_LT(context.layers.at(0).output_error, 0.05) << samples;
+    EXPECT_GT(context.layers.at(0).output_error, 0.01) << samples;
+  }
+}
+
 }  // namespace
 }  // namespace sinter::fusion::test

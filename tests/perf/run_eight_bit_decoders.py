@@ -44,6 +44,9 @@ WAYS = {"f16": [], "f16_cache8": ["--cache-precision=fp8"], "int8": ["--weights=
         "int8_cachei8": ["--weights=int8", "--cache-precision=int8"],
         "fp8": ["--weights=fp8"], "fp8_cache8": ["--weights=fp8", "--cache-precision=fp8"],
         "w8a8": W8A8, "w8a8_cache8": [*W8A8, "--cache-precision=fp8"],
+        "w8a8_fast": [*W8A8, "--fp8-accumulation=fast"],
+        "w8a8_fast_cache8": [*W8A8, "--fp8-accumulation=fast", "--cache-precision=fp8"],
+        "w8a8_block": [option.replace("=token", "=block") for option in W8A8],
         **{f"w8a8_cache8_{keys}": [*W8A8, "--cache-precision=fp8",
                                    f"--schedule=attention rows=1x16 key_groups=8 keys={keys} vector=16"]
            for keys in (32, 64, 128)}}

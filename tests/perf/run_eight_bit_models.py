@@ -27,9 +27,11 @@ def compile_plan(sinter, path, precision, half):
     if precision == "fp16":
         options = [f"--precision={'model' if half else 'fp16'}"]
     else:
-        scales = "token" if precision.endswith("_token") else "static"
-        options = [f"--precision={precision.removesuffix('_token')}", f"--activation-scales={scales}", "--max-error=100",
-                   "--weight-rounding=nearest"]
+        kind, *how = precision.split("_")
+        scales = next((name for name in ("token", "block") if name in how), "static")
+        options = [f"--precision={kind}", f"--activation-scales={scales}", "--max-error=100", "--weight-rounding=nearest"]
+        if "fast" in how:
+            options.append("--fp8-accumulation=fast")
         if scales == "static":
             options += ["--calibration", path.with_suffix(".npz")]
     start = time.perf_counter()
@@ -85,7 +87,8 @@ def main():
     p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     p.add_argument("--sinter", default=str(ROOT / "build" / "bin" / "sinter"))
     p.add_argument("--workloads", default="bert_b32_s128,bert_b8_s384,bert_b64_s512,vit_l14_b8,unet_64")
-    p.add_argument("--precisions", default="fp8,fp8_token,int8")
+    p.add_argument("--precisions", default="fp8,fp8_token,int8",
+                   help="fp8 or int8, with _token or _block (scales of activations) and _fast (--fp8-accumulation)")
     p.add_argument("--peers", default="", help="of eight_bit_peers.py, or all")
     p.add_argument("--peer-mode", default="max-autotune", help="of torch.compile")
     p.add_argument("--peer-limit", type=float, default=120, help="seconds of one peer on one model, compilation included")

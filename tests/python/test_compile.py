@@ -276,7 +276,7 @@ def test_operands_of_eight_bits(mlp, x, reference):
     assert any("each token" in layer.type for layer in token.report.layers)
     with pytest.raises(sinter.UsageError, match="calibration"):
         sinter.compile(mlp, target="cpu", precision="int8")
-    with pytest.raises(sinter.UsageError, match="'static' or 'token'"):
+    with pytest.raises(sinter.UsageError, match="static, token or block"):
         sinter.compile(mlp, target="cpu", precision="int8", activation_scales="row")
 
 

@@ -39,9 +39,11 @@ void add_weight_options(Command& verb, BuildTexts& texts) {
 
 void add_eight_bit_options(Command& verb, BuildTexts& texts) {
   EightBitOptions& options = texts.options.eight_bit;
-  verb.add_switch("--activation-scales", options.per_token, "token", "static",
-                  "int8 and fp8: a scale for each row of activations, found in each run, or one "
-                  "for all, found on --calibration");
+  verb.add_option("--activation-scales", texts.activation_scales,
+                  "int8 and fp8: static: one scale for an activation, found on --calibration; "
+                  "token: one for each row, found in each run; block: fp8, one for 128 of a row, "
+                  "found in each run, and one for 128 x 128 weights")
+      ->capture_default_str();
   verb.add_switch("--weight-scales", options.per_channel, "channel", "tensor",
                   "int8 and fp8: a scale for each output channel of weights, or one for all");
   verb.add_switch("--weight-rounding", options.compensate, "compensated", "nearest",
@@ -270,6 +272,7 @@ BuildRequest::BuildRequest(const BuildTexts& texts, const Console& console)
   for (const auto& [name, tensor] : constants_)
     options_.constants.push_back({name, view_of(tensor)});
   options_.states = parse_states(texts.states);
+  options_.eight_bit.activation_scales = parse_activation_scales(texts.activation_scales);
   options_.states.cache_precision = parse_cache_precision(texts.cache_precision);
   if (!texts.paging_text.empty())
     options_.paging = parse_paging(texts.paging_text == "auto" ? "" : texts.paging_text);

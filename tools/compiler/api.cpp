@@ -103,6 +103,22 @@ CachePrecision parse_cache_precision(std::string_view text) {
   throw usage_error("'{}' is no precision of caches: write model, fp8 or int8", text);
 }
 
+std::string_view to_string(ActivationScales scales) {
+  switch (scales) {
+    case ActivationScales::kStatic: return "static";
+    case ActivationScales::kToken: return "token";
+    case ActivationScales::kBlock: break;
+  }
+  return "block";
+}
+
+ActivationScales parse_activation_scales(std::string_view text) {
+  for (const ActivationScales scales :
+       {ActivationScales::kStatic, ActivationScales::kToken, ActivationScales::kBlock})
+    if (to_string(scales) == text) return scales;
+  throw usage_error("--activation-scales is '{}': it is static, token or block", text);
+}
+
 CompileResult compile(const Model& model, const CompileOptions& options) {
   return tools::compile_at_boundary(model, "", options);
 }

@@ -142,6 +142,13 @@ TEST_F(EightBitTest, RefusesWhatMeansNothing) {
   EXPECT_THAT(refusal({"--precision=fp8", "--emulate", "--calibration", file, "--smooth=0.5"}),
               HasSubstr("--smooth is for --precision int8"));
   EXPECT_THAT(refusal({"--activation-scales=token"}), HasSubstr("--precision int8 or fp8"));
+  EXPECT_THAT(refusal({"--precision=int8", "--activation-scales=block"}),
+              AllOf(HasSubstr("--precision fp8"), HasSubstr("--activation-scales token")));
+  EXPECT_THAT(refusal({"--precision=fp8", "--emulate", "--activation-scales=block",
+                       "--weight-scales=tensor"}),
+              HasSubstr("leave out --weight-scales tensor"));
+  EXPECT_THAT(refusal({"--precision=int8", "--activation-scales=row"}),
+              HasSubstr("static, token or block"));
   EXPECT_THAT(refusal({"--max-error=0.1"}), HasSubstr("--verify"));
   EXPECT_THAT(refusal({"--precision=int8", "--calibration", samples({5, 40, 8}, "z")}),
               HasSubstr("no input 'z'"));

@@ -3,6 +3,18 @@
 #include "runtime/format_error.h"
 
 namespace sinter::tools {
+namespace {
+
+fusion::ActivationScales to_fusion(ActivationScales scales) {
+  switch (scales) {
+    case ActivationScales::kToken: return fusion::ActivationScales::kToken;
+    case ActivationScales::kBlock: return fusion::ActivationScales::kBlock;
+    case ActivationScales::kStatic: break;
+  }
+  return fusion::ActivationScales::kStatic;
+}
+
+}  // namespace
 
 bool has_eight_bit(Precision precision) {
   return precision == Precision::kInt8 || precision == Precision::kFloat8;
@@ -13,8 +25,9 @@ fusion::EightBitOptions eight_bit_to_fusion(const CompileOptions& options,
   const EightBitOptions& given = options.eight_bit;
   fusion::EightBitOptions result;
   const EightBitOptions defaults;
-  const bool is_asked_for = given.per_token || !given.per_channel || given.smoothing ||
-                            !given.include.empty() || given.emulate || !given.compensate ||
+  const bool is_asked_for = given.activation_scales != ActivationScales::kStatic ||
+                            !given.per_channel || given.smoothing || !given.include.empty() ||
+                            given.emulate || !given.compensate ||
                             given.max_error != defaults.max_error;
   if (!has_eight_bit(options.precision)) {
     if (is_asked_for)
@@ -38,6 +51,14 @@ fusion::EightBitOptions eight_bit_to_fusion(const CompileOptions& options,
         "column");
   if (!(given.max_error > 0)) throw usage_error("--max-error must be above 0");
   const bool is_integer = options.precision == Precision::kInt8;
+  if (given.activation_scales == ActivationScales::kBlock && is_integer)
+    throw usage_error(
+        "--activation-scales block is for --precision fp8; integers have a scale for each row: "
+        "--activation-scales token");
+  if (given.activation_scales == ActivationScales::kBlock && !given.per_channel)
+    throw usage_error(
+        "--activation-scales block gives weights a scale for each block of 128 x 128: leave out "
+        "--weight-scales tensor");
   const DType type = is_integer ? DType::kInt8 : DType::kFloat8E4M3FN;
   if (!given.emulate && !target.narrow_products.contains({type, type}) &&
       !target.narrow_convs.contains({type, type}))
@@ -48,7 +69,7 @@ fusion::EightBitOptions eight_bit_to_fusion(const CompileOptions& options,
   result.type = type;
   result.emulate = given.emulate;
   result.per_channel = given.per_channel;
-  result.per_token = given.per_token;
+  result.activation_scales = to_fusion(given.activation_scales);
   result.smoothing = given.smoothing;
   result.compensate = given.compensate;
   result.max_error = given.max_error;
@@ -71,7 +92,8 @@ fusion::Precision precision_to_fusion(Precision precision, const ir::TargetTrait
 
 std::vector<std::pair<std::string, std::string>> eight_bit_texts(const EightBitOptions& options) {
   std::vector<std::pair<std::string, std::string>> all;
-  if (options.per_token) all.emplace_back("activation-scales", "token");
+  if (options.activation_scales != ActivationScales::kStatic)
+    all.emplace_back("activation-scales", to_string(options.activation_scales));
   if (!options.per_channel) all.emplace_back("weight-scales", "tensor");
   if (!options.compensate) all.emplace_back("weight-rounding", "nearest");
   if (options.smoothing) all.emplace_back("smooth", fmt::format("{}", *options.smoothing));

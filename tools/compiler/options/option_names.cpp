@@ -7,7 +7,7 @@ namespace sinter::tools {
 namespace {
 
 constexpr std::array kOptionNames = {
-    OptionName{"--activation-scales", "eight_bit.per_token"},
+    OptionName{"--activation-scales", "eight_bit.activation_scales"},
     OptionName{"--bound", "bounds"},
     OptionName{"--cache-precision", "states.cache_precision"},
     OptionName{"--calibration", "weights.calibration"},

@@ -96,7 +96,7 @@ def compile(model: Any, path: str | os.PathLike[str] | None = None, *, example_i
       weights: "int8" or "int4", with ":group=N", ":asymmetric", ":embeddings", ":head", ":wide=E"
       keep_layers, max_layer_error, calibration: layers that keep their weights; samples by input, or a file.npz
       activation_scales, weight_scales, smoothing, weight_rounding, max_error, include_layers, emulate: of "int8" and
-        "fp8": "static" (on `calibration`) or "token"; "channel" or "tensor"; SmoothQuant's exponent (0: none, None: the
+        "fp8": "static" (on `calibration`), "token" or, of "fp8", "block"; "channel" or "tensor"; SmoothQuant's exponent (0: none, None: the
         best for each layer); "compensated" (on `calibration`) or "nearest"; the most that outputs may be off by on the samples; layers that would stay for what they are; products
         that the target does not have in float on rounded operands
       dims: by name: 8, (1, 64), (32, 960, 32) for multiples of 32, range(32, 961, 32), or what it equals ("batch",

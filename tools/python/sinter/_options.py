@@ -141,15 +141,13 @@ def compile_options(tensors: Tensors, *, target="auto", precision="model", weigh
     elif calibration is not None:
         weight_options.calibration_files = [os.fspath(calibration)]
     options.weights = weight_options
-    if activation_scales not in ("static", "token"):
-        raise UsageError(f"activation_scales is {activation_scales!r}: it is 'static' or 'token'")
     if weight_scales not in ("channel", "tensor"):
         raise UsageError(f"weight_scales is {weight_scales!r}: it is 'channel' or 'tensor'")
     eight_bit = _core.EightBitOptions()
     if weight_rounding not in ("compensated", "nearest"):
         raise UsageError(f"weight_rounding is {weight_rounding!r}: it is 'compensated' or 'nearest'")
     eight_bit.compensate = weight_rounding == "compensated"
-    eight_bit.per_token, eight_bit.per_channel = activation_scales == "token", weight_scales == "channel"
+    eight_bit.activation_scales, eight_bit.per_channel = activation_scales, weight_scales == "channel"
     if smoothing is not None:
         eight_bit.smoothing = float(smoothing)
     if max_error is not None:

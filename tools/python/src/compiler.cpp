@@ -192,8 +192,13 @@ void bind_compiler(nb::module_& module) {
   SINTER_CLASS(SessionOptions, device, threads, cuda_graphs, operator_libraries);
   SINTER_CLASS(RunInputs, tensors, files, shapes, ranges, seed);
   SINTER_CLASS(WeightOptions, keep, max_layer_error, calibration, calibration_files);
-  SINTER_CLASS(EightBitOptions, per_channel, per_token, smoothing, compensate, max_error, include,
-               emulate);
+  SINTER_CLASS(EightBitOptions, per_channel, smoothing, compensate, max_error, include, emulate)
+      .def_prop_rw(
+          "activation_scales",
+          [](const EightBitOptions& o) { return std::string(to_string(o.activation_scales)); },
+          [](EightBitOptions& o, const std::string& text) {
+            o.activation_scales = parse_activation_scales(text);
+          });
   SINTER_CLASS(StateOptions, find, pairs)
       .def_prop_rw(
           "cache_precision",

@@ -164,12 +164,19 @@ struct WeightOptions {
   std::vector<NamedTensor> calibration;
   std::vector<std::string> calibration_files;
 };
+/// What elements of an activation share a scale: all of them (one scale, found on the samples),
+/// those of a row, or 128 of a row (of floats, whose weights have a scale for 128 x 128 then); the
+/// last two are found in each run.
+enum class ActivationScales { kStatic, kToken, kBlock };
+/// "static", "token", "block".
+SINTER_API std::string_view to_string(ActivationScales scales);
+SINTER_API ActivationScales parse_activation_scales(std::string_view text);
+
 /// How products get operands of 8 bits, under Precision::kInt8 and kFloat8. Samples, layers that
 /// stay and the most that one may be off by are those of WeightOptions.
 struct EightBitOptions {
   bool per_channel = true;  // weights have a scale for each output channel, else one for all
-  bool per_token = false;  // activations have a scale for each row, found in each run; else one for
-                           // all, found on the samples
+  ActivationScales activation_scales = ActivationScales::kStatic;
   /// SmoothQuant's exponent, 0 to 1, for integers; 0: none; without a value the best of several for
   /// each layer.
   std::optional<double> smoothing;
