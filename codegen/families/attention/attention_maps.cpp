@@ -21,7 +21,8 @@ bool copies_by_engine(const AttentionProgram& program, const AttentionSchedule& 
   sizes.insert(sizes.end(), {program.rows, program.keys});
   return schedule.by_warpgroups() && program.head % kBoxColumns == 0 &&
          program.value_head % kBoxColumns == 0 && program.batch.size() <= kMostMappedBatch &&
-         !program.limits && !program.bounds && !ir::is_from_data(sizes, exprs.ranges());
+         !program.limits && !program.bounds && !program.key_scales &&
+         !ir::is_from_data(sizes, exprs.ranges());
 }
 
 std::vector<MapParameter> maps_of(const AttentionProgram& program,

@@ -64,11 +64,11 @@ bool members_fit(const AttentionProgram& program, int vector) {
 bool fits_warpgroups(const AttentionProgram& program, const DeviceModel& device,
                      const AttentionSchedule& schedule) {
   if (!device.has_wgmma) return false;
-  if (program.key_scales) return false;  // they multiply 16-bit floats
   const auto fits = [](std::int64_t head) { return head >= kLeastWarpgroupHead && head % 8 == 0; };
   const bool known = schedule.keys == 64 || schedule.keys == 96 || schedule.keys == 128;
   return fits(program.head) && fits(program.value_head) && known &&
-         common_vector({&program.q, &program.k, &program.v}) == 8 &&
+         common_vector({&program.q}) == 8 &&
+         common_vector({&program.k, &program.v}) == (program.key_scales ? 16 : 8) &&
          common_vector({&program.y}) >= 8 && members_fit(program, 8) && schedule.warp_rows == 16 &&
          schedule.key_groups == 1 && schedule.splits == 1 && schedule.ahead == 1 &&
          schedule.queries <= 2 && schedule.row_warps % 4 == 0 && schedule.row_warps <= 12 &&
@@ -212,8 +212,13 @@ std::uint32_t attention_shared_bytes(const AttentionProgram& program,
         std::int64_t{schedule.queries} * schedule.rows() * tile_width(program.head) +
         std::int64_t{schedule.stages} * schedule.keys *
             (tile_width(program.head) + tile_width(program.value_head));
-    return static_cast<std::uint32_t>(1024 + elements * 2 +
-                                      (2 * schedule.queries + 4 * schedule.stages) * 16);
+    // Rows of 8 bits that are on their way (WidenedTile): 16 bytes and a scale for each thread.
+    const auto widened = [&](std::int64_t head) {
+      return (schedule.keys * (head / 16) + 127) / 128 * 128 * std::int64_t{16 + 4};
+    };
+    return static_cast<std::uint32_t>(
+        1024 + elements * 2 + (2 * schedule.queries + 4 * schedule.stages) * 16 +
+        (program.key_scales ? widened(program.head) + widened(program.value_head) : 0));
   }
   const std::int64_t steps = (program.head + 15) / 16, out_tiles = program.value_head / 8;
   const std::int64_t units = program.key_scales ? (steps | 1) + (out_tiles / 2 | 1)

@@ -6,6 +6,7 @@
 #pragma once
 
 #include "attention.cuh"
+#include "attention_widened_tiles.cuh"
 #include "tensor_map.cuh"
 
 #ifdef SINTER_WARPGROUPS
@@ -53,8 +54,13 @@ struct AttentionPipeline {
                        kKeyTile = Shape::kKeys * tile_width(Shape::kHead),
                        kValueTile = Shape::kKeys * tile_width(Shape::kValueHead);
   static constexpr int kTileBytes = (kQueries * kQueryTile + kStages * (kKeyTile + kValueTile)) * 2;
+  typedef WidenedTile<Shape, Shape::kHead> WidenedKeys;
+  typedef WidenedTile<Shape, Shape::kValueHead> WidenedValues;
+  static constexpr int kBarrierBytes = (2 * kQueries + 4 * kStages) * 16,
+                       kWidenedBytes =
+                           Shape::kScaled ? WidenedKeys::kBytes + WidenedValues::kBytes : 0;
   // Tiles begin at multiples of 1024 bytes.
-  static constexpr int kSharedBytes = 1024 + kTileBytes + (2 * kQueries + 4 * kStages) * 16;
+  static constexpr int kSharedBytes = 1024 + kTileBytes + kBarrierBytes + kWidenedBytes;
   static constexpr int kThreads = Shape::kThreads + 128;
   // What 65536 registers give, in steps of 8: 128 threads that copy, the others multiply. Two
   // blocks of one group fit a multiprocessor.
@@ -62,7 +68,7 @@ struct AttentionPipeline {
   static constexpr int kProducerRegisters = kGroups == 3 ? 32 : 40;
   static constexpr int kConsumerRegisters = kGroups == 3 ? 160 : kGroups == 2 ? 232 : 216;
   static_assert(Shape::kRowTiles == 1 && Shape::kKeyGroups == 1 && Shape::kRowWarps % 4 == 0 &&
-                    Shape::kVector == 8,
+                    Shape::kVector == (Shape::kScaled ? 16 : 8),
                 "whole warpgroups and rows of 16 bytes");
 
   T *queries, *keys, *values;
@@ -101,6 +107,13 @@ struct AttentionPipeline {
       if (kMapped) fence_barrier_init();
     }
     __syncthreads();
+  }
+  /// Where a thread that copies has rows of 8 bits on their way.
+  SINTER_DEVICE WidenedKeys widened_keys(int thread) const {
+    return {reinterpret_cast<unsigned char*>(full_queries) + kBarrierBytes, thread};
+  }
+  SINTER_DEVICE WidenedValues widened_values(int thread) const {
+    return {widened_keys(thread).memory + WidenedKeys::kBytes, thread};
   }
   /// What warps have copied is seen by the tensor cores: by who waited for it.
   SINTER_DEVICE static void fence_copies() {
@@ -162,6 +175,53 @@ SINTER_DEVICE void copy_keys_of(typename Shape::T* tile, const AttentionProblem<
     copy_tile_rows<Shape::kKeys, kWidth, 128>(tile, from, stride, key0, p.keys, thread);
 }
 
+/// Keys and values of 8 bits by the warps that copy: while a tile is widened, the next one of
+/// values or of keys is on its way.
+template <class Shape, class Pipeline, class ProblemOf, class Queries>
+SINTER_DEVICE void copy_widened_tiles(const Pipeline& pipeline, u32 items, ProblemOf problem_of,
+                                      Queries copy_queries, int thread) {
+  typedef typename Shape::T T;
+  typedef AttentionProblem<Shape> Problem;
+  const auto keys = pipeline.widened_keys(thread);
+  const auto values = pipeline.widened_values(thread);
+  // A group of copies each, of no rows behind the last tile.
+  const auto request_keys = [&](const Problem& p, i32 key0) {
+    if (key0 < end_of_keys(p))
+      keys.request(p.k, p.k_stride, p.key_scale, p.key_scale_stride, key0, p.keys,
+                   [&](i32 key) { return p.row_of_key(key); });
+    cp_async_commit();
+  };
+  const auto request_values = [&](const Problem& p, i32 key0) {
+    if (key0 < end_of_keys(p))
+      values.request(p.v, p.v_stride, p.value_scale, p.value_scale_stride, key0, p.keys,
+                     [&](i32 key) { return p.row_of_key(key); });
+    cp_async_commit();
+  };
+  const auto hand_over = [](MBarrier& full) {
+    fence_proxy_async();
+    full.arrive();
+  };
+  copy_tiles<Shape>(
+      pipeline, items, problem_of,
+      [&](T* tile, const Problem& p, MBarrier& full) {
+        copy_queries(tile, p, full);
+        request_keys(p, first_tile_of_keys(p));
+        request_values(p, first_tile_of_keys(p));
+      },
+      [&](T* tile, const Problem& p, i32 key0, MBarrier& full) {
+        cp_async_wait<1>();
+        keys.widen_to(tile);
+        hand_over(full);
+        request_keys(p, key0 + Shape::kKeys);
+      },
+      [&](T* tile, const Problem& p, i32 key0, MBarrier& full) {
+        cp_async_wait<1>();
+        values.widen_to(tile);
+        hand_over(full);
+        request_values(p, key0 + Shape::kKeys);
+      });
+}
+
 /// By the warps that copy.
 template <class Shape, class Pipeline, class ProblemOf>
 SINTER_DEVICE void copy_tiles(const Pipeline& pipeline, u32 items, ProblemOf problem_of, NoMaps) {
@@ -174,26 +234,29 @@ SINTER_DEVICE void copy_tiles(const Pipeline& pipeline, u32 items, ProblemOf pro
     if constexpr (Shape::kLimited) p.keys = end_of_keys(p);
     return p;
   };
-  copy_tiles<Shape>(
-      pipeline, items, own_problem_of,
-      [&](T* tile, const Problem& p, MBarrier& full) {
-        if constexpr (Shape::kGroup > 1)
-          copy_tile_of_rows<Shape::kRows, Shape::kHead, 128>(
-              tile, p.q, p.first_row, p.rows, thread,
-              [&](i32 row) { return p.q + p.query_at(row); });
-        else
-          copy_tile_rows<Shape::kRows, Shape::kHead, 128>(tile, p.q, p.q_stride, p.first_row,
-                                                          p.rows, thread);
-        full.arrive_with_copies();
-      },
-      [&](T* tile, const Problem& p, i32 key0, MBarrier& full) {
-        copy_keys_of<Shape::kHead>(tile, p, p.k, p.k_stride, key0, thread);
-        full.arrive_with_copies();
-      },
-      [&](T* tile, const Problem& p, i32 key0, MBarrier& full) {
-        copy_keys_of<Shape::kValueHead>(tile, p, p.v, p.v_stride, key0, thread);
-        full.arrive_with_copies();
-      });
+  const auto copy_queries = [&](T* tile, const Problem& p, MBarrier& full) {
+    if constexpr (Shape::kGroup > 1)
+      copy_tile_of_rows<Shape::kRows, Shape::kHead, 128>(
+          tile, p.q, p.first_row, p.rows, thread, [&](i32 row) { return p.q + p.query_at(row); });
+    else
+      copy_tile_rows<Shape::kRows, Shape::kHead, 128>(tile, p.q, p.q_stride, p.first_row, p.rows,
+                                                      thread);
+    full.arrive_with_copies();
+  };
+  if constexpr (Shape::kScaled) {
+    copy_widened_tiles<Shape>(pipeline, items, own_problem_of, copy_queries, thread);
+  } else {
+    copy_tiles<Shape>(
+        pipeline, items, own_problem_of, copy_queries,
+        [&](T* tile, const Problem& p, i32 key0, MBarrier& full) {
+          copy_keys_of<Shape::kHead>(tile, p, p.k, p.k_stride, key0, thread);
+          full.arrive_with_copies();
+        },
+        [&](T* tile, const Problem& p, i32 key0, MBarrier& full) {
+          copy_keys_of<Shape::kValueHead>(tile, p, p.v, p.v_stride, key0, thread);
+          full.arrive_with_copies();
+        });
+  }
 }
 
 /// By the copy engine, which the first thread of those warps tells.

@@ -421,6 +421,33 @@ inline const AttentionCase kAttentionCases[] = {
       %y = Attention(%q, %k, %v, %mask, %key_scales, %value_scales) {scale = 0.1, causal = 2}
       return y = %y
     })"},
+    {"cache_of_floats_by_groups",
+     R"(graph @g(%q: f16[2, 2, 150, 64], %k: f8e4m3fn[2, 1, 300, 64], %v: f8e4m3fn[2, 1, 300, 128],
+                 %limits: i64[1, 1, 150, 1], %key_scales: f32[2, 1, 300, 1],
+                 %value_scales: f32[2, 1, 300, 1]) {
+      %y = Attention(%q, %k, %v, %limits, %key_scales, %value_scales) {scale = 0.05, limited = 1}
+      return y = %y
+    })",
+     {{}},
+     "attention rows=8x16 key_groups=1 keys=96 vector=16 stages=2 blocks=3"},
+    {"cache_of_integers_by_groups",
+     R"(graph @g(%q: bf16[2, 70, 80], %k: i8[2, 100, 80], %v: i8[2, 100, 48],
+                 %mask: bool[2, 70, 100], %key_scales: f32[2, 100, 1],
+                 %value_scales: f32[2, 100, 1]) {
+      %y = Attention(%q, %k, %v, %mask, %key_scales, %value_scales) {scale = 0.1, causal = 2}
+      return y = %y
+    })",
+     {{}},
+     "attention rows=4x16 key_groups=1 keys=64 vector=16 stages=3 blocks=2"},
+    {"prompt_over_a_cache_of_floats",
+     R"(graph @g(%q: f16[1, 3, rows, 128], %k: f8e4m3fn[1, 1, rows, 128],
+                 %v: f8e4m3fn[1, 1, rows, 128], %key_scales: f32[1, 1, rows, 1],
+                 %value_scales: f32[1, 1, rows, 1]) ranges {rows: 1..4096} {
+      %y = Attention(%q, %k, %v, %key_scales, %value_scales) {scale = 0.03, causal = 1}
+      return y = %y
+    })",
+     {{{"rows", 40}}, {{"rows", 200}}},
+     "attention rows=8x16 key_groups=1 keys=128 vector=16 stages=2 blocks=2"},
     {"cache_of_bfloats_ahead",
      R"(graph @g(%q: bf16[3, 30, 64], %k: f8e4m3fn[3, 200, 64], %v: f8e4m3fn[3, 200, 64],
                  %bias: f32[30, 200], %key_scales: f32[3, 200, 1], %value_scales: f32[3, 200, 1]) {

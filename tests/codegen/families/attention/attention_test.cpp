@@ -214,8 +214,9 @@ std::set<std::string> instructions_of(const codegen::AttentionProgram& p,
                         schedule.find("split_kv=") != schedule.npos,
                         schedule.find("x8 ") != schedule.npos),
             fmt::format("{} values {}", type, p.value_head % 16), "mask " + mask};
-  return {fmt::format("{} {} head {}", type, word("keys="), p.head),
-          fmt::format("{} {} values {}", type, word("keys="), p.value_head),
+  const std::string key_type(to_string(p.k.dtype));
+  return {fmt::format("{} {} {} head {}", type, key_type, word("keys="), p.head),
+          fmt::format("{} {} {} values {}", type, key_type, word("keys="), p.value_head),
           "by groups, mask " + mask};
 }
 
