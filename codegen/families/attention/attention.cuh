@@ -167,7 +167,8 @@ SINTER_DEVICE void attend(AttentionProblem<Shape> p, const Prologue& prologue = 
   static_assert(!Prologue::kMakes || (kAhead == 1 && Shape::kRowWarps == 1),
                 "a warp puts the new row among its own copies");
   if constexpr (Shape::kPacked) {
-    clear_spare_rows<Shape::kThreads * kGroups, Shape::kGroup>(p, threadIdx.x);
+    if constexpr (Shape::kClearsSpare)
+      clear_spare_rows<Shape::kThreads * kGroups, Shape::kGroup>(p, threadIdx.x);
     if (p.first_row >= p.rows) return;
   }
   // Tables say nothing of keys that no row sees.

@@ -1,6 +1,7 @@
 // Attention, with what makes its queries and the new rows of its caches.
 #include <fmt/format.h>
 
+#include "codegen/families/attention/attention_schedule.h"
 #include "codegen/families/attention/attention_step.h"
 #include "codegen/families/attention/emit_attention.h"
 #include "codegen/families/family.h"
@@ -71,10 +72,19 @@ class AttentionFamily final : public KernelFamily {
                                 loops_kernel(std::move(program), plan.options),
                                 {}});
     }
-    tactic.parts.push_back({region.name,
-                            std::make_shared<AttentionKernel>(std::move(attention.program),
-                                                              asked_schedule(*this, plan.options)),
-                            {}});
+    const std::string schedule = asked_schedule(*this, plan.options);
+    const auto add = [&](const std::string& name, PagedSequences taken) {
+      AttentionProgram program = attention.program;
+      program.taken = taken;
+      tactic.parts.push_back(
+          {name, std::make_shared<AttentionKernel>(std::move(program), schedule), {}});
+    };
+    if (schedule.empty() && few_rows_of_sequence(attention.program, plan.exprs.ranges()) > 0) {
+      add(region.name, PagedSequences::kShort);
+      add(region.name + "_long", PagedSequences::kLong);
+    } else {
+      add(region.name, PagedSequences::kAll);
+    }
     result.tactics.push_back(std::move(tactic));
   }
 };

@@ -407,6 +407,8 @@ std::string print_attention(const AttentionProgram& program, const ExprTable& ex
             fmt::format("  {} blocks of {}, window {}, group {} q {} y {}\n",
                         program.table_blocks.to_string(), program.block, program.window,
                         program.group, program.q_member.to_string(), program.y_member.to_string());
+  if (program.taken != PagedSequences::kAll)
+    text += program.taken == PagedSequences::kShort ? "  short sequences\n" : "  long sequences\n";
   text += print_operand("y", program.y);
   if (program.rounding)
     text += fmt::format("  rounded, scale {} zero {}\n", program.rounding->scale,

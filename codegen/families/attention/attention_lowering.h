@@ -53,6 +53,9 @@ struct ResultRounding {
 /// meaning of fill, causal and guard. Rows of q and y are queries, of k and v keys, of the mask
 /// queries; its columns are keys. Rows of the limits are queries: row r sees the keys before
 /// limits[r].
+/// Of a paged cache: all sequences of a step, those of few rows (few_rows_of_sequence), of many.
+enum class PagedSequences { kAll, kShort, kLong };
+
 struct AttentionProgram {
   std::vector<std::uint32_t> buffers;  // Plan.buffers, each once
   DType dtype = DType::kFloat16;  // of q; of k and v unless these have scales; of y unless rounded
@@ -76,6 +79,9 @@ struct AttentionProgram {
   /// batch that. Row r of q is at r / group * q.row + r % group * q_member.
   std::int64_t group = 1;
   Dim q_member, y_member;
+  /// Whose rows the kernel makes. Steps of a prompt and of many sequences' next tokens are two
+  /// kernels' work: a tile that suits one is mostly empty, or reads keys too often, for the other.
+  PagedSequences taken = PagedSequences::kAll;
   double scale = 1, fill = 0;
   int causal = 0;
   int guard = 0;

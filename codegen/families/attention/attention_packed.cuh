@@ -13,10 +13,11 @@ SINTER_DEVICE i32 bound_within(i64 bound, i32 least, i32 most) {
   return bound < least ? least : bound > most ? most : static_cast<i32>(bound);
 }
 
-/// Tile number `tile` of those of kRows rows that the sequences need, in their order. A warp looks
-/// for it together: each lane knows how many tiles a sequence has.
-template <int kRows, int kGroup, class Bound>
+/// Tile number `tile` of those that the sequences need which the kernel takes, in their order. A
+/// warp looks for it together: each lane knows how many tiles a sequence has.
+template <class Shape, class Bound>
 SINTER_DEVICE PackedTile packed_tile(const Bound* bounds, i32 sequences, i32 all, i32 tile) {
+  constexpr int kRows = Shape::kRows;
   const i32 lane = threadIdx.x % 32;
   for (i32 first = 0; first < sequences; first += 32) {
     const i32 i = first + lane;
@@ -25,7 +26,10 @@ SINTER_DEVICE PackedTile packed_tile(const Bound* bounds, i32 sequences, i32 all
       begin = bound_within(bounds[i], 0, all);
       end = bound_within(bounds[i + 1], begin, all);
     }
-    const i32 own = ((end - begin) * kGroup + kRows - 1) / kRows;
+    const i32 rows = (end - begin) * Shape::kGroup;
+    const bool is_taken =
+        rows >= Shape::kLeastRows && (Shape::kMostRows == 0 || rows <= Shape::kMostRows);
+    const i32 own = is_taken ? (rows + kRows - 1) / kRows : 0;
     i32 before = own;  // with its own
 #pragma unroll
     for (int distance = 1; distance < 32; distance *= 2) {
@@ -62,7 +66,9 @@ SINTER_DEVICE void clear_spare_rows(const Problem& p, int thread) {
   for (i32 i = spare.first * kGroup; i < spare.count * kGroup;
        i = i % kGroup + 1 < kGroup ? i + 1 : (i / kGroup + spare.step) * kGroup) {
     const i32 token = (i / kGroup < spare.front ? i / kGroup : i / kGroup + spare.packed);
-    const i64 row = p.result_at((token - spare.begin) * kGroup + i % kGroup);
+    // Not result_at(): the token may lie in front of the problem's first.
+    i64 row = (token - spare.begin) * p.y_stride;
+    if constexpr (kGroup > 1) row += i % kGroup * p.y_member;
     for (int column = thread; column < Problem::kValueHead; column += kThreads)
       if constexpr (sizeof(*p.y) == 1)
         *reinterpret_cast<u8*>(p.y + row + column) = static_cast<u8>(static_cast<i32>(p.y_zero));

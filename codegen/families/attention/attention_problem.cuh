@@ -32,12 +32,13 @@ SINTER_DEVICE i32 keys_before(i64 limit, i32 keys) {
 /// type of keys and values, T or one of 8 bits, whose rows have scales then. kBlock: keys of a
 /// block where keys and values are a paged cache (a power of two; 0: they lie in order); kGroup:
 /// rows that each token of such a sequence has, which are heads that share their keys; kWindow: the
-/// last so many keys before its limit are what a row sees (0: all).
+/// last so many keys before its limit are what a row sees (0: all). kLeastRows, kMostRows: of the
+/// packed sequences that the kernel takes (kMostRows 0: any).
 template <class T_, class Mask_, int kHead_, int kValueHead_, int kRowWarps_, int kWarpRows_,
           int kKeyGroups_, int kKeys_, int kVector_, bool kPairs_, bool kMaskRows_, bool kMaskKeys_,
           bool kMaskPairs_, bool kCausal_, int kGuard_, class Limits_ = NoLimits,
           bool kPacked_ = false, class Result_ = T_, class Key_ = T_, int kBlock_ = 0,
-          int kGroup_ = 1, int kWindow_ = 0>
+          int kGroup_ = 1, int kWindow_ = 0, int kLeastRows_ = 0, int kMostRows_ = 0>
 struct AttentionShape {
   typedef T_ T;
   typedef Key_ Key;
@@ -54,6 +55,9 @@ struct AttentionShape {
                         kMaskPairs = kMaskPairs_, kCausal = kCausal_,
                         kLimited = !IsNoLimits<Limits>::kIs, kPacked = kPacked_;
   static constexpr int kGuard = kGuard_, kBlock = kBlock_, kGroup = kGroup_, kWindow = kWindow_;
+  static constexpr int kLeastRows = kLeastRows_, kMostRows = kMostRows_;
+  /// Another kernel, of the sequences of fewer rows, clears what no sequence has.
+  static constexpr bool kClearsSpare = kPacked && kLeastRows == 0;
   static constexpr bool kPaged = kBlock > 0;
   /// Items whose rows see many keys go first (causal_item). By limits later rows mostly see more.
   static constexpr bool kLongFirst = kCausal || (kLimited && !kPacked);

@@ -192,9 +192,8 @@ void ProblemText::place_packed() {
   const std::string heads = args_.dim(ir::element_count(p_.batch)), bounds = address(*p_.bounds),
                     sequences = args_.dim(p_.sequences), rows = args_.dim(p_.rows);
   line(fmt::format("const i32 number = item / u32({});", heads));
-  line(fmt::format(
-      "const auto tile = packed_tile<Shape::kRows, Shape::kGroup>({}, i32({}), i32({}), number);",
-      bounds, sequences, rows));
+  line(fmt::format("const auto tile = packed_tile<Shape>({}, i32({}), i32({}), number);", bounds,
+                   sequences, rows));
   line("p.rows = tile.tokens * Shape::kGroup;");
   line("p.keys = tile.tokens;");
   line("p.first_row = tile.first_row;");

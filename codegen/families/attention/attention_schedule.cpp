@@ -100,6 +100,17 @@ bool fits_prologue(const AttentionProgram& program, const AttentionSchedule& sch
                             schedule.ahead == 1 && !schedule.by_warpgroups());
 }
 
+/// Tiles of `rows` rows of one head.
+Dim tiles_of_rows(const AttentionProgram& program, int rows, const Ranges& ranges) {
+  if (!program.bounds) return ir::ceil_div(program.rows, rows, ranges);
+  const Dim all = program.rows * Dim(program.group), longest = program.longest * Dim(program.group);
+  return ir::min(ir::floor_div(all, rows, ranges) + program.sequences,
+                 program.sequences * ir::ceil_div(longest, rows, ranges), ranges);
+}
+
+/// Rows of a sequence, in the mean, up to which a step is the kernel's of short ones alone.
+constexpr std::int64_t kFewInTheMean = 16;
+
 /// Adds schedules with what sizes have to be for them; leaves out those that never apply.
 class Chooser {
  public:
@@ -140,7 +151,7 @@ class Chooser {
   }
 
   /// Blocks if each has `rows` rows.
-  Dim blocks(int rows) const { return heads_ * attention_tiles(program_, rows, exprs_.ranges()); }
+  Dim blocks(int rows) const { return heads_ * tiles_of_rows(program_, rows, exprs_.ranges()); }
   const AttentionSchedule& base() const { return base_; }
   std::vector<AttentionSchedule> take() { return std::move(schedules_); }
 
@@ -192,17 +203,32 @@ std::string AttentionSchedule::to_string() const {
                   key_groups, keys, vector, pairs ? "" : " single");
   if (ahead > 1) text += fmt::format(" ahead={}", ahead);
   if (splits > 1) text += fmt::format(" split_kv={}", splits);
+  if (least_rows > 0) text += fmt::format(" least_rows={}", least_rows);
+  if (most_rows > 0) text += fmt::format(" most_rows={}", most_rows);
   if (stages > 0) text += fmt::format(" stages={}", stages);
   if (queries > 1) text += fmt::format(" queries={}", queries);
   if (blocks > 0) text += fmt::format(" blocks={}", blocks);
   return text;
 }
 
-Dim attention_tiles(const AttentionProgram& program, int rows, const Ranges& ranges) {
-  if (!program.bounds) return ir::ceil_div(program.rows, rows, ranges);
-  const Dim all = program.rows * Dim(program.group), longest = program.longest * Dim(program.group);
-  return ir::min(ir::floor_div(all, rows, ranges) + program.sequences,
-                 program.sequences * ir::ceil_div(longest, rows, ranges), ranges);
+Dim attention_tiles(const AttentionProgram& program, const AttentionSchedule& schedule,
+                    const Ranges& ranges) {
+  if (schedule.most_rows > 0 && schedule.most_rows <= schedule.rows()) return program.sequences;
+  Dim tiles = tiles_of_rows(program, schedule.rows(), ranges);
+  if (program.taken != PagedSequences::kLong) return tiles;
+  const Dim all = program.rows * Dim(program.group);
+  tiles = ir::min(
+      tiles,
+      ir::floor_div(all, schedule.rows(), ranges) + ir::floor_div(all, schedule.least_rows, ranges),
+      ranges);
+  // None where the kernel of short ones takes all.
+  const Dim beyond_few = all - Dim(kFewInTheMean) * program.sequences;
+  return tiles * ir::min(Dim(1), ir::max(Dim(0), beyond_few, ranges), ranges);
+}
+
+int few_rows_of_sequence(const AttentionProgram& program, const Ranges& ranges) {
+  const int few = warp_rows_of_few(program, ranges);
+  return program.tables && !program.front && program.group <= few ? few : 0;
 }
 
 std::uint32_t attention_shared_bytes(const AttentionProgram& program,
@@ -301,6 +327,8 @@ AttentionSchedule parse(const std::string& text) {
                        : name == "split_kv"   ? &result.splits
                        : name == "stages"     ? &result.stages
                        : name == "queries"    ? &result.queries
+                       : name == "least_rows" ? &result.least_rows
+                       : name == "most_rows"  ? &result.most_rows
                        : name == "blocks"     ? &result.blocks
                                               : nullptr;
     if (field == nullptr) refuse();
@@ -313,6 +341,7 @@ AttentionSchedule parse(const std::string& text) {
 bool takes(const AttentionProgram& program, const DeviceModel& device,
            const AttentionSchedule& schedule) {
   if (!fits_prologue(program, schedule)) return false;
+  if (!program.tables && (schedule.least_rows > 0 || schedule.most_rows > 0)) return false;
   if (schedule.by_warpgroups()) return fits_warpgroups(program, device, schedule);
   return schedule.threads() <= 512 && schedule.keys % 16 == 0 && schedule.keys <= 128 &&
          (!schedule.swapped() || (fits_swapped(program) && schedule.key_groups > 1)) &&
@@ -365,30 +394,51 @@ std::vector<AttentionSchedule> choose_attention(const AttentionProgram& program,
     // Steps of few tokens for each sequence: 8 or 16 rows a block, whose warps share out the keys,
     // and clusters of blocks where there are few; as many warps as let all blocks run at once;
     // where they do not, tiles of fewer keys, of which each warp has two under way. Else prompts:
-    // 64 rows a block.
-    const Dim rows = program.rows * Dim(program.group);
-    const auto at_most = [&](int of_sequence) {
+    // 64 rows a block or more, of sequences of many rows alone if a kernel in front takes the
+    // others.
+    const Dim rows = program.rows * Dim(program.group),
+              items = heads_of(program) * program.sequences;
+    const std::int64_t all_at_once = device.multiprocessors;
+    const auto at_most = [&](std::int64_t of_sequence) {
       return std::pair<Dim, std::int64_t>{rows - Dim(of_sequence) * program.sequences, 0};
     };
-    const std::pair<Dim, std::int64_t> short_ones = at_most(of_few);
-    const Dim items = heads_of(program) * program.sequences;
-    chooser.add(by_warps(1, of_few, 4, 32, 8), {short_ones, {items, few / 8}});
-    chooser.add(by_warps(1, of_few, 4, 32, 2), {short_ones, {items, few / 2}});
-    const std::int64_t all_at_once = device.multiprocessors;
-    chooser.add(by_warps(1, of_few, 4, 32), {short_ones, {items, 3 * all_at_once}});
-    if (program.key_scales) {  // bound by what makes floats of bytes, not by what is under way
-      chooser.add(by_warps(1, of_few, 4, 16), {short_ones, {items, 6 * all_at_once}});
-      chooser.add(by_warps(1, of_few, 2, 16), {short_ones});
-    } else {
-      chooser.add(by_warps(1, of_few, 2, 32), {short_ones, {items, 6 * all_at_once}});
-      AttentionSchedule ahead = by_warps(1, of_few, 4, 16);
-      ahead.ahead = 2;
-      chooser.add(ahead, {short_ones});
+    // `most_rows`: of the sequences taken. The last takes all sizes within `common` limits.
+    const auto add_short = [&](int most_rows, const Chooser::Limits& common) {
+      const auto add = [&](AttentionSchedule schedule, std::int64_t most_items) {
+        schedule.most_rows = most_rows;
+        Chooser::Limits limits = common;
+        if (most_items > 0) limits.emplace_back(items, most_items);
+        chooser.add(std::move(schedule), limits);
+      };
+      add(by_warps(1, of_few, 4, 32, 8), few / 8);
+      add(by_warps(1, of_few, 4, 32, 2), few / 2);
+      add(by_warps(1, of_few, 4, 32), 3 * all_at_once);
+      if (program.key_scales) {  // bound by what makes floats of bytes, not by what is under way
+        add(by_warps(1, of_few, 4, 16), 6 * all_at_once);
+        add(by_warps(1, of_few, 2, 16), 0);
+      } else {
+        add(by_warps(1, of_few, 2, 32), 6 * all_at_once);
+        AttentionSchedule ahead = by_warps(1, of_few, 4, 16);
+        ahead.ahead = 2;
+        add(ahead, 0);
+      }
+    };
+    const auto add_long = [&](AttentionSchedule schedule) {
+      if (program.taken == PagedSequences::kLong) schedule.least_rows = of_few + 1;
+      chooser.add(std::move(schedule), {});
+    };
+    if (program.taken != PagedSequences::kLong) {
+      add_short(0, {at_most(of_few)});
+      if (of_few < kFewInTheMean)
+        chooser.add(by_warps(1, kFewInTheMean, 4, 32), {at_most(kFewInTheMean)});
     }
-    if (of_few < 16) chooser.add(by_warps(1, 16, 4, 32), {at_most(16)});
-    chooser.add(by_warpgroups(2, 128, longest <= 64 ? 3 : 2, 1, device.multiprocessors), {});
-    chooser.add(by_warpgroups(2, 64, 3, 1, device.multiprocessors), {});
-    chooser.add(by_warps(4, 16, 1, longest <= 128 ? 64 : 32), {});
+    if (program.taken == PagedSequences::kShort) {
+      add_short(of_few, {});
+    } else {
+      add_long(by_warpgroups(2, 128, longest <= 64 ? 3 : 2, 1, device.multiprocessors));
+      add_long(by_warpgroups(2, 64, 3, 1, device.multiprocessors));
+      add_long(by_warps(4, 16, 1, longest <= 128 ? 64 : 32));
+    }
     return chooser.take();
   }
   if (program.bounds) {

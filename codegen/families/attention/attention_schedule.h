@@ -23,6 +23,8 @@ struct AttentionSchedule {
   int splits = 1;      // blocks of a cluster that share out the keys
   int stages = 0;      // tiles of keys, and of values, under way to warpgroups; 0: by warps alone
   int queries = 1;     // tiles of queries that warpgroups have; several stay in shared memory
+  int least_rows = 0;  // of a packed sequence that is taken
+  int most_rows = 0;   // likewise; 0: any
   int blocks = 0;      // at most, each of which takes several items; 0: a block for each item
   std::vector<Condition> conditions;  // when this schedule may be used
 
@@ -41,9 +43,14 @@ struct AttentionSchedule {
 std::uint32_t attention_shared_bytes(const AttentionProgram& program,
                                      const AttentionSchedule& schedule);
 
-/// Tiles of `rows` rows of one head. Of packed sequences, as many as there can be: each needs less
-/// than one more than its share.
-Dim attention_tiles(const AttentionProgram& program, int rows, const Ranges& ranges);
+/// Tiles of one head. Of packed sequences, as many as there can be: each needs less than one more
+/// than its share.
+Dim attention_tiles(const AttentionProgram& program, const AttentionSchedule& schedule,
+                    const Ranges& ranges);
+
+/// Rows that a sequence of a paged cache has at most for its next tokens: those of one tile of
+/// PagedSequences::kShort. 0: a token has more, and all sequences are one kernel's.
+int few_rows_of_sequence(const AttentionProgram& program, const Ranges& ranges);
 
 /// Whether two neighbouring keys of the mask are one aligned access.
 bool mask_in_pairs(const AttentionProgram& program);

@@ -129,8 +129,11 @@ SINTER_DEVICE void visit_items(u32 items, ProblemOf problem_of, Visit visit) {
     const u32 item = begin + (turn % 2 == 0 ? blockIdx.x : gridDim.x - 1 - blockIdx.x);
     if (!Shape::kLongFirst && item >= items) continue;
     const AttentionProblem<Shape> p = problem_of(item);
-    // See causal_item and packed_tile.
-    if ((Shape::kLongFirst || Shape::kPacked) && p.first_row >= p.rows) continue;
+    // See causal_item and packed_tile. Items of later turns are behind the last tile, too.
+    if ((Shape::kLongFirst || Shape::kPacked) && p.first_row >= p.rows) {
+      if (Shape::kPacked && !Shape::kClearsSpare) break;
+      continue;
+    }
     visit(p);
   }
 }
@@ -230,7 +233,7 @@ SINTER_DEVICE void copy_tiles(const Pipeline& pipeline, u32 items, ProblemOf pro
   const int thread = static_cast<int>(threadIdx.x) - Shape::kThreads;
   const auto own_problem_of = [&](u32 item) {
     Problem p = problem_of(item);
-    if constexpr (Shape::kPacked) clear_spare_rows<128, Shape::kGroup>(p, thread);
+    if constexpr (Shape::kClearsSpare) clear_spare_rows<128, Shape::kGroup>(p, thread);
     if constexpr (Shape::kLimited) p.keys = end_of_keys(p);
     return p;
   };

@@ -46,6 +46,9 @@ std::string shape_text(const AttentionProgram& p, const AttentionSchedule& s) {
   if (p.tables)
     text += fmt::format(",\n{}{}, {}, {}", indent, part("block", p.block), part("group", p.group),
                         part("window", p.window));
+  if (s.least_rows > 0 || s.most_rows > 0)
+    text +=
+        fmt::format(", {}, {}", part("least rows", s.least_rows), part("most rows", s.most_rows));
   text += "> Shape;\n";
   const std::string bytes =
       s.by_warpgroups()
@@ -121,7 +124,7 @@ class AttentionEmitter {
     bool by_warpgroups = false;
     std::vector<ScheduleTexts> texts;
     for (const AttentionSchedule& schedule : schedules) {
-      const Dim tiles = attention_tiles(p_, schedule.rows(), exprs_.ranges());
+      const Dim tiles = attention_tiles(p_, schedule, exprs_.ranges());
       ScheduleTexts& own = texts.emplace_back();
       own.items = tiles * ir::element_count(p_.batch);
       if (p_.bounds) own.tiles = args_.dim(tiles);

@@ -131,10 +131,10 @@ std::string difference(const codegen::AttentionProgram& program, const ir::Tenso
 }
 
 /// The values of the plan's expressions with these sizes.
-std::vector<std::int64_t> expressions_of(const EmittedAttention& kernel,
+std::vector<std::int64_t> expressions_of(const codegen::ExprTable& exprs,
                                          const ir::Bindings& sizes) {
   plan::fb::PlanT plan;
-  kernel.exprs.write(plan);
+  exprs.write(plan);
   std::vector<std::int64_t> symbols;
   for (const auto& symbol : plan.symbols) symbols.push_back(sizes.at(symbol->name));
   return plan::evaluate_expressions(plan, symbols);
@@ -166,7 +166,7 @@ TEST_P(AttentionCases, MeanTheirBodies) {
         memory.emplace_back(input.bytes().begin(), input.bytes().end());
       memory.emplace_back(expected.bytes().size(), std::byte{0xa5});
       EXPECT_EQ(run_variants(cases[c]->name, library, kernel.kernel.step,
-                             expressions_of(kernel, sizes), memory,
+                             expressions_of(kernel.exprs, sizes), memory,
                              [&](const plan::fb::KernelVariantT& variant, const Memory& found) {
                                return problem_in(
                                    variant, 0, difference(kernel.program, expected, found.back()));
@@ -177,12 +177,77 @@ TEST_P(AttentionCases, MeanTheirBodies) {
   }
 }
 
+/// Steps of a paged cache: single tokens, prompts, sequences of nothing, rows of no sequence.
+TEST(AttentionKernels, ShortAndLongSequencesAreTwoKernels) {
+  for (const char* cache : {"f16", "f8e4m3fn"}) {
+    const bool has_scales = std::string_view(cache) != "f16";
+    const ir::Graph body = ir::parse_graph(fmt::format(
+        R"(graph @g(%q: f16[1, 2, 2, tokens, 64], %k: {0}[1, 2, 1, 320, 64], %v: {0}[1, 2, 1, 320, 64],
+                    %limits: i64[tokens, 1], %bounds: i32[sequences + 1], %tables: i32[sequences, 5]{1})
+             ranges {{tokens: 1..65536, sequences: 1..1023}} {{
+          %y = Attention(%q, %k, %v, %limits, %bounds, %tables{2}) {{scale = 0.1, limited = 1, guard = 2, paged = 16}}
+          return y = %y
+        }})",
+        cache, has_scales ? ", %ks: f32[1, 2, 1, 320, 1], %vs: f32[1, 2, 1, 320, 1]" : "",
+        has_scales ? ", %ks, %vs" : ""));
+    codegen::ExprTable exprs(body.ranges());
+    codegen::AttentionProgram program = lower(body, exprs);
+    codegen::group_rows(program);
+    ASSERT_EQ(program.group, 2);
+    ASSERT_EQ(codegen::few_rows_of_sequence(program, exprs.ranges()), 8);
+    std::vector<codegen::EmittedKernel> kernels;
+    for (const auto taken : {codegen::PagedSequences::kShort, codegen::PagedSequences::kLong}) {
+      program.taken = taken;
+      kernels.push_back(
+          codegen::emit_attention(program, fmt::format("attention{}", kernels.size()), {}, exprs));
+    }
+    const EmulatedKernels library(kernels);
+    const std::vector<std::vector<std::int64_t>> steps = {
+        {1, 2, 3, 3, 60, 62, 100}, {0, 1, 2, 3, 4}, {0, 30}, {0, 1, 100, 200, 201}};
+    for (const std::vector<std::int64_t>& bounds : steps) {
+      const auto sequences = static_cast<std::int64_t>(bounds.size()) - 1;
+      const std::int64_t tokens = bounds.back() + (bounds[0] > 0 ? 4 : 0);
+      const ir::Bindings sizes = {{"tokens", tokens}, {"sequences", sequences}};
+      std::vector<ir::Tensor> inputs = inputs_of(body, sizes);
+      std::vector<double> limits, tables;
+      for (std::int64_t t = 0; t < tokens; ++t)
+        limits.push_back(static_cast<double>((t * 7 + 3) % 80));
+      for (std::int64_t i = 0; i < sequences * 5; ++i)
+        tables.push_back(static_cast<double>(i * 13 % 20));
+      inputs[3] = ir::Tensor::from_doubles(DType::kInt64, {tokens, 1}, limits);
+      inputs[4] = ir::Tensor::from_doubles(DType::kInt32, {sequences + 1},
+                                           std::vector<double>(bounds.begin(), bounds.end()));
+      inputs[5] = ir::Tensor::from_doubles(DType::kInt32, {sequences, 5}, tables);
+      if (has_scales)
+        for (const std::size_t i : {6U, 7U})
+          inputs[i] = ir::Tensor::from_doubles(
+              DType::kFloat32, inputs[i].shape(),
+              std::vector<double>(static_cast<std::size_t>(inputs[i].element_count()), 0.01));
+      const ir::Tensor expected = ir::evaluate(body, inputs)[0];
+      Memory memory;
+      for (const ir::Tensor& input : inputs)
+        memory.emplace_back(input.bytes().begin(), input.bytes().end());
+      memory.emplace_back(expected.bytes().size(), std::byte{0xa5});
+      const auto values = expressions_of(exprs, sizes);
+      const auto check_both = [&](const plan::fb::KernelVariantT&, const Memory& found) {
+        return run_variants("long", library, kernels[1].step, values, found,
+                            [&](const plan::fb::KernelVariantT& variant, const Memory& both) {
+                              return problem_in(variant, 0,
+                                                difference(program, expected, both.back()));
+                            });
+      };
+      EXPECT_EQ(run_variants("short", library, kernels[0].step, values, memory, check_both), "")
+          << cache << ' ' << tokens;
+    }
+  }
+}
+
 TEST(AttentionKernels, EveryFormIsSeen) {
   std::set<std::string> schedules;
   for (const AttentionCase& test : kAttentionCases) {
     const EmittedAttention kernel = emit(test);
     for (const ir::Bindings& sizes : test.sizes) {
-      const auto values = expressions_of(kernel, sizes);
+      const auto values = expressions_of(kernel.exprs, sizes);
       for (const auto& variant : kernel.kernel.step.variants)
         if (may_run(*variant, values)) schedules.insert(variant->schedule);
     }
