@@ -258,7 +258,8 @@ class Compiler {
   /// A step of one part is that part's work; of several, or with several tactics, a choice.
   void add_tactics(const Node& node, StepTactics& step, const std::vector<std::uint32_t>& extents) {
     const NodePlace at{entries_.size(), node_};
-    const bool is_choice = step.tactics.size() > 1 || !step.tactics[0].name.empty();
+    const bool is_choice = step.tactics.size() > 1 || !step.tactics[0].name.empty() ||
+                           step.tactics[0].parts.size() > 1;
     plan::fb::TacticStepT choice;
     for (std::size_t t = 0; t < step.tactics.size(); ++t) {
       Tactic& tactic = step.tactics[t];

@@ -80,6 +80,7 @@ class AttentionFamily final : public KernelFamily {
           {name, std::make_shared<AttentionKernel>(std::move(program), schedule), {}});
     };
     if (schedule.empty() && few_rows_of_sequence(attention.program, plan.exprs.ranges()) > 0) {
+      if (tactic.name.empty()) tactic.name = "attention of short sequences, and of long ones";
       add(region.name, PagedSequences::kShort);
       add(region.name + "_long", PagedSequences::kLong);
     } else {

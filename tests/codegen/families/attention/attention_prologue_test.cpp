@@ -299,7 +299,7 @@ TEST(AttentionPrologue, IsRefusedWithAReason) {
               HasSubstr("more than 16 queries"));
 }
 
-/// The plan of a graph that is a region alone; its caches are states.
+/// The plan of a graph that is a region alone; its caches are states, if it has any.
 codegen::CompiledPlan plan_of(const std::string& text) {
   const auto body = std::make_shared<const ir::Graph>(ir::parse_graph(text));
   ir::GraphBuilder builder("main");
@@ -310,8 +310,10 @@ codegen::CompiledPlan plan_of(const std::string& text) {
       builder.add_multi("Fused", inputs, {{"kind", std::string("attention")}}, body);
   for (std::size_t i = 0; i < results.size(); ++i)
     builder.output(body->output_names()[i], results[i]);
-  builder.state({5, 0});
-  builder.state({6, 1});
+  if (results.size() > 2) {
+    builder.state({5, 0});
+    builder.state({6, 1});
+  }
   codegen::CompileOptions options;
   options.target = &codegen::cuda_target();
   options.architectures = {"sm_90"};
@@ -337,6 +339,26 @@ TEST(AttentionPrologue, IsOneKernelOrPartsOfAStep) {
     for (const codegen::StateInfo& state : plan->states) EXPECT_TRUE(state.in_place);
     EXPECT_NO_THROW(plan::parse_plan(plan::serialize_plan(plan->parts)));
   }
+}
+
+TEST(AttentionPrologue, StepsOverPagedCachesAreTwoKernels) {
+  const auto plan = plan_of(
+      R"(graph @g(%q: f16[1, 2, 2, tokens, 64], %k: f16[1, 2, 1, 320, 64], %v: f16[1, 2, 1, 320, 64],
+                  %limits: i64[tokens, 1], %starts: i32[sequences + 1], %tables: i32[sequences, 5])
+           ranges {tokens: 1..65536, sequences: 1..1023} {
+        %y = Attention(%q, %k, %v, %limits, %starts, %tables) {scale = 0.1, limited = 1, guard = 2, paged = 16}
+        return y = %y
+      })");
+  ASSERT_EQ(plan.parts.meta.steps.size(), 1u);
+  const auto* choice = plan.parts.meta.steps[0]->work.AsTacticStep();
+  ASSERT_NE(choice, nullptr);
+  ASSERT_EQ(choice->tactics.size(), 1u);
+  ASSERT_EQ(choice->tactics[0]->parts.size(), 2u);
+  const auto schedule_of = [&](std::size_t part) {
+    return choice->tactics[0]->parts[part]->work.AsKernelStep()->variants.back()->schedule;
+  };
+  EXPECT_THAT(schedule_of(0), HasSubstr("most_rows=8"));
+  EXPECT_THAT(schedule_of(1), HasSubstr("least_rows=9"));
 }
 
 TEST(AttentionPrologue, LoadsWhatIsGivenBeforeItWaits) {
