@@ -249,6 +249,14 @@ std::vector<Workload> workloads(const Options& options) {
                          return fused(graph_text(shape, types, after, copies));
                        },
                        shape.m <= 64});
+  for (const EightBitTypes& types : kEightBitTypes)
+    for (const EightBitConv& conv : kEightBitConvs)
+      all.push_back(
+          {fmt::format("{}_conv_{}x{}_{}_{}", types.name, conv.images, conv.side, conv.channels,
+                       conv.outputs),
+           conv.images * conv.side * conv.side, conv.outputs,
+           [&conv, &types](int copies) { return ir::parse_graph(graph_text(conv, types, copies)); },
+           false, false});
   for (const EightBitShape& shape : kBlockShapes)
     all.push_back({fmt::format("block_{}_bare", shape.name), shape.m, shape.n,
                    [&shape](int copies) { return fused(block_graph_text(shape, copies)); }, false,

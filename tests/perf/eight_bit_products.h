@@ -16,6 +16,22 @@ constexpr EightBitShape kEightBitShapes[] = {
     {"4096_4096_4096", 4096, 4096, 4096},   {"8192_8192_8192", 8192, 8192, 8192},
     {"4096_3072_768", 4096, 3072, 768},     {"4096_768_3072", 4096, 768, 3072},
     {"2048_14336_4096", 2048, 14336, 4096}, {"64_14336_4096", 64, 14336, 4096},
+    {"2056_1024_4096", 2056, 1024, 4096},   {"2056_1024_1024", 2056, 1024, 1024},
+    {"2056_3072_1024", 2056, 3072, 1024},   {"2056_4096_1024", 2056, 4096, 1024},
+    {"2048_640_640", 2048, 640, 640},       {"2048_640_2560", 2048, 640, 2560},
+    {"8192_320_320", 8192, 320, 320},       {"8192_320_1280", 8192, 320, 1280},
+    {"512_1280_1280", 512, 1280, 1280},     {"512_1280_5120", 512, 1280, 5120},
+    {"2048_4096_14336", 2048, 4096, 14336}, {"2048_4096_4096", 2048, 4096, 4096},
+    {"256_28672_4096", 256, 28672, 4096},   {"256_4096_14336", 256, 4096, 14336},
+};
+/// Convolutions of 3x3 with pads of 1 and channels last.
+struct EightBitConv {
+  int images, side, channels, outputs;
+};
+constexpr EightBitConv kEightBitConvs[] = {
+    {2, 64, 320, 320},  {2, 64, 640, 320},  {2, 64, 960, 320},   {2, 32, 640, 640},
+    {2, 32, 1280, 640}, {2, 32, 1920, 640}, {2, 16, 1280, 1280}, {2, 16, 2560, 1280},
+    {2, 8, 1280, 1280}, {2, 8, 2560, 1280},
 };
 /// Of operands: of both, with the sums' type.
 struct EightBitTypes {
@@ -63,6 +79,29 @@ inline std::string graph_text(const EightBitShape& shape, const EightBitTypes& t
     else if (after == "gelu")
       body += fmt::format("  %y{0} = Cast(%q{0}) {{to = f8e4m3fn}}\n", c);
     outputs += fmt::format("{}y{} = %{}{}", c == 0 ? "" : ", ", c, after == "gelu" ? "y" : "d", c);
+  }
+  return fmt::format("graph @main({}) {{\n{}  return {}\n}}", inputs, body, outputs);
+}
+
+/// The same of convolutions, as the passes leave them: one scale and a result in f16.
+inline std::string graph_text(const EightBitConv& conv, const EightBitTypes& types, int copies) {
+  std::string inputs, body, outputs;
+  for (int c = 0; c < copies; ++c) {
+    inputs += fmt::format("{0}%x{1}: {2}[{3}, {4}, {4}, {5}]", c == 0 ? "" : ", ", c, types.operand,
+                          conv.images, conv.side, conv.channels);
+    body += fmt::format(
+        "  %w{0} = const {1}[{2}, 3, 3, {3}] random({4})\n"
+        "  %y{0} = Fused(%x{0}, %w{0}) {{kind = \"gemm\"}} body (%x, %w) {{\n"
+        "    %f = Fused(%x, %w) {{kind = \"conv\"}} body (%x, %w) {{\n"
+        "      %c = Conv(%x, %w) {{strides = [1, 1], dilations = [1, 1], pads_begin = [1, 1], "
+        "pads_end = [1, 1], group = 1, channels_last = 1}}\n      return y = %c\n    }}\n"
+        "    %q = Fused(%f) {{kind = \"pointwise\"}} body (%f) {{\n"
+        "      %g = Cast(%f) {{to = f32}}\n      %a = const f32[] {{{5}}}\n"
+        "      %s = Mul(%g, %a)\n      %d = Cast(%s) {{to = f16}}\n      return y = %d\n    }}\n"
+        "    return y = %q\n  }}\n",
+        c, types.operand, conv.outputs, conv.channels, 100 + c,
+        1 / std::sqrt(9.0 * conv.channels) / (std::string(types.operand) == "i8" ? 1024 : 1));
+    outputs += fmt::format("{}y{} = %y{}", c == 0 ? "" : ", ", c, c);
   }
   return fmt::format("graph @main({}) {{\n{}  return {}\n}}", inputs, body, outputs);
 }

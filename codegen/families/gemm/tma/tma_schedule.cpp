@@ -251,8 +251,9 @@ struct Tma final : GemmTile {
     const double step = 27 / rates.clock;
     const double barrier = 430 / rates.clock, block = 440 / rates.clock;
     // Each nanosecond.
+    const bool is_eight_bit = problem.product.is_eight_bit();
     const double flops_rate = 4310 * rates.tensor * problem.tensor_speed(),
-                 bytes_rate = 88 * rates.clock;
+                 bytes_rate = (is_eight_bit ? kEightBitCopies : 88) * rates.clock;
     const double all_bytes_rate = 7300 * rates.clock;
     // Of an element, in thousandths of a nanosecond: storing its sum, which every block of a
     // cluster does, and the rest, which they share.
@@ -277,6 +278,10 @@ struct Tma final : GemmTile {
     const double sums = s.m * s.n / 1000.0 * element / warpgroups * resident / rates.clock;
     double time = latency + waves * (work + sums + wave);
     if (s.cluster() > 1) time += barrier + block * s.cluster();
+    // What large clusters read of each other, and wait for room to begin: 512 x 1,280 of 1,280 and
+    // 5,120 in 8 bits, and convolutions, on an H100.
+    constexpr double kOfOthers = 0.15;  // nanoseconds of an element, for each block
+    if (s.cluster() > 2 && is_eight_bit) time += kOfOthers * s.m * s.n * s.cluster() / rates.clock;
     return time;
   }
 
