@@ -135,10 +135,12 @@ struct Pingpong final : GemmTile {
     constexpr double kPromotion = 1.05;  // additions that no other warpgroup hides
     const double tile_bytes = (s.m + static_cast<double>(s.n) / s.multicast) * depth *
                               problem.product.element_bytes();
-    double products = 2.0 * s.m * s.n * depth / flops_rate * (promoted > 0 ? kPromotion : 1);
-    if (problem.product.is_eight_bit())
+    double products = 2.0 * s.m * s.n * depth / flops_rate * (promoted > 0 ? kPromotion : 1),
+           bytes = tile_bytes * tiles / blocks / bytes_rate;
+    if (problem.product.is_eight_bit()) {  // which waits for copies, or hides them
       products = std::max(products, tile_bytes / (kEightBitCopies * rates.clock));
-    const double bytes = tile_bytes * tiles / blocks / bytes_rate;
+      bytes = 0;
+    }
     const double element = (spread ? kSpread : kRolled) + kInstruction * epilogue.instructions +
                            (spread ? kSpreadByte : kRolledByte) * epilogue.row_bytes;
     const double sums =

@@ -278,10 +278,6 @@ struct Tma final : GemmTile {
     const double sums = s.m * s.n / 1000.0 * element / warpgroups * resident / rates.clock;
     double time = latency + waves * (work + sums + wave);
     if (s.cluster() > 1) time += barrier + block * s.cluster();
-    // What large clusters read of each other, and wait for room to begin: 512 x 1,280 of 1,280 and
-    // 5,120 in 8 bits, and convolutions, on an H100.
-    constexpr double kOfOthers = 0.15;  // nanoseconds of an element, for each block
-    if (s.cluster() > 2 && is_eight_bit) time += kOfOthers * s.m * s.n * s.cluster() / rates.clock;
     return time;
   }
 
