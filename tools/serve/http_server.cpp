@@ -4,6 +4,7 @@
 #include <charconv>
 #include <chrono>
 #include <functional>
+#include <limits>
 #include <random>
 #include <thread>
 #include <utility>
@@ -83,6 +84,7 @@ struct HttpServer::Impl {
   ModelRegistry& models;
   HttpOptions options;
   httplib::Server http;
+  socket_t listener = INVALID_SOCKET;
   std::atomic<bool> draining = false, aborting = false;
   std::atomic<bool> began = false, ended = false, stopping = false;  // of run()
 
@@ -91,10 +93,14 @@ struct HttpServer::Impl {
       return new httplib::ThreadPool(static_cast<std::size_t>(options.connections));
     };
     // The library's own options let several servers share a port without a word.
-    http.set_socket_options([](socket_t socket) {
+    http.set_socket_options([this](socket_t socket) {
       const int yes = 1;
       setsockopt(socket, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof yes);
+      listener = socket;
     });
+    // The library's five requests are few for clients that keep their connection; an idle one goes
+    // after its own five seconds.
+    http.set_keep_alive_max_count(std::numeric_limits<std::size_t>::max());
     http.set_payload_max_length(options.body_bytes);
     http.set_tcp_nodelay(true);
     http.set_pre_routing_handler(
@@ -331,6 +337,9 @@ int HttpServer::bind() {
         "cannot listen at {}:{}: the address is not this machine's, or the port is "
         "taken (--port 0 finds a free one)",
         host, port);
+  // The library lets five clients wait to be accepted: those of a burst beyond would try again
+  // after a second, or be reset.
+  ::listen(impl_->listener, connections);
   return port;
 }
 
