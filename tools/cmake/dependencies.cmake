@@ -53,6 +53,12 @@ if(SINTER_COMPILER)
   target_compile_definitions(sinter_httplib INTERFACE CPPHTTPLIB_OPENSSL_SUPPORT
                              CPPHTTPLIB_ZLIB_SUPPORT CPPHTTPLIB_BROTLI_SUPPORT)
   target_link_libraries(sinter_httplib INTERFACE ${HTTPLIB_LIBRARY})
+  # gRPC, of `sinter serve`.
+  find_program(GRPC_CPP_PLUGIN grpc_cpp_plugin REQUIRED)
+  find_library(GRPCPP_LIBRARY NAMES grpc++ REQUIRED)
+  find_library(GPR_LIBRARY NAMES gpr REQUIRED)
+  find_library(ABSL_SYNCHRONIZATION_LIBRARY NAMES absl_synchronization REQUIRED)  # its headers' part
+  find_path(GRPC_INCLUDE_DIR grpcpp/grpcpp.h REQUIRED)
   # Patterns of tokenizers; linked statically.
   find_library(PCRE2_LIBRARY NAMES libpcre2-8.a REQUIRED)
   find_path(PCRE2_INCLUDE_DIR pcre2.h REQUIRED)

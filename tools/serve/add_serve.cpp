@@ -8,6 +8,7 @@
 #include <future>
 #include <map>
 #include <memory>
+#include <optional>
 #include <thread>
 #include <utility>
 
@@ -15,6 +16,7 @@
 
 #include "runtime/format_error.h"
 #include "tools/cli/session_options.h"
+#include "tools/serve/grpc/grpc_server.h"
 #include "tools/serve/http_server.h"
 
 namespace sinter::tools {
@@ -23,6 +25,7 @@ namespace {
 struct ServeArguments {
   std::vector<std::string> plans, tokenizers, templates;
   std::string key_file, cache_memory;
+  std::optional<std::int64_t> grpc_port;  // none: no gRPC
   std::int64_t port = 8000, connections = 256, body_bytes = 64 << 20, drain_seconds = 30;
   std::int64_t sequences = 0, sessions = 1, batch_rows = 1;
   double batch_delay_ms = 1;
@@ -107,13 +110,14 @@ class EndOnSignals {
   EndOnSignals& operator=(const EndOnSignals&) = delete;
 
   /// Runs the server until a signal has ended it.
-  void run(HttpServer& server, ModelRegistry& models, std::chrono::seconds limit,
+  void run(HttpServer& server, GrpcServer* grpc, ModelRegistry& models, std::chrono::seconds limit,
            const Console& console) {
     std::jthread waits([&](const std::stop_token& stop) {
       while (!received())
         if (stop.stop_requested()) return;
       console.note("draining: requests that run may end; a second signal breaks them off");
       server.begin_drain();
+      if (grpc != nullptr) grpc->begin_drain();
       auto drained = std::async(std::launch::async, [&] { models.drain(); });
       const auto deadline = std::chrono::steady_clock::now() + limit;
       while (drained.wait_for(std::chrono::milliseconds(0)) != std::future_status::ready)
@@ -143,10 +147,21 @@ int run_serve(ServeArguments options, const Console& console) {
   HttpServer server(models, options.http);
   const int port = server.bind();
   const std::string address = fmt::format("http://{}:{}", options.http.host, port);
+  std::optional<GrpcServer> grpc;
+  if (options.grpc_port)
+    grpc.emplace(models, GrpcOptions{options.http.host, static_cast<int>(*options.grpc_port),
+                                     options.http.api_keys, options.http.connections,
+                                     options.http.body_bytes});
   console.print("listening at {}", address);
-  if (console.json) console.result({{"address", address}, {"port", port}});
+  if (grpc) console.print("gRPC at {}:{}", options.http.host, grpc->port());
+  if (console.json) {
+    nlohmann::ordered_json result = {{"address", address}, {"port", port}};
+    if (grpc) result["grpc_port"] = grpc->port();
+    console.result(result);
+  }
   std::fflush(stdout);
-  signals.run(server, models, std::chrono::seconds(options.drain_seconds), console);
+  signals.run(server, grpc ? &*grpc : nullptr, models, std::chrono::seconds(options.drain_seconds),
+              console);
   return 0;
 }
 
@@ -170,6 +185,11 @@ void add_serve(Cli& cli) {
       ->capture_default_str();
   verb->add_option("--port", options->port, "Port; 0: one that is free")
       ->capture_default_str()
+      ->check_range(0, 65535);
+  verb->add_option(
+          "--grpc-port", options->grpc_port,
+          "Port for tensors over gRPC (KServe v2's GRPCInferenceService), too; 0: one that "
+          "is free")
       ->check_range(0, 65535);
   verb->add_option("--api-key-file", options->key_file,
                    "File of keys, one a line: requests need one ('Authorization: Bearer KEY')");

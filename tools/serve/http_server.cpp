@@ -15,6 +15,7 @@
 
 #include "runtime/format_error.h"
 #include "tools/serve/api/api_error.h"
+#include "tools/serve/api/api_key.h"
 #include "tools/serve/api/completion_call.h"
 #include "tools/serve/api/embedding_request.h"
 #include "tools/serve/api/inference_request.h"
@@ -32,14 +33,6 @@ using std::chrono::milliseconds;
 /// whether the client is still there.
 constexpr milliseconds kSilence{250};
 constexpr const char* kJson = "application/json";
-
-/// Whether they are equal, in a time that does not say where they differ.
-bool equals(const std::string& a, const std::string& b) {
-  unsigned char difference = a.size() == b.size() ? 0 : 1;
-  for (std::size_t i = 0; i < a.size(); ++i)
-    difference |= static_cast<unsigned char>(a[i] ^ (b.empty() ? 0 : b[i % b.size()]));
-  return difference == 0;
-}
 
 std::string new_id() {
   static std::atomic<std::uint64_t> number = [] {
@@ -284,16 +277,11 @@ struct HttpServer::Impl {
   /// Refuses who has no key, where there are keys.
   httplib::Server::HandlerResponse admit(const httplib::Request& request,
                                          httplib::Response& answer) const {
-    const bool is_open = options.api_keys.empty() || request.path == "/" ||
-                         request.path == "/health" || request.path.starts_with("/v2/health/");
-    bool knows = is_open;
-    for (const std::string& key : options.api_keys)
-      knows = equals(request.get_header_value("Authorization"), "Bearer " + key) || knows;
-    if (knows) return httplib::Server::HandlerResponse::Unhandled;
-    fail(request.path, answer,
-         ApiError(401,
-                  "the header 'Authorization: Bearer KEY' is missing, or the key is "
-                  "not known"));
+    const bool is_open =
+        request.path == "/" || request.path == "/health" || request.path.starts_with("/v2/health/");
+    if (is_open || is_admitted(options.api_keys, request.get_header_value("Authorization")))
+      return httplib::Server::HandlerResponse::Unhandled;
+    fail(request.path, answer, ApiError(401, kNoKey));
     return httplib::Server::HandlerResponse::Handled;
   }
 

@@ -1,7 +1,6 @@
 #include "tools/serve/api/inference_request.h"
 
 #include <algorithm>
-#include <array>
 #include <cstring>
 #include <limits>
 #include <string_view>
@@ -11,35 +10,13 @@
 
 #include "tools/serve/api/api_error.h"
 #include "tools/serve/api/json_text.h"
+#include "tools/serve/api/tensor_types.h"
 
 namespace sinter::tools {
 namespace {
 
 using nlohmann::json;
 using nlohmann::ordered_json;
-
-struct TypeName {
-  DType dtype;
-  std::string_view name;
-};
-constexpr std::array kTypes = {
-    TypeName{DType::kBool, "BOOL"},     TypeName{DType::kUInt8, "UINT8"},
-    TypeName{DType::kUInt16, "UINT16"}, TypeName{DType::kUInt32, "UINT32"},
-    TypeName{DType::kUInt64, "UINT64"}, TypeName{DType::kInt8, "INT8"},
-    TypeName{DType::kInt16, "INT16"},   TypeName{DType::kInt32, "INT32"},
-    TypeName{DType::kInt64, "INT64"},   TypeName{DType::kFloat16, "FP16"},
-    TypeName{DType::kBFloat16, "BF16"}, TypeName{DType::kFloat32, "FP32"},
-    TypeName{DType::kFloat64, "FP64"}};
-constexpr std::size_t kMostRank = 16;
-
-std::string name_of(DType dtype) {
-  const auto found = std::ranges::find(kTypes, dtype, &TypeName::dtype);
-  return found == kTypes.end() ? std::string(to_string(dtype)) : std::string(found->name);
-}
-
-[[noreturn]] void fail(const std::string& tensor, std::string_view what) {
-  throw ApiError(400, fmt::format("tensor '{}' {}", tensor, what), tensor);
-}
 
 /// Calls use(type tag) for the C++ type whose numbers JSON can say.
 template <typename Use>
@@ -57,8 +34,8 @@ void with_type(DType dtype, const std::string& tensor, const Use& use) {
     case DType::kFloat64: return use(double{});
     case DType::kBool: return use(bool{});
     default:
-      fail(tensor, fmt::format("is {}, which JSON cannot say: send and ask for binary data",
-                               name_of(dtype)));
+      fail_tensor(tensor, fmt::format("is {}, which JSON cannot say: send and ask for binary data",
+                                      protocol_name(dtype)));
   }
 }
 
@@ -66,15 +43,16 @@ template <typename T>
 T number_of(const json& value, const std::string& tensor) {
   if constexpr (std::is_same_v<T, bool>) {
     if (value.is_boolean()) return value.get<bool>();
-    fail(tensor, fmt::format("has {}, which is neither true nor false", value.dump()));
+    fail_tensor(tensor, fmt::format("has {}, which is neither true nor false", value.dump()));
   } else if constexpr (std::is_integral_v<T>) {
-    if (!value.is_number_integer()) fail(tensor, fmt::format("has {}, no integer", value.dump()));
+    if (!value.is_number_integer())
+      fail_tensor(tensor, fmt::format("has {}, no integer", value.dump()));
     const bool fits = value.is_number_unsigned() ? std::in_range<T>(value.get<std::uint64_t>())
                                                  : std::in_range<T>(value.get<std::int64_t>());
-    if (!fits) fail(tensor, fmt::format("has {}, which its type cannot hold", value.dump()));
+    if (!fits) fail_tensor(tensor, fmt::format("has {}, which its type cannot hold", value.dump()));
     return value.get<T>();
   } else {
-    if (!value.is_number()) fail(tensor, fmt::format("has {}, no number", value.dump()));
+    if (!value.is_number()) fail_tensor(tensor, fmt::format("has {}, no number", value.dump()));
     return value.get<T>();
   }
 }
@@ -90,7 +68,7 @@ void append(const json& data, std::size_t depth, const std::string& tensor,
     std::memcpy(to.data() + at, &value, sizeof value);
     return;
   }
-  if (depth > kMostRank) fail(tensor, "has lists in lists beyond any shape");
+  if (depth > kMostTensorRank) fail_tensor(tensor, "has lists in lists beyond any shape");
   for (const json& one : data) append<T>(one, depth + 1, tensor, to);
 }
 
@@ -122,18 +100,16 @@ bool flag(const json& object, const char* name, bool otherwise) {
   return value->get<bool>();
 }
 
-std::vector<std::int64_t> shape_of(const json& input, const std::string& tensor,
-                                   std::size_t& count) {
+std::vector<std::int64_t> shape_of(const json& input, const std::string& tensor) {
   const json& shape = field(input, "shape", fmt::format("tensor '{}'", tensor));
-  if (!shape.is_array() || shape.size() > kMostRank) fail(tensor, "has a shape that is no list");
+  if (!shape.is_array()) fail_tensor(tensor, "has a shape that is no list");
   std::vector<std::int64_t> result;
-  count = 1;
   for (const json& dim : shape) {
-    if (!dim.is_number_unsigned() || dim.get<std::uint64_t>() > std::uint64_t{INT32_MAX})
-      fail(tensor, fmt::format("has the shape {}", shape.dump()));
-    result.push_back(dim.get<std::int64_t>());
-    if (__builtin_mul_overflow(count, static_cast<std::size_t>(result.back()), &count))
-      fail(tensor, fmt::format("has the shape {}", shape.dump()));
+    if (!dim.is_number_integer())
+      fail_tensor(tensor, fmt::format("has the shape {}", shape.dump()));
+    result.push_back(dim.is_number_unsigned() && dim.get<std::uint64_t>() > INT32_MAX
+                         ? -1
+                         : dim.get<std::int64_t>());
   }
   return result;
 }
@@ -141,32 +117,29 @@ std::vector<std::int64_t> shape_of(const json& input, const std::string& tensor,
 /// `rest`: the binary data that no tensor in front has taken.
 OwnedTensor tensor_of(const json& input, const std::string& name, std::string_view& rest) {
   const json& datatype = field(input, "datatype", fmt::format("tensor '{}'", name));
-  const auto type = std::ranges::find_if(
-      kTypes, [&](const TypeName& each) { return datatype == std::string(each.name); });
-  if (type == kTypes.end())
-    fail(name, fmt::format("has the datatype {}, which is not supported", datatype.dump()));
+  const auto type =
+      datatype.is_string() ? type_of_protocol(datatype.get<std::string>()) : std::nullopt;
+  if (!type)
+    fail_tensor(name, fmt::format("has the datatype {}, which is not supported", datatype.dump()));
   OwnedTensor tensor;
-  tensor.dtype = type->dtype;
-  std::size_t count = 0;
-  tensor.shape = shape_of(input, name, count);
+  tensor.dtype = *type;
+  tensor.shape = shape_of(input, name);
+  const std::size_t count = checked_count(name, tensor.shape);
   if (const json* size = parameter(input, "binary_data_size")) {
     if (!size->is_number_unsigned() || size->get<std::size_t>() > rest.size())
-      fail(name, fmt::format("has {} bytes of binary data, of which {} have come", size->dump(),
-                             rest.size()));
+      fail_tensor(name, fmt::format("has {} bytes of binary data, of which {} have come",
+                                    size->dump(), rest.size()));
     const auto bytes = size->get<std::size_t>();
     tensor.data.resize(bytes);
     if (bytes > 0) std::memcpy(tensor.data.data(), rest.data(), bytes);
     rest.remove_prefix(bytes);
   } else {
     const json& data = field(input, "data", fmt::format("tensor '{}'", name));
-    if (!data.is_array()) fail(name, "has data that is no list");
+    if (!data.is_array()) fail_tensor(name, "has data that is no list");
     with_type(tensor.dtype, name,
               [&](auto tag) { append<decltype(tag)>(data, 1, name, tensor.data); });
   }
-  if (tensor.data.size() / size_of(tensor.dtype) != count ||
-      tensor.data.size() % size_of(tensor.dtype) != 0)
-    fail(name, fmt::format("has {} bytes: its shape has {} elements of {}", tensor.data.size(),
-                           count, name_of(tensor.dtype)));
+  check_bytes(name, tensor, count);
   return tensor;
 }
 
@@ -174,7 +147,7 @@ ordered_json binding_json(const BindingInfo& binding) {
   ordered_json shape = ordered_json::array();
   for (const DimInfo& dim : binding.shape)
     shape.push_back(dim.min == dim.max ? dim.min : std::int64_t{-1});
-  return {{"name", binding.name}, {"datatype", name_of(binding.dtype)}, {"shape", shape}};
+  return {{"name", binding.name}, {"datatype", protocol_name(binding.dtype)}, {"shape", shape}};
 }
 
 }  // namespace
@@ -195,7 +168,7 @@ InferenceRequest parse_inference(const std::string& body, std::size_t json_bytes
   for (const json& input : inputs) {
     const std::string name = name_in(input, "an input");
     if (!result.inputs.emplace(name, tensor_of(input, name, rest)).second)
-      fail(name, "is there twice");
+      fail_tensor(name, "is there twice");
   }
   if (!rest.empty())
     throw ApiError(400, fmt::format("{} bytes of binary data belong to no input", rest.size()));
@@ -206,7 +179,7 @@ InferenceRequest parse_inference(const std::string& body, std::size_t json_bytes
     for (const json& output : *outputs) {
       const std::string name = name_in(output, "an output");
       const auto found = std::ranges::find(all, name, &BindingInfo::name);
-      if (found == all.end()) fail(name, "is no output of the model");
+      if (found == all.end()) fail_tensor(name, "is no output of the model");
       result.outputs.emplace_back(found - all.begin(), flag(output, "binary_data", is_binary));
     }
   } else {
@@ -226,7 +199,7 @@ InferenceAnswer write_inference(const InferenceRequest& request, const std::stri
     const OwnedTensor& tensor = outputs[index];
     const std::string& name = plan.outputs()[index].name;
     ordered_json one = {
-        {"name", name}, {"datatype", name_of(tensor.dtype)}, {"shape", tensor.shape}};
+        {"name", name}, {"datatype", protocol_name(tensor.dtype)}, {"shape", tensor.shape}};
     if (is_binary) {
       has_binary = true;
       one["parameters"] = {{"binary_data_size", tensor.data.size()}};

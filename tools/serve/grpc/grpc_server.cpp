@@ -1,0 +1,294 @@
+#include "tools/serve/grpc/grpc_server.h"
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <cstring>
+#include <functional>
+#include <map>
+#include <utility>
+
+#include <fmt/format.h>
+#include <grpcpp/grpcpp.h>
+#include <grpcpp/resource_quota.h>
+#include <inference.grpc.pb.h>
+#include <sinter/sinter.h>
+
+#include "runtime/format_error.h"
+#include "tools/serve/api/api_error.h"
+#include "tools/serve/api/api_key.h"
+#include "tools/serve/api/tensor_types.h"
+
+namespace sinter::tools {
+namespace {
+
+using grpc::ServerContext;
+using grpc::Status;
+using grpc::StatusCode;
+
+/// The one version that models have.
+constexpr const char* kVersion = "1";
+constexpr const char* kPlatform = "sinter_plan";
+
+StatusCode code_of(int http_status) {
+  switch (http_status) {
+    case 400: return StatusCode::INVALID_ARGUMENT;
+    case 401: return StatusCode::UNAUTHENTICATED;
+    case 404: return StatusCode::NOT_FOUND;
+    case 429: return StatusCode::RESOURCE_EXHAUSTED;
+    case 503: return StatusCode::UNAVAILABLE;
+    default: return StatusCode::INTERNAL;
+  }
+}
+Status status_of(const ApiError& error) { return {code_of(error.status()), error.what()}; }
+
+template <class Field>
+void append_numbers(const Field& field, std::vector<std::byte>& to) {
+  for (const auto& value : field) {
+    const auto* bytes = reinterpret_cast<const std::byte*>(&value);
+    to.insert(to.end(), bytes, bytes + sizeof value);
+  }
+}
+/// Numbers that the protocol sends wider than they are.
+template <class Narrow, class Field>
+void append_narrow(const std::string& tensor, const Field& field, std::vector<std::byte>& to) {
+  for (const auto value : field) {
+    if (!std::in_range<Narrow>(value))
+      fail_tensor(tensor, fmt::format("has {}, which its type cannot hold", value));
+    to.push_back({});
+    to.resize(to.size() + sizeof(Narrow) - 1);
+    const auto narrow = static_cast<Narrow>(value);
+    std::memcpy(to.data() + to.size() - sizeof narrow, &narrow, sizeof narrow);
+  }
+}
+
+/// Of the field that the protocol has for the type.
+std::vector<std::byte> bytes_of(const std::string& tensor, DType dtype,
+                                const inference::InferTensorContents& from) {
+  std::vector<std::byte> to;
+  switch (dtype) {
+    case DType::kBool: append_numbers(from.bool_contents(), to); break;
+    case DType::kInt8: append_narrow<std::int8_t>(tensor, from.int_contents(), to); break;
+    case DType::kInt16: append_narrow<std::int16_t>(tensor, from.int_contents(), to); break;
+    case DType::kInt32: append_numbers(from.int_contents(), to); break;
+    case DType::kInt64: append_numbers(from.int64_contents(), to); break;
+    case DType::kUInt8: append_narrow<std::uint8_t>(tensor, from.uint_contents(), to); break;
+    case DType::kUInt16: append_narrow<std::uint16_t>(tensor, from.uint_contents(), to); break;
+    case DType::kUInt32: append_numbers(from.uint_contents(), to); break;
+    case DType::kUInt64: append_numbers(from.uint64_contents(), to); break;
+    case DType::kFloat32: append_numbers(from.fp32_contents(), to); break;
+    case DType::kFloat64: append_numbers(from.fp64_contents(), to); break;
+    default:
+      fail_tensor(tensor, fmt::format("is {}, which the protocol sends in raw_input_contents alone",
+                                      protocol_name(dtype)));
+  }
+  return to;
+}
+
+std::map<std::string, OwnedTensor> inputs_of(const inference::ModelInferRequest& request) {
+  const bool is_raw = request.raw_input_contents_size() > 0;
+  if (is_raw && request.raw_input_contents_size() != request.inputs_size())
+    throw ApiError(400, fmt::format("there are {} raw_input_contents for {} inputs",
+                                    request.raw_input_contents_size(), request.inputs_size()));
+  std::map<std::string, OwnedTensor> inputs;
+  for (int i = 0; i < request.inputs_size(); ++i) {
+    const auto& input = request.inputs(i);
+    const std::string& name = input.name();
+    const auto type = type_of_protocol(input.datatype());
+    if (!type)
+      fail_tensor(name,
+                  fmt::format("has the datatype '{}', which is not supported", input.datatype()));
+    OwnedTensor tensor;
+    tensor.dtype = *type;
+    tensor.shape.assign(input.shape().begin(), input.shape().end());
+    const std::size_t count = checked_count(name, tensor.shape);
+    if (is_raw) {
+      const std::string& raw = request.raw_input_contents(i);
+      const auto* bytes = reinterpret_cast<const std::byte*>(raw.data());
+      tensor.data.assign(bytes, bytes + raw.size());
+    } else {
+      tensor.data = bytes_of(name, *type, input.contents());
+    }
+    check_bytes(name, tensor, count);
+    if (!inputs.emplace(name, std::move(tensor)).second) fail_tensor(name, "is there twice");
+  }
+  return inputs;
+}
+
+/// Indices of the plan's outputs that are wanted: all if none is named.
+std::vector<std::size_t> outputs_of(const inference::ModelInferRequest& request, const Plan& plan) {
+  const auto& all = plan.outputs();
+  std::vector<std::size_t> wanted;
+  for (const auto& output : request.outputs()) {
+    const auto found = std::ranges::find(all, output.name(), &BindingInfo::name);
+    if (found == all.end()) fail_tensor(output.name(), "is no output of the model");
+    wanted.push_back(static_cast<std::size_t>(found - all.begin()));
+  }
+  if (wanted.empty())
+    for (std::size_t i = 0; i < all.size(); ++i) wanted.push_back(i);
+  return wanted;
+}
+
+void describe(const BindingInfo& binding,
+              inference::ModelMetadataResponse::TensorMetadata& metadata) {
+  metadata.set_name(binding.name);
+  metadata.set_datatype(protocol_name(binding.dtype));
+  for (const DimInfo& dim : binding.shape) metadata.add_shape(dim.min == dim.max ? dim.min : -1);
+}
+
+}  // namespace
+
+struct GrpcServer::Impl final : inference::GRPCInferenceService::Service {
+  Impl(ModelRegistry& registry, std::vector<std::string> keys)
+      : models(registry), api_keys(std::move(keys)) {}
+
+  ModelRegistry& models;
+  std::vector<std::string> api_keys;
+  std::atomic<bool> draining = false;
+  int port = 0;
+  std::unique_ptr<grpc::Server> server;
+
+  /// What `handle` throws as a status, for who has a key.
+  template <class Handle>
+  Status answer(const ServerContext& context, const Handle& handle) const {
+    const auto& metadata = context.client_metadata();
+    const auto found = metadata.find("authorization");
+    const std::string given =
+        found == metadata.end() ? "" : std::string(found->second.data(), found->second.size());
+    if (!is_admitted(api_keys, given)) return {StatusCode::UNAUTHENTICATED, kNoKey};
+    try {
+      handle();
+    } catch (const ApiError& error) {
+      return status_of(error);
+    } catch (const Error& error) {
+      return status_of(ApiError::of(error));
+    } catch (const std::exception& error) {
+      return {StatusCode::INTERNAL, error.what()};
+    }
+    return Status::OK;
+  }
+  std::shared_ptr<ServedModel> find(const std::string& name, const std::string& version) const {
+    auto model = models.find(name);
+    if (!version.empty() && version != kVersion)
+      throw ApiError(404,
+                     fmt::format("'{}' has no version '{}', only {}", name, version, kVersion));
+    return model;
+  }
+  static TensorModel& tensors_of(const ServedModel& model) {
+    if (model.tensors() == nullptr)
+      throw ApiError(400, fmt::format("'{}' generates text: it answers POST /v1/completions over "
+                                      "HTTP",
+                                      model.name()));
+    return *model.tensors();
+  }
+
+  Status ServerLive(ServerContext*, const inference::ServerLiveRequest*,
+                    inference::ServerLiveResponse* response) override {
+    response->set_live(true);
+    return Status::OK;
+  }
+  Status ServerReady(ServerContext*, const inference::ServerReadyRequest*,
+                     inference::ServerReadyResponse* response) override {
+    response->set_ready(!draining);
+    return Status::OK;
+  }
+  Status ModelReady(ServerContext* context, const inference::ModelReadyRequest* request,
+                    inference::ModelReadyResponse* response) override {
+    return answer(*context, [&] {
+      find(request->name(), request->version());
+      response->set_ready(!draining);
+    });
+  }
+  Status ServerMetadata(ServerContext* context, const inference::ServerMetadataRequest*,
+                        inference::ServerMetadataResponse* response) override {
+    return answer(*context, [&] {
+      response->set_name("sinter");
+      response->set_version(std::string(version()));
+      response->add_extensions("model_repository");
+    });
+  }
+  Status ModelMetadata(ServerContext* context, const inference::ModelMetadataRequest* request,
+                       inference::ModelMetadataResponse* response) override {
+    return answer(*context, [&] {
+      const auto model = find(request->name(), request->version());
+      const Plan& plan = tensors_of(*model).plan();
+      response->set_name(model->name());
+      response->add_versions(kVersion);
+      response->set_platform(kPlatform);
+      for (const BindingInfo& input : plan.inputs()) describe(input, *response->add_inputs());
+      for (const BindingInfo& output : plan.outputs()) describe(output, *response->add_outputs());
+    });
+  }
+  Status ModelInfer(ServerContext* context, const inference::ModelInferRequest* request,
+                    inference::ModelInferResponse* response) override {
+    return answer(*context, [&] {
+      if (draining) throw ApiError(503, "the server is being shut down");
+      const auto model = find(request->model_name(), request->model_version());
+      TensorModel& tensors = tensors_of(*model);
+      const auto inputs = inputs_of(*request);
+      const std::vector<std::size_t> wanted = outputs_of(*request, tensors.plan());
+      const std::vector<OwnedTensor> outputs = tensors.infer(inputs);
+      response->set_model_name(model->name());
+      response->set_model_version(kVersion);
+      response->set_id(request->id());
+      for (const std::size_t i : wanted) {
+        const OwnedTensor& tensor = outputs[i];
+        auto& output = *response->add_outputs();
+        output.set_name(tensors.plan().outputs()[i].name);
+        output.set_datatype(protocol_name(tensor.dtype));
+        for (const std::int64_t dim : tensor.shape) output.add_shape(dim);
+        response->add_raw_output_contents(tensor.data.data(), tensor.data.size());
+      }
+    });
+  }
+  Status RepositoryIndex(ServerContext* context, const inference::RepositoryIndexRequest*,
+                         inference::RepositoryIndexResponse* response) override {
+    return answer(*context, [&] {
+      for (const auto& each : models.all()) {
+        auto& model = *response->add_models();
+        model.set_name(each->name());
+        model.set_version(kVersion);
+        model.set_state("READY");
+      }
+    });
+  }
+  Status RepositoryModelLoad(ServerContext* context,
+                             const inference::RepositoryModelLoadRequest* request,
+                             inference::RepositoryModelLoadResponse*) override {
+    return answer(*context, [&] { models.reload(request->model_name()); });
+  }
+  Status RepositoryModelUnload(ServerContext* context,
+                               const inference::RepositoryModelUnloadRequest* request,
+                               inference::RepositoryModelUnloadResponse*) override {
+    return answer(*context, [&] { models.unload(request->model_name()); });
+  }
+};
+
+GrpcServer::GrpcServer(ModelRegistry& models, const GrpcOptions& options)
+    : impl_(std::make_unique<Impl>(models, options.api_keys)) {
+  grpc::ServerBuilder builder;
+  builder.AddListeningPort(fmt::format("{}:{}", options.host, options.port),
+                           grpc::InsecureServerCredentials(), &impl_->port);
+  // Without it several servers share a port without a word.
+  builder.AddChannelArgument(GRPC_ARG_ALLOW_REUSEPORT, 0);
+  builder.SetMaxReceiveMessageSize(static_cast<int>(options.body_bytes));
+  builder.SetMaxSendMessageSize(-1);
+  grpc::ResourceQuota quota("sinter");
+  quota.SetMaxThreads(std::max(options.threads, 4));  // some of them the library's own
+  builder.SetResourceQuota(quota);
+  builder.RegisterService(impl_.get());
+  impl_->server = builder.BuildAndStart();
+  if (impl_->server == nullptr || impl_->port == 0)
+    throw usage_error(
+        "cannot listen for gRPC at {}:{}: the address is not this machine's, or the port is taken "
+        "(--grpc-port 0 finds a free one)",
+        options.host, options.port);
+}
+
+GrpcServer::~GrpcServer() {
+  if (impl_->server != nullptr) impl_->server->Shutdown();
+}
+int GrpcServer::port() const { return impl_->port; }
+void GrpcServer::begin_drain() { impl_->draining = true; }
+
+}  // namespace sinter::tools
