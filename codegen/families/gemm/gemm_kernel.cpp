@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <utility>
 
 #include <fmt/format.h>
 #include <sinter/error.h>
@@ -131,14 +130,7 @@ void require_sizes(std::initializer_list<int> values, const std::string& schedul
 }
 
 double filled_multiprocessors(const DeviceModel& device, int cluster) {
-  if (cluster <= 2) return device.multiprocessors;
-  // What cuOccupancyMaxActiveClusters says of blocks that fill a multiprocessor of an H100: 30
-  // clusters of 4 and 15 of 8, which are 120; 39 of 3, 22 of 5, 17 of 6, 15 of 7, 7 of 16.
-  constexpr double kOfFour = 120;
-  constexpr std::pair<int, double> kOthers[] = {{3, 117}, {5, 110}, {6, 102}, {7, 105}, {16, 112}};
-  for (const auto& [size, filled] : kOthers)
-    if (size == cluster) return device.clustered_multiprocessors * filled / kOfFour;
-  return device.clustered_multiprocessors;
+  return cluster <= 2 ? device.multiprocessors : device.clustered_multiprocessors;
 }
 
 }  // namespace sinter::codegen

@@ -133,14 +133,9 @@ struct Pingpong final : GemmTile {
         problem.matrices * static_cast<double>(rows_of_tiles * ceil_div(problem.n, s.n));
     const double depth = static_cast<double>(tma_steps(problem, s) * s.k);
     constexpr double kPromotion = 1.05;  // additions that no other warpgroup hides
-    const double tile_bytes = (s.m + static_cast<double>(s.n) / s.multicast) * depth *
-                              problem.product.element_bytes();
-    double products = 2.0 * s.m * s.n * depth / flops_rate * (promoted > 0 ? kPromotion : 1),
-           bytes = tile_bytes * tiles / blocks / bytes_rate;
-    if (problem.product.is_eight_bit()) {  // which waits for copies, or hides them
-      products = std::max(products, tile_bytes / (kEightBitCopies * rates.clock));
-      bytes = 0;
-    }
+    const double products = 2.0 * s.m * s.n * depth / flops_rate * (promoted > 0 ? kPromotion : 1);
+    const double bytes = (s.m + static_cast<double>(s.n) / s.multicast) * depth *
+                         problem.product.element_bytes() * tiles / blocks / bytes_rate;
     const double element = (spread ? kSpread : kRolled) + kInstruction * epilogue.instructions +
                            (spread ? kSpreadByte : kRolledByte) * epilogue.row_bytes;
     const double sums =

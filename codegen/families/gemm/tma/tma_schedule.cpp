@@ -251,9 +251,8 @@ struct Tma final : GemmTile {
     const double step = 27 / rates.clock;
     const double barrier = 430 / rates.clock, block = 440 / rates.clock;
     // Each nanosecond.
-    const bool is_eight_bit = problem.product.is_eight_bit();
     const double flops_rate = 4310 * rates.tensor * problem.tensor_speed(),
-                 bytes_rate = (is_eight_bit ? kEightBitCopies : 88) * rates.clock;
+                 bytes_rate = 88 * rates.clock;
     const double all_bytes_rate = 7300 * rates.clock;
     // Of an element, in thousandths of a nanosecond: storing its sum, which every block of a
     // cluster does, and the rest, which they share.
@@ -278,10 +277,6 @@ struct Tma final : GemmTile {
     const double sums = s.m * s.n / 1000.0 * element / warpgroups * resident / rates.clock;
     double time = latency + waves * (work + sums + wave);
     if (s.cluster() > 1) time += barrier + block * s.cluster();
-    // What blocks of larger clusters read of each other: convolutions of 512 and 128 rows in 8 bits
-    // on an H100, 64 x 96 to 128 x 256 in clusters of four to eight (0.08 to 0.14).
-    constexpr double kOfOthers = 0.12;  // nanoseconds of an element, for each block
-    if (s.cluster() > 2 && is_eight_bit) time += kOfOthers * s.m * s.n * s.cluster() / rates.clock;
     return time;
   }
 

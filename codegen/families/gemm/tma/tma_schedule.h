@@ -58,11 +58,6 @@ int needed_promotion(const GemmProblem& problem);
 /// are read once for each.
 int possible_promotion(const GemmProgram& product, const GemmSchedule& s, int warpgroups,
                        int needed);
-/// Bytes that a multiprocessor copies each nanosecond where products of 8 bits wait for them: 64 x
-/// 192 of 5,120 by pairs of blocks that share copies, of 4,096 and of convolutions by single ones
-/// (62 to 65 on an H100 at 1.755 GHz).
-inline constexpr double kEightBitCopies = 62;
-
 /// " promote=512 multicast=2", or what of it holds.
 std::string options_text(const GemmSchedule& s, int promoted);
 /// Takes that out of a schedule's text; 0 and 1 where it is not there. Throws Error(kUsage) for
