@@ -121,6 +121,7 @@ struct QuantizedCache {
   DType from = DType::kFloat32, to = DType::kInt8;
   Shape shape;
   double error = 0;                          // of a row of normal deviates, in the 2-norm
+  std::optional<Tensor> mean;                // of what is stored less it, as its shape broadcasts
   double bytes_before = 0, bytes_after = 0;  // of the state for a typical shape, scales and all
 };
 

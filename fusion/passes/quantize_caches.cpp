@@ -10,6 +10,7 @@
 #include <fmt/format.h>
 #include <sinter/error.h>
 
+#include "fusion/eight_bit/key_means.h"
 #include "fusion/passes/passes.h"
 #include "fusion/patterns/caches.h"
 #include "fusion/regions/constant_values.h"
@@ -17,6 +18,7 @@
 #include "fusion/regions/rebuild.h"
 #include "ir/affine.h"
 #include "ir/reference/evaluate.h"
+#include "ir/reference/kernels.h"
 #include "ir/scaled_rows.h"
 
 namespace sinter::fusion {
@@ -66,6 +68,7 @@ class CacheQuantizer {
                               "(its states: {}); export it with caches of a fixed length, or name "
                               "them by --state INPUT=OUTPUT",
                               names_of_states()));
+    find_means();
     for (const auto& [symbol, range] : old_.ranges()) builder_.range(symbol, range);
     add_inputs();
     for (std::size_t i = 0; i < old_.values().size(); ++i)
@@ -122,6 +125,58 @@ class CacheQuantizer {
       data = node.outputs[0];
     }
     caches_.push_back({state, input, output, name});
+    if (context_.weights.calibration != nullptr && are_keys(old_, input, history->nodes))
+      find_updates(*history);
+  }
+
+  /// Rows of keys, which are stored less the mean of their channel: of those put in by one Scatter
+  /// at places of one dimension.
+  void find_updates(const CacheHistory& history) {
+    const Node* scatter = nullptr;
+    for (const NodeId id : history.nodes) {
+      const Node& node = old_.node(id);
+      if (node.op->scatter() == nullptr || scatter != nullptr) return;
+      scatter = &node;
+    }
+    const Shape& updates = old_.type(scatter->inputs[1]).shape;
+    Ranges ranges = old_.ranges();
+    const std::vector<Dim> index = ir::index_symbols(updates, ranges);
+    std::vector<std::int64_t> reduced;
+    int moved = 0;
+    for (std::size_t d = 0; d + 1 < updates.size(); ++d) {
+      const bool stays =
+          updates[d] == Dim(1) || number_at(scatter->inputs[2 + d], index, ranges) == index[d];
+      if (!stays) ++moved;
+      if (!stays || !updates[d].is_constant()) reduced.push_back(static_cast<std::int64_t>(d));
+    }
+    if (moved != 1) return;
+    updates_.push_back(scatter->inputs[1]);
+    reduced_.push_back(std::move(reduced));
+  }
+
+  void find_means() {
+    if (updates_.empty()) return;
+    const std::vector<Tensor> means =
+        means_of_rows(old_, *context_.weights.calibration, updates_, reduced_);
+    for (std::size_t i = 0; i < means.size(); ++i) means_.emplace(updates_[i], means[i]);
+    context_.precision_notes.push_back(
+        fmt::format("--cache-precision: keys of {} caches are stored less their channels' means on "
+                    "the samples, which changes no weight of attention",
+                    means_.size()));
+  }
+
+  std::optional<Tensor> mean_of(const Cache& cache) const {
+    const auto mean = means_.find(old_.producer(cache.output)->inputs[1]);
+    return mean == means_.end() ? std::nullopt : std::optional(mean->second);
+  }
+
+  /// `rows` less their mean, if they are keys of which that is known.
+  ValueId centred(ValueId updates, ValueId rows) {
+    const auto mean = means_.find(updates);
+    if (mean == means_.end()) return rows;
+    const DType type = builder_.type(rows).dtype;
+    return builder_.add("Sub",
+                        {rows, builder_.constant(ir::reference::convert(mean->second, type))});
   }
 
   /// Why `node` does not leave rows of `width` elements whole; empty: it does.
@@ -216,7 +271,8 @@ class CacheQuantizer {
       shape.back() = 1;
       return {values, builder_.add("Reshape", {rows.scales}, {{"shape", shape}})};
     }
-    const ScaledRows added = ir::add_scaled_rows(builder_, wide(node.inputs[1]), type_);
+    const ScaledRows added =
+        ir::add_scaled_rows(builder_, centred(node.inputs[1], wide(node.inputs[1])), type_);
     std::vector<ValueId> values{rows.values, added.values}, scales{rows.scales, added.scales};
     for (std::size_t i = 2; i < node.inputs.size(); ++i) {
       values.push_back(wide(node.inputs[i]));
@@ -282,7 +338,7 @@ class CacheQuantizer {
     const auto scale_bytes = static_cast<double>(size_of(ir::kRowScaleType));
     context_.caches.push_back({cache.name, output, cache.name + kScalesSuffix,
                                output + kScalesSuffix, type.dtype, type_, type.shape,
-                               errors_[width], bytes,
+                               errors_[width], mean_of(cache), bytes,
                                elements * (1 + scale_bytes / static_cast<double>(width))});
   }
 
@@ -293,8 +349,11 @@ class CacheQuantizer {
   std::vector<ValueId> mapped_;           // values of the old graph that stay what they are
   std::map<ValueId, ScaledRows> narrow_;  // caches, on their way through the model
   std::vector<Cache> caches_;
-  std::set<NodeId> chain_;                 // the nodes of that way
-  std::map<std::int64_t, double> errors_;  // by width
+  std::set<NodeId> chain_;                          // the nodes of that way
+  std::vector<ValueId> updates_;                    // keys that are put into caches
+  std::vector<std::vector<std::int64_t>> reduced_;  // dimensions that share a mean
+  std::map<ValueId, Tensor> means_;                 // of them
+  std::map<std::int64_t, double> errors_;           // by width
 };
 
 }  // namespace

@@ -74,7 +74,7 @@ std::optional<Tensor> BlockProducts::scales_of_columns(const QuantizedOperand& w
     // Blocks as weights of ours have them, without a copy for each element.
     if (view.op->name == "Reshape" && applied_to.size() == 3 && matrix.size() == 2 &&
         applied_to[1] == Dim(kScaleBlock) && applied_to[2] == matrix[1] &&
-        ir::to_shape(scales.shape()) == Shape{applied_to[0], Dim(1), applied_to[2]})
+        scales.shape() == Ints{matrix[0].value() / kScaleBlock, 1, matrix[1].value()})
       return scales.reshaped({scales.shape()[0], scales.shape()[2]});
   }
   scales = ir::evaluate_op(ir::get_op("Expand"), {{"shape", applied_to}}, std::span(&scales, 1))[0];

@@ -50,6 +50,7 @@ WAYS = {
     "fp8 W8A8": ([], ["--precision=fp8"], True, 0.01),
     "float32 caches": (CACHES, [], False, None),
     "fp8 caches": (CACHES, ["--cache-precision=fp8"], False, 0.015),  # three bits of mantissa are few for keys
+    "fp8 caches calibrated": (CACHES, ["--cache-precision=fp8"], True, 0.01),
     "int8 caches": (CACHES, ["--cache-precision=int8"], False, 0.005),
 }
 REFERENCE_TOLERANCE = 1e-4  # of float32 against ONNX Runtime

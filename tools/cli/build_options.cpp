@@ -30,7 +30,8 @@ void add_weight_options(Command& verb, BuildTexts& texts) {
       "may be repeated");
   verb.add_option("--calibration", texts.calibration,
                   "FILE.npz of samples of the model's inputs, on which --weights makes up for "
-                  "rounding errors, and int8 and fp8 find scales and errors; may be repeated");
+                  "rounding errors, int8 and fp8 find scales and errors, and --cache-precision "
+                  "the means of keys; may be repeated");
   verb.add_option(
       "--max-layer-error", texts.max_layer_error,
       "--weights and --precision int8 and fp8 leave layers alone whose output would be off "

@@ -40,7 +40,8 @@ fusion::Context context_of(const BuildOptions& options, const Target& target) {
   context.target = target.traits();
   context.fuse = options.fuse;
   context.precision = precision_to_fusion(options.precision, context.target);
-  context.weights = to_fusion(options.weights, has_eight_bit(options.precision));
+  context.weights = to_fusion(options.weights, has_eight_bit(options.precision),
+                              options.states.cache_precision != CachePrecision::kModel);
   context.eight_bit = eight_bit_to_fusion(options, context.target);
   context.max_memory = memory_limit(options);
   context.states = {options.states.find, options.states.pairs, std::nullopt};
@@ -112,6 +113,12 @@ ir::Graph with_scales(const ir::Graph& graph, const std::vector<fusion::Quantize
 std::vector<codegen::EntryGraph> run_entry_passes(const BuildOptions& options, const Target& target,
                                                   Reporter& reporter, ir::Graph& model,
                                                   PipelineRun& run) {
+  const bool is_calibrated =
+      !options.weights.calibration.empty() || !options.weights.calibration_files.empty();
+  if (is_calibrated && options.weights.bits == 0 && !has_eight_bit(options.precision))
+    throw usage_error(
+        "--calibration for --cache-precision alone does not go with --entry: leave one of them "
+        "out");
   const auto entries = limits_of(options.entries);
   Observer observer(options, reporter, entries.size() + 1);
   observer.imported(model);

@@ -44,7 +44,8 @@ std::vector<std::string> split_at(const std::string& text, char at) {
 
 }  // namespace
 
-fusion::WeightOptions to_fusion(const WeightOptions& weights, bool has_eight_bit) {
+fusion::WeightOptions to_fusion(const WeightOptions& weights, bool has_eight_bit,
+                                bool has_narrow_caches) {
   if (weights.bits != 0 && weights.bits != 4 && weights.bits != 8)
     throw usage_error("weights of {} bits: they can have 8, 4, or what the model gives them (0)",
                       weights.bits);
@@ -54,10 +55,12 @@ fusion::WeightOptions to_fusion(const WeightOptions& weights, bool has_eight_bit
     throw usage_error("--max-layer-error is negative: write 0 for any error");
   const bool is_calibrated = !weights.calibration.empty() || !weights.calibration_files.empty();
   if (weights.bits == 0 && !has_eight_bit &&
-      (!weights.keep.empty() || is_calibrated || weights.max_layer_error > 0))
+      (!weights.keep.empty() || (is_calibrated && !has_narrow_caches) ||
+       weights.max_layer_error > 0))
     throw usage_error(
         "--keep, --calibration and --max-layer-error are about --weights int8 or int4, or "
-        "--precision int8 or fp8, of which none is given");
+        "--precision int8 or fp8 (--calibration about --cache-precision, too), of which none is "
+        "given");
   fusion::WeightOptions result;
   result.bits = weights.bits;
   result.floats = weights.floats;

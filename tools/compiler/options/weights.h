@@ -13,8 +13,10 @@
 namespace sinter::tools {
 
 /// All but the calibration's samples. Throws Error(kUsage) for options that mean nothing together.
-/// `has_eight_bit`: samples and layers that stay may be about operands of 8 bits instead.
-fusion::WeightOptions to_fusion(const WeightOptions& weights, bool has_eight_bit = false);
+/// `has_eight_bit`: samples and layers that stay may be about operands of 8 bits instead, samples
+/// with `has_narrow_caches` about caches.
+fusion::WeightOptions to_fusion(const WeightOptions& weights, bool has_eight_bit = false,
+                                bool has_narrow_caches = false);
 
 /// parse_weights' text.
 std::string to_text(const WeightOptions& weights);

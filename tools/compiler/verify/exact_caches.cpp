@@ -4,15 +4,23 @@
 
 #include <sinter/error.h>
 
+#include "ir/reference/evaluate.h"
+#include "ir/reference/kernels.h"
+
 namespace sinter::tools {
 namespace {
 
-ir::Tensor exact_rows(const ir::Tensor& values, const ir::Tensor& scales, DType type) {
+ir::Tensor exact_rows(const ir::Tensor& values, const ir::Tensor& scales,
+                      const fusion::QuantizedCache& cache) {
   std::vector<double> all = values.to_doubles();
   const std::vector<double> factors = scales.to_doubles();
   const auto width = static_cast<std::size_t>(values.shape().back());
   for (std::size_t i = 0; i < all.size(); ++i) all[i] *= factors[i / width];
-  return ir::Tensor::from_doubles(type, values.shape(), all);
+  if (!cache.mean) return ir::Tensor::from_doubles(cache.from, values.shape(), all);
+  const std::vector<ir::Tensor> parts{
+      ir::Tensor::from_doubles(DType::kFloat64, values.shape(), all),
+      ir::reference::convert(*cache.mean, DType::kFloat64)};
+  return ir::reference::convert(ir::evaluate_op(ir::get_op("Add"), {}, parts)[0], cache.from);
 }
 
 }  // namespace
@@ -31,7 +39,7 @@ std::vector<ir::Tensor> with_exact_caches(std::vector<ir::Tensor> tensors,
   for (const fusion::QuantizedCache& cache : caches) {
     const std::size_t values = place_of(is_input ? cache.input : cache.output),
                       scales = place_of(is_input ? cache.scales : cache.output_scales);
-    tensors[values] = exact_rows(tensors[values], tensors[scales], cache.from);
+    tensors[values] = exact_rows(tensors[values], tensors[scales], cache);
     is_scales[scales] = true;
   }
   std::vector<ir::Tensor> result;
