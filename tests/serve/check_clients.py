@@ -40,12 +40,13 @@ def server(sinter, folder, *options, kind=()):
         subprocess.run([sinter, "compile", ROOT / "models" / "tiny" / "decoder.onnx", "-o", plan, "--target=cpu", "--quiet", *kind],
                        check=True)
     caches = "--cache-memory=256K" if kind else f"--context={CONTEXT}"
-    with serving(sinter, plan, caches, *options) as started:
-        yield started
+    with serving(sinter, plan, caches, *options) as ready:
+        yield ready
 
 
 @contextlib.contextmanager
-def serving(sinter, plan, *options):
+def started(sinter, plan, *options):
+    """The process, and what it says of itself."""
     process = subprocess.Popen([sinter, "serve", plan, "--port=0", "--json", "--quiet", *options],
                                stdout=subprocess.PIPE, text=True)
     try:
@@ -55,11 +56,18 @@ def serving(sinter, plan, *options):
             if not line:
                 raise SystemExit(f"the server ended with {process.wait()}")
             said += line
-        yield process, json.loads(said)["port"]
+        yield process, json.loads(said)
     finally:
         if process.poll() is None:
             process.kill()
         process.wait()
+
+
+@contextlib.contextmanager
+def serving(sinter, plan, *options):
+    """The process and its port."""
+    with started(sinter, plan, *options) as (process, said):
+        yield process, said["port"]
 
 
 def request(i):

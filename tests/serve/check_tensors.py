@@ -7,7 +7,6 @@ Serves a tiny BERT on the CPU. Exit code 0 if all holds.
 """
 import argparse
 import contextlib
-import json
 import socket
 import subprocess
 import tempfile
@@ -18,6 +17,7 @@ import numpy as np
 import onnxruntime
 import tritonclient.grpc as over_grpc
 import tritonclient.http as over_http
+from check_clients import started
 from tritonclient.utils import InferenceServerException, np_to_triton_dtype
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -27,21 +27,8 @@ MODEL = ROOT / "models" / "tiny" / "bert.onnx"
 @contextlib.contextmanager
 def serving(sinter, plan, *options):
     """The process, and the ports of HTTP and of gRPC."""
-    process = subprocess.Popen([sinter, "serve", f"bert={plan}", "--port=0", "--grpc-port=0", "--json", "--quiet", *options],
-                               stdout=subprocess.PIPE, text=True)
-    try:
-        said = ""
-        while not said.endswith("}\n"):
-            line = process.stdout.readline()
-            if not line:
-                raise SystemExit(f"the server ended with {process.wait()}")
-            said += line
-        ports = json.loads(said)
-        yield process, ports["port"], ports["grpc_port"]
-    finally:
-        if process.poll() is None:
-            process.kill()
-        process.wait()
+    with started(sinter, f"bert={plan}", "--grpc-port=0", *options) as (process, said):
+        yield process, said["port"], said["grpc_port"]
 
 
 def sample(session, rows, columns, seed):

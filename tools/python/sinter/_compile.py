@@ -110,7 +110,8 @@ def compile(model: Any, path: str | os.PathLike[str] | None = None, *, example_i
       pad_selections: NonMaxSuppression gives all rows that it may, -1 where fewer are
       drop_unsupported_outputs: leave out outputs that depend on what is not supported (strings), with a warning
       states: "auto", None, or {input: output}: memory that sessions keep
-      cache_precision: "model", or "fp8" or "int8": caches among the states in rows of 8 bits with a scale each
+      cache_precision: "model", or "fp8" or "int8": caches among the states in rows of 8 bits with a scale each; with
+        `calibration` keys less the means of their channels
       packed: encoders compute the tokens alone that the attention mask, an input of 0 and 1, says exist
       serve: True, "block=16,sequences=256", or a dict of block, sequences, step_tokens and positions: a decoder becomes one of
         many sequences at once, for Engine
