@@ -229,8 +229,11 @@ RequestId Engine::submit(GenerationRequest request, Callback callback) {
   impl_->scheduler.check(request);
   const auto now = Clock::now();
   const std::scoped_lock lock(impl_->mutex);
-  if (impl_->failure) throw usage_error("the engine has stopped: {}", *impl_->failure);
-  if (impl_->is_draining) throw usage_error("the engine takes no more requests: it is drained");
+  if (impl_->failure)
+    throw EngineStoppedError(ErrorCode::kDevice,
+                             fmt::format("the engine has stopped: {}", *impl_->failure));
+  if (impl_->is_draining)
+    throw EngineStoppedError(ErrorCode::kUsage, "the engine takes no more requests: it is drained");
   const std::int64_t waiting = impl_->waiting_requests + std::ssize(impl_->arrivals);
   if (waiting >= impl_->options.max_waiting)
     throw QueueFullError(ErrorCode::kUsage,

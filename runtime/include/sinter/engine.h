@@ -149,6 +149,13 @@ class SINTER_API QueueFullError : public Error {
   using Error::Error;
 };
 
+/// The engine takes no more requests: it is drained (the code is kUsage), or a step has failed
+/// (kDevice).
+class SINTER_API EngineStoppedError : public Error {
+ public:
+  using Error::Error;
+};
+
 /// Schedules requests and runs them, on a thread of its own. Members may be called from any thread,
 /// callbacks included where nothing else is said.
 class SINTER_API Engine {
@@ -168,8 +175,8 @@ class SINTER_API Engine {
   Engine& operator=(const Engine&) = delete;
 
   /// Throws Error(kUsage) for parameters that mean nothing, tokens that the model does not have and
-  /// lengths beyond its context; QueueFullError; and Error(kUsage) after drain() or a failure of
-  /// the executor, whose message it repeats. Each of the request's samples ends with one output
+  /// lengths beyond its context; QueueFullError; and EngineStoppedError after drain() or a failure
+  /// of the executor, whose message it repeats. Each of the request's samples ends with one output
   /// that has a finish reason.
   RequestId submit(GenerationRequest request, Callback callback);
 

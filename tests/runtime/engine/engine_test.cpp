@@ -229,7 +229,8 @@ TEST(Engine, AFailingExecutorEndsAllWithItsWords) {
   try {
     engine.submit(request, answers.listener());
     ADD_FAILURE() << "it was taken";
-  } catch (const Error& error) {
+  } catch (const EngineStoppedError& error) {
+    EXPECT_EQ(error.code(), ErrorCode::kDevice);
     EXPECT_THAT(error.what(), HasSubstr("has stopped: the device is lost"));
   }
   engine.drain();

@@ -6,6 +6,7 @@
 
 #include "tests/tools/serve/serve_fixture.h"
 #include "tests/tools/tiny_tokenizer.h"
+#include "tools/serve/api/api_error.h"
 
 namespace sinter::tests {
 namespace {
@@ -277,6 +278,15 @@ TEST_F(ServeTest, ConversationsAreTextByTheTemplate) {
               HasSubstr("'prompt' is not known"));
   EXPECT_THAT(refused({{"messages", messages}, {"tool_choice", "required"}}),
               HasSubstr("'tool_choice'"));
+}
+
+TEST_F(ServeTest, StatusesSayWhoseFaultItIs) {
+  const auto status_of = [](const Error& error) { return tools::ApiError::of(error).status(); };
+  EXPECT_EQ(status_of(Error(ErrorCode::kUsage, "a wrong option")), 400);
+  EXPECT_EQ(status_of(QueueFullError(ErrorCode::kUsage, "later")), 429);
+  EXPECT_EQ(status_of(EngineStoppedError(ErrorCode::kDevice, "the device is lost")), 503);
+  EXPECT_EQ(status_of(EngineStoppedError(ErrorCode::kUsage, "drained")), 503);
+  EXPECT_EQ(status_of(Error(ErrorCode::kInternal, "a defect")), 500);
 }
 
 TEST_F(ServeTest, WhatCannotBeServedIsSaid) {

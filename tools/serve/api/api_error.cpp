@@ -11,6 +11,7 @@ ApiError::ApiError(int status, std::string message, std::string parameter)
 
 ApiError ApiError::of(const Error& error) {
   if (dynamic_cast<const QueueFullError*>(&error) != nullptr) return {429, error.what()};
+  if (dynamic_cast<const EngineStoppedError*>(&error) != nullptr) return {503, error.what()};
   switch (error.code()) {
     case ErrorCode::kUsage: return {400, error.what()};
     case ErrorCode::kOutOfMemory: return {503, error.what()};

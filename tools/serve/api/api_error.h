@@ -14,7 +14,8 @@ class ApiError : public std::exception {
  public:
   /// `status` of HTTP; `parameter`: of the request, that the message is about, or empty.
   ApiError(int status, std::string message, std::string parameter = "");
-  /// 400 for Error(kUsage), 429 for QueueFullError, 503 for no memory, else 500.
+  /// 400 for Error(kUsage), 429 for QueueFullError, 503 for EngineStoppedError and no memory, else
+  /// 500.
   static ApiError of(const Error& error);
 
   const char* what() const noexcept override { return message_.c_str(); }
