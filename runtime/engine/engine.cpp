@@ -175,6 +175,7 @@ void Engine::Impl::deliver() {
       ++ended;
     }
     if (ended == 0) continue;
+    publish();  // who waits for the end sees what it left
     const std::scoped_lock lock(mutex);
     open_requests -= ended;
     if (open_requests == 0) has_ended.notify_all();
