@@ -61,9 +61,6 @@ struct WeightOptions {
   double max_error = std::numeric_limits<double>::infinity();  // of a layer's output; above: kept
 };
 
-/// What `--precision int8` and `fp8` ask for: products and convolutions of activations and constant
-/// weights with operands of 8 bits. Samples, layers that stay and the most that one may be off by
-/// are WeightOptions'.
 /// What elements of an activation share a scale.
 enum class ActivationScales {
   kStatic,  // all of them: one scale, from samples
@@ -71,6 +68,9 @@ enum class ActivationScales {
   kBlock,   // 128 of a row, found in each run; weights have one for 128 x 128
 };
 
+/// What `--precision int8` and `fp8` ask for: products and convolutions of activations and constant
+/// weights with operands of 8 bits. Samples, layers that stay and the most that one may be off by
+/// are WeightOptions'.
 struct EightBitOptions {
   std::optional<DType> type;  // of weights: kInt8 or a float of 8 bits; none: all stays as it is
   bool per_channel = true;    // weights have a scale for each output channel, else one for all

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <limits>
-#include <set>
 #include <string_view>
 
 #include "fusion/eight_bit/activation_samples.h"
@@ -50,31 +49,27 @@ bool reach_softmax(const Graph& graph, ValueId scores, bool is_masked) {
   });
 }
 
+/// Whether all that reads `rows` but the nodes of `path` are such products, behind views.
+bool are_read_as_keys(const Graph& graph, ValueId rows, std::span<const NodeId> path) {
+  return std::ranges::all_of(graph.users(rows), [&](NodeId user) {
+    if (std::ranges::find(path, user) != path.end()) return true;
+    const Node& node = graph.node(user);
+    if (node.op->name == "MatMul")
+      return node.inputs[1] == rows && node.inputs[0] != rows &&
+             reach_softmax(graph, node.outputs[0], false);
+    return is_one_of(node, {"Transpose", "Reshape", "Expand", "Cast"}) &&
+           !graph.is_output(node.outputs[0]) && are_read_as_keys(graph, node.outputs[0], path);
+  });
+}
+
 }  // namespace
 
 bool are_keys(const Graph& graph, ValueId cache, std::span<const NodeId> path) {
-  const auto is_read_so = [&](ValueId value) {
-    const std::set<NodeId> own(path.begin(), path.end());
-    const auto read = [&](const auto& self, ValueId rows) -> bool {
-      return std::ranges::all_of(graph.users(rows), [&](NodeId user) {
-        const Node& node = graph.node(user);
-        if (own.contains(user)) return true;
-        if (node.op->name == "MatMul")
-          return node.inputs[1] == rows && node.inputs[0] != rows &&
-                 reach_softmax(graph, node.outputs[0], false);
-        return is_one_of(node, {"Transpose", "Reshape", "Expand", "Cast"}) &&
-               !graph.is_output(node.outputs[0]) && self(self, node.outputs[0]);
-      });
-    };
-    return read(read, value);
-  };
-  bool is_read = false;
-  for (const NodeId id : path) {
-    const ValueId value = graph.node(id).outputs[0];
-    if (!is_read_so(value)) return false;
-    is_read = is_read || !graph.users(value).empty();
-  }
-  return is_read && is_read_so(cache);
+  const auto value_of = [&](NodeId id) { return graph.node(id).outputs[0]; };
+  return are_read_as_keys(graph, cache, path) &&
+         std::ranges::all_of(
+             path, [&](NodeId id) { return are_read_as_keys(graph, value_of(id), path); }) &&
+         std::ranges::any_of(path, [&](NodeId id) { return !graph.users(value_of(id)).empty(); });
 }
 
 std::vector<Tensor> means_of_rows(const Graph& graph, const Calibration& calibration,

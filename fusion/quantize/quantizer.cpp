@@ -267,11 +267,16 @@ ir::QuantizedWeights rounded_floats(const Tensor& weights, const WeightOptions& 
   return result;
 }
 
+/// Plans without scales of blocks do not say it.
+std::int64_t channels_of(const Attrs& attrs) {
+  return attrs.has("channels") ? attrs.get_int("channels") : 1;
+}
+
 /// The values and the scales.
 const ir::Transform kQuantizedFloats = {
     "quantized_floats",
     [](const Attrs& attrs, std::span<const Tensor> inputs) {
-      return attrs.get_int("group") >= 0 && attrs.get_int("channels") >= 1 &&
+      return attrs.get_int("group") >= 0 && channels_of(attrs) >= 1 &&
              ir::has_inputs(inputs, 1, 2) && is_float(inputs[0].dtype()) &&
              inputs[0].element_count() > 0;
     },
@@ -279,7 +284,7 @@ const ir::Transform kQuantizedFloats = {
       WeightOptions options;
       options.bits = 8;
       options.group = attrs.get_int("group");
-      options.channels = attrs.get_int("channels");
+      options.channels = channels_of(attrs);
       ir::QuantizedWeights made = rounded_floats(inputs[0], options);
       return std::vector{std::move(made.values), std::move(made.scales)};
     },
@@ -309,15 +314,14 @@ const ir::Transform kQuantized = {
     4};
 
 ir::QuantizedWeights quantize(const Tensor& weights, const WeightOptions& options) {
+  Attrs attrs{{"group", options.group}};
+  if (options.channels > 1) attrs.set("channels", options.channels);
+  if (!options.floats) {
+    attrs.set("bits", std::int64_t{options.bits});
+    attrs.set("symmetric", std::int64_t{options.symmetric ? 1 : 0});
+  }
   const std::vector<Tensor> made =
-      options.floats
-          ? ir::apply(kQuantizedFloats, {{"group", options.group}, {"channels", options.channels}},
-                      std::span(&weights, 1))
-          : ir::apply(kQuantized,
-                      {{"bits", std::int64_t{options.bits}},
-                       {"group", options.group},
-                       {"symmetric", std::int64_t{options.symmetric ? 1 : 0}}},
-                      std::span(&weights, 1));
+      ir::apply(options.floats ? kQuantizedFloats : kQuantized, attrs, std::span(&weights, 1));
   ir::QuantizedWeights result;
   const Layout layout(weights, options);
   result.bits = options.bits;

@@ -49,6 +49,15 @@ Tensor numbers(DType type, const Ints& shape, int seed) {
   return Tensor::from_doubles(type, shape, values);
 }
 
+/// Queries, keys, values and where these go: numbers of seeds a step apart.
+std::vector<Tensor> two_rows(int seed, int step, std::int64_t at) {
+  std::vector<Tensor> given;
+  for (int i = 0; i < 3; ++i)
+    given.push_back(numbers(DType::kFloat32, {1, 2, 2, 16}, seed + i * step));
+  given.push_back(Tensor::from_ints(DType::kInt64, {1}, std::span(&at, 1)));
+  return given;
+}
+
 /// Of the inputs from number `first` on.
 std::vector<Tensor> zeros_of(const Graph& graph, std::size_t first) {
   std::vector<Tensor> all;
@@ -93,12 +102,7 @@ TEST_P(CachePrecision, AttentionIsThatOfRoundedRows) {
       // The first two rows, then two more.
       std::vector<Tensor> exact = zeros_of(model, 4), rounded = zeros_of(graph, 4);
       for (int step = 0; step < 2; ++step) {
-        std::vector<Tensor> given{numbers(DType::kFloat32, {1, 2, 2, 16}, step),
-                                  numbers(DType::kFloat32, {1, 2, 2, 16}, step + 10),
-                                  numbers(DType::kFloat32, {1, 2, 2, 16}, step + 20)};
-        const std::int64_t at = step * 2;
-        given.push_back(Tensor::from_ints(DType::kInt64, {1}, std::span(&at, 1)));
-        std::vector<Tensor> a = given, b = given;
+        std::vector<Tensor> a = two_rows(step, 10, step * 2), b = a;
         a.insert(a.end(), exact.begin(), exact.end());
         b.insert(b.end(), rounded.begin(), rounded.end());
         const auto expected = ir::evaluate(model, a), found = ir::evaluate(graph, b);
@@ -162,11 +166,7 @@ std::shared_ptr<const Calibration> samples_of_rows() {
   };
   const Graph model = ir::parse_graph(kMaskedDecoder);
   for (int s = 0; s < 4; ++s) {
-    std::vector<Tensor> sample{numbers(DType::kFloat32, {1, 2, 2, 16}, s),
-                               numbers(DType::kFloat32, {1, 2, 2, 16}, s + 100),
-                               numbers(DType::kFloat32, {1, 2, 2, 16}, s + 200)};
-    const std::int64_t at = 0;
-    sample.push_back(Tensor::from_ints(DType::kInt64, {1}, std::span(&at, 1)));
+    std::vector<Tensor> sample = two_rows(s, 100, 0);
     for (Tensor& cache : zeros_of(model, 4)) sample.push_back(std::move(cache));
     samples->samples.push_back(std::move(sample));
   }
@@ -183,12 +183,7 @@ double attention_error(const std::string& text, bool calibrated, int* centred) {
   std::vector<Tensor> exact = zeros_of(model, 4), rounded = zeros_of(graph, 4);
   double error = 0;
   for (int step = 0; step < 3; ++step) {
-    std::vector<Tensor> given{numbers(DType::kFloat32, {1, 2, 2, 16}, step),
-                              numbers(DType::kFloat32, {1, 2, 2, 16}, step + 10),
-                              numbers(DType::kFloat32, {1, 2, 2, 16}, step + 20)};
-    const std::int64_t at = step * 2;
-    given.push_back(Tensor::from_ints(DType::kInt64, {1}, std::span(&at, 1)));
-    std::vector<Tensor> a = given, b = given;
+    std::vector<Tensor> a = two_rows(step, 10, step * 2), b = a;
     a.insert(a.end(), exact.begin(), exact.end());
     b.insert(b.end(), rounded.begin(), rounded.end());
     const auto expected = ir::evaluate(model, a), found = ir::evaluate(graph, b);

@@ -171,7 +171,7 @@ void add_serve(Cli& cli) {
   auto options = std::make_shared<ServeArguments>();
   auto* verb = cli.app.add_subcommand(
       "serve",
-      "Answer requests over HTTP: texts as OpenAI's API, tensors as KServe's; Ctrl-C drains");
+      "Answer requests: texts as OpenAI's API, tensors as KServe's; Ctrl-C drains");
   verb->add_option("plan", options->plans, "Plans: FILE or NAME=FILE; several models may be served")
       ->required();
   verb->add_option("--tokenizer", options->tokenizers,

@@ -49,13 +49,13 @@ struct ResultRounding {
   double scale = 1, zero = 0;
 };
 
+/// Of a paged cache: all sequences of a step, those of few rows (few_rows_of_sequence), of many.
+enum class PagedSequences { kAll, kShort, kLong };
+
 /// y = softmax(mask(scale * q k')) v for every index of the batch; ir/ops/attention.cpp has the
 /// meaning of fill, causal and guard. Rows of q and y are queries, of k and v keys, of the mask
 /// queries; its columns are keys. Rows of the limits are queries: row r sees the keys before
 /// limits[r].
-/// Of a paged cache: all sequences of a step, those of few rows (few_rows_of_sequence), of many.
-enum class PagedSequences { kAll, kShort, kLong };
-
 struct AttentionProgram {
   std::vector<std::uint32_t> buffers;  // Plan.buffers, each once
   DType dtype = DType::kFloat16;  // of q; of k and v unless these have scales; of y unless rounded

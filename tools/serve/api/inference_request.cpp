@@ -144,10 +144,9 @@ OwnedTensor tensor_of(const json& input, const std::string& name, std::string_vi
 }
 
 ordered_json binding_json(const BindingInfo& binding) {
-  ordered_json shape = ordered_json::array();
-  for (const DimInfo& dim : binding.shape)
-    shape.push_back(dim.min == dim.max ? dim.min : std::int64_t{-1});
-  return {{"name", binding.name}, {"datatype", protocol_name(binding.dtype)}, {"shape", shape}};
+  return {{"name", binding.name},
+          {"datatype", protocol_name(binding.dtype)},
+          {"shape", protocol_shape(binding)}};
 }
 
 }  // namespace
@@ -190,7 +189,7 @@ InferenceRequest parse_inference(const std::string& body, std::size_t json_bytes
 
 InferenceAnswer write_inference(const InferenceRequest& request, const std::string& model,
                                 const Plan& plan, const std::vector<OwnedTensor>& outputs) {
-  ordered_json head = {{"model_name", model}, {"model_version", "1"}};
+  ordered_json head = {{"model_name", model}, {"model_version", kModelVersion}};
   if (!request.id.empty()) head["id"] = request.id;
   ordered_json& list = head["outputs"] = ordered_json::array();
   std::string binary;
@@ -231,8 +230,8 @@ ordered_json metadata_of(const std::string& model, const Plan& plan) {
   for (const BindingInfo& input : plan.inputs()) inputs.push_back(binding_json(input));
   for (const BindingInfo& output : plan.outputs()) outputs.push_back(binding_json(output));
   return {{"name", model},
-          {"versions", {"1"}},
-          {"platform", "sinter_plan"},
+          {"versions", {kModelVersion}},
+          {"platform", kModelPlatform},
           {"inputs", std::move(inputs)},
           {"outputs", std::move(outputs)}};
 }

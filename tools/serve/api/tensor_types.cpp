@@ -37,6 +37,12 @@ std::optional<DType> type_of_protocol(std::string_view name) {
   return found->dtype;
 }
 
+std::vector<std::int64_t> protocol_shape(const BindingInfo& binding) {
+  std::vector<std::int64_t> shape;
+  for (const DimInfo& dim : binding.shape) shape.push_back(dim.min == dim.max ? dim.min : -1);
+  return shape;
+}
+
 void fail_tensor(const std::string& tensor, std::string_view what) {
   throw ApiError(400, fmt::format("tensor '{}' {}", tensor, what), tensor);
 }

@@ -13,11 +13,16 @@
 namespace sinter::tools {
 
 inline constexpr std::size_t kMostTensorRank = 16;
+/// The one version that models have, and what they are.
+inline constexpr char kModelVersion[] = "1", kModelPlatform[] = "sinter_plan";
 
 /// "FP32" of kFloat32; of a type that the protocol has not, Sinter's own name.
 std::string protocol_name(DType dtype);
 /// Nothing for what is not supported ("BYTES").
 std::optional<DType> type_of_protocol(std::string_view name);
+
+/// Of an input or output; -1: any size.
+std::vector<std::int64_t> protocol_shape(const BindingInfo& binding);
 
 /// Throws ApiError (400) that names the tensor.
 [[noreturn]] void fail_tensor(const std::string& tensor, std::string_view what);

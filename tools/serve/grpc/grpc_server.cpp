@@ -2,10 +2,8 @@
 
 #include <algorithm>
 #include <atomic>
-#include <chrono>
-#include <cstring>
-#include <functional>
 #include <map>
+#include <span>
 #include <utility>
 
 #include <fmt/format.h>
@@ -26,10 +24,6 @@ using grpc::ServerContext;
 using grpc::Status;
 using grpc::StatusCode;
 
-/// The one version that models have.
-constexpr const char* kVersion = "1";
-constexpr const char* kPlatform = "sinter_plan";
-
 StatusCode code_of(int http_status) {
   switch (http_status) {
     case 400: return StatusCode::INVALID_ARGUMENT;
@@ -44,22 +38,20 @@ Status status_of(const ApiError& error) { return {code_of(error.status()), error
 
 template <class Field>
 void append_numbers(const Field& field, std::vector<std::byte>& to) {
-  for (const auto& value : field) {
-    const auto* bytes = reinterpret_cast<const std::byte*>(&value);
-    to.insert(to.end(), bytes, bytes + sizeof value);
-  }
+  const auto bytes = std::as_bytes(std::span(field.data(), static_cast<std::size_t>(field.size())));
+  to.insert(to.end(), bytes.begin(), bytes.end());
 }
 /// Numbers that the protocol sends wider than they are.
 template <class Narrow, class Field>
 void append_narrow(const std::string& tensor, const Field& field, std::vector<std::byte>& to) {
+  std::vector<Narrow> narrow;
   for (const auto value : field) {
     if (!std::in_range<Narrow>(value))
       fail_tensor(tensor, fmt::format("has {}, which its type cannot hold", value));
-    to.push_back({});
-    to.resize(to.size() + sizeof(Narrow) - 1);
-    const auto narrow = static_cast<Narrow>(value);
-    std::memcpy(to.data() + to.size() - sizeof narrow, &narrow, sizeof narrow);
+    narrow.push_back(static_cast<Narrow>(value));
   }
+  const auto bytes = std::as_bytes(std::span(narrow));
+  to.assign(bytes.begin(), bytes.end());
 }
 
 /// Of the field that the protocol has for the type.
@@ -133,7 +125,7 @@ void describe(const BindingInfo& binding,
               inference::ModelMetadataResponse::TensorMetadata& metadata) {
   metadata.set_name(binding.name);
   metadata.set_datatype(protocol_name(binding.dtype));
-  for (const DimInfo& dim : binding.shape) metadata.add_shape(dim.min == dim.max ? dim.min : -1);
+  for (const std::int64_t dim : protocol_shape(binding)) metadata.add_shape(dim);
 }
 
 }  // namespace
@@ -169,9 +161,9 @@ struct GrpcServer::Impl final : inference::GRPCInferenceService::Service {
   }
   std::shared_ptr<ServedModel> find(const std::string& name, const std::string& version) const {
     auto model = models.find(name);
-    if (!version.empty() && version != kVersion)
-      throw ApiError(404,
-                     fmt::format("'{}' has no version '{}', only {}", name, version, kVersion));
+    if (!version.empty() && version != kModelVersion)
+      throw ApiError(
+          404, fmt::format("'{}' has no version '{}', only {}", name, version, kModelVersion));
     return model;
   }
   static TensorModel& tensors_of(const ServedModel& model) {
@@ -213,8 +205,8 @@ struct GrpcServer::Impl final : inference::GRPCInferenceService::Service {
       const auto model = find(request->name(), request->version());
       const Plan& plan = tensors_of(*model).plan();
       response->set_name(model->name());
-      response->add_versions(kVersion);
-      response->set_platform(kPlatform);
+      response->add_versions(kModelVersion);
+      response->set_platform(kModelPlatform);
       for (const BindingInfo& input : plan.inputs()) describe(input, *response->add_inputs());
       for (const BindingInfo& output : plan.outputs()) describe(output, *response->add_outputs());
     });
@@ -229,7 +221,7 @@ struct GrpcServer::Impl final : inference::GRPCInferenceService::Service {
       const std::vector<std::size_t> wanted = outputs_of(*request, tensors.plan());
       const std::vector<OwnedTensor> outputs = tensors.infer(inputs);
       response->set_model_name(model->name());
-      response->set_model_version(kVersion);
+      response->set_model_version(kModelVersion);
       response->set_id(request->id());
       for (const std::size_t i : wanted) {
         const OwnedTensor& tensor = outputs[i];
@@ -247,7 +239,7 @@ struct GrpcServer::Impl final : inference::GRPCInferenceService::Service {
       for (const auto& each : models.all()) {
         auto& model = *response->add_models();
         model.set_name(each->name());
-        model.set_version(kVersion);
+        model.set_version(kModelVersion);
         model.set_state("READY");
       }
     });
