@@ -170,8 +170,7 @@ int run_serve(ServeArguments options, const Console& console) {
 void add_serve(Cli& cli) {
   auto options = std::make_shared<ServeArguments>();
   auto* verb = cli.app.add_subcommand(
-      "serve",
-      "Answer requests: texts as OpenAI's API, tensors as KServe's; Ctrl-C drains");
+      "serve", "Answer requests: texts as OpenAI's API, tensors as KServe's; Ctrl-C drains");
   verb->add_option("plan", options->plans, "Plans: FILE or NAME=FILE; several models may be served")
       ->required();
   verb->add_option("--tokenizer", options->tokenizers,
