@@ -160,6 +160,11 @@ void Engine::Impl::finish_step() {
 void Engine::Impl::deliver() {
   for (auto outputs = scheduler.take_outputs(); !outputs.empty();
        outputs = scheduler.take_outputs()) {
+    const auto is_end = [](const GenerationOutput& output) {
+      return output.finish != FinishReason::kNone;
+    };
+    // Who hears that a text has ended sees what it left.
+    if (std::ranges::any_of(outputs, is_end)) publish();
     std::int64_t ended = 0;
     for (const GenerationOutput& output : outputs) {
       const auto found = listeners.find(output.request);
@@ -170,12 +175,11 @@ void Engine::Impl::deliver() {
         listener.callback = nullptr;
         scheduler.cancel(output.request);
       }
-      if (output.finish == FinishReason::kNone || --listener.open_samples > 0) continue;
+      if (!is_end(output) || --listener.open_samples > 0) continue;
       listeners.erase(found);
       ++ended;
     }
     if (ended == 0) continue;
-    publish();  // who waits for the end sees what it left
     const std::scoped_lock lock(mutex);
     open_requests -= ended;
     if (open_requests == 0) has_ended.notify_all();
