@@ -11,6 +11,7 @@
 #include <vector>
 
 #include <sinter/devices.h>
+#include <sinter/engine.h>
 #include <sinter/plan.h>
 #include <sinter/session.h>
 #include <sinter/sinter_c.h>
@@ -97,6 +98,10 @@ class Handles {
 Handles<sinter_plan, PlanObject>& plans();
 Handles<sinter_session, SessionObject>& sessions();
 Handles<sinter_device_buffer, DeviceBuffer>& device_buffers();
+Handles<sinter_engine, Engine>& engines();
+
+/// The defaults for NULL.
+SessionOptions session_options_of(const sinter_session_options* options);
 
 /// Calls `body` with the session, which no other thread is in meanwhile.
 template <typename Body>

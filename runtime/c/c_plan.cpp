@@ -81,6 +81,11 @@ Handles<sinter_device_buffer, DeviceBuffer>& device_buffers() {
   return handles;
 }
 
+Handles<sinter_engine, Engine>& engines() {
+  static auto& handles = *new Handles<sinter_engine, Engine>("engine");
+  return handles;
+}
+
 PlanObject::PlanObject(Plan plan_in) : plan(std::move(plan_in)) {
   for (const BindingInfo& input : plan.inputs()) inputs.push_back(dims_of(input.shape));
   for (const BindingInfo& output : plan.outputs()) outputs.push_back(dims_of(output.shape));
@@ -115,6 +120,8 @@ const char* sinter_version(void) { return SINTER_VERSION; }
 
 const char* sinter_status_name(sinter_status status) {
   if (status == SINTER_OK) return "ok";
+  if (status == SINTER_ERROR_QUEUE_FULL) return "queue_full";
+  if (status == SINTER_ERROR_ENGINE_STOPPED) return "engine_stopped";
   if (status < SINTER_ERROR_USAGE || status > SINTER_ERROR_CANCELLED) return "unknown";
   return to_string(static_cast<ErrorCode>(status)).data();
 }

@@ -38,30 +38,6 @@ Memory memory_of(sinter_memory memory) {
   return static_cast<Memory>(memory);
 }
 
-SessionOptions options_of(const sinter_session_options* given_options) {
-  SessionOptions options;
-  if (!given_options) return options;
-  const auto said = read_struct(given_options, "options");
-  options.device = said.device;
-  options.threads = said.threads;
-  options.cuda_graphs = said.without_cuda_graphs == 0;
-  options.output_memory = memory_of(said.output_memory);
-  if (said.max_iterations > 0)
-    options.max_iterations =
-        static_cast<std::int64_t>(std::min<std::uint64_t>(said.max_iterations, INT64_MAX));
-  options.weight_budget = said.weight_budget;
-  if (said.graph_cache > 0) options.graph_cache = said.graph_cache;
-  if (said.tuning_cache) options.tuning_cache = said.tuning_cache;
-  options.thorough_tuning = said.thorough_tuning != 0;
-  if (said.allocator) {
-    const auto callbacks = read_struct(said.allocator, "allocator");
-    if (!callbacks.allocate || !callbacks.deallocate)
-      throw usage_error("an allocator must have both functions");
-    options.allocator = std::make_shared<CallbackAllocator>(callbacks);
-  }
-  return options;
-}
-
 /// Puts a shape of C's into a view's, which keeps its memory.
 void read_shape(std::vector<std::int64_t>& to, std::int32_t rank, const std::int64_t* shape) {
   if (rank < 0) throw usage_error("a tensor has {} dimensions", rank);
@@ -99,6 +75,31 @@ const TensorView& read_input(SessionObject& session, std::size_t index,
 }
 
 }  // namespace
+
+SessionOptions session_options_of(const sinter_session_options* given_options) {
+  SessionOptions options;
+  if (!given_options) return options;
+  const auto said = read_struct(given_options, "options");
+  options.device = said.device;
+  options.threads = said.threads;
+  options.cuda_graphs = said.without_cuda_graphs == 0;
+  options.output_memory = memory_of(said.output_memory);
+  if (said.max_iterations > 0)
+    options.max_iterations =
+        static_cast<std::int64_t>(std::min<std::uint64_t>(said.max_iterations, INT64_MAX));
+  options.weight_budget = said.weight_budget;
+  if (said.graph_cache > 0) options.graph_cache = said.graph_cache;
+  if (said.tuning_cache) options.tuning_cache = said.tuning_cache;
+  options.thorough_tuning = said.thorough_tuning != 0;
+  if (said.allocator) {
+    const auto callbacks = read_struct(said.allocator, "allocator");
+    if (!callbacks.allocate || !callbacks.deallocate)
+      throw usage_error("an allocator must have both functions");
+    options.allocator = std::make_shared<CallbackAllocator>(callbacks);
+  }
+  return options;
+}
+
 }  // namespace sinter::c
 
 using namespace sinter;
@@ -113,7 +114,7 @@ sinter_status sinter_session_create(const sinter_plan* plan, const sinter_sessio
   return guarded([&] {
     given(session, "session");
     *session = c::sessions().add(std::make_shared<c::SessionObject>(
-        Session(c::plans().at(plan)->plan, c::options_of(options))));
+        Session(c::plans().at(plan)->plan, c::session_options_of(options))));
   });
 }
 

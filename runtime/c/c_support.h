@@ -8,6 +8,7 @@
 #include <exception>
 #include <new>
 
+#include <sinter/engine.h>
 #include <sinter/sinter_c.h>
 
 #include "runtime/format_error.h"
@@ -23,6 +24,10 @@ sinter_status guarded(const Body& body) noexcept {
   try {
     body();
     return SINTER_OK;
+  } catch (const QueueFullError& error) {
+    return fail(SINTER_ERROR_QUEUE_FULL, error.what());
+  } catch (const EngineStoppedError& error) {
+    return fail(SINTER_ERROR_ENGINE_STOPPED, error.what());
   } catch (const Error& error) {
     return fail(static_cast<sinter_status>(error.code()), error.what());
   } catch (const std::bad_alloc&) {

@@ -70,6 +70,9 @@ def test_what_means_nothing_is_refused(engine, plan):
         engine.generate([1, 2], temperature=-1)
     with pytest.raises(sinter.UsageError):
         engine.generate([1, 1000])
+    for timeout in (-1, float("nan"), float("inf")):
+        with pytest.raises(sinter.UsageError, match="timeout"):
+            engine.generate([1, 2], timeout=timeout)
     with pytest.raises(sinter.UsageError, match="serve"):
         sinter.Engine(sinter.compile(DECODER, target="cpu"))
     with pytest.raises(sinter.UsageError, match="power of two"):

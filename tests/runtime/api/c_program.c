@@ -296,6 +296,26 @@ static int load(const char* path, const void* bytes, size_t size, sinter_plan** 
   return 0;
 }
 
+/* What is refused without an engine; c_engine.c has one. */
+static int no_engine(const sinter_plan* plan) {
+  sinter_engine* engine = NULL;
+  sinter_engine_options options = {sizeof options};
+  sinter_engine_stats stats = {sizeof stats};
+  FAILS(sinter_engine_create(plan, NULL, &engine), SINTER_ERROR_USAGE, "--serve");
+  FAILS(sinter_engine_create(NULL, NULL, &engine), SINTER_ERROR_USAGE, "plan is NULL");
+  options.priority_seconds = -1;
+  FAILS(sinter_engine_create(plan, &options, &engine), SINTER_ERROR_USAGE, "priority_seconds");
+  CHECK(engine == NULL);
+  FAILS(sinter_engine_drain(engine), SINTER_ERROR_USAGE, "engine is NULL");
+  FAILS(sinter_engine_get_stats(engine, &stats), SINTER_ERROR_USAGE, "engine is NULL");
+  sinter_engine_free(engine);
+  CHECK(strcmp(sinter_finish_name(SINTER_FINISH_LENGTH), "length") == 0);
+  CHECK(strcmp(sinter_finish_name(6), "unknown") == 0);
+  CHECK(strcmp(sinter_status_name(SINTER_ERROR_ENGINE_STOPPED), "engine_stopped") == 0);
+  CHECK(strcmp(sinter_status_name(11), "unknown") == 0);
+  return 0;
+}
+
 static int devices(void) {
   size_t count = 99;
   const char* problem = NULL;
@@ -355,6 +375,7 @@ int sinter_test_c_program(const char* path, const void* bytes, size_t size) {
   OK(sinter_set_logger(count_log, NULL, SINTER_LOG_INFO));
   STEP(load(path, bytes, size, &plan));
   STEP(options(plan));
+  STEP(no_engine(plan));
   OK(sinter_session_create(plan, NULL, &session));
   OK(sinter_set_logger(NULL, NULL, SINTER_LOG_INFO));
   FAILS(sinter_set_logger(count_log, NULL, 9), SINTER_ERROR_USAGE, "log level 9");

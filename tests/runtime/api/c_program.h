@@ -11,6 +11,11 @@ extern "C" {
    line of what was not as expected. */
 int sinter_test_c_program(const char* path, const void* bytes, size_t size);
 
+/* Generates text with a plan of many sequences, which gives `tokens`, 8 of them, behind `prompt`.
+   0, or the line of what was not as expected. */
+int sinter_test_c_engine(const char* path, const int* prompt, size_t prompt_count,
+                         const int* tokens);
+
 /* One line for each structure and member of sinter_c.h: "name size" and "name.member offset". */
 const char* const* sinter_test_c_layout(size_t* count);
 

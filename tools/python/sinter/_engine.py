@@ -125,6 +125,8 @@ class Engine:
         the engine's thread until `finish` is not "none" for each of `n` samples. timeout: seconds.
 
         Raises UsageError for parameters that mean nothing, and texts beyond the plan's positions."""
+        if timeout is not None and not 0 <= timeout <= 1e9:
+            raise UsageError(f"timeout is {timeout}: seconds from 0 to 1e9, or None")
         sampling = _core.SamplingParameters()
         sampling.max_tokens, sampling.temperature, sampling.top_k, sampling.top_p = max_tokens, temperature, top_k, top_p
         sampling.min_p, sampling.repetition_penalty, sampling.seed, sampling.samples = min_p, repetition_penalty, seed, n

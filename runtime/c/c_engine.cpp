@@ -1,0 +1,228 @@
+// The C ABI: engines.
+#include <algorithm>
+#include <chrono>
+#include <memory>
+#include <string_view>
+#include <thread>
+#include <vector>
+
+#include <sinter/engine.h>
+
+#include "runtime/c/c_handles.h"
+#include "runtime/c/c_support.h"
+#include "runtime/format_error.h"
+
+namespace sinter::c {
+namespace {
+
+static_assert(SINTER_FINISH_NONE == static_cast<int>(FinishReason::kNone));
+static_assert(SINTER_FINISH_STOP == static_cast<int>(FinishReason::kStop));
+static_assert(SINTER_FINISH_LENGTH == static_cast<int>(FinishReason::kLength));
+static_assert(SINTER_FINISH_CANCELLED == static_cast<int>(FinishReason::kCancelled));
+static_assert(SINTER_FINISH_DEADLINE == static_cast<int>(FinishReason::kDeadline));
+static_assert(SINTER_FINISH_ERROR == static_cast<int>(FinishReason::kError));
+static_assert(SINTER_DURATION_BUCKETS == DurationHistogram::kBuckets);
+
+thread_local bool is_in_callback = false;
+
+/// An engine's end waits for its thread, which cannot wait for itself: a callback that holds the
+/// last reference leaves the end to another thread.
+void end_engine(Engine* engine) {
+  if (is_in_callback)
+    std::thread([engine] { delete engine; }).detach();
+  else
+    delete engine;
+}
+
+std::chrono::nanoseconds duration_of(double seconds, const char* what) {
+  constexpr double kMost = 1e9;  // 31 years
+  if (!(seconds > 0 && seconds <= kMost))
+    throw usage_error("{} is {}: from 0 to {:g}", what, seconds, kMost);
+  return std::chrono::duration_cast<std::chrono::nanoseconds>(
+      std::chrono::duration<double>(seconds));
+}
+
+/// `count` elements at `data`, which may be NULL for none.
+template <typename T>
+std::vector<T> copied(const T* data, std::size_t count, const char* what) {
+  if (count == 0) return {};
+  return {&given(data, what), data + count};
+}
+
+EngineOptions engine_options_of(const sinter_engine_options& said) {
+  EngineOptions options;
+  options.cache_bytes = said.cache_bytes;
+  options.max_sequences = said.max_sequences;
+  options.max_step_tokens = said.max_step_tokens;
+  if (said.max_waiting != 0) options.max_waiting = said.max_waiting;
+  options.prefix_cache = said.without_prefix_cache == 0;
+  options.draft_tokens = said.draft_tokens;
+  if (said.draft_match != 0) options.draft_match = said.draft_match;
+  if (said.draft_match_least != 0) options.draft_match_least = said.draft_match_least;
+  if (said.draft_sequences != 0) options.draft_sequences = said.draft_sequences;
+  if (said.priority_seconds != 0)
+    options.priority_step = duration_of(said.priority_seconds, "priority_seconds");
+  if (said.token_bytes)
+    options.token_bytes = [call = said.token_bytes, user = said.user](TokenId token) {
+      std::size_t bytes = 0;
+      const char* data = call(user, token, &bytes);
+      return data ? std::string_view(data, bytes) : std::string_view();
+    };
+  return options;
+}
+
+GenerationRequest request_of(const sinter_generation_request& said) {
+  GenerationRequest request;
+  request.prompt = copied(said.prompt, said.prompt_count, "prompt");
+  request.priority = said.priority;
+  if (said.timeout_seconds != 0)
+    request.deadline =
+        EngineTime::clock::now() + duration_of(said.timeout_seconds, "timeout_seconds");
+  SamplingParameters& sampling = request.sampling;
+  if (said.max_tokens != 0) sampling.max_tokens = said.max_tokens;
+  if (said.samples != 0) sampling.samples = said.samples;
+  sampling.temperature = said.temperature;
+  sampling.top_k = said.top_k;
+  if (said.top_p != 0) sampling.top_p = said.top_p;
+  sampling.min_p = said.min_p;
+  if (said.repetition_penalty != 0) sampling.repetition_penalty = said.repetition_penalty;
+  sampling.seed = said.seed;
+  for (const auto& [token, bias] : copied(said.logit_bias, said.logit_bias_count, "logit_bias"))
+    sampling.logit_bias.emplace_back(token, bias);
+  sampling.stop_tokens = copied(said.stop_tokens, said.stop_token_count, "stop_tokens");
+  for (const char* text : copied(said.stop_strings, said.stop_string_count, "stop_strings"))
+    sampling.stop_strings.emplace_back(&given(text, "a stop string"));
+  if (said.with_logprobs != 0)
+    sampling.logprobs = said.likeliest;
+  else if (said.likeliest != 0)
+    throw usage_error("likeliest is {}: set with_logprobs too", said.likeliest);
+  return request;
+}
+
+/// Hands outputs to a program in C.
+class Callback {
+ public:
+  Callback(sinter_generation_callback call, void* user) : call_(call), user_(user) {}
+
+  void operator()(const GenerationOutput& output) {
+    logprobs_.clear();
+    likeliest_.clear();
+    for (const TokenLogprobs& token : output.logprobs) {
+      logprobs_.push_back(token.logprob);
+      for (const auto& [id, logprob] : token.likeliest) likeliest_.push_back({id, logprob});
+    }
+    sinter_generation_output value{};
+    value.struct_size = sizeof value;
+    value.request = output.request;
+    value.sample = output.sample;
+    value.finish = static_cast<sinter_finish>(output.finish);
+    value.tokens = output.tokens.data();
+    value.token_count = output.tokens.size();
+    value.text = output.text.c_str();
+    value.text_bytes = output.text.size();
+    value.error = output.error.c_str();
+    if (!logprobs_.empty()) {
+      value.logprobs = logprobs_.data();
+      value.likeliest = likeliest_.data();
+      value.likeliest_count = likeliest_.size() / logprobs_.size();
+    }
+    is_in_callback = true;
+    const std::unique_ptr<bool, void (*)(bool*)> leave(&is_in_callback,
+                                                       [](bool* flag) { *flag = false; });
+    call_(user_, &value);
+  }
+
+ private:
+  sinter_generation_callback call_;
+  void* user_;
+  std::vector<float> logprobs_;
+  std::vector<sinter_logprob> likeliest_;
+};
+
+sinter_durations durations_of(const DurationHistogram& histogram) {
+  sinter_durations durations{};
+  std::ranges::copy(histogram.counts, durations.counts);
+  durations.count = histogram.count;
+  durations.seconds = histogram.seconds;
+  return durations;
+}
+
+}  // namespace
+}  // namespace sinter::c
+
+using namespace sinter;
+using c::given;
+using c::guarded;
+
+extern "C" {
+
+const char* sinter_finish_name(sinter_finish finish) {
+  if (finish < SINTER_FINISH_NONE || finish > SINTER_FINISH_ERROR) return "unknown";
+  return to_string(static_cast<FinishReason>(finish)).data();
+}
+
+sinter_status sinter_engine_create(const sinter_plan* plan, const sinter_engine_options* options,
+                                   sinter_engine** engine) {
+  return guarded([&] {
+    given(engine, "engine");
+    const auto said = options ? c::read_struct(options, "options") : sinter_engine_options{};
+    auto made = std::make_unique<Engine>(c::plans().at(plan)->plan, c::engine_options_of(said),
+                                         c::session_options_of(said.session));
+    *engine = c::engines().add(std::shared_ptr<Engine>(made.release(), c::end_engine));
+  });
+}
+
+void sinter_engine_free(sinter_engine* engine) { c::engines().remove(engine); }
+
+sinter_status sinter_engine_submit(sinter_engine* engine,
+                                   const sinter_generation_request* generation,
+                                   sinter_generation_callback callback, void* user,
+                                   uint64_t* request) {
+  return guarded([&] {
+    if (!callback) throw usage_error("callback is NULL");
+    const RequestId id = c::engines().at(engine)->submit(
+        c::request_of(c::read_struct(generation, "generation")), c::Callback(callback, user));
+    if (request) *request = id;
+  });
+}
+
+sinter_status sinter_engine_cancel(sinter_engine* engine, uint64_t request) {
+  return guarded([&] { c::engines().at(engine)->cancel(request); });
+}
+
+sinter_status sinter_engine_drain(sinter_engine* engine) {
+  return guarded([&] { c::engines().at(engine)->drain(); });
+}
+
+sinter_status sinter_engine_get_stats(const sinter_engine* engine, sinter_engine_stats* stats) {
+  return guarded([&] {
+    const EngineStats found = c::engines().at(engine)->stats();
+    sinter_engine_stats value{};
+    value.requests = found.requests;
+    value.finished = found.finished;
+    value.steps = found.steps;
+    value.prompt_tokens = found.prompt_tokens;
+    value.generated_tokens = found.generated_tokens;
+    value.step_sequences = found.step_sequences;
+    value.step_tokens = found.step_tokens;
+    value.padded_tokens = found.padded_tokens;
+    value.preemptions = found.preemptions;
+    value.prefix_tokens = found.prefix_tokens;
+    value.prefix_hit_tokens = found.prefix_hit_tokens;
+    value.draft_tokens = found.draft_tokens;
+    value.accepted_draft_tokens = found.accepted_draft_tokens;
+    value.idle_seconds = found.idle_seconds;
+    value.waiting_seconds = found.waiting_seconds;
+    value.waiting = found.waiting;
+    value.running = found.running;
+    value.blocks = found.blocks;
+    value.used_blocks = found.used_blocks;
+    value.cached_blocks = found.cached_blocks;
+    value.queue = c::durations_of(found.queue);
+    value.first_token = c::durations_of(found.first_token);
+    value.between_tokens = c::durations_of(found.between_tokens);
+    c::write_struct(stats, value, "stats");
+  });
+}
+
+}  // extern "C"

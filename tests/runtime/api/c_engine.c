@@ -1,0 +1,186 @@
+// A program in C that generates text for many requests: the engine of sinter_c.h, right and wrong.
+#include <sinter/sinter_c.h>
+#include <string.h>
+
+#include "c_program.h"
+
+#define CHECK(condition) \
+  if (!(condition)) return __LINE__
+#define OK(call) CHECK((call) == SINTER_OK)
+#define FAILS(call, code, text) \
+  CHECK((call) == (code));      \
+  CHECK(strstr(sinter_last_error(), text) != NULL)
+
+enum { kTokens = 8, kLikeliest = 2 };
+
+/* What came to a request, sample by sample. */
+typedef struct {
+  sinter_engine* engine;
+  int32_t tokens[2][kTokens];
+  size_t counts[2];
+  char text[64];
+  int ends, wrong;
+  sinter_finish finish;
+  int cancels, frees; /* do so in the callback */
+} answer;
+
+static const char* letter(void* user, int32_t token, size_t* bytes) {
+  *bytes = 1;
+  return (const char*)user + token % 26;
+}
+
+static void add(void* user, const sinter_generation_output* output) {
+  answer* to = (answer*)user;
+  size_t i;
+  if (output->struct_size != sizeof *output || output->sample > 1) ++to->wrong;
+  for (i = 0; i < output->token_count; ++i)
+    if (to->counts[output->sample] < kTokens)
+      to->tokens[output->sample][to->counts[output->sample]++] = output->tokens[i];
+  if (strlen(output->text) != output->text_bytes) ++to->wrong;
+  if (output->sample == 0) strncat(to->text, output->text, sizeof to->text - strlen(to->text) - 1);
+  if (output->logprobs != NULL && output->token_count > 0) {
+    /* Greedy tokens are the likeliest ones. */
+    if (output->likeliest_count != kLikeliest || output->likeliest[0].token != output->tokens[0] ||
+        output->likeliest[0].logprob != output->logprobs[0] ||
+        output->likeliest[1].logprob > output->logprobs[0] || output->logprobs[0] > 0)
+      ++to->wrong;
+  }
+  if (to->cancels && sinter_engine_cancel(to->engine, output->request) != SINTER_OK) ++to->wrong;
+  if (output->finish == SINTER_FINISH_NONE) return;
+  ++to->ends;
+  to->finish = output->finish;
+  if (to->frees) sinter_engine_free(to->engine);
+}
+
+static int one(sinter_engine* engine, sinter_generation_request* request, answer* to) {
+  to->engine = engine;
+  OK(sinter_engine_submit(engine, request, add, to, NULL));
+  OK(sinter_engine_drain(engine));
+  CHECK(to->wrong == 0);
+  return 0;
+}
+
+static int refused(sinter_engine* engine, const int* prompt, size_t prompt_count) {
+  sinter_generation_request request = {sizeof request};
+  FAILS(sinter_engine_submit(engine, NULL, add, NULL, NULL), SINTER_ERROR_USAGE, "generation");
+  FAILS(sinter_engine_submit(engine, &request, NULL, NULL, NULL), SINTER_ERROR_USAGE, "callback");
+  FAILS(sinter_engine_submit(engine, &request, add, NULL, NULL), SINTER_ERROR_USAGE, "no tokens");
+  request.prompt_count = prompt_count;
+  FAILS(sinter_engine_submit(engine, &request, add, NULL, NULL), SINTER_ERROR_USAGE, "prompt");
+  request.prompt = prompt;
+  request.top_p = 2;
+  FAILS(sinter_engine_submit(engine, &request, add, NULL, NULL), SINTER_ERROR_USAGE, "top-p");
+  request.top_p = 0;
+  request.max_tokens = 1 << 20;
+  FAILS(sinter_engine_submit(engine, &request, add, NULL, NULL), SINTER_ERROR_USAGE, "positions");
+  request.max_tokens = 0;
+  request.timeout_seconds = -1;
+  FAILS(sinter_engine_submit(engine, &request, add, NULL, NULL), SINTER_ERROR_USAGE, "timeout");
+  request.timeout_seconds = 0;
+  request.likeliest = 3;
+  FAILS(sinter_engine_submit(engine, &request, add, NULL, NULL), SINTER_ERROR_USAGE,
+        "with_logprobs");
+  request.likeliest = 0;
+  request.stop_string_count = 1;
+  FAILS(sinter_engine_submit(engine, &request, add, NULL, NULL), SINTER_ERROR_USAGE,
+        "stop_strings is NULL");
+  request.struct_size = 4;
+  FAILS(sinter_engine_submit(engine, &request, add, NULL, NULL), SINTER_ERROR_USAGE,
+        "struct_size of 4");
+  return 0;
+}
+
+#define STEP(call)              \
+  do {                          \
+    const int line = (call);    \
+    if (line != 0) return line; \
+  } while (0)
+
+int sinter_test_c_engine(const char* path, const int* prompt, size_t prompt_count,
+                         const int* tokens) {
+  static const char alphabet[] = "abcdefghijklmnopqrstuvwxyz";
+  sinter_plan* plan = NULL;
+  sinter_engine* engine = NULL;
+  sinter_session_options session = {sizeof session};
+  sinter_engine_options options = {sizeof options};
+  sinter_engine_stats stats = {sizeof stats};
+  sinter_generation_request request = {sizeof request};
+  answer both = {0}, stopped = {0}, cancelled = {0}, late = {0}, last = {0};
+  char text[kTokens + 1] = {0}, stop[2] = {0};
+  const char* stops[1];
+  uint64_t id = 0;
+  size_t i;
+  session.threads = 1;
+  options.session = &session;
+  options.cache_bytes = 1 << 20;
+  options.max_sequences = 4;
+  options.token_bytes = letter;
+  options.user = (void*)alphabet;
+  for (i = 0; i < kTokens; ++i) text[i] = alphabet[tokens[i] % 26];
+  OK(sinter_plan_load(path, &plan));
+
+  /* Two texts for a prompt, and their log probabilities. */
+  OK(sinter_engine_create(plan, &options, &engine));
+  STEP(refused(engine, prompt, prompt_count));
+  request.prompt = prompt;
+  request.prompt_count = prompt_count;
+  request.max_tokens = kTokens;
+  request.samples = 2;
+  request.with_logprobs = 1;
+  request.likeliest = kLikeliest;
+  OK(sinter_engine_submit(engine, &request, add, &both, &id));
+  CHECK(id > 0);
+  OK(sinter_engine_drain(engine));
+  CHECK(both.wrong == 0 && both.ends == 2 && both.finish == SINTER_FINISH_LENGTH);
+  CHECK(both.counts[0] == kTokens && both.counts[1] == kTokens);
+  CHECK(memcmp(both.tokens[0], tokens, sizeof both.tokens[0]) == 0);
+  CHECK(memcmp(both.tokens[1], tokens, sizeof both.tokens[1]) == 0);
+  CHECK(strcmp(both.text, text) == 0);
+  OK(sinter_engine_get_stats(engine, &stats));
+  CHECK(stats.requests == 1 && stats.finished == 1 && stats.generated_tokens == 2 * kTokens);
+  CHECK(stats.first_token.count == 2 && stats.blocks > 0 && stats.used_blocks == 0);
+  FAILS(sinter_engine_submit(engine, &request, add, &both, &id), SINTER_ERROR_ENGINE_STOPPED,
+        "drained");
+  OK(sinter_engine_cancel(engine, id));
+  sinter_engine_free(engine);
+  FAILS(sinter_engine_drain(engine), SINTER_ERROR_USAGE, "this engine was freed");
+
+  /* Until a letter. */
+  request = (sinter_generation_request){sizeof request};
+  request.prompt = prompt;
+  request.prompt_count = prompt_count;
+  request.max_tokens = kTokens;
+  request.stop_strings = stops;
+  request.stop_string_count = 1;
+  stop[0] = text[5];
+  stops[0] = stop;
+  OK(sinter_engine_create(plan, &options, &engine));
+  STEP(one(engine, &request, &stopped));
+  CHECK(stopped.finish == SINTER_FINISH_STOP && stopped.ends == 1);
+  *strchr(text, stop[0]) = 0;
+  CHECK(strcmp(stopped.text, text) == 0);
+  sinter_engine_free(engine);
+
+  /* Cancelled in its first callback, and behind its time before that. */
+  request.stop_string_count = 0;
+  cancelled.cancels = 1;
+  OK(sinter_engine_create(plan, &options, &engine));
+  request.timeout_seconds = 1e-9;
+  OK(sinter_engine_submit(engine, &request, add, &late, NULL));
+  request.timeout_seconds = 1e6;
+  request.max_tokens = 24;
+  STEP(one(engine, &request, &cancelled));
+  CHECK(cancelled.finish == SINTER_FINISH_CANCELLED && late.finish == SINTER_FINISH_DEADLINE);
+  sinter_engine_free(engine);
+
+  /* Freed in its last callback. */
+  OK(sinter_engine_create(plan, &options, &engine));
+  sinter_plan_free(plan); /* the engine keeps what it needs */
+  last.frees = 1;
+  last.engine = engine;
+  OK(sinter_engine_submit(engine, &request, add, &last, NULL));
+  while (sinter_engine_get_stats(engine, &stats) == SINTER_OK) {
+  }
+  CHECK(strstr(sinter_last_error(), "this engine was freed") != NULL);
+  return 0;
+}
