@@ -9,6 +9,7 @@ much run beside one that compares each answer with the one that its request got 
 """
 import argparse
 import contextlib
+import http.client
 import json
 import random
 import signal
@@ -28,6 +29,7 @@ from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers,
 
 ROOT = Path(__file__).resolve().parents[2]
 CONTEXT = 64
+MOST_GROWTH = 64 << 20  # bytes: allocators of that many threads differ by some of them
 
 
 @contextlib.contextmanager
@@ -120,7 +122,7 @@ def figures(port):
     return {name.split("{")[0]: float(value) for name, value in lines}
 
 
-def check_crowd(client, port, seconds):
+def check_crowd(process, client, port, seconds):
     alone = {i: tokens_of(client.completions.create(**request(i))) for i in range(30)}
     end, failures, asked = time.monotonic() + seconds, [], [0]
 
@@ -145,6 +147,8 @@ def check_crowd(client, port, seconds):
     threads = [threading.Thread(target=body, args=(seed,)) for seed in range(6) for body in (breaks, compares)]
     for thread in threads:
         thread.start()
+    time.sleep(seconds / 4)  # by then all has been allocated that is kept
+    early = memory_of(process)
     for thread in threads:
         thread.join()
     assert not failures, failures[:3]
@@ -155,7 +159,35 @@ def check_crowd(client, port, seconds):
         time.sleep(0.1)
     assert now["sinter_cache_blocks_used"] == 0, now
     assert now["sinter_requests_total"] == now["sinter_requests_finished_total"], now
-    print(f"{asked[0]} answers compared, {now['sinter_requests_total']:.0f} requests in all", flush=True)
+    late = memory_of(process)
+    assert late - early < MOST_GROWTH, (early, late)
+    print(f"{asked[0]} answers compared, {now['sinter_requests_total']:.0f} requests in all; {early >> 20} MiB, then {late >> 20}", flush=True)
+
+
+def check_turns(port):
+    """More clients than are served at once, which keep their connections: each has its turn."""
+    counts, end = [0] * 6, time.monotonic() + 60
+
+    def ask(i):
+        connection = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
+        while min(counts) < 10 and time.monotonic() < end:
+            connection.request("POST", "/v1/completions", json.dumps(request(i)), {"Content-Type": "application/json"})
+            assert connection.getresponse().read().endswith(b"}")
+            counts[i] += 1
+        connection.close()
+    threads = [threading.Thread(target=ask, args=(i,)) for i in range(len(counts))]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert min(counts) >= 10, counts
+    print(f"answers of {len(counts)} clients on 2 connections: {counts}", flush=True)
+
+
+def memory_of(process):
+    """Bytes that are resident."""
+    status = Path(f"/proc/{process.pid}/status").read_text()
+    return int(status.split("VmRSS:")[1].split()[0]) * 1024
 
 
 def check_drain(process, client):
@@ -234,11 +266,13 @@ def main():
             with server(arguments.sinter, folder, kind=kind) as (process, port):
                 client = openai.OpenAI(base_url=f"http://127.0.0.1:{port}/v1", api_key="none", max_retries=0)
                 check_openai(client)
-                check_crowd(client, port, arguments.seconds / 2)
+                check_crowd(process, client, port, arguments.seconds / 2)
                 assert process.poll() is None
             with server(arguments.sinter, folder, kind=kind) as (process, port):
                 # A connection for each request: one that is kept could be closed beside a request.
                 check_drain(process, openai.OpenAI(base_url=f"http://127.0.0.1:{port}/v1", api_key="none", max_retries=0))
+        with server(arguments.sinter, folder, "--connections=2") as (_, port):
+            check_turns(port)
         check_embeddings(arguments.sinter, folder)
         keys = folder / "keys"
         keys.write_text("secret\n")

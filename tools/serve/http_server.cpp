@@ -69,6 +69,26 @@ bool whole_answer(CompletionCall& call, httplib::DataSink& sink) {
   return true;
 }
 
+/// A thread for each connection that is served; counts those that wait for one.
+class Connections final : public httplib::TaskQueue {
+ public:
+  Connections(int threads, std::atomic<std::int64_t>& waiting)
+      : threads_(static_cast<std::size_t>(threads)), waiting_(waiting) {}
+
+  void enqueue(std::function<void()> serve) override {
+    ++waiting_;
+    threads_.enqueue([this, serve = std::move(serve)] {
+      --waiting_;
+      serve();
+    });
+  }
+  void shutdown() override { threads_.shutdown(); }
+
+ private:
+  httplib::ThreadPool threads_;
+  std::atomic<std::int64_t>& waiting_;
+};
+
 }  // namespace
 
 struct HttpServer::Impl {
@@ -79,11 +99,12 @@ struct HttpServer::Impl {
   httplib::Server http;
   socket_t listener = INVALID_SOCKET;
   std::atomic<bool> draining = false, aborting = false;
+  std::atomic<std::int64_t> waiting_connections = 0;
   std::atomic<bool> began = false, ended = false, stopping = false;  // of run()
 
   void add_routes() {
     http.new_task_queue = [this] {
-      return new httplib::ThreadPool(static_cast<std::size_t>(options.connections));
+      return new Connections(options.connections, waiting_connections);
     };
     // The library's own options let several servers share a port without a word.
     http.set_socket_options([this](socket_t socket) {
@@ -94,6 +115,13 @@ struct HttpServer::Impl {
     // The library's five requests are few for clients that keep their connection; an idle one goes
     // after its own five seconds.
     http.set_keep_alive_max_count(std::numeric_limits<std::size_t>::max());
+    // Where others wait, a client has one answer and comes again behind them.
+    http.set_post_routing_handler([this](const httplib::Request&, httplib::Response& answer) {
+      if (waiting_connections == 0) return;
+      answer.headers.erase("Keep-Alive");
+      answer.headers.erase("Connection");
+      answer.set_header("Connection", "close");
+    });
     http.set_payload_max_length(options.body_bytes);
     http.set_tcp_nodelay(true);
     http.set_pre_routing_handler(
@@ -327,7 +355,7 @@ int HttpServer::bind() {
         host, port);
   // The library lets five clients wait to be accepted: those of a burst beyond would try again
   // after a second, or be reset.
-  ::listen(impl_->listener, connections);
+  ::listen(impl_->listener, SOMAXCONN);
   return port;
 }
 
