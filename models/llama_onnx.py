@@ -1,4 +1,4 @@
-"""A Llama-style decoder as ONNX (opset 24), in three forms.
+"""A Llama-style decoder as ONNX (opset 24), in three forms. Queries, keys and values may have a bias, as Qwen2's.
 
 'generate': input_ids [1, sequence] at the positions `position`, `position` + 1, .. of caches of `capacity` keys and
 values for each layer; the logits of the last token, and the caches with the new keys and values in their places
@@ -125,6 +125,10 @@ class Decoder:
                         domain="com.microsoft", output=output)
         return w.op("MatMul", x, w.op("Transpose", self.dequantized(name, value), perm=[1, 0]), output=output)
 
+    def biased(self, x, name):
+        y = self.linear(x, name + ".weight")
+        return self.w.op("Add", y, self.vector(name + ".bias")) if name + ".bias" in self.weights else y
+
     def embedding(self, name):
         """[vocabulary, hidden], which the last layer shares if it has no weights of its own."""
         value = self.weights[name]
@@ -166,9 +170,9 @@ class Decoder:
     def attention(self, x, i):
         w, c, p = self.w, self.c, f"model.layers.{i}.self_attn."
         turn = lambda y: w.op("RotaryEmbedding", y, *self.tables, self.at)
-        q = turn(self.heads(self.linear(x, p + "q_proj.weight"), c.heads))
-        k = turn(self.heads(self.linear(x, p + "k_proj.weight"), c.kv_heads))
-        v = self.heads(self.linear(x, p + "v_proj.weight"), c.kv_heads)
+        q = turn(self.heads(self.biased(x, p + "q_proj"), c.heads))
+        k = turn(self.heads(self.biased(x, p + "k_proj"), c.kv_heads))
+        v = self.heads(self.biased(x, p + "v_proj"), c.kv_heads)
         if not self.has_caches:
             y = w.op("Attention", q, k, v, is_causal=1)
         else:

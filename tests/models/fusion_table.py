@@ -55,7 +55,7 @@ def measure(sinter, path, shapes, options, precision):
 
 def run(a):
     manifest = json.loads((MODELS / "manifest.json").read_text())
-    groups = {"tiny": [k for k in manifest if "path" in manifest[k]], "all": list(manifest)}
+    groups = {"tiny": [k for k in manifest if "path" in manifest[k]], "all": [k for k in manifest if not manifest[k].get("large")]}
     chosen = [key for word in a.models.split(",") for key in groups.get(word, [word])]
     sinter, rows, failed = Sinter(a.sinter, ".", a.target), [], 0
     for key in chosen:
