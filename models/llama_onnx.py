@@ -97,15 +97,19 @@ class Decoder:
     def vector(self, name):
         return self.w.constant(name, self.weights[name])
 
-    def dequantized(self, name, blocks):
-        """[rows, columns] from its blocks: exactly what GGUF means, with one rounding."""
+    def scaled(self, name, blocks):
+        """[rows, columns] from its blocks, without their minima."""
         w, (rows, columns) = self.w, blocks.q.shape
         scale = w.constant(name + "_scale", blocks.scale)
         if blocks.q.dtype == np.int8:
             q = w.constant(name + "_q", blocks.q)
         else:
             q = w.packed(name + "_q", TensorProto.UINT4, [rows, columns], blocks.packed())
-        y = w.op("DequantizeLinear", q, scale, axis=1, block_size=blocks.block)
+        return w.op("DequantizeLinear", q, scale, axis=1, block_size=blocks.block)
+
+    def dequantized(self, name, blocks):
+        """[rows, columns] from its blocks: exactly what GGUF means, with one rounding."""
+        w, (rows, columns), y = self.w, blocks.q.shape, self.scaled(name, blocks)
         if blocks.minimum is None:
             return y
         y = w.op("Reshape", y, w.ints(rows, -1, blocks.block))
@@ -130,9 +134,18 @@ class Decoder:
         return self.w.op("Add", y, self.vector(name + ".bias")) if name + ".bias" in self.weights else y
 
     def embedding(self, name):
-        """[vocabulary, hidden], which the last layer shares if it has no weights of its own."""
-        value = self.weights[name]
-        return self.dequantized(name, value) if isinstance(value, Blocks) else self.w.constant(name, value)
+        """[batch, sequence, hidden] of input_ids. Leaves [vocabulary, hidden] in `table`, which the last layer shares if it
+        has no weights of its own."""
+        w, value = self.w, self.weights[name]
+        is_shared = "lm_head.weight" not in self.weights
+        if not isinstance(value, Blocks) or value.minimum is None or is_shared:
+            self.table = self.dequantized(name, value) if isinstance(value, Blocks) else w.constant(name, value)
+            return w.op("Gather", self.table, "input_ids")
+        # Of the words' rows alone: a minimum added to the table would be added to all of it for each token.
+        rows = w.op("Reshape", w.op("Gather", self.scaled(name, value), "input_ids"),
+                    w.ints(self.batch, -1, value.scale.shape[1], value.block))
+        minimum = w.op("Gather", w.constant(name + "_minimum", value.minimum[..., None]), "input_ids")
+        return w.op("Reshape", w.op("Add", rows, minimum), w.ints(self.batch, -1, value.q.shape[1]))
 
     # ------------------------------------------------------------ positions
     def positions(self):
@@ -202,8 +215,7 @@ class Decoder:
         if self.has_caches and self.batch > 1:
             self.place = w.op("Expand", "position", w.ints(self.batch))
         w.scope = "embedding/"
-        self.table = self.embedding("model.embed_tokens.weight")
-        x = w.op("Gather", self.table, "input_ids")
+        x = self.embedding("model.embed_tokens.weight")
         for i in range(self.c.layers):
             w.scope, p = f"layer.{i}/", f"model.layers.{i}."
             x = w.op("Add", x, self.attention(self.norm(x, p + "input_layernorm"), i))

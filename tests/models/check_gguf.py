@@ -41,7 +41,7 @@ def check_blocks(rng):
         np.testing.assert_array_equal(read(data).values(), dequantize(data, GGMLQuantizationType[kind]), kind)
 
 
-def write_checkpoint(rng, path):
+def write_checkpoint(rng, path, words="Q6_K", has_head=False):
     writer = GGUFWriter(path, "qwen2")
     writer.add_block_count(LAYERS)
     writer.add_context_length(64)
@@ -63,7 +63,9 @@ def write_checkpoint(rng, path):
     def vector(name, low, high, count=WIDTH):
         writer.add_tensor(name, rng.uniform(low, high, count).astype(np.float32))
 
-    blocks("token_embd", "Q6_K", WORDS, WIDTH)
+    blocks("token_embd", words, WORDS, WIDTH)
+    if has_head:
+        blocks("output", "Q6_K", WORDS, WIDTH)
     vector("output_norm.weight", 0.5, 1.5)
     kv = WIDTH // HEADS * KV_HEADS
     shapes = {"attn_q": (WIDTH, WIDTH), "attn_k": (kv, WIDTH), "attn_v": (kv, WIDTH), "attn_output": (WIDTH, WIDTH),
@@ -82,9 +84,7 @@ def write_checkpoint(rng, path):
     writer.close()
 
 
-def check_checkpoint(rng, a, folder):
-    path = folder / "tiny.gguf"
-    write_checkpoint(rng, path)
+def check_checkpoint(a, folder, path):
     checkpoint = Checkpoint(path)
     arrays = example(checkpoint.config, checkpoint.weights())
     feeds = {name: value for name, value in arrays.items() if not name.startswith("expected/")}
@@ -97,7 +97,7 @@ def check_checkpoint(rng, a, folder):
             if name.startswith("expected/"):
                 name = name.removeprefix("expected/")
                 np.testing.assert_allclose(found[name], value, rtol=0, atol=2e-5 * np.abs(value).max(), err_msg=name)
-        print(f"ok     a Qwen2 checkpoint {' '.join(options)}", flush=True)
+        print(f"ok     {path.name} {' '.join(options)}", flush=True)
     tokenizer = folder / "tokenizer.json"
     subprocess.run([sys.executable, ROOT / "models" / "build_llama.py", "--gguf", path, "--out", tokenizer], check=True)
     from tokenizers import Tokenizer
@@ -113,7 +113,12 @@ def main():
     check_blocks(rng)
     print(f"ok     blocks of {', '.join(READERS)}", flush=True)
     with tempfile.TemporaryDirectory() as folder:
-        check_checkpoint(rng, a, Path(folder))
+        folder = Path(folder)
+        write_checkpoint(rng, folder / "shared.gguf")
+        write_checkpoint(rng, folder / "shared_minima.gguf", words="Q4_K")
+        write_checkpoint(rng, folder / "head.gguf", words="Q4_K", has_head=True)
+        for path in sorted(folder.glob("*.gguf")):
+            check_checkpoint(a, folder, path)
 
 
 if __name__ == "__main__":
