@@ -2,14 +2,8 @@
 #include <sinter/sinter_c.h>
 #include <string.h>
 
+#include "c_checks.h"
 #include "c_program.h"
-
-#define CHECK(condition) \
-  if (!(condition)) return __LINE__
-#define OK(call) CHECK((call) == SINTER_OK)
-#define FAILS(call, code, text) \
-  CHECK((call) == (code));      \
-  CHECK(strstr(sinter_last_error(), text) != NULL)
 
 enum { kTokens = 8, kLikeliest = 2 };
 
@@ -89,12 +83,6 @@ static int refused(sinter_engine* engine, const int* prompt, size_t prompt_count
         "struct_size of 4");
   return 0;
 }
-
-#define STEP(call)              \
-  do {                          \
-    const int line = (call);    \
-    if (line != 0) return line; \
-  } while (0)
 
 int sinter_test_c_engine(const char* path, const int* prompt, size_t prompt_count,
                          const int* tokens) {

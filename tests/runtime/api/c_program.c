@@ -1,4 +1,4 @@
-// A program in C: everything that sinter_c.h has, right and wrong.
+// A program in C: everything that sinter_c.h has but the engine, right and wrong.
 #include "c_program.h"
 
 #include <sinter/arrow_abi.h>
@@ -6,12 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define CHECK(condition) \
-  if (!(condition)) return __LINE__
-#define OK(call) CHECK((call) == SINTER_OK)
-#define FAILS(call, code, text) \
-  CHECK((call) == (code));      \
-  CHECK(strstr(sinter_last_error(), text) != NULL)
+#include "c_checks.h"
 
 static int released, logged, taken, given_back;
 
@@ -356,12 +351,6 @@ static int pool(void) {
   FAILS(sinter_set_thread_pool(NULL), SINTER_ERROR_USAGE, "options is NULL");
   return 0;
 }
-
-#define STEP(call)              \
-  do {                          \
-    const int line = (call);    \
-    if (line != 0) return line; \
-  } while (0)
 
 int sinter_test_c_program(const char* path, const void* bytes, size_t size) {
   sinter_plan* plan = NULL;
