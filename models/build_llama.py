@@ -6,12 +6,15 @@
   build_llama.py --gguf model.gguf --form score --out score.onnx          what each token of a text costs; cached-score:
                                                                           by way of caches
   build_llama.py --gguf model.gguf --out tokenizer.json                   its tokenizer: any name in .json
+  build_llama.py --gguf model.gguf --out tokenizer_config.json            its chat template as servers read it: any name in
+                                                                          _config.json
   build_llama.py --gguf model.gguf --out chat.txt                         its chat template: any name in .txt
   build_llama.py --random --out tiny.onnx                                 seeded, two layers; with tiny.npz: inputs,
                                                                           and outputs by NumPy in float64
   build_llama.py --random --size smollm2 --keep-blocks --out random.onnx  seeded, of SmolLM2's size
 """
 import argparse
+import json
 from pathlib import Path
 
 import numpy as np
@@ -62,6 +65,8 @@ def main():
     else:
         from gguf_file import Checkpoint
         checkpoint = Checkpoint(a.gguf)
+        if a.out.name.endswith("_config.json"):
+            return a.out.write_text(json.dumps(checkpoint.tokenizer_config(), indent=2, ensure_ascii=False) + "\n")
         if a.out.suffix == ".json":
             return checkpoint.tokenizer().save(str(a.out))
         if a.out.suffix == ".txt":

@@ -157,6 +157,15 @@ class Checkpoint:
                                    for t, kind in zip(tokens, kinds) if kind == control])
         return result
 
+    def tokenizer_config(self):
+        """What servers read of Hugging Face's tokenizer_config.json: the chat template and the tokens around texts."""
+        tokens = self.field("tokenizer.ggml.tokens")
+        config = {"chat_template": self.field("tokenizer.chat_template")}
+        for name in ("bos", "eos"):
+            if f"tokenizer.ggml.{name}_token_id" in self.reader.fields:
+                config[name + "_token"] = tokens[self.field(f"tokenizer.ggml.{name}_token_id")]
+        return config
+
     def chat(self):
         """The chat template around one prompt, which '{prompt}' stands for."""
         import jinja2

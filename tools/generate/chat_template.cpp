@@ -45,7 +45,7 @@ std::string time_as(const std::string& format) {
 
 struct ChatTemplate::Impl {
   std::shared_ptr<minja::TemplateNode> root;
-  std::string bos_token, eos_token;
+  std::string text, bos_token, eos_token;
 };
 
 ChatTemplate::ChatTemplate(std::unique_ptr<const Impl> impl) : impl_(std::move(impl)) {}
@@ -77,10 +77,13 @@ ChatTemplate ChatTemplate::parse(const std::string& text, std::string bos_token,
   } catch (const std::exception& error) {
     throw usage_error("the chat template is none: {}", error.what());
   }
+  impl->text = text;
   impl->bos_token = std::move(bos_token);
   impl->eos_token = std::move(eos_token);
   return ChatTemplate(std::move(impl));
 }
+
+const std::string& ChatTemplate::text() const { return impl_->text; }
 
 std::string ChatTemplate::apply(const nlohmann::ordered_json& messages,
                                 const nlohmann::ordered_json& tools, bool asks) const {

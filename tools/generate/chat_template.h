@@ -28,6 +28,9 @@ class ChatTemplate {
   std::string apply(const nlohmann::ordered_json& messages, const nlohmann::ordered_json& tools,
                     bool asks = true) const;
 
+  /// As it was given.
+  const std::string& text() const;
+
  private:
   struct Impl;
   explicit ChatTemplate(std::unique_ptr<const Impl> impl);

@@ -3,6 +3,8 @@
 #include <chrono>
 #include <utility>
 
+#include <fmt/format.h>
+
 namespace sinter::tools {
 
 using nlohmann::ordered_json;
@@ -55,15 +57,37 @@ std::optional<ordered_json> CompletionCall::next(std::chrono::milliseconds wait)
   return result;
 }
 
+ordered_json CompletionCall::delta_of(std::size_t index, const GenerationOutput& output) {
+  Choice& choice = choices_[index];
+  ordered_json delta;
+  if (!choice.has_begun) delta["role"] = "assistant";
+  if (!request_.tool_calls) {
+    delta["content"] = output.text;
+    choice.text += output.text;
+    return delta;
+  }
+  auto [text, calls] = choice.splitter.add(output.text);
+  if (output.finish != FinishReason::kNone) text += choice.splitter.finish().text;
+  if (!text.empty() || calls.empty()) delta["content"] = text;
+  choice.text += text;
+  for (auto& [name, arguments] : calls) {
+    const std::size_t number = choice.tool_calls.size();
+    ordered_json call = {{"id", fmt::format("call_{}_{}_{}", id_, index, number)},
+                         {"type", "function"},
+                         {"function", {{"name", name}, {"arguments", arguments}}}};
+    choice.tool_calls.push_back(call);
+    call["index"] = number;
+    delta["tool_calls"].push_back(std::move(call));
+  }
+  return delta;
+}
+
 ordered_json CompletionCall::piece_of(std::size_t index, const GenerationOutput& output) {
   Choice& choice = choices_[index];
   const bool is_chat = request_.form == ApiForm::kChat;
   ordered_json piece;
   if (is_chat) {
-    ordered_json delta;
-    if (!choice.has_begun) delta["role"] = "assistant";
-    delta["content"] = output.text;
-    piece = {{"index", index}, {"delta", std::move(delta)}, {"logprobs", nullptr}};
+    piece = {{"index", index}, {"delta", delta_of(index, output)}, {"logprobs", nullptr}};
   } else {
     piece = {{"text", output.text}, {"index", index}, {"logprobs", nullptr}};
   }
@@ -80,12 +104,13 @@ ordered_json CompletionCall::piece_of(std::size_t index, const GenerationOutput&
     piece["logprobs"] = std::move(logprobs);
   }
   if (request_.token_ids) piece["token_ids"] = output.tokens;
-  choice.text += output.text;
+  if (!is_chat) choice.text += output.text;
   choice.tokens.insert(choice.tokens.end(), output.tokens.begin(), output.tokens.end());
   if (output.finish == FinishReason::kNone) {
     piece["finish_reason"] = nullptr;
   } else {
-    choice.finish = to_string(output.finish);
+    const bool calls = !choice.tool_calls.empty() && output.finish == FinishReason::kStop;
+    choice.finish = calls ? "tool_calls" : to_string(output.finish);
     piece["finish_reason"] = choice.finish;
     ++ended_;
     if (output.finish == FinishReason::kError) error_ = output.error;
@@ -99,11 +124,14 @@ ordered_json CompletionCall::answer() const {
   for (std::size_t i = 0; i < choices_.size(); ++i) {
     const Choice& choice = choices_[i];
     ordered_json one;
-    if (request_.form == ApiForm::kChat)
-      one = {{"index", i},
-             {"message", {{"role", "assistant"}, {"content", choice.text}}},
-             {"logprobs", choice.logprobs}};
-    else
+    if (request_.form == ApiForm::kChat) {
+      ordered_json message = {{"role", "assistant"}, {"content", choice.text}};
+      if (!choice.tool_calls.empty()) {
+        if (choice.text.empty()) message["content"] = nullptr;
+        message["tool_calls"] = choice.tool_calls;
+      }
+      one = {{"index", i}, {"message", std::move(message)}, {"logprobs", choice.logprobs}};
+    } else
       one = {{"text", choice.text}, {"index", i}, {"logprobs", choice.logprobs}};
     if (request_.token_ids) one["token_ids"] = choice.tokens;
     one["finish_reason"] = choice.finish;

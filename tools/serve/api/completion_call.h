@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "tools/serve/api/completion_request.h"
+#include "tools/serve/api/tool_calls.h"
 
 namespace sinter::tools {
 
@@ -42,6 +43,8 @@ class CompletionCall {
     bool has_begun = false;
     std::vector<TokenId> tokens;
     nlohmann::ordered_json logprobs;
+    ToolCallSplitter splitter;
+    nlohmann::ordered_json tool_calls = nlohmann::ordered_json::array();
   };
   // Outlives the call as long as the engine may call back.
   struct Mailbox {
@@ -52,6 +55,8 @@ class CompletionCall {
 
   nlohmann::ordered_json head(bool is_piece) const;
   nlohmann::ordered_json piece_of(std::size_t index, const GenerationOutput& output);
+  /// Of a message: what is said in it, and what calls came with it.
+  nlohmann::ordered_json delta_of(std::size_t index, const GenerationOutput& output);
   nlohmann::ordered_json usage() const;
   nlohmann::ordered_json logprobs_of(const GenerationOutput& output, std::size_t offset) const;
   nlohmann::ordered_json chat_logprobs_of(const GenerationOutput& output) const;

@@ -11,6 +11,7 @@
 
 #include "tools/serve/api/api_error.h"
 #include "tools/serve/api/request_fields.h"
+#include "tools/serve/api/tool_calls.h"
 
 namespace sinter::tools {
 namespace {
@@ -133,7 +134,8 @@ std::string content_of(const json& content) {
   return text;
 }
 
-std::string conversation_of(RequestFields& fields, const ServedModel& model) {
+/// `calls`: whether answers may have calls of tools in a form that is known.
+std::string conversation_of(RequestFields& fields, const ServedModel& model, bool& calls) {
   const json* messages = fields.take("messages");
   if (messages == nullptr) RequestFields::fail("messages", "is missing");
   if (!messages->is_array() || messages->empty())
@@ -144,6 +146,7 @@ std::string conversation_of(RequestFields& fields, const ServedModel& model) {
       RequestFields::fail("messages", "has one without a 'role'");
     nlohmann::ordered_json one = message;
     one["content"] = content_of(message.contains("content") ? message["content"] : json());
+    parse_arguments(one);
     all.push_back(std::move(one));
   }
   const json* tools = fields.take("tools");
@@ -152,6 +155,7 @@ std::string conversation_of(RequestFields& fields, const ServedModel& model) {
   if (choice != nullptr && *choice != "auto" && *choice != "none")
     RequestFields::fail("tool_choice", "is neither 'auto' nor 'none'");
   const bool has_tools = tools != nullptr && (choice == nullptr || *choice != "none");
+  calls = has_tools && ToolCallSplitter::takes(model.chat_template()->text());
   return model.chat_template()->apply(
       all, has_tools ? nlohmann::ordered_json(*tools) : nlohmann::ordered_json());
 }
@@ -194,7 +198,8 @@ CompletionRequest parse_chat(const json& body, const ServedModel& model) {
   if (with_logprobs) one.sampling.logprobs = static_cast<int>(likeliest);
   fields.refuse_unless("response_format", {{"type", "text"}}, "");
   fields.refuse_unless("parallel_tool_calls", true, "");
-  const auto ids = model.tokenizer()->encode(conversation_of(fields, model), false);
+  const auto ids =
+      model.tokenizer()->encode(conversation_of(fields, model, request.tool_calls), false);
   fields.finish();
   one.prompt = {ids.begin(), ids.end()};
   const std::int64_t room = model.positions() - std::ssize(ids);

@@ -17,7 +17,8 @@ struct CompletionRequest {
   ApiForm form = ApiForm::kText;
   std::vector<GenerationRequest> prompts;  // with the same sampling, each of `samples` texts
   bool stream = false, include_usage = false;
-  bool token_ids = false;  // choices have the ids of their tokens, too
+  bool token_ids = false;   // choices have the ids of their tokens, too
+  bool tool_calls = false;  // of answers are objects; else they are text, as the model writes them
 };
 
 /// Of a body: which model; empty if it does not say.
@@ -27,8 +28,7 @@ std::string model_of(const nlohmann::json& body);
 /// unknown, not supported or out of range.
 CompletionRequest parse_completion(const nlohmann::json& body, const ServedModel& model);
 /// The same with `messages` and `tools` in place of `prompt`, by the model's chat template; without
-/// a limit an answer is as long as fits. Answers with tool calls are text, as the model writes
-/// them.
+/// a limit an answer is as long as fits.
 CompletionRequest parse_chat(const nlohmann::json& body, const ServedModel& model);
 
 }  // namespace sinter::tools
