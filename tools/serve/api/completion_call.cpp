@@ -131,8 +131,9 @@ ordered_json CompletionCall::answer() const {
         message["tool_calls"] = choice.tool_calls;
       }
       one = {{"index", i}, {"message", std::move(message)}, {"logprobs", choice.logprobs}};
-    } else
+    } else {
       one = {{"text", choice.text}, {"index", i}, {"logprobs", choice.logprobs}};
+    }
     if (request_.token_ids) one["token_ids"] = choice.tokens;
     one["finish_reason"] = choice.finish;
     choices.push_back(std::move(one));
