@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import os
+import queue
 import threading
 import time
 from collections import deque
@@ -28,44 +29,49 @@ class _Stopped(Exception):
 
 
 class _Queue:
-    """Items in order, `size` at most; end() comes behind the last, stop() before all."""
+    """Items in order, `size` at most; end() comes behind the last, stop() before all.
+
+    Of queues in C alone: an interrupt may come anywhere in Python's own locks, and leave one held for ever.
+    """
 
     END = object()
 
     def __init__(self, size: int) -> None:
-        self._items: deque[Any] = deque()
-        self._size, self._ended, self._stopped = size, False, False
-        self._changed = threading.Condition()
+        self._items: queue.SimpleQueue[Any] = queue.SimpleQueue()
+        self._room: queue.SimpleQueue[None] = queue.SimpleQueue()
+        self._stopped = False
+        for _ in range(size):
+            self._room.put(None)
 
     def put(self, item: Any) -> None:
-        with self._changed:
-            self._changed.wait_for(lambda: self._stopped or len(self._items) < self._size)
-            if self._stopped:
-                raise _Stopped
-            self._items.append(item)
-            self._changed.notify_all()
+        self._room.get()
+        if self._stopped:
+            self._room.put(None)  # for the next one who waits
+            raise _Stopped
+        self._items.put(item)
 
     def get(self, wait: bool = True) -> Any:
         """END behind the last; None if there is nothing yet and wait is False."""
-        with self._changed:
-            if wait:
-                self._changed.wait_for(lambda: self._stopped or self._items or self._ended)
-            if self._stopped:
-                raise _Stopped
-            if self._items:
-                self._changed.notify_all()
-                return self._items.popleft()
-            return self.END if self._ended else None
+        try:
+            item = self._items.get(block=wait)
+        except queue.Empty:
+            item = None
+        if self._stopped:
+            self._items.put(None)
+            raise _Stopped
+        if item is self.END:
+            self._items.put(item)
+        elif item is not None:
+            self._room.put(None)
+        return item
 
     def end(self) -> None:
-        with self._changed:
-            self._ended = True
-            self._changed.notify_all()
+        self._items.put(self.END)
 
     def stop(self) -> None:
-        with self._changed:
-            self._stopped = True
-            self._changed.notify_all()
+        self._stopped = True
+        self._items.put(None)
+        self._room.put(None)
 
 
 class Pipeline:
@@ -122,8 +128,8 @@ class Pipeline:
             thread.join()
 
     def _stop(self) -> None:
-        for queue in (self._read, self._filled, self._done, self._free):
-            queue.stop()
+        for each in (self._read, self._filled, self._done, self._free):
+            each.stop()
 
     def _stage(self, body: Callable[[], None], output: _Queue) -> None:
         try:
