@@ -84,6 +84,10 @@ class SharedWeights:
             for at in range(0, self.bytes // 2, BLOCK):
                 block[:self.bytes // 2 - at].tofile(file)
 
+    def __contains__(self, name):
+        """Of a checkpoint's names: there are matrices alone, no biases, and the last is the table."""
+        return False
+
     def tensor(self, name, key, shape=None):
         offset, own = self.places[key]
         proto = TensorProto(name=name, data_type=TensorProto.FLOAT16, dims=shape or own,
@@ -111,7 +115,7 @@ class SharedDecoder(Decoder):
         return self.w.op("MatMul", x, self.external(key, key), output=output)
 
     def embedding(self, name):
-        return self.external("table", "table")
+        return self.w.op("Gather", self.external("table", "table"), "input_ids")
 
     def logits(self, x, output=None):
         shape = self.weights.hidden, self.weights.vocabulary

@@ -83,7 +83,7 @@ class HalfDecoder(Decoder):
         return self.w.op("MatMul", x, self.external(name, [rows, columns], rows), output=output)
 
     def embedding(self, name):
-        return self.external(name, [self.c.vocabulary, self.c.hidden], 1)
+        return self.w.op("Gather", self.external(name, [self.c.vocabulary, self.c.hidden], 1), "input_ids")
 
     def rotary_tables(self):
         half = self.c.head_size // 2
