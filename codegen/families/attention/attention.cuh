@@ -340,7 +340,7 @@ SINTER_DEVICE void attend(AttentionProblem<Shape> p, const Prologue& prologue = 
     typename Rows::Scores s;
     if (live) {
       rows.scores(s, keys_of(stage), lane);
-      if constexpr (Shape::kScaled) rows.scale_keys(s, key_scales_of(stage));
+      if constexpr (Shape::kScaled) rows.scale_keys(s, key_scales_of(stage), Rows::kKeyUnit);
       rows.mask(p, s, mask_tile, key0);
       typename Rows::Shrink shrink;
       rows.weigh(p, s, shrink);
@@ -356,7 +356,8 @@ SINTER_DEVICE void attend(AttentionProblem<Shape> p, const Prologue& prologue = 
       }
     }
     if (live) {
-      if constexpr (Shape::kScaled) rows.scale_keys(s, value_scales_of(stage));
+      if constexpr (Shape::kScaled)
+        rows.scale_keys(s, value_scales_of(stage), ScaledRow<Key>::kUnit);
       rows.add_values(s, values_of(stage), lane);
     }
     if constexpr (kAhead > 1) {
@@ -371,7 +372,7 @@ SINTER_DEVICE void attend(AttentionProblem<Shape> p, const Prologue& prologue = 
     }
   }
 
-  rows.order_columns();
+  rows.finish();
   if constexpr (kGroups == 1) {
     rows.store(p);
   } else {

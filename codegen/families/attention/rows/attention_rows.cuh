@@ -46,8 +46,8 @@ SINTER_DEVICE void put_row(T* to, const T* row, int lane) {
 /// What a warp holds of its rows. A lane has, with g = lane / 4 and t = lane % 4 * 2, of each 16
 /// rows the rows g and g + 8, and of each 8 columns t and t + 1: see mma_16x8x16. Of rows of 8 bits
 /// a word has four neighbouring elements, so that a lane has columns 2 t to 2 t + 3 of each 16
-/// instead: of q the even and the odd ones are pairs; y[2 i] has the even ones and y[2 i + 1] the
-/// odd ones, until order_columns().
+/// instead: pairs of q are those of widen_bytes(); y[2 i] has the even ones and y[2 i + 1] the odd
+/// ones, until finish().
 template <class Shape>
 struct AttentionRows : AttentionSums<Shape> {
   typedef AttentionSums<Shape> Sums;
@@ -114,8 +114,9 @@ struct AttentionRows : AttentionSums<Shape> {
           if constexpr (Shape::kScaled) {
             const u32 first = load_pair<Shape::kPairs>(source + s * 16 + t),
                       second = load_pair<Shape::kPairs>(source + s * 16 + t + 2);
-            q[r][s][h] = (first & 0xffff) | second << 16;
-            q[r][s][h + 2] = first >> 16 | (second & 0xffff0000u);
+            constexpr bool kNeighbours = WidenedWord<T, Key>::kNeighbours;
+            q[r][s][h] = kNeighbours ? first : (first & 0xffff) | second << 16;
+            q[r][s][h + 2] = kNeighbours ? second : first >> 16 | (second & 0xffff0000u);
             continue;
           }
           q[r][s][h] = load_pair<Shape::kPairs>(source + s * 16);
@@ -165,23 +166,22 @@ struct AttentionRows : AttentionSums<Shape> {
 #pragma unroll
         for (int i = 0; i < 4; ++i) {
           if (i % 2 != 0 && !both) continue;
-          u32 even, odd;
-          widen_bytes<T, Key>(words[i], even, odd);
+          u32 first, second;
+          widen_bytes<T, Key>(words[i], first, second);
 #pragma unroll
           for (int r = 0; r < kRowTiles; ++r)
-            mma_16x8x16<T>(s[r][j + i / 2], q[r][step + i % 2 < kSteps ? step + i % 2 : 0], even,
-                           odd);
+            mma_16x8x16<T>(s[r][j + i / 2], q[r][step + i % 2 < kSteps ? step + i % 2 : 0], first,
+                           second);
         }
       }
     }
   }
 
-  /// Scores, or weights, times the scales of the tile's rows.
-  SINTER_DEVICE void scale_keys(Scores& s, const float* scales) const {
+  /// Scores, or weights, times the scales of the tile's rows and `unit`.
+  SINTER_DEVICE void scale_keys(Scores& s, const float* scales, float unit) const {
 #pragma unroll
     for (int j = 0; j < kKeyTiles; ++j) {
-      const float factors[2] = {scales[j * 8 + t] * ScaledRow<Key>::kUnit,
-                                scales[j * 8 + t + 1] * ScaledRow<Key>::kUnit};
+      const float factors[2] = {scales[j * 8 + t] * unit, scales[j * 8 + t + 1] * unit};
 #pragma unroll
       for (int r = 0; r < kRowTiles; ++r)
 #pragma unroll
@@ -332,7 +332,7 @@ struct AttentionRows : AttentionSums<Shape> {
           u32 even[2], odd[2];
 #pragma unroll
           for (int half = 0; half < 2; ++half)
-            widen_bytes<T, Key>(words[i * 2 + half], even[half], odd[half]);
+            widen_across<T, Key>(words[i * 2 + half], even[half], odd[half]);
 #pragma unroll
           for (int r = 0; r < kRowTiles; ++r) {
             mma_16x8x16<T>(y[r][(unit + i) * 2], weights[r], even[0], even[1]);
@@ -343,9 +343,14 @@ struct AttentionRows : AttentionSums<Shape> {
     }
   }
 
-  /// Puts the result's columns where column_of() says: behind the last add_values().
-  SINTER_DEVICE void order_columns() {
+  /// Behind the last add_values(): the result's columns are where column_of() says, and sums count
+  /// as the values in y do.
+  SINTER_DEVICE void finish() {
     if constexpr (Shape::kScaled) {
+#pragma unroll
+      for (int r = 0; r < kRowTiles; ++r)
+#pragma unroll
+        for (int h = 0; h < 2; ++h) sum[r][h] *= Sums::kValuesOver;
 #pragma unroll
       for (int r = 0; r < kRowTiles; ++r)
 #pragma unroll

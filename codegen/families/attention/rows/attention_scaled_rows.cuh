@@ -10,7 +10,9 @@
 /// about one at most, and the row's scale times kUnit. So weights times scales of values, which
 /// become 16-bit floats, are about as large as weights times values.
 template <class C>
-struct ScaledRow;
+struct ScaledRow {
+  static constexpr float kUnit = 1;  // no row of 8 bits
+};
 template <>
 struct ScaledRow<e4m3fn> {
   static constexpr float kLargest = 448, kUnit = 256;
@@ -27,29 +29,51 @@ SINTER_DEVICE void narrow_code(float x, e4m3fn& code) {
 }
 SINTER_DEVICE void narrow_code(float x, i8& code) { code = static_cast<i8>(rintf(x)); }
 
-/// Pairs of T, elements / kUnit, of four elements in a word: of its bytes 0 and 2, and 1 and 3.
+/// What widen_bytes() makes of four elements of C in a word: pairs of T, elements / kUnit. They are
+/// of its bytes 0 and 1, and 2 and 3 (kNeighbours), or 0 and 2, and 1 and 3: as it takes fewer
+/// instructions.
 template <class T, class C>
-SINTER_DEVICE void widen_bytes(u32 word, u32& even, u32& odd) {
+struct WidenedWord {
+  static constexpr bool kNeighbours = false;
+  static constexpr float kUnit = ScaledRow<C>::kUnit;
+};
+#ifdef SINTER_FLOAT8_CONVERTED
+template <>
+struct WidenedWord<f16, e4m3fn> {
+  static constexpr bool kNeighbours = true;
+  static constexpr float kUnit = 1;
+};
+#endif
+
+template <class T, class C>
+SINTER_DEVICE void widen_bytes(u32 word, u32& first, u32& second) {
   float x[4];
 #pragma unroll
   for (int i = 0; i < 4; ++i) {
     C code;
     const u8 byte = static_cast<u8>(word >> (i * 8));
     memcpy(&code, &byte, 1);
-    x[i] = widen_code(code) / ScaledRow<C>::kUnit;
+    x[i] = widen_code(code) / WidenedWord<T, C>::kUnit;
   }
-  even = pack_pair<T>(x[0], x[2]);
-  odd = pack_pair<T>(x[1], x[3]);
+  first = pack_pair<T>(x[0], x[2]);
+  second = pack_pair<T>(x[1], x[3]);
 }
 #ifdef __CUDACC__
 // NaN is no number here: a row that has one has a scale of NaN.
-/// The exponent's bits of E4M3 among those of float16 stand for 2^-8 of the number.
 template <>
-SINTER_DEVICE void widen_bytes<f16, e4m3fn>(u32 word, u32& even, u32& odd) {
-  even = (word << 7 & 0x3f803f80u) | (word << 8 & 0x80008000u);
-  odd = (word >> 1 & 0x3f803f80u) | (word & 0x80008000u);
+SINTER_DEVICE void widen_bytes<f16, e4m3fn>(u32 word, u32& first, u32& second) {
+#ifdef SINTER_FLOAT8_CONVERTED
+  asm("{ .reg .b16 l, h; mov.b32 {l, h}, %2; cvt.rn.f16x2.e4m3x2 %0, l; cvt.rn.f16x2.e4m3x2 %1, h; "
+      "}"
+      : "=r"(first), "=r"(second)
+      : "r"(word));
+#else
+  // The exponent's bits of E4M3 among those of float16 stand for 2^-8 of the number.
+  first = (word << 7 & 0x3f803f80u) | (word << 8 & 0x80008000u);
+  second = (word >> 1 & 0x3f803f80u) | (word & 0x80008000u);
+#endif
 }
-/// Among those of bfloat16 for 2^-120.
+/// Among those of bfloat16 the exponent's bits stand for 2^-120.
 template <>
 SINTER_DEVICE void widen_bytes<bf16, e4m3fn>(u32 word, u32& even, u32& odd) {
   const auto scaled = [](u32 pair) {
@@ -88,6 +112,15 @@ SINTER_DEVICE void widen_bytes<bf16, i8>(u32 word, u32& even, u32& odd) {
   odd = pack_pair<bf16>(number(0x7441), number(0x7443));
 }
 #endif
+
+/// Pairs of the bytes 0 and 2, and 1 and 3.
+template <class T, class C>
+SINTER_DEVICE void widen_across(u32 word, u32& even, u32& odd) {
+#ifdef __CUDACC__
+  if (WidenedWord<T, C>::kNeighbours) word = __byte_perm(word, 0, 0x3120);
+#endif
+  widen_bytes<T, C>(word, even, odd);
+}
 
 /// A warp makes a row of 8 bits of kWidth elements; every lane returns the row's scale.
 template <int kWidth, class C, class T>

@@ -4,6 +4,7 @@
 
 #include "attention_problem.cuh"
 #include "attention_result.cuh"
+#include "attention_scaled_rows.cuh"
 
 /// 2^x, within 2 ulp; results below the normal range are zero.
 SINTER_DEVICE float fast_exp2(float x) {
@@ -52,6 +53,11 @@ struct AttentionSums {
   typedef AttentionProblem<Shape> Problem;
   static constexpr bool kHasMask = MaskTile<Shape>::kHasMask;
   static constexpr float kLarge = 1e6f;  // of what replaces a score, in base 2
+  /// Of rows of 8 bits: products with keys count elements / kKeyUnit. Weights have scales times
+  /// ScaledRow's kUnit, so sums of values are too large by kValuesOver.
+  typedef WidenedWord<typename Shape::T, typename Shape::Key> Word;
+  static constexpr float kKeyUnit = Word::kUnit,
+                         kValuesOver = ScaledRow<typename Shape::Key>::kUnit / Word::kUnit;
 
   /// The factor that turns s into base 2, once its maximum is known: one multiply-add an element.
   SINTER_DEVICE static bool scaled_late(const Problem& p) {

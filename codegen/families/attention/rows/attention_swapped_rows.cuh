@@ -65,8 +65,8 @@ struct SwappedRows : AttentionSums<Shape> {
       if constexpr (Shape::kScaled) {
         const u32 first = load_pair<Shape::kPairs>(source + s * 16 + t),
                   second = load_pair<Shape::kPairs>(source + s * 16 + t + 2);
-        q[s][0] = (first & 0xffff) | second << 16;
-        q[s][1] = first >> 16 | (second & 0xffff0000u);
+        q[s][0] = WidenedWord<T, Key>::kNeighbours ? first : (first & 0xffff) | second << 16;
+        q[s][1] = WidenedWord<T, Key>::kNeighbours ? second : first >> 16 | (second & 0xffff0000u);
       } else {
         q[s][0] = load_pair<Shape::kPairs>(source + s * 16);
         q[s][1] = load_pair<Shape::kPairs>(source + s * 16 + 8);
@@ -114,13 +114,13 @@ struct SwappedRows : AttentionSums<Shape> {
     }
   }
 
-  /// Scores, or weights, times the scales of the tile's rows.
-  SINTER_DEVICE void scale_keys(Scores& s, const float* scales) const {
+  /// Scores, or weights, times the scales of the tile's rows and `unit`.
+  SINTER_DEVICE void scale_keys(Scores& s, const float* scales, float unit) const {
 #pragma unroll
     for (int j = 0; j < kKeyTiles; ++j)
 #pragma unroll
       for (int half = 0; half < 2; ++half) {
-        const float factor = scales[j * 16 + half * 8 + g] * ScaledRow<Key>::kUnit;
+        const float factor = scales[j * 16 + half * 8 + g] * unit;
         s[j][half * 2] *= factor;
         s[j][half * 2 + 1] *= factor;
       }
@@ -209,8 +209,8 @@ struct SwappedRows : AttentionSums<Shape> {
 #pragma unroll
           for (int i = 0; i < (both ? 2 : 1); ++i) {
             u32 a[4];
-            widen_bytes<T, Key>(words[i * 2], a[0], a[1]);
-            widen_bytes<T, Key>(words[i * 2 + 1], a[2], a[3]);
+            widen_across<T, Key>(words[i * 2], a[0], a[1]);
+            widen_across<T, Key>(words[i * 2 + 1], a[2], a[3]);
             mma_16x8x16<T>(y[j + i], a, low, high);
           }
         }
@@ -226,7 +226,11 @@ struct SwappedRows : AttentionSums<Shape> {
     }
   }
 
-  SINTER_DEVICE void order_columns() {}
+  SINTER_DEVICE void finish() {
+    if constexpr (Shape::kScaled)
+#pragma unroll
+      for (int c = 0; c < 2; ++c) sum[c] *= Sums::kValuesOver;
+  }
 
   /// Writes what the warp has of the rows that there are to `part`, rows of the block.
   SINTER_DEVICE void put(const Problem& p, float* part) const {

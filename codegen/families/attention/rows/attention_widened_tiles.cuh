@@ -89,12 +89,17 @@ struct WidenedTile {
   }
   /// Pairs of the elements 0 and 1, and 2 and 3, of a word.
   SINTER_DEVICE static void widen_word(u32 word, float factor, u32& low, u32& high) {
-    u32 even, odd;
-    widen_bytes<T, Key>(word, even, odd);
-    even = scale_pair<T>(even, factor);
-    odd = scale_pair<T>(odd, factor);
-    low = (even & 0xffffu) | odd << 16;
-    high = even >> 16 | (odd & 0xffff0000u);
+    typedef WidenedWord<T, Key> Word;
+    u32 first, second;
+    widen_bytes<T, Key>(word, first, second);
+    if constexpr (Word::kUnit != ScaledRow<Key>::kUnit) {
+      first = scale_pair<T>(first, Word::kUnit / ScaledRow<Key>::kUnit);
+      second = scale_pair<T>(second, Word::kUnit / ScaledRow<Key>::kUnit);
+    }
+    first = scale_pair<T>(first, factor);
+    second = scale_pair<T>(second, factor);
+    low = Word::kNeighbours ? first : (first & 0xffffu) | second << 16;
+    high = Word::kNeighbours ? second : first >> 16 | (second & 0xffff0000u);
   }
 };
 
