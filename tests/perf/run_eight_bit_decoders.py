@@ -35,6 +35,9 @@ SIZES = {"1b": (Config(layers=16, hidden=2048, heads=32, kv_heads=8, intermediat
                        positions=2048, theta=500000.0), 4),
          "8b": (Config(layers=32, hidden=4096, heads=32, kv_heads=8, intermediate=14336, vocabulary=128256,
                        positions=2048, theta=500000.0), 1),
+         # One layer of 8b, whose kernels `compile --tune` times for all: the file is good for 8b.
+         "8b_layer": (Config(layers=1, hidden=4096, heads=32, kv_heads=8, intermediate=14336, vocabulary=128256,
+                             positions=2048, theta=500000.0), 1),
          "tiny": (Config(layers=2, hidden=128, heads=4, kv_heads=2, intermediate=256, vocabulary=192, positions=2048), 1)}
 # Sequences, tokens of each, position of the first, rows of caches.
 WORK = {"prompt": (1, 2048, 0, 2048), "decode_b1": (1, 1, 777, 1024), "decode_b64": (64, 1, 777, 1024)}

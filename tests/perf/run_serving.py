@@ -76,6 +76,7 @@ def main():
     p.add_argument("--ways", default="f16,w8a8_cache8", help=f"of {', '.join(WAYS)}")
     p.add_argument("--paging", default="", help="what --serve= is given")
     p.add_argument("--options", default="", help="more options of generate, divided by blanks")
+    p.add_argument("--compile-options", default="", help="more options of compile, divided by blanks, as --tuning-cache=FILE")
     p.add_argument("--compile-only", action="store_true", help="no GPU is needed, with --target=cuda:sm_90")
     p.add_argument("--jobs", type=int, default=3, help="compilers at a time")
     p.add_argument("--deadline", type=float, default=500, help="start nothing new after so many seconds")
@@ -108,7 +109,8 @@ def main():
                 plan = folder / f"{size}.{way}.serve.plan"
                 if plan.exists():
                     return plan
-                done = subprocess.run([a.sinter, "compile", model, "-o", plan, f"--target={a.target}", paging, *WAYS[way]],
+                done = subprocess.run([a.sinter, "compile", model, "-o", plan, f"--target={a.target}", paging, *WAYS[way],
+                                       *a.compile_options.split()],
                                       capture_output=True, text=True)
                 if done.returncode != 0:
                     raise RuntimeError(done.stderr[-600:])
