@@ -64,15 +64,18 @@ TEST(Tokenizer, WhatItDoesNotKnowIsRefusedByName) {
     return refusal(file);
   };
   EXPECT_EQ(refusal(smallest()), "taken");
-  EXPECT_THAT(with("/model/type", "Unigram"),
-              HasSubstr("unsupported: tokenizer: the model 'Unigram'"));
-  EXPECT_THAT(with("/normalizer", {{"type", "Nmt"}}), HasSubstr("the normalizer 'Nmt'"));
+  EXPECT_THAT(with("/model/type", "WordLevel"),
+              HasSubstr("unsupported: tokenizer: the model 'WordLevel'"));
+  EXPECT_THAT(with("/model/type", "Unigram"), HasSubstr("Unigram behind ByteLevel"));
+  EXPECT_THAT(with("/normalizer", {{"type", "ByteLevel"}}),
+              HasSubstr("the normalizer 'ByteLevel'"));
   EXPECT_THAT(with("/model/byte_fallback", true), HasSubstr("byte_fallback"));
   EXPECT_THAT(with("/model/end_of_word_suffix", "</w>"), HasSubstr("'</w>'"));
   EXPECT_THAT(with("/pre_tokenizer", {{"type", "Punctuation"}}), HasSubstr("'Punctuation'"));
   EXPECT_THAT(with("/decoder", {{"type", "Fuse"}}), HasSubstr("the decoder 'Fuse'"));
   EXPECT_THAT(with("/post_processor", {{"type", "Unknown"}}), HasSubstr("'Unknown'"));
-  EXPECT_THAT(with("/added_tokens/0/lstrip", true), HasSubstr("lstrip of the token '<|user|>'"));
+  EXPECT_THAT(with("/added_tokens/0/single_word", true),
+              HasSubstr("single_word of the token '<|user|>'"));
   EXPECT_THAT(with("/pre_tokenizer/pretokenizers/0",
                    {{"type", "Split"}, {"pattern", {{"Regex", "("}}}, {"behavior", "Isolated"}}),
               HasSubstr("the pattern '('"));
@@ -111,6 +114,54 @@ TEST(Tokenizer, DamagedFilesAreRefused) {
   file = smallest();
   file["model"]["vocab"]["far"] = 1LL << 40;
   EXPECT_THAT(refusal(file), HasSubstr("token 'far' has the id 1099511627776"));
+}
+
+TEST(Tokenizer, DamagedUnigramsAreRefused) {
+  json whole;
+  for (const json& golden : goldens())
+    if (golden.at("name") == "t5") whole = golden.at("tokenizer");
+  ASSERT_TRUE(whole.is_object());
+  const auto with = [&](const char* pointer, const json& value) {
+    json file = whole;
+    file[json::json_pointer(pointer)] = value;
+    return refusal(file);
+  };
+  EXPECT_EQ(refusal(whole), "taken");
+  EXPECT_THAT(with("/model/unk_id", 1 << 20), HasSubstr("unk_id 1048576 is none of"));
+  EXPECT_THAT(with("/model/unk_id", -1), HasSubstr("unk_id -1"));
+  EXPECT_THAT(with("/model/vocab/7/0", ""), HasSubstr("token 7 is empty"));
+  EXPECT_THAT(with("/model/vocab/7/1", "x"), HasSubstr("not a tokenizer.json"));
+  EXPECT_THAT(with("/normalizer/precompiled_charsmap", "!"), HasSubstr("no base64"));
+  EXPECT_THAT(with("/normalizer/precompiled_charsmap", "/////w=="), HasSubstr("an array of"));
+  // Without a token for what is unknown only a text that has none can be cut.
+  json file = whole;
+  file["model"]["unk_id"] = nullptr;
+  const auto known = Tokenizer::parse(file.dump());
+  EXPECT_FALSE(known.encode("the").empty());
+  EXPECT_THROW(known.encode("\U0001F680"), Error);
+}
+
+/// Damaged arrays lead to other texts at most.
+TEST(Tokenizer, DamagedMapsOfCharactersStayWithinTheirArrays) {
+  std::mt19937 random(3);
+  for (const json& golden : goldens()) {
+    if (golden.at("name") != "t5") continue;
+    json file = golden.at("tokenizer");
+    auto& map = file["normalizer"]["precompiled_charsmap"].get_ref<std::string&>();
+    const std::string whole = map;
+    for (int i = 0; i < 200; ++i) {
+      map = whole;
+      for (int change = 0; change < 8; ++change)
+        map[8 + random() % (map.size() - 12)] = "Az09+/"[random() % 6];
+      const auto tokenizer = Tokenizer::parse(file.dump());
+      for (const json& text : golden.at("texts")) {
+        try {
+          tokenizer.encode(text.at("text").get<std::string>());
+        } catch (const Error&) {  // what it becomes need not be UTF-8
+        }
+      }
+    }
+  }
 }
 
 TEST(Tokenizer, TextMustBeUtf8) {

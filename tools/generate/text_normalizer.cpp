@@ -1,5 +1,6 @@
 #include "tools/generate/text_normalizer.h"
 
+#include <algorithm>
 #include <cctype>
 #include <cstdlib>
 #include <memory>
@@ -117,6 +118,33 @@ std::string with_spaced_ideographs(std::string_view text) {
   return result;
 }
 
+/// As SentencePiece's rules for machine translation.
+std::string cleaned_for_translation(std::string_view text) {
+  std::string result;
+  for_each_character(text, [&](utf8proc_int32_t code, std::string_view bytes) {
+    const bool is_blank = code == 0x9 || code == 0xA || code == 0xC || code == 0xD ||
+                          code == 0x1680 || (code >= 0x200B && code <= 0x200F) || code == 0x2028 ||
+                          code == 0x2029 || code == 0x2581 || code == 0xFEFF || code == 0xFFFD;
+    const bool is_control = (code >= 0x1 && code <= 0x8) || code == 0xB ||
+                            (code >= 0xE && code <= 0x1F) || code == 0x7F || code == 0x8F ||
+                            code == 0x9F;
+    if (!is_control) result += is_blank ? " " : bytes;
+  });
+  return result;
+}
+
+std::string with_matches_replaced(std::string_view text, const TextPattern& pattern,
+                                  std::string_view by) {
+  std::string result;
+  std::size_t done = 0;
+  for (const auto& [begin, end] : pattern.matches(text)) {
+    result += text.substr(done, begin - done);
+    result += by;
+    done = end;
+  }
+  return result += text.substr(done);
+}
+
 std::string applied(TextNormalizer::Step step, std::string_view text) {
   switch (step) {
     case TextNormalizer::Step::kNfc: return mapped(text, UTF8PROC_COMPOSE);
@@ -129,6 +157,9 @@ std::string applied(TextNormalizer::Step step, std::string_view text) {
     case TextNormalizer::Step::kSpaceIdeographs: return with_spaced_ideographs(text);
     case TextNormalizer::Step::kStripNonspacingMarks:
       return without_marks(mapped(text, UTF8PROC_DECOMPOSE), true);
+    case TextNormalizer::Step::kStripLeft: return std::string(without_space_at(true, text));
+    case TextNormalizer::Step::kStripRight: return std::string(without_space_at(false, text));
+    case TextNormalizer::Step::kNmt: return cleaned_for_translation(text);
     case TextNormalizer::Step::kReplace:
     case TextNormalizer::Step::kPrepend: break;  // they have texts
   }
@@ -139,8 +170,12 @@ std::string applied(TextNormalizer::Step step, std::string_view text) {
 
 std::string TextNormalizer::apply(std::string_view text) const {
   std::string result(text);
-  for (const auto& [step, from, to] : steps_) {
-    if (step == Step::kReplace)
+  for (const auto& [step, from, to, map, pattern] : steps_) {
+    if (map)
+      result = map->apply(result);
+    else if (pattern)
+      result = with_matches_replaced(result, *pattern, to);
+    else if (step == Step::kReplace)
       result = replaced(std::move(result), from, to);
     else if (step == Step::kPrepend)
       result.insert(0, result.empty() ? "" : to);
@@ -148,6 +183,18 @@ std::string TextNormalizer::apply(std::string_view text) const {
       result = applied(step, result);
   }
   return result;
+}
+
+std::string_view without_space_at(bool left, std::string_view text) {
+  std::size_t begin = text.size(), end = 0, at = 0;
+  for_each_character(text, [&](utf8proc_int32_t code, std::string_view bytes) {
+    if (!is_space(code)) {
+      begin = std::min(begin, at);
+      end = at + bytes.size();
+    }
+    at += bytes.size();
+  });
+  return left ? text.substr(begin) : text.substr(0, end);
 }
 
 std::string replaced(std::string text, std::string_view from, std::string_view to) {

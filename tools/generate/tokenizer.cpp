@@ -11,6 +11,7 @@
 #include "tools/generate/byte_pairs.h"
 #include "tools/generate/text_normalizer.h"
 #include "tools/generate/text_split.h"
+#include "tools/generate/unigram.h"
 #include "tools/generate/word_pieces.h"
 
 namespace sinter::tools {
@@ -65,7 +66,7 @@ std::string bytes_of_characters(std::string_view token) {
 
 [[noreturn]] void unsupported(const std::string& what) {
   throw unsupported_error(
-      "tokenizer: {} is not supported; byte-pair encoding and WordPiece are "
+      "tokenizer: {} is not supported; byte-pair encoding, WordPiece and Unigram are "
       "(or encode elsewhere and give ids)",
       what);
 }
@@ -140,6 +141,9 @@ Cut cut_of(const json& part) {
                                      : Cut::Prefix::kNever;
     cut.behavior = SplitBehavior::kMergedWithNext;
     if (part.value("split", true)) cut.pattern.emplace(escaped(cut.blank));
+  } else if (type == "WhitespaceSplit") {
+    cut.pattern.emplace("\\s");
+    cut.behavior = SplitBehavior::kRemoved;
   } else if (type == "Split") {
     const json& pattern = part.at("pattern");
     cut.pattern.emplace(pattern.contains("Regex")
@@ -156,12 +160,14 @@ Cut cut_of(const json& part) {
 struct AddedToken {
   std::string text;
   TokenId id = 0;
+  bool takes_left = false, takes_right = false;  // white space beside it
 };
 
 void add_normalizer(const json& part, TextNormalizer& normalizer) {
   using Step = TextNormalizer::Step;
-  constexpr std::array<std::pair<const char*, Step>, 6> kSteps = {
+  constexpr std::array<std::pair<const char*, Step>, 7> kSteps = {
       {{"NFC", Step::kNfc},
+       {"Nmt", Step::kNmt},
        {"NFD", Step::kNfd},
        {"NFKC", Step::kNfkc},
        {"NFKD", Step::kNfkd},
@@ -171,9 +177,22 @@ void add_normalizer(const json& part, TextNormalizer& normalizer) {
   if (type == "Prepend") return normalizer.add(Step::kPrepend, "", part.at("prepend"));
   if (type == "Replace") {
     const json& pattern = part.at("pattern");
-    const std::string from = pattern.value("String", std::string());
-    if (from.empty()) unsupported("the normalizer 'Replace' of a regular expression");
+    if (const json* expression = member(pattern, "Regex"))
+      return normalizer.add(TextPattern(expression->get<std::string>()), part.at("content"));
+    const auto from = pattern.at("String").get<std::string>();
+    if (from.empty()) unsupported("the normalizer 'Replace' of an empty text");
     return normalizer.add(Step::kReplace, from, part.at("content"));
+  }
+  if (type == "Precompiled") {
+    const json* const map = member(part, "precompiled_charsmap");
+    if (map != nullptr && !map->get_ref<const std::string&>().empty())
+      normalizer.add(CharacterMap(map->get_ref<const std::string&>()));
+    return;
+  }
+  if (type == "Strip") {
+    if (part.value("strip_left", true)) normalizer.add(Step::kStripLeft);
+    if (part.value("strip_right", true)) normalizer.add(Step::kStripRight);
+    return;
   }
   for (const auto& [name, step] : kSteps)
     if (type == name) return normalizer.add(step);
@@ -204,11 +223,14 @@ struct Tokenizer::Impl {
   bool ignore_merges = false;
   TextNormalizer normalizer;
   std::optional<WordPieces> word_pieces;  // instead of pairs, byte tokens and cuts
+  std::optional<Unigram> unigram;         // instead of pairs
   bool cleans_up = false;                 // the text of word pieces
   std::vector<TokenId> before, behind;    // special tokens around every text
 
   void read_model(const json& model);
   void read_word_pieces(const json& model);
+  void read_unigram(const json& model);
+  void find_byte_tokens();
   void read_cuts(const json* part);
   void read_decoder(const json* part);
   void read_added(const json& tokens);
@@ -218,6 +240,9 @@ struct Tokenizer::Impl {
 
   void encode_word(std::string_view word, std::vector<TokenId>& ids) const;
   void encode_characters(std::string_view word, std::vector<TokenId>& ids) const;
+  void encode_unigram(std::string_view word, std::vector<TokenId>& ids) const;
+  /// Appends the tokens of the bytes of `text`; false: some byte has none.
+  bool encode_bytes(std::string_view text, std::vector<TokenId>& ids) const;
   /// `is_first`: nothing is in front of `text`.
   void encode_plain(std::string_view text, bool is_first, std::vector<TokenId>& ids) const;
 };
@@ -248,8 +273,39 @@ void Tokenizer::Impl::read_word_pieces(const json& model) {
                       model.value("max_input_chars_per_word", kMostCharacters));
 }
 
+void Tokenizer::Impl::read_unigram(const json& model) {
+  if (is_byte_level) unsupported("Unigram behind ByteLevel");
+  falls_back_to_bytes = model.value("byte_fallback", false);
+  unigram.emplace();
+  TokenId id = 0;
+  for (const json& entry : model.at("vocab")) {
+    const auto piece = entry.at(0).get<std::string>();
+    put(piece, id++);
+    if (piece.empty()) throw usage_error("tokenizer: token {} is empty", id - 1);
+    unigram->add(piece, entry.at(1).get<double>());
+  }
+  if (const json* number = member(model, "unk_id")) {
+    unknown = number->get<TokenId>();
+    if (*unknown < 0 || *unknown >= id)
+      throw usage_error("tokenizer: unk_id {} is none of {} tokens", *unknown, id);
+  }
+  find_byte_tokens();
+}
+
+void Tokenizer::Impl::find_byte_tokens() {
+  for (std::size_t byte = 0; byte < 256; ++byte) {
+    const auto found =
+        vocabulary.find(is_byte_level ? byte_characters()[byte] : fmt::format("<0x{:02X}>", byte));
+    if (found != vocabulary.end())
+      byte_tokens[byte] = found->second;
+    else if (is_byte_level)
+      byte_tokens[byte] = unknown;
+  }
+}
+
 void Tokenizer::Impl::read_model(const json& model) {
   if (type_of(model) == "WordPiece") return read_word_pieces(model);
+  if (type_of(model) == "Unigram") return read_unigram(model);
   if (type_of(model) != "BPE") unsupported(fmt::format("the model '{}'", type_of(model)));
   for (const char* key : {"continuing_subword_prefix", "end_of_word_suffix"})
     if (const json* text = member(model, key); text != nullptr && !text->get<std::string>().empty())
@@ -276,25 +332,19 @@ void Tokenizer::Impl::read_model(const json& model) {
   if (const json* name = member(model, "unk_token"))
     unknown = require(name->get<std::string>(), "unk_token");
   if (is_byte_level && unknown && fuses_unknown) unsupported("fuse_unk behind ByteLevel");
-  for (std::size_t byte = 0; byte < 256; ++byte) {
-    const auto found =
-        vocabulary.find(is_byte_level ? byte_characters()[byte] : fmt::format("<0x{:02X}>", byte));
-    if (found != vocabulary.end())
-      byte_tokens[byte] = found->second;
-    else if (is_byte_level)
-      byte_tokens[byte] = unknown;
-  }
+  find_byte_tokens();
 }
 
 void Tokenizer::Impl::read_added(const json& tokens) {
   for (const json& token : tokens) {
     const auto text = token.at("content").get<std::string>();
-    for (const char* key : {"single_word", "lstrip", "rstrip"})
-      if (token.value(key, false)) unsupported(fmt::format("{} of the token '{}'", key, text));
+    if (token.value("single_word", false))
+      unsupported(fmt::format("single_word of the token '{}'", text));
     const auto id = token.at("id").get<TokenId>();
     put(text, id);
     special[static_cast<std::size_t>(id)] = token.value("special", false);
-    if (!text.empty()) added.push_back({text, id});
+    if (!text.empty())
+      added.push_back({text, id, token.value("lstrip", false), token.value("rstrip", false)});
   }
   std::ranges::stable_sort(added, [](const AddedToken& a, const AddedToken& b) {
     return a.text.size() > b.text.size();
@@ -375,15 +425,9 @@ void Tokenizer::Impl::encode_characters(std::string_view word, std::vector<Token
     const auto character = word.substr(at, std::max<std::size_t>(1, utf8_length(word[at])));
     at += character.size();
     const auto found = vocabulary.find(std::string(character));
-    const auto token_of = [&](char c) { return byte_tokens[static_cast<unsigned char>(c)]; };
     const bool is_known = found != vocabulary.end();
-    const bool as_bytes =
-        !is_known && falls_back_to_bytes &&
-        std::ranges::all_of(character, [&](char c) { return token_of(c).has_value(); });
-    const bool is_unknown = !is_known && !as_bytes;
     if (is_known) tokens.push_back(found->second);
-    if (as_bytes)
-      for (const char c : character) tokens.push_back(*token_of(c));
+    const bool is_unknown = !is_known && !(falls_back_to_bytes && encode_bytes(character, tokens));
     if (is_unknown && unknown && !(was_unknown && fuses_unknown)) tokens.push_back(*unknown);
     was_unknown = is_unknown;
   }
@@ -391,7 +435,31 @@ void Tokenizer::Impl::encode_characters(std::string_view word, std::vector<Token
   ids.insert(ids.end(), tokens.begin(), tokens.end());
 }
 
+bool Tokenizer::Impl::encode_bytes(std::string_view text, std::vector<TokenId>& ids) const {
+  const auto token_of = [&](char c) { return byte_tokens[static_cast<unsigned char>(c)]; };
+  if (!std::ranges::all_of(text, [&](char c) { return token_of(c).has_value(); })) return false;
+  for (const char c : text) ids.push_back(*token_of(c));
+  return true;
+}
+
+void Tokenizer::Impl::encode_unigram(std::string_view word, std::vector<TokenId>& ids) const {
+  std::vector<std::string_view> parts;
+  unigram->cut(word, parts);
+  for (const auto part : parts) {
+    const auto found = vocabulary.find(std::string(part));
+    if (found != vocabulary.end())
+      ids.push_back(found->second);
+    else if (falls_back_to_bytes && encode_bytes(part, ids))
+      continue;
+    else if (unknown)
+      ids.push_back(*unknown);
+    else
+      throw usage_error("the tokenizer has no token for '{}', and none for what is unknown", part);
+  }
+}
+
 void Tokenizer::Impl::encode_word(std::string_view word, std::vector<TokenId>& ids) const {
+  if (unigram) return encode_unigram(word, ids);
   if (!is_byte_level) return encode_characters(word, ids);
   if (ignore_merges) {
     std::string name;
@@ -416,6 +484,7 @@ void Tokenizer::Impl::encode_plain(std::string_view text, bool is_first,
     return;
   }
   std::vector<std::string> pieces = {normalizer.apply(text)};
+  if (pieces.front().empty()) return;
   for (const Cut& cut : cuts) {
     std::vector<std::string> next;
     for (std::string& piece : pieces) {
@@ -484,9 +553,14 @@ std::vector<std::int64_t> Tokenizer::encode(std::string_view text, bool add_spec
       ++at;
       continue;
     }
-    flush(at);
+    std::size_t begin = at;
+    if (token->takes_left)
+      begin = plain + without_space_at(false, text.substr(plain, at - plain)).size();
+    flush(begin);
     ids.push_back(token->id);
-    plain = at += token->text.size();
+    at += token->text.size();
+    if (token->takes_right) at = text.size() - without_space_at(true, text.substr(at)).size();
+    plain = at;
   }
   flush(text.size());
   if (add_special) ids.insert(ids.end(), impl_->behind.begin(), impl_->behind.end());

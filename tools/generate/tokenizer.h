@@ -1,6 +1,6 @@
 // Tokenizers of Hugging Face's tokenizer.json: byte-pair encoding of bytes, as GPT-2, Llama 3, Qwen
 // and SmolLM have it, and of characters, as Llama 2, Mistral and Gemma; WordPiece, as BERT and what
-// was made of it.
+// was made of it; Unigram, as T5, XLM-R and Marian.
 #pragma once
 
 #include <cstdint>

@@ -1,15 +1,23 @@
 #!/usr/bin/env python3
 """Writes tokenizers.json: small tokenizers as Hugging Face's library trains and applies them, and what they make of
-texts. The kinds that models have: SmolLM, GPT-2, Llama 3, and cuts of other behaviours."""
+texts. The kinds that models have: SmolLM, GPT-2, Llama 3, T5, XLM-R, and cuts of other behaviours. SentencePiece's Python
+package compiles the maps of characters."""
+import base64
+import io
 import json
 import random
+import tempfile
 from pathlib import Path
+
+import sentencepiece
+from sentencepiece import sentencepiece_model_pb2
 
 from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, processors, trainers
 
 HERE = Path(__file__).resolve().parent
 LLAMA3 = (r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+"
           r"|\s+(?!\S)|\s+")
+VOCABULARY = 300  # of Unigram
 TEXTS = [
     "Hello world", "  leading and trailing  ", "don't we'll I'M you'RE", "a\n\n\nb\t\tc \n d",
     "1234567890 3.14 x2y \u00b2\u00b3 \u00bd \u0663\u0664", "na\u00efve caf\u00e9 \u00c0\u00c9\u00ce",
@@ -67,6 +75,17 @@ def tokenizers():
     yield "mistral", of_characters("first", byte_fallback=True, fuse_unk=True)
     yield "characters always", of_characters("always", fuse_unk=True)
     yield "characters never", of_characters("never")
+    precompiled = normalizers.Precompiled(character_map())
+    single_blanks = normalizers.Replace(Regex(" {2,}"), " ")
+    metaspace = lambda scheme="always": pre_tokenizers.Metaspace(prepend_scheme=scheme)
+    yield "t5", unigram(precompiled, sequence([pre_tokenizers.WhitespaceSplit(), metaspace()]), "$A </s>")
+    yield "xlm-r", unigram(normalizers.Sequence([precompiled, single_blanks]), metaspace(), "<s> $A </s>",
+                           mask={"lstrip": True})
+    yield "albert", unigram(normalizers.Sequence([
+        normalizers.Replace("--", "-"), normalizers.NFKD(), normalizers.StripAccents(), normalizers.Lowercase(), precompiled,
+        normalizers.Replace(Regex(" {2,}"), "\u2581")]), metaspace("first"), "<s> $A", mask={"lstrip": True, "rstrip": True})
+    yield "unigram with bytes", unigram(normalizers.Sequence([normalizers.Nmt(), normalizers.Strip()]), metaspace(), "$A",
+                                        byte_fallback=True)
     yield "nfc", normalized("NFC")
     yield "nfkd small without accents", normalized("NFKD", "Lowercase", "StripAccents")
     yield "nfd nfkc", normalized("NFD", "NFKC")
@@ -107,6 +126,42 @@ def of_characters(metaspace, **model):
         tokenizer = Tokenizer.from_str(json.dumps(file))
     tokenizer.post_processor = processors.TemplateProcessing(single="<s> $A", special_tokens=[("<s>", 1)])
     tokenizer.add_special_tokens([AddedToken("<|end|>", special=True, normalized=False)])
+    return tokenizer
+
+
+def character_map():
+    """As SentencePiece compiles one, but for a few characters: of several bytes, of two characters, to none, to blanks."""
+    rules = {"\ufb01": "fi", "\u212b": "\u00c5", "e\u0301": "\u00e9", "\u00bd": "1/2", "\u00b2": "2", "\u00a0": " ", "\u3000": " ",
+             "\u2003": " ", "\n": " ", "\t": " ", "\r": " ", "\u200d": "", "\u1100\u1161": "\uac00", "qx": "xq", "q": "k",
+             "\U0001f600": ":)", "\u0958": "\u0915\u093c"}
+    points = lambda text: " ".join(f"{ord(c):X}" for c in text)
+    with tempfile.TemporaryDirectory() as folder:
+        tsv, model = Path(folder) / "rules.tsv", io.BytesIO()
+        tsv.write_text("".join(f"{points(a)}\t{points(b)}\n" for a, b in rules.items()))
+        sentences = (HERE.parents[2] / "models" / "sentences.txt").read_text()[:6000].splitlines()
+        sentencepiece.SentencePieceTrainer.train(sentence_iterator=iter(sentences), model_writer=model, vocab_size=100,
+                                                 normalization_rule_tsv=str(tsv), minloglevel=2, hard_vocab_limit=False)
+    proto = sentencepiece_model_pb2.ModelProto()
+    proto.ParseFromString(model.getvalue())
+    return proto.normalizer_spec.precompiled_charsmap
+
+
+def unigram(normalizer, pre_tokenizer, template, mask=None, byte_fallback=False):
+    tokenizer = Tokenizer(models.Unigram())
+    tokenizer.normalizer, tokenizer.pre_tokenizer = normalizer, pre_tokenizer
+    trainer = trainers.UnigramTrainer(vocab_size=VOCABULARY, show_progress=False, unk_token="<unk>",
+                                      special_tokens=["<pad>", "</s>", "<unk>", "<s>"])
+    tokenizer.train_from_iterator([(HERE.parents[2] / "models" / "sentences.txt").read_text()[:6000], *TEXTS], trainer)
+    if byte_fallback:
+        file = json.loads(tokenizer.to_str())
+        file["model"]["vocab"] += [[f"<0x{byte:02X}>", -20.0] for byte in range(256)]
+        file["model"]["byte_fallback"] = True
+        tokenizer = Tokenizer.from_str(json.dumps(file))
+    scheme = "first" if '"first"' in tokenizer.to_str() else "always"
+    tokenizer.decoder = decoders.Metaspace(prepend_scheme=scheme)
+    tokenizer.post_processor = processors.TemplateProcessing(
+        single=template, special_tokens=[(t, tokenizer.token_to_id(t)) for t in ("<s>", "</s>")])
+    tokenizer.add_special_tokens([AddedToken("<|end|>", special=True, normalized=False, **(mask or {}))])
     return tokenizer
 
 
