@@ -206,8 +206,20 @@ Result take_is_slice(const Site& site) {
   return site.fitted(site.builder.add("Reshape", {part}, {{"shape", aligned}}));
 }
 
-constexpr std::array<SimplifyRule, 11> kViewRules = {{
+/// A column times a row: one multiplication for each element, as exporters spell positions times
+/// frequencies.
+std::optional<ValueId> product_of_depth_one(const Site& site) {
+  if (!site.is("MatMul")) return std::nullopt;
+  const TensorType &left = site.input_type(0), &right = site.input_type(1);
+  if (left.shape.size() < 2 || right.shape.size() < 2 || left.shape.back() != Dim(1) ||
+      left.dtype != site.type.dtype || right.dtype != site.type.dtype)
+    return std::nullopt;
+  return site.fitted(site.builder.add("Mul", {site.inputs[0], site.inputs[1]}));
+}
+
+constexpr std::array<SimplifyRule, 12> kViewRules = {{
     {"nothing_to_do", nothing_to_do},
+    {"product_of_depth_one", product_of_depth_one},
     {"reshape_of_reshape", reshape_of_reshape},
     {"expand_of_expand", expand_of_expand},
     {"transpose_of_transpose", transpose_of_transpose},
