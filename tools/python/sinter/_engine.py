@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import queue
 from collections.abc import AsyncIterator, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -194,7 +195,8 @@ class Engine:
 
         def put(*output: Any) -> None:
             texts(*output)
-            loop.call_soon_threadsafe(ready.set)
+            with contextlib.suppress(RuntimeError):  # the loop was closed behind a text that it had cancelled
+                loop.call_soon_threadsafe(ready.set)
 
         request = self.submit(prompt, put, **sampling)
         finish = "none"
