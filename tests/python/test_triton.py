@@ -3,6 +3,7 @@ import json
 import queue
 import subprocess
 import urllib.request
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -11,6 +12,7 @@ from onnx import TensorProto, helper
 
 import sinter
 from sinter.triton import write_model
+from sinter.triton.repository import row_symbol
 
 BERT, DECODER = ROOT / "models/tiny/bert.onnx", ROOT / "models/tiny/decoder.onnx"
 GREEDY = json.loads((ROOT / "tests/tools/goldens/greedy.json").read_text())["decoder"]
@@ -74,6 +76,18 @@ def test_what_is_no_batch(plans, tmp_path):
         write_model(plans["mlp"], tmp_path, name="c", max_batch=65)
     with pytest.raises(sinter.UsageError, match="first dimension"):
         write_model(plans["wide"], tmp_path, name="c", max_batch=4)
+
+
+def test_which_rows_may_be_one_run():
+    def symbol(*shapes, is_read_by_host=False):
+        *inputs, output = [sinter.Binding("t", "float32", tuple(sinter.Dim(*dim) for dim in shape), False, is_read_by_host)
+                           for shape in shapes]
+        return row_symbol(SimpleNamespace(inputs=inputs, outputs=[output]))
+    n, twice, k, four = ("n", 1, 8), ("2*n", 2, 16), ("k", 1, 8), ("4", 4, 4)
+    assert symbol([n, four], [n, k], [n]) == "n" and symbol([twice, four], [twice]) == "2*n"
+    for shapes in ([[n], [k], [n]], [[n], []], [[four], [four]], [[n, k], [n, n]], [[twice, n], [twice]], [[n], [k, n]]):
+        assert symbol(*shapes) is None, shapes
+    assert symbol([n], [n], is_read_by_host=True) is None
 
 
 def test_what_is_refused(plans, tmp_path):

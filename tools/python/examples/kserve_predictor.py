@@ -3,7 +3,7 @@
 
   pip install sinter kserve
   kserve_predictor.py --plan mlp.plan --model_name mlp
-  curl http://127.0.0.1:8080/v2/models/mlp/infer \\
+  curl http://127.0.0.1:8080/v2/models/mlp/infer -H 'Content-Type: application/json' \\
     -d '{"inputs": [{"name": "x", "datatype": "FP32", "shape": [1, 8], "data": [1, 2, 3, 4, 5, 6, 7, 8]}]}'
 
 In a cluster this is the container of an InferenceService:

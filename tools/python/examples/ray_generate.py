@@ -12,6 +12,7 @@ line: clients ask again, as ask() does, and get the same text, since a request's
 Both files must lie where all replicas can read them. Without --tokenizer prompts are token ids.
 """
 import argparse
+import http.client
 import json
 import os
 import time
@@ -56,9 +57,6 @@ class Generator:
         async for part in parts:
             yield json.dumps(as_json(part)) + "\n"
 
-    async def check_health(self):
-        self.engine.stats()
-
 
 def deploy(plan, tokenizer=None, *, replicas=2, **options):
     """Starts the application at /generate and returns its handle when all replicas answer. `options`: sinter.Engine's."""
@@ -78,7 +76,7 @@ def ask(address, body, *, retries=3, pause=0.5, timeout=60):
         except urllib.error.HTTPError as error:
             if error.code == 400:
                 raise ValueError(json.loads(error.read())["error"]) from None
-        except (OSError, ValueError):  # the connection was refused or broken, or ended within a line
+        except (OSError, http.client.HTTPException, ValueError):  # no connection, a broken one, or an end within a line
             pass
         if parts and parts[-1]["finish"] != "none":
             return parts, attempt

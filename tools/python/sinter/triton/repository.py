@@ -14,6 +14,7 @@ from .._plan import Binding, Plan, load
 
 _TYPES = {"bool": "BOOL", "uint8": "UINT8", "uint16": "UINT16", "uint32": "UINT32", "uint64": "UINT64", "int8": "INT8",
           "int16": "INT16", "int32": "INT32", "int64": "INT64", "float16": "FP16", "float32": "FP32", "float64": "FP64"}
+_NAMES = re.compile(r"[^\W\d]\w*")  # of symbols in a dimension's text
 # Rows of a batch where the plan takes any number.
 _DEFAULT_ROWS, _MANY_ROWS = 64, 4096
 
@@ -31,8 +32,8 @@ def row_symbol(plan: Plan) -> str | None:
     symbol = firsts.pop()
     if firsts or symbol is None or any(binding.is_read_by_host for binding in bindings):
         return None
-    others = " ".join(dim.text for binding in bindings for dim in binding.shape[1:])
-    return None if symbol in re.findall(r"\w+", others) else symbol
+    others = {name for binding in bindings for dim in binding.shape[1:] for name in _NAMES.findall(dim.text)}
+    return None if others & set(_NAMES.findall(symbol)) else symbol
 
 
 def _dims(binding: Binding, is_batched: bool) -> list[int]:
