@@ -12,7 +12,7 @@ from onnx import TensorProto, helper
 
 import sinter
 from sinter.triton import write_model
-from sinter.triton.repository import row_symbol
+from sinter.triton.repository import row_symbol, tensor_config
 
 BERT, DECODER = ROOT / "models/tiny/bert.onnx", ROOT / "models/tiny/decoder.onnx"
 GREEDY = json.loads((ROOT / "tests/tools/goldens/greedy.json").read_text())["decoder"]
@@ -88,6 +88,16 @@ def test_which_rows_may_be_one_run():
     for shapes in ([[n], [k], [n]], [[n], []], [[four], [four]], [[n, k], [n, n]], [[twice, n], [twice]], [[n], [k, n]]):
         assert symbol(*shapes) is None, shapes
     assert symbol([n], [n], is_read_by_host=True) is None
+
+
+def test_config_of_a_gpu():
+    n, eight = sinter.Dim("n", 1, 65536), sinter.Dim("8", 8, 8)
+    tensors = [sinter.Binding(name, "float16", (n, eight), False, False) for name in "xy"]
+    plan = SimpleNamespace(target="cuda", states=(), inputs=tensors[:1], outputs=tensors[1:])
+    config = tensor_config(plan, "gpu", {"plan": "model.plan"}, max_batch=None, queue_delay_us=1, instances=2, gpus=[0, 1])
+    for line in ("max_batch_size: 64", '  { name: "x" data_type: TYPE_FP16 dims: [ 8 ] }',
+                 "  preferred_batch_size: [ 2, 4, 8, 16, 32, 64 ]", "instance_group [ { kind: KIND_GPU count: 2 gpus: [ 0, 1 ] } ]"):
+        assert line in config.splitlines(), config
 
 
 def test_what_is_refused(plans, tmp_path):
