@@ -2,6 +2,7 @@
 import ctypes
 import os
 import sys
+import threading
 from pathlib import Path
 
 import numpy as np
@@ -17,7 +18,26 @@ os.environ.setdefault("SINTER_CACHE_DIR", str(Path(sys.prefix) / "sinter-cache")
 
 def pytest_addoption(parser):
     parser.addoption("--ray", action="store_true", help="run the examples with Ray")
+    parser.addoption("--servers", action="store_true", help="run what needs Triton's server and KServe's")
     parser.addoption("--torch", action="store_true", help="fail instead of skipping where torch is missing")
+
+
+def in_threads(count, body):
+    """body(number) in so many threads at once; the first exception of one is raised here."""
+    failures = []
+
+    def run(number):
+        try:
+            body(number)
+        except BaseException as error:
+            failures.append(error)
+    threads = [threading.Thread(target=run, args=(number,)) for number in range(count)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    if failures:
+        raise failures[0]
 
 
 class OnlyDlpack:

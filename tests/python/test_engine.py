@@ -68,6 +68,10 @@ def test_what_means_nothing_is_refused(engine, plan):
         engine.generate("text")
     with pytest.raises(sinter.UsageError, match="temperature"):
         engine.generate([1, 2], temperature=-1)
+    with pytest.raises(sinter.UsageError, match="temperature is 'hot'"):
+        engine.generate([1, 2], temperature="hot")
+    with pytest.raises(sinter.UsageError, match="n is 1.5"):
+        engine.submit([1, 2], print, n=1.5)
     with pytest.raises(sinter.UsageError):
         engine.generate([1, 1000])
     for timeout in (-1, float("nan"), float("inf")):
@@ -89,5 +93,29 @@ def test_an_error_of_a_callback_cancels_its_request(engine):
         raise RuntimeError("no")
     engine.submit(GREEDY[0]["prompt"], fails, max_tokens=20)
     assert engine.generate(GREEDY[1]["prompt"], max_tokens=4).tokens == GREEDY[1]["tokens"][:4]
+    engine.drain()
+    assert engine.stats()["used_blocks"] == 0
+
+
+def test_parts_in_an_event_loop(engine):
+    import asyncio
+
+    async def text(case):
+        return [token async for part in engine.stream_async(case["prompt"], max_tokens=6) for token in part.tokens]
+
+    async def all_at_once():
+        texts = await asyncio.gather(*(text(case) for case in GREEDY))
+        assert texts == [case["tokens"][:6] for case in GREEDY]
+        stream = engine.stream_async(GREEDY[0]["prompt"], max_tokens=40)
+        await anext(stream)
+        await stream.aclose()  # cancels
+        waits = asyncio.create_task(text(GREEDY[0]))
+        await asyncio.sleep(0)
+        waits.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await waits
+        with pytest.raises(sinter.UsageError, match="temperature"):
+            await anext(engine.stream_async([1, 2], temperature=-1))
+    asyncio.run(all_at_once())
     engine.drain()
     assert engine.stats()["used_blocks"] == 0

@@ -7,7 +7,7 @@ import time
 
 import numpy as np
 import pytest
-from conftest import ROOT
+from conftest import ROOT, in_threads
 
 import sinter
 
@@ -28,6 +28,15 @@ def cluster(request):
              object_store_memory=500 * 2**20)
     yield ray
     ray.shutdown()
+
+
+@pytest.fixture(scope="module")
+def serve(cluster):
+    """Ray Serve, for applications at http://127.0.0.1:8123."""
+    from ray import serve
+    serve.start(http_options={"host": "127.0.0.1", "port": 8123})
+    yield serve
+    serve.shutdown()
 
 
 @pytest.fixture(scope="module")
@@ -140,16 +149,14 @@ class MortalRun:
         return self.actor(table)
 
 
-def test_serve_survives_a_replica(cluster, encoder, tmp_path):
+def test_serve_survives_a_replica(serve, encoder, tmp_path):
     import ray_batch
     import ray_serve
     import requests
-    from ray import serve
     plan, tokenizer = encoder
     plan.save(tmp_path / "minilm.plan")
     texts = sentences(120)
     expected = plain_loop(plan, ray_batch.make_tokenizer(tokenizer), texts)
-    serve.start(http_options={"host": "127.0.0.1", "port": 8123})
     ray_serve.deploy(str(tmp_path / "minilm.plan"), tokenizer, replicas=2)
 
     answers, lock = {}, threading.Lock()
@@ -189,4 +196,58 @@ def test_serve_survives_a_replica(cluster, encoder, tmp_path):
     found = np.array([answers[i]["embedding"] for i in range(len(texts))], np.float32)
     # Batches are as they came: a row may be computed in another batch's blocking than the loop's.
     np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-6)
-    serve.shutdown()
+    serve.delete("sinter")
+
+
+def test_text_survives_its_replicas(serve, tmp_path):
+    """kill -9 of replicas while texts are streamed: each request is answered after three retries at most, with the text that it
+    has without."""
+    import ray_generate
+    decoder = sinter.compile(str(ROOT / "models/tiny/decoder.onnx"), target="cpu", threads=1, serve={"block": 4, "sequences": 8})
+    decoder.save(tmp_path / "decoder.plan")
+    bodies = [{"prompt": [i % 11 + 1, i % 7 + 1], "max_tokens": 40 + i % 9, "seed": i, "temperature": float(i % 2)}
+              for i in range(100)]
+    with sinter.Engine(decoder, cache_bytes=1 << 20) as engine:
+        expected = [engine.generate(body["prompt"], **{k: v for k, v in body.items() if k != "prompt"}).tokens for body in bodies]
+    ray_generate.deploy(str(tmp_path / "decoder.plan"), replicas=2, cache_bytes=1 << 20)
+    address, answers, killed, done = "http://127.0.0.1:8123/generate", [], set(), threading.Event()
+    for wrong in ({"warmth": 1}, {"temperature": -1}, {"n": 2}):
+        with pytest.raises(ValueError, match=next(iter(wrong))):
+            ray_generate.ask(address, {"prompt": [1], **wrong})
+
+    def asks(number):
+        while not done.is_set():
+            parts, retries = ray_generate.ask(address, bodies[number % 100])
+            assert [token for part in parts for token in part["tokens"]] == expected[number % 100], number
+            (process,) = {part["process"] for part in parts}
+            answers.append((process, retries))
+            number += 16
+
+    def kills():
+        # Until a request was under way on a replica that died: most are quicker.
+        while len(killed) < 2 or not any(retries for _, retries in answers):
+            assert len(killed) < 10
+            wait_for_two()
+            victim = max(process for process, _ in answers if process not in killed)
+            killed.add(victim)
+            os.kill(victim, signal.SIGKILL)
+            time.sleep(1)
+        wait_for_two()
+
+    def wait_for_two():
+        deadline = time.monotonic() + 300
+        while len({process for process, _ in answers[-100:]} - killed) < 2:
+            assert time.monotonic() < deadline and not done.is_set()
+            time.sleep(0.05)
+
+    def run(number):
+        try:
+            kills() if number == 16 else asks(number)
+        finally:
+            done.set()
+
+    in_threads(17, run)
+    again = sum(retries > 0 for _, retries in answers)
+    print(f"{len(killed)} replicas killed, {len(answers)} texts, {again} of them asked for again, "
+          f"{max(retries for _, retries in answers)} times at most")
+    serve.delete("sinter-text")

@@ -2,6 +2,7 @@
 import numpy as np
 
 import sinter
+from sinter.triton import write_model
 
 
 async def main(x: np.ndarray) -> None:
@@ -29,6 +30,10 @@ async def main(x: np.ndarray) -> None:
     except sinter.UsageError as error:
         print(error.code, error.node, error.hint, error.diagnostics)
     print(sinter.gpus()[0].name, sinter.get_threads(), sinter.__version__)
+    async for part in sinter.Engine(plan).stream_async("Once", max_tokens=3):
+        print(part.text.upper(), part.finish)
+    print(write_model("model.plan", "repository", gpus=[0], copy=False).name)
+    write_model("model.plan", "repository", gpus=0)  # error: arg-type
     plan.no_such_method()  # error: attr-defined
     session.plan.no_such_method()  # error: attr-defined
     sinter.load(5)  # error: arg-type

@@ -216,9 +216,11 @@ const Edges kAllowed = {
      {"runtime/include", "tools/cli", "tools/cli/verbs", "tools/serve/api", "tools/serve/models"}},
     {"tools/serve/api", {"runtime/include", "tools/serve/models"}},
     {"tools/serve/models", {"ir", "runtime/engine", "runtime/include", "tools/generate"}},
-    {"tools/cli/main", {"tools/cli/cli", "tools/serve"}},
+    {"tools/serve/add_serve", {"runtime/include", "tools/cli", "tools/cli/verbs", "tools/serve"}},
+    {"tools/cli/main", {"tools/cli/cli", "tools/serve", "tools/serve/add_serve"}},
     {"tools/python",
-     {"runtime/arrow", "runtime/include", "tools/cli/cli", "tools/compiler/include"}},
+     {"runtime/arrow", "runtime/include", "tools/cli/cli", "tools/compiler/include",
+      "tools/serve/add_serve"}},
 };
 
 // Headers of scalar types and errors, open to all.

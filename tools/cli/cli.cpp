@@ -51,9 +51,10 @@ Examples:
   sinter compile decoder.onnx -o decoder.plan --weights=int8 --sample greedy
   sinter generate decoder.plan --tokenizer tokenizer.json --prompt "Once upon a time"
 
-The Python package's command (pip install; python -m sinter) has rows of files, too:
+The Python package's command (pip install; python -m sinter) has rows of files and models for Triton, too:
   sinter run model.plan --inputs rows.parquet --outputs predictions.parquet --columns x=age,income
   sinter embed encoder.plan --column text --inputs rows.parquet --outputs embedded.parquet
+  sinter triton model.plan -o model_repository
 
 Exit codes: 0 done, 1 a comparison failed, 2 usage, 3 unsupported model, 4 invalid model,
 5 invalid plan, 6 out of memory, 7 device, 70 a defect of Sinter, 130 interrupted.)";

@@ -1,5 +1,7 @@
 #include "tools/serve/add_serve.h"
 
+#include <array>
+#include <atomic>
 #include <chrono>
 #include <cmath>
 #include <csignal>
@@ -16,6 +18,7 @@
 
 #include "runtime/format_error.h"
 #include "tools/cli/session_options.h"
+#include "tools/cli/verbs/verbs.h"
 #include "tools/serve/grpc/grpc_server.h"
 #include "tools/serve/http_server.h"
 
@@ -101,11 +104,21 @@ class EndOnSignals {
  public:
   EndOnSignals() {
     sigemptyset(&signals_);
-    sigaddset(&signals_, SIGTERM);
-    sigaddset(&signals_, SIGINT);
+    for (std::size_t i = 0; i < kSignals.size(); ++i) {
+      sigaddset(&signals_, kSignals[i]);
+      // For threads that were there before, as NumPy's are: a signal may come to one of them.
+      struct sigaction action {};
+      action.sa_handler = [](int) { ++caught_; };
+      action.sa_flags = SA_RESTART;
+      sigaction(kSignals[i], &action, &handlers_[i]);
+    }
     pthread_sigmask(SIG_BLOCK, &signals_, &previous_);  // threads that begin from here on, too
   }
-  ~EndOnSignals() { pthread_sigmask(SIG_SETMASK, &previous_, nullptr); }
+  ~EndOnSignals() {
+    pthread_sigmask(SIG_SETMASK, &previous_, nullptr);
+    for (std::size_t i = 0; i < kSignals.size(); ++i)
+      sigaction(kSignals[i], &handlers_[i], nullptr);
+  }
   EndOnSignals(const EndOnSignals&) = delete;
   EndOnSignals& operator=(const EndOnSignals&) = delete;
 
@@ -128,15 +141,24 @@ class EndOnSignals {
   }
 
  private:
+  static constexpr std::array<int, 2> kSignals = {SIGTERM, SIGINT};
+  static inline std::atomic<int> caught_ = 0;
+
+  /// Waits for 50 ms at most.
   bool received() const {
     const timespec wait{0, 50'000'000};
-    return sigtimedwait(&signals_, nullptr, &wait) > 0;
+    return caught_.exchange(0) > 0 || sigtimedwait(&signals_, nullptr, &wait) > 0;
   }
 
   sigset_t signals_{}, previous_{};
+  std::array<struct sigaction, 2> handlers_{};
 };
 
-int run_serve(ServeArguments options, const Console& console) {
+int run_serve(ServeArguments options, StartGrpcServer start_grpc, const Console& console) {
+  if (options.grpc_port && start_grpc == nullptr)
+    throw usage_error(
+        "--grpc-port: the Python package's command is built without gRPC. The same tensors are "
+        "answered over HTTP; the command that tools/build makes (build/bin/sinter) has gRPC, too");
   EndOnSignals signals;
   options.http.port = static_cast<int>(options.port);
   options.http.connections = static_cast<int>(options.connections);
@@ -147,11 +169,11 @@ int run_serve(ServeArguments options, const Console& console) {
   HttpServer server(models, options.http);
   const int port = server.bind();
   const std::string address = fmt::format("http://{}:{}", options.http.host, port);
-  std::optional<GrpcServer> grpc;
+  std::unique_ptr<GrpcServer> grpc;
   if (options.grpc_port)
-    grpc.emplace(models, GrpcOptions{options.http.host, static_cast<int>(*options.grpc_port),
-                                     options.http.api_keys, options.http.connections,
-                                     options.http.body_bytes});
+    grpc = start_grpc(models, GrpcOptions{options.http.host, static_cast<int>(*options.grpc_port),
+                                          options.http.api_keys, options.http.connections,
+                                          options.http.body_bytes});
   console.print("listening at {}", address);
   if (grpc) console.print("gRPC at {}:{}", options.http.host, grpc->port());
   if (console.json) {
@@ -160,14 +182,13 @@ int run_serve(ServeArguments options, const Console& console) {
     console.result(result);
   }
   std::fflush(stdout);
-  signals.run(server, grpc ? &*grpc : nullptr, models, std::chrono::seconds(options.drain_seconds),
-              console);
+  signals.run(server, grpc.get(), models, std::chrono::seconds(options.drain_seconds), console);
   return 0;
 }
 
 }  // namespace
 
-void add_serve(Cli& cli) {
+void add_serve(Cli& cli, StartGrpcServer start_grpc) {
   auto options = std::make_shared<ServeArguments>();
   auto* verb = cli.app.add_subcommand(
       "serve", "Answer requests: texts as OpenAI's API, tensors as KServe's; Ctrl-C drains");
@@ -237,8 +258,8 @@ void add_serve(Cli& cli) {
   add_session_options(*verb, options->model.session);
   verb->add_weight_budget(options->model.session.weight_budget);
   verb->add_threads_option();
-  verb->callback([options, &console = cli.console, &exit_code = cli.exit_code] {
-    exit_code = run_serve(*options, console);
+  verb->callback([options, start_grpc, &console = cli.console, &exit_code = cli.exit_code] {
+    exit_code = run_serve(*options, start_grpc, console);
   });
 }
 

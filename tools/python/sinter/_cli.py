@@ -4,11 +4,11 @@ import sys
 
 
 def main() -> int:
-    from . import _core, _rows_cli
+    from . import _core, _verbs
     words = sys.argv[1:]
-    if _rows_cli.is_ours(words):
+    if _verbs.is_ours(words):
         signal.signal(signal.SIGPIPE, signal.SIG_DFL)
-        return _rows_cli.main(words)
+        return _verbs.main(words)
     # As in a program that is not Python: Ctrl-C and a closed pipe end it, where a verb does not say otherwise.
     signal.signal(signal.SIGINT, signal.SIG_DFL)
     signal.signal(signal.SIGPIPE, signal.SIG_DFL)

@@ -1,8 +1,10 @@
 """Many texts at once over a plan of compile(serve=True)."""
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import queue
-from collections.abc import Iterator, Sequence
+from collections.abc import AsyncIterator, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -58,6 +60,11 @@ def _token_bytes(tokenizer: Any) -> list[bytes]:
     return [bytes_of(piece) for piece in pieces]
 
 
+def _check_one(sampling: dict[str, Any]) -> None:
+    if sampling.get("n", 1) != 1:
+        raise UsageError("a stream is of one text: n is 1")
+
+
 class _Texts:
     """Outputs of one request, as they come from the engine's thread."""
 
@@ -73,6 +80,18 @@ class _Texts:
         if part.finish == "error":
             raise Error(error)
         return sample, part
+
+
+def _assign(sampling: Any, **values: Any) -> None:
+    for name, value in values.items():
+        try:
+            setattr(sampling, name, value)
+        except TypeError:
+            raise UsageError(f"{_ARGUMENTS.get(name, name)} is {value!r}, of a type that it does not take: see Engine.submit") from None
+
+
+# Arguments of submit() whose name in C++ is another.
+_ARGUMENTS = {"samples": "n", "stop_strings": "stop"}
 
 
 class Engine:
@@ -128,12 +147,10 @@ class Engine:
         if timeout is not None and not 0 <= timeout <= 1e9:
             raise UsageError(f"timeout is {timeout}: seconds from 0 to 1e9, or None")
         sampling = _core.SamplingParameters()
-        sampling.max_tokens, sampling.temperature, sampling.top_k, sampling.top_p = max_tokens, temperature, top_k, top_p
-        sampling.min_p, sampling.repetition_penalty, sampling.seed, sampling.samples = min_p, repetition_penalty, seed, n
-        sampling.stop_strings = [stop] if isinstance(stop, str) else list(stop)
-        sampling.stop_tokens = list(stop_tokens)
-        sampling.logit_bias = list((logit_bias or {}).items())
-        sampling.logprobs = logprobs
+        _assign(sampling, max_tokens=max_tokens, temperature=temperature, top_k=top_k, top_p=top_p, min_p=min_p,
+                repetition_penalty=repetition_penalty, seed=seed, samples=n,
+                stop_strings=[stop] if isinstance(stop, str) else list(stop), stop_tokens=list(stop_tokens),
+                logit_bias=list((logit_bias or {}).items()), logprobs=logprobs)
         return self._engine.submit(self._ids(prompt), sampling, priority, timeout, callback)
 
     def generate(self, prompts: str | Sequence[Any], **sampling: Any) -> Any:
@@ -157,8 +174,7 @@ class Engine:
 
     def stream(self, prompt: str | Sequence[int], **sampling: Any) -> Iterator[Generation]:
         """Parts of one text as they come. Closing the iterator cancels the text."""
-        if sampling.get("n", 1) != 1:
-            raise UsageError("stream() is of one text: n is 1")
+        _check_one(sampling)
         texts = _Texts()
         request = self.submit(prompt, texts, **sampling)
         finish = "none"
@@ -167,6 +183,31 @@ class Engine:
                 _, part = texts.next()
                 finish = part.finish
                 yield part
+        finally:
+            if finish == "none":
+                self.cancel(request)
+
+    async def stream_async(self, prompt: str | Sequence[int], **sampling: Any) -> AsyncIterator[Generation]:
+        """stream() for an event loop, which goes on while parts are computed. Closing the iterator, or cancelling the task
+        that is in it, cancels the text."""
+        _check_one(sampling)
+        loop, texts, ready = asyncio.get_running_loop(), _Texts(), asyncio.Event()
+
+        def put(*output: Any) -> None:
+            texts(*output)
+            with contextlib.suppress(RuntimeError):  # the loop was closed behind a text that it had cancelled
+                loop.call_soon_threadsafe(ready.set)
+
+        request = self.submit(prompt, put, **sampling)
+        finish = "none"
+        try:
+            while finish == "none":
+                await ready.wait()
+                ready.clear()
+                while finish == "none" and not texts.parts.empty():
+                    _, part = texts.next()
+                    finish = part.finish
+                    yield part
         finally:
             if finish == "none":
                 self.cancel(request)

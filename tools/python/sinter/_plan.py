@@ -36,6 +36,7 @@ class Binding:
     dtype: str  # as NumPy names it, or "bfloat16"
     shape: tuple[Dim, ...]
     is_state: bool
+    is_read_by_host: bool  # an input whose value decides about sizes
 
     def __str__(self) -> str:
         state = ", state" if self.is_state else ""
@@ -61,7 +62,7 @@ def _dims(dims):
 
 
 def _bindings(bindings):
-    return tuple(Binding(name, dtype, _dims(shape), state) for name, dtype, shape, state in bindings)
+    return tuple(Binding(name, dtype, _dims(shape), *flags) for name, dtype, shape, *flags in bindings)
 
 
 def _identity(path):

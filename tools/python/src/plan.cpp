@@ -54,7 +54,8 @@ nb::list describe_bindings(const std::vector<BindingInfo>& bindings) {
   nb::list list;
   for (const BindingInfo& binding : bindings)
     list.append(nb::make_tuple(binding.name, std::string(python_name(binding.dtype)),
-                               describe_dims(binding.shape), binding.state.has_value()));
+                               describe_dims(binding.shape), binding.state.has_value(),
+                               binding.is_read_by_host));
   return list;
 }
 

@@ -9,6 +9,7 @@
 #include "tools/python/src/plan.h"
 #include "tools/python/src/struct.h"
 #include "tools/python/src/text.h"
+#include "tools/serve/add_serve.h"
 
 namespace sinter::python {
 namespace {
@@ -53,8 +54,10 @@ int run_command(const std::vector<std::string>& words) {
   std::vector<char*> pointers;
   for (std::string& word : copies) pointers.push_back(word.data());
   pointers.push_back(nullptr);
+  // HTTP alone: gRPC is fifty shared libraries, which every import would load.
+  constexpr tools::AddVerb kMore[] = {[](tools::Cli& cli) { add_serve(cli, nullptr); }};
   nb::gil_scoped_release release;
-  return tools::run_cli(static_cast<int>(copies.size()), pointers.data());
+  return tools::run_cli(static_cast<int>(copies.size()), pointers.data(), kMore);
 }
 
 }  // namespace

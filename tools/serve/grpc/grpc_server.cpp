@@ -128,17 +128,14 @@ void describe(const BindingInfo& binding,
   for (const std::int64_t dim : protocol_shape(binding)) metadata.add_shape(dim);
 }
 
-}  // namespace
-
-struct GrpcServer::Impl final : inference::GRPCInferenceService::Service {
-  Impl(ModelRegistry& registry, std::vector<std::string> keys)
+/// The protocol's calls.
+struct Service final : inference::GRPCInferenceService::Service {
+  Service(ModelRegistry& registry, std::vector<std::string> keys)
       : models(registry), api_keys(std::move(keys)) {}
 
   ModelRegistry& models;
   std::vector<std::string> api_keys;
   std::atomic<bool> draining = false;
-  int port = 0;
-  std::unique_ptr<grpc::Server> server;
 
   /// What `handle` throws as a status, for who has a key.
   template <class Handle>
@@ -256,11 +253,29 @@ struct GrpcServer::Impl final : inference::GRPCInferenceService::Service {
   }
 };
 
-GrpcServer::GrpcServer(ModelRegistry& models, const GrpcOptions& options)
-    : impl_(std::make_unique<Impl>(models, options.api_keys)) {
+class RunningServer final : public GrpcServer {
+ public:
+  RunningServer(ModelRegistry& models, const GrpcOptions& options);
+  ~RunningServer() override {
+    if (server_ != nullptr) server_->Shutdown();
+  }
+  RunningServer(const RunningServer&) = delete;
+  RunningServer& operator=(const RunningServer&) = delete;
+
+  int port() const override { return port_; }
+  void begin_drain() override { service_.draining = true; }
+
+ private:
+  Service service_;
+  int port_ = 0;
+  std::unique_ptr<grpc::Server> server_;
+};
+
+RunningServer::RunningServer(ModelRegistry& models, const GrpcOptions& options)
+    : service_(models, options.api_keys) {
   grpc::ServerBuilder builder;
   builder.AddListeningPort(fmt::format("{}:{}", options.host, options.port),
-                           grpc::InsecureServerCredentials(), &impl_->port);
+                           grpc::InsecureServerCredentials(), &port_);
   // Without it several servers share a port without a word.
   builder.AddChannelArgument(GRPC_ARG_ALLOW_REUSEPORT, 0);
   builder.SetMaxReceiveMessageSize(static_cast<int>(options.body_bytes));
@@ -268,19 +283,19 @@ GrpcServer::GrpcServer(ModelRegistry& models, const GrpcOptions& options)
   grpc::ResourceQuota quota("sinter");
   quota.SetMaxThreads(std::max(options.threads, 4));  // some of them the library's own
   builder.SetResourceQuota(quota);
-  builder.RegisterService(impl_.get());
-  impl_->server = builder.BuildAndStart();
-  if (impl_->server == nullptr || impl_->port == 0)
+  builder.RegisterService(&service_);
+  server_ = builder.BuildAndStart();
+  if (server_ == nullptr || port_ == 0)
     throw usage_error(
         "cannot listen for gRPC at {}:{}: the address is not this machine's, or the port is taken "
         "(--grpc-port 0 finds a free one)",
         options.host, options.port);
 }
 
-GrpcServer::~GrpcServer() {
-  if (impl_->server != nullptr) impl_->server->Shutdown();
+}  // namespace
+
+std::unique_ptr<GrpcServer> start_grpc_server(ModelRegistry& models, const GrpcOptions& options) {
+  return std::make_unique<RunningServer>(models, options);
 }
-int GrpcServer::port() const { return impl_->port; }
-void GrpcServer::begin_drain() { impl_->draining = true; }
 
 }  // namespace sinter::tools

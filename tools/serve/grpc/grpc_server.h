@@ -18,23 +18,18 @@ struct GrpcOptions {
   std::size_t body_bytes = 64 << 20;  // of a message at most
 };
 
-/// Answers from its construction on. Models that generate text have HTTP alone.
+/// A server that answers. An interface, so that a command without gRPC does not link it.
 class GrpcServer {
  public:
-  /// Throws Error(kUsage) if the address cannot be had.
-  GrpcServer(ModelRegistry& models, const GrpcOptions& options);
   /// Calls that run end first.
-  ~GrpcServer();
-  GrpcServer(const GrpcServer&) = delete;
-  GrpcServer& operator=(const GrpcServer&) = delete;
+  virtual ~GrpcServer() = default;
 
-  int port() const;
+  virtual int port() const = 0;
   /// From any thread: the server is not ready, and inference is refused (UNAVAILABLE).
-  void begin_drain();
-
- private:
-  struct Impl;
-  std::unique_ptr<Impl> impl_;
+  virtual void begin_drain() = 0;
 };
+
+/// Models that generate text have HTTP alone. Throws Error(kUsage) if the address cannot be had.
+std::unique_ptr<GrpcServer> start_grpc_server(ModelRegistry& models, const GrpcOptions& options);
 
 }  // namespace sinter::tools

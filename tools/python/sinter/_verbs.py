@@ -1,4 +1,4 @@
-"""The verbs of the `sinter` command that are Python's: `run` over Parquet, and `embed`."""
+"""The verbs of the `sinter` command that are Python's: `run` over Parquet, `embed` and `triton`."""
 from __future__ import annotations
 
 import argparse
@@ -21,7 +21,7 @@ INTERRUPTED = 130
 def is_ours(words: list[str]) -> bool:
     """Whether the verb and its files are for this module."""
     verb = next((word for word in words if not word.startswith("-")), None)
-    return verb == "embed" or verb == "run" and any(_is_parquet(word) for word in _values(words, "--inputs"))
+    return verb in ("embed", "triton") or verb == "run" and any(_is_parquet(word) for word in _values(words, "--inputs"))
 
 
 def _values(words, option):
@@ -104,11 +104,32 @@ def _parser():
     embed.add_argument("--name", default="embedding", help="the column of vectors (embedding)")
     _common(embed)
     embed.set_defaults(call=_embed)
+    triton = verbs.add_parser("triton", help="write a model for NVIDIA's Triton Inference Server",
+                              description="Writes a plan as a model of the Python backend into Triton's model repository. A plan of "
+                              "`compile --serve` generates text; others take and give their tensors, and requests are gathered.")
+    triton.add_argument("plan")
+    triton.add_argument("-o", "--output", required=True, metavar="FOLDER", help="the model repository")
+    triton.add_argument("--name", help="of the model (the file's)")
+    triton.add_argument("--tokenizer", help="tokenizer.json, of a plan that generates text; without it prompts are token ids")
+    triton.add_argument("--max-batch", type=int, metavar="ROWS",
+                        help="most rows of a run; 0: each request by itself (what the plan takes, or 64)")
+    triton.add_argument("--queue-delay-us", type=int, default=1000, metavar="US",
+                        help="how long a request waits for others to run with, in microseconds (1000)")
+    triton.add_argument("--instances", type=int, default=1, help="processes that hold the plan each (1)")
+    triton.add_argument("--gpus", default="", metavar="A,B,..", help="GPUs, with so many instances on each (all)")
+    triton.add_argument("--sequences", type=int, default=0, help="texts at once; 0: as many as the plan takes")
+    triton.add_argument("--cache-bytes", type=int, default=0, help="of the caches of texts; 0: most of what a GPU has left, 1 GiB of "
+                        "the host's")
+    triton.add_argument("--no-copy", action="store_true", help="name the plan's and the tokenizer's files in place of copying them")
+    triton.add_argument("--replace", action="store_true", help="replace a model of that name")
+    _common(triton, device=False)
+    triton.set_defaults(call=_triton)
     return top
 
 
-def _common(verb):
-    verb.add_argument("--device", type=int, default=0, help="CUDA device")
+def _common(verb, device=True):
+    if device:
+        verb.add_argument("--device", type=int, default=0, help="CUDA device")
     verb.add_argument("--threads", type=int, default=0, help="most threads of the CPU; 0: all")
     verb.add_argument("--json", action="store_true", help="print what was done as JSON")
     verb.add_argument("-q", "--quiet", action="store_true", help="no progress bar")
@@ -200,3 +221,18 @@ def _embed(arguments: Any) -> dict[str, Any]:
         print(f"{count} texts in {seconds:.2f} s, {count / seconds:,.1f} texts/s, {embedder.tokens} tokens"
               + (f", {embedder.cut} texts cut to {embedder.max_length} tokens" if embedder.cut else ""))
     return {"texts": count, "cut": embedder.cut, "max_length": embedder.max_length, "tokens": embedder.tokens, "seconds": seconds, "width": embedder.width}
+
+
+def _triton(arguments: Any) -> dict[str, Any]:
+    from .triton import write_model
+    try:
+        gpus = [int(each) for each in arguments.gpus.split(",") if each]
+    except ValueError:
+        raise UsageError(f"--gpus {arguments.gpus!r}: numbers of GPUs, as 0,1") from None
+    folder = write_model(arguments.plan, arguments.output, name=arguments.name, tokenizer=arguments.tokenizer,
+                         max_batch=arguments.max_batch, queue_delay_us=arguments.queue_delay_us, instances=arguments.instances,
+                         gpus=gpus, threads=arguments.threads, sequences=arguments.sequences, cache_bytes=arguments.cache_bytes,
+                         copy=not arguments.no_copy, replace=arguments.replace)
+    if not arguments.json and not arguments.quiet:
+        print(f"{folder}: config.pbtxt, 1/model.py\ntritonserver --model-repository={arguments.output}")
+    return {"folder": str(folder)}
