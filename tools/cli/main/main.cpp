@@ -1,7 +1,9 @@
 #include "tools/cli/cli.h"
 #include "tools/serve/add_serve.h"
+#include "tools/speech/add_transcribe.h"
 
 int main(int argc, char** argv) {
-  constexpr sinter::tools::AddVerb kMore[] = {sinter::tools::add_serve};
+  constexpr sinter::tools::AddVerb kMore[] = {sinter::tools::add_serve,
+                                           sinter::tools::add_transcribe};
   return sinter::tools::run_cli(argc, argv, kMore);
 }
