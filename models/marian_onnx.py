@@ -51,5 +51,5 @@ def random_weights(seed=0, width=32, heads=4, layers=2, vocabulary=96, positions
     config = Config(width, heads, layers, layers, vocabulary, False, "Silu", True)
     normal = lambda scale, *shape: rng.normal(0, scale, shape).astype(np.float32)
     out = {**random_layers(rng, config, 2 * width, "encoder"), **random_layers(rng, config, 2 * width, "decoder"),
-           TABLE: normal(width ** -0.5, vocabulary, width), "final_logits_bias": normal(0.5, 1, vocabulary)}
+           TABLE: normal(0.3 * width ** -0.5, vocabulary, width), "final_logits_bias": normal(0.05, 1, vocabulary)}
     return with_positions(out, positions), heads

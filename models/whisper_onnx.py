@@ -103,5 +103,5 @@ def random_weights(seed=0, width=32, heads=2, layers=2, bands=80, seconds=1, voc
         out[f"model.encoder.{name}.bias"] = normal(0.1, width)
     out["model.encoder.embed_positions.weight"] = sinusoids(seconds * RATE // HOP // 2, width)
     out["model.decoder.embed_positions.weight"] = normal(0.3, capacity, width)
-    out["model.decoder.embed_tokens.weight"] = normal(1, vocabulary, width)
+    out["model.decoder.embed_tokens.weight"] = normal(0.2, vocabulary, width)
     return out, heads
