@@ -8,7 +8,7 @@
   check_speech.py --reference                         the same texts as faster-whisper, which must be installed, greedily
 
 models/fetch.py whisper_base brings the model. The voice is a machine's, and Whisper base takes some of its words for others:
-it gets 9 % wrong, as faster-whisper does. A model that is broken gets all wrong.
+it gets 5 % wrong, as faster-whisper does. A model that is broken gets all wrong.
 """
 import argparse
 import io

@@ -4,7 +4,6 @@
 
 #include <fmt/ranges.h>
 
-#include "ir/tensor.h"
 #include "runtime/format_error.h"
 #include "tools/compiler/run/inputs.h"
 

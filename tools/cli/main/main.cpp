@@ -4,6 +4,6 @@
 
 int main(int argc, char** argv) {
   constexpr sinter::tools::AddVerb kMore[] = {sinter::tools::add_serve,
-                                           sinter::tools::add_transcribe};
+                                              sinter::tools::add_transcribe};
   return sinter::tools::run_cli(argc, argv, kMore);
 }
