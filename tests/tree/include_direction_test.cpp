@@ -217,7 +217,10 @@ const Edges kAllowed = {
     {"tools/serve/api", {"runtime/include", "tools/serve/models"}},
     {"tools/serve/models", {"ir", "runtime/engine", "runtime/include", "tools/generate"}},
     {"tools/serve/add_serve", {"runtime/include", "tools/cli", "tools/cli/verbs", "tools/serve"}},
-    {"tools/cli/main", {"tools/cli/cli", "tools/serve", "tools/serve/add_serve"}},
+    {"tools/speech",
+     {"runtime/engine", "runtime/files", "runtime/include", "tools/cli", "tools/cli/text",
+      "tools/cli/verbs", "tools/compiler/include", "tools/compiler/run", "tools/generate"}},
+    {"tools/cli/main", {"tools/cli/cli", "tools/serve", "tools/serve/add_serve", "tools/speech"}},
     {"tools/python",
      {"runtime/arrow", "runtime/include", "tools/cli/cli", "tools/compiler/include",
       "tools/serve/add_serve"}},
@@ -241,6 +244,8 @@ const std::map<std::string, std::set<std::string>> kPrivate = {
     {"dnnl.hpp", {"runtime/cpu", "tools/cli"}},
     {"nanobind/", {"tools/python"}},
     {"httplib.h", {"tools/serve"}},
+    {"sndfile.h", {"tools/speech"}},
+    {"samplerate.h", {"tools/speech"}},
 };
 
 bool lies_in(const std::string& file, const std::string& area) {

@@ -59,6 +59,11 @@ if(SINTER_COMPILER)
   find_library(GPR_LIBRARY NAMES gpr REQUIRED)
   find_library(ABSL_SYNCHRONIZATION_LIBRARY NAMES absl_synchronization REQUIRED)  # its headers' part
   find_path(GRPC_INCLUDE_DIR grpcpp/grpcpp.h REQUIRED)
+  # Files of sound and other rates, of `sinter transcribe`.
+  find_library(SNDFILE_LIBRARY NAMES sndfile REQUIRED)
+  find_path(SNDFILE_INCLUDE_DIR sndfile.h REQUIRED)
+  find_library(SAMPLERATE_LIBRARY NAMES samplerate REQUIRED)
+  find_path(SAMPLERATE_INCLUDE_DIR samplerate.h REQUIRED)
   # Patterns of tokenizers; linked statically.
   find_library(PCRE2_LIBRARY NAMES libpcre2-8.a REQUIRED)
   find_path(PCRE2_INCLUDE_DIR pcre2.h REQUIRED)

@@ -79,6 +79,7 @@ Decoder::Decoder(const Plan& plan, const DecoderOptions& options, const SessionO
       ids_(require(plan.inputs(), options.ids, "input", "--ids-input")),
       place_(first_input(plan, options.position, DecoderOptions().position, "--position-input")),
       mask_(first_input(plan, options.mask, DecoderOptions().mask, "--mask-input")),
+      given_(options.given),
       session_(plan, session),
       device_(session.device) {
   require_type(ids_, false);
@@ -186,6 +187,7 @@ void Decoder::find_caches(const Plan& plan, const DecoderOptions& options) {
   const auto is_known = [&](const BindingInfo& input) {
     return input.name == ids_.name || (place_ && input.name == place_->name) ||
            (mask_ && input.name == mask_->name) ||
+           std::ranges::find(given_, input.name) != given_.end() ||
            (sampler_ && (input.name == fusion::sampler_names::kTokenState ||
                          input.name == fusion::sampler_names::kRandomState)) ||
            std::ranges::any_of(caches_,
@@ -212,7 +214,8 @@ void Decoder::find_caches(const Plan& plan, const DecoderOptions& options) {
     if (!is_known(input))
       throw usage_error(
           "input '{}' is neither the tokens ('{}') nor their position nor a mask nor a "
-          "cache: name it with --position-input, --mask-input or --state {}=OUTPUT",
+          "cache: name it with --position-input, --mask-input or --state {}=OUTPUT, or give the "
+          "plan that makes it with --encoder",
           input.name, ids_.name, input.name);
   if (caches_.empty())
     throw usage_error(
@@ -228,6 +231,23 @@ void Decoder::find_caches(const Plan& plan, const DecoderOptions& options) {
   if (sampler_ && !sampler_->is_greedy())
     session_.set_input(fusion::sampler_names::kRandomState,
                        TensorView{DType::kUInt64, {1}, &options.seed, Memory::kHost});
+}
+
+void Decoder::give(const std::string& name, const TensorView& view) {
+  finish();
+  const bool is_there = (view.memory == Memory::kHost) == (plan_.target() == "cpu");
+  if (is_there)
+    session_.use_input(name, view);
+  else
+    session_.set_input(name, view);
+  given_shapes_[name] = view.shape;
+}
+
+void Decoder::give_ones(const std::string& name, const std::vector<std::int64_t>& shape) {
+  finish();
+  const BindingInfo& binding = require(plan_.inputs(), name, "input", "--encoder");
+  set_integers(binding, shape, 1, 0);
+  given_shapes_[name] = shape;
 }
 
 bool Decoder::counts_by_mask() const {
@@ -430,6 +450,7 @@ void Decoder::copy_caches(Decoder& other) {
 std::map<std::string, std::vector<std::int64_t>> Decoder::all_shapes(std::int64_t tokens,
                                                                      std::int64_t position) const {
   auto shapes = token_shapes(part_of(tokens), position);
+  shapes.insert(given_shapes_.begin(), given_shapes_.end());
   for (const Cache& cache : caches_) shapes.emplace(cache.input, cache.view(position).shape);
   return shapes;
 }

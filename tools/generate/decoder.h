@@ -32,6 +32,8 @@ struct DecoderOptions {
   /// Tokens that the caches hold, where their shape leaves that open.
   std::int64_t context = 0;
   std::uint64_t seed = 0;  // of a plan that draws tokens
+  /// Inputs that give() brings before the first run, such as what an encoder made.
+  std::vector<std::string> given;
 };
 
 /// Runs a plan over tokens one after the other. Its caches have a fixed size, with keys along the
@@ -41,6 +43,14 @@ class Decoder {
  public:
   /// Throws Error(kUsage) if the plan has no such bindings, saying which it has.
   Decoder(const Plan& plan, const DecoderOptions& options, const SessionOptions& session);
+
+  /// The value of an input of DecoderOptions::given for the runs that follow: read where it lies,
+  /// if it is where the plan computes, and then it must stay there; else copied. Throws
+  /// Error(kUsage).
+  void give(const std::string& name, const TensorView& view);
+  /// Ones, of the input's type: a mask.
+  void give_ones(const std::string& name, const std::vector<std::int64_t>& shape);
+  const std::vector<std::string>& given() const { return given_; }
 
   /// Runs `ids` behind those that ran before, in one run or, where the plan's range is less, in
   /// several; the logits of the last one, valid until the next call. Throws Error(kUsage) if there
@@ -134,6 +144,8 @@ class Decoder {
   BindingInfo ids_;
   std::optional<BindingInfo> place_, mask_;
   std::string logits_;
+  std::vector<std::string> given_;
+  std::map<std::string, std::vector<std::int64_t>> given_shapes_;
   std::vector<Cache> caches_, loose_;
   Session session_;
   std::vector<std::pair<std::int64_t, std::int64_t>> takes_;  // at a time: least and most

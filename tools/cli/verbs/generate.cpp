@@ -14,6 +14,7 @@
 #include "tools/cli/verbs/verbs.h"
 #include "tools/compiler/options/sample.h"
 #include "tools/compiler/run/measure.h"
+#include "tools/generate/encoder.h"
 
 namespace sinter::tools {
 namespace {
@@ -22,15 +23,26 @@ using Clock = std::chrono::steady_clock;
 
 constexpr int kInterruptedExit = 128 + SIGINT;
 
+/// What an encoder in front of the decoder did.
+struct Encoded {
+  std::size_t tokens = 0;
+  double microseconds = 0;
+};
+
 void report(const GenerateArguments& options, const Plan& plan, Decoder& decoder,
             const Generated& result, const std::vector<std::int64_t>& prompt,
-            const Tokenizer* tokenizer, double load_us, const Console& console) {
+            const Tokenizer* tokenizer, const std::optional<Encoded>& encoded, double load_us,
+            const Console& console) {
   const auto steps = statistics_of(result.steps);
   const double prompt_tokens = static_cast<double>(prompt.size());
   nlohmann::ordered_json json = {{"plan", options.plan},
                                  {"target", plan.target()},
                                  {"prompt_tokens", prompt.size()},
                                  {"tokens", result.tokens}};
+  if (encoded)
+    json.update({{"encoder", options.encoder},
+                 {"encoder_tokens", encoded->tokens},
+                 {"encoder_us", encoded->microseconds}});
   if (tokenizer != nullptr) json["text"] = tokenizer->decode(result.tokens, true);
   json.update({{"stopped_by", result.stopped_by},
                {"capacity", decoder.capacity()},
@@ -44,6 +56,9 @@ void report(const GenerateArguments& options, const Plan& plan, Decoder& decoder
       "{} tokens behind {} of the prompt ({}); first token after {}, {:.0f} tokens/s; loading {}",
       result.tokens.size(), prompt.size(), result.stopped_by, format_time(result.first_us),
       prompt_tokens / result.first_us * 1e6, format_time(load_us)));
+  if (encoded)
+    console.note(fmt::format("the encoder took {} for {} tokens",
+                             format_time(encoded->microseconds), encoded->tokens));
   if (!result.steps.empty()) {
     // The steps were at the positions up to the last one.
     const auto middle = decoder.position() - static_cast<std::int64_t>(result.steps.size() + 1) / 2;
@@ -76,6 +91,13 @@ void report(const GenerateArguments& options, const Plan& plan, Decoder& decoder
   console.result(json);
 }
 
+/// The first token of a decoder behind an encoder.
+std::int64_t start_id(const std::string& start, const Tokenizer* tokenizer) {
+  PromptOptions options;
+  options.stops = {start};
+  return with_context("--start", [&] { return stop_ids(options, tokenizer)[0]; });
+}
+
 int run_generate(GenerateArguments options, const Console& console) {
   std::optional<Tokenizer> tokenizer;
   if (!options.tokenizer.empty()) tokenizer = Tokenizer::load(options.tokenizer);
@@ -83,8 +105,12 @@ int run_generate(GenerateArguments options, const Console& console) {
   if (!options.requests.file.empty())
     return run_requests(options, words, stop_ids(options.prompt, words), console);
   // Of a conversation the lines that come are prompts.
-  const auto prompt =
-      options.chat ? std::vector<std::int64_t>() : prompt_ids(options.prompt, words);
+  auto prompt = options.chat ? std::vector<std::int64_t>() : prompt_ids(options.prompt, words);
+  std::vector<std::int64_t> source;  // what an encoder reads
+  if (!options.encoder.empty()) {
+    source = std::move(prompt);
+    prompt = {start_id(options.start, words)};
+  }
   const auto stops = stop_ids(options.prompt, words);
   const auto tokens = std::ssize(prompt);
   constexpr std::int64_t kConversation = 2048;
@@ -100,9 +126,25 @@ int run_generate(GenerateArguments options, const Console& console) {
   create_context(plan, options.session.device);  // the driver's time, not ours
   start = Clock::now();
   options.decoder.seed = options.seed.value_or(0);
+  std::optional<Encoder> encoder;
+  std::optional<Encoded> encoded;
+  if (!options.encoder.empty()) {
+    const auto encoder_plan = Plan::load(options.encoder);
+    options.decoder.given = Encoder::feeds(encoder_plan, plan);
+    SessionOptions session = options.session;
+    if (encoder_plan.target() != "cpu") session.output_memory = Memory::kDevice;
+    encoder.emplace(encoder_plan, session);
+  }
   Decoder decoder(plan, options.decoder, options.session);
   sampling_of(options, decoder.sampler());  // refuses before anything runs
   if (options.chat) return run_chat(options, decoder, *tokenizer, stops, console);
+  if (encoder) {
+    encoder->set_tokens(source);
+    encoder->run(decoder);  // which prepares it
+    const auto second = Clock::now();
+    encoder->run(decoder);
+    encoded = Encoded{source.size(), microseconds_since(second)};
+  }
   decoder.warm_up(tokens, 0);
   // The last token is not run.
   if (options.max_tokens > 1 && tokens < decoder.capacity()) decoder.warm_up(1, tokens);
@@ -117,7 +159,7 @@ int run_generate(GenerateArguments options, const Console& console) {
   Stream stream(console, words);
   const Interrupts interrupts;
   const auto result = generate(options, decoder, prompt, stops, words, stream);
-  report(options, plan, decoder, result, prompt, words, load_us, console);
+  report(options, plan, decoder, result, prompt, words, encoded, load_us, console);
   return result.stopped_by == "interrupt" ? kInterruptedExit : 0;
 }
 
@@ -143,6 +185,14 @@ void add_generate(Cli& cli) {
                                      "tokenizer.json; without it tokens are printed as ids");
   text->needs(tokenizer);
   chat->needs(tokenizer);
+  auto* encoder = verb->add_option(
+      "--encoder", options->encoder,
+      "Plan of an encoder, which reads the prompt; the decoder begins with --start");
+  encoder->excludes(chat)->excludes(requests);
+  auto* start = verb->add_option("--start", options->start,
+                                 "Of --encoder: first token of the decoder, id or name");
+  start->needs(encoder);
+  encoder->needs(start);
   verb->add_option("--template", options->prompt.template_file,
                    "File in which {prompt} stands for the text, such as a chat's")
       ->needs(text);

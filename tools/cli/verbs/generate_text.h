@@ -29,6 +29,7 @@ struct RequestArguments {
 
 struct GenerateArguments {
   std::string plan, tokenizer, position, mask;
+  std::string encoder, start;  // of an encoder and a decoder: its plan, and the first token
   PromptOptions prompt;
   DecoderOptions decoder;
   // As they are given; what is not is greedy, or what the plan does.
@@ -89,7 +90,7 @@ class Interrupts {
 struct Generated {
   std::vector<std::int64_t> tokens;
   std::string stopped_by;     // "stop token", "max tokens", "context" or "interrupt"
-  double first_us = 0;        // from the prompt to the first token
+  double first_us = 0;        // from the prompt to the first token; an encoder's run not counted
   std::vector<double> steps;  // microseconds from each token to the next
 };
 

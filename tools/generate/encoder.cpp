@@ -1,0 +1,82 @@
+#include "tools/generate/encoder.h"
+
+#include <algorithm>
+
+#include <fmt/ranges.h>
+
+#include "runtime/format_error.h"
+#include "tools/compiler/run/inputs.h"
+
+namespace sinter::tools {
+namespace {
+
+constexpr const char* kIds = "input_ids";
+constexpr const char* kMask = "attention_mask";
+// As exports of Optimum name what a decoder reads of its encoder.
+constexpr const char* kHidden = "last_hidden_state";
+constexpr const char* kHiddenInput = "encoder_hidden_states";
+constexpr const char* kMaskInput = "encoder_attention_mask";
+
+bool has(const std::vector<BindingInfo>& bindings, const std::string& name) {
+  return std::ranges::find(bindings, name, &BindingInfo::name) != bindings.end();
+}
+
+/// The encoder's output that is the decoder's input `name`, or an empty name.
+std::string output_of(const Plan& encoder, const std::string& name) {
+  if (has(encoder.outputs(), name)) return name;
+  if (name == kHiddenInput && has(encoder.outputs(), kHidden)) return kHidden;
+  return {};
+}
+
+}  // namespace
+
+Encoder::Encoder(const Plan& plan, const SessionOptions& session)
+    : plan_(plan), session_(plan, session) {}
+
+std::vector<std::string> Encoder::feeds(const Plan& encoder, const Plan& decoder) {
+  std::vector<std::string> names, outputs;
+  bool any = false;
+  for (const BindingInfo& input : decoder.inputs()) {
+    const bool is_output = !output_of(encoder, input.name).empty();
+    if (is_output || (input.name == kMaskInput && has(encoder.inputs(), kMask)))
+      names.push_back(input.name);
+    any = any || is_output;
+  }
+  for (const BindingInfo& output : encoder.outputs()) outputs.push_back("'" + output.name + "'");
+  if (!any)
+    throw usage_error(
+        "none of the encoder's outputs ({}) is an input of the decoder's plan: they belong to "
+        "different models",
+        fmt::join(outputs, ", "));
+  return names;
+}
+
+void Encoder::set_input(const std::string& name, const TensorView& view) {
+  session_.set_input(name, view);
+}
+
+void Encoder::set_tokens(std::span<const std::int64_t> ids) {
+  if (ids.empty()) throw usage_error("there is no text for the encoder");
+  const std::vector<std::int64_t> shape = {1, std::ssize(ids)};
+  mask_.assign(ids.size(), 1);
+  for (const BindingInfo& input : plan_.inputs()) {
+    const bool is_ids = input.name == kIds;
+    if (!is_ids && input.name != kMask)
+      throw usage_error("the encoder takes '{}', which is neither '{}' nor '{}'", input.name, kIds,
+                        kMask);
+    const auto values = is_ids ? ids : std::span<const std::int64_t>(mask_);
+    session_.set_input(input.name, view_of(ir::Tensor::from_ints(input.dtype, shape, values)));
+  }
+}
+
+void Encoder::run(Decoder& decoder) {
+  session_.run();
+  for (const std::string& name : decoder.given()) {
+    if (const std::string output = output_of(plan_, name); !output.empty())
+      decoder.give(name, session_.output(output));
+    else
+      decoder.give_ones(name, {1, std::ssize(mask_)});
+  }
+}
+
+}  // namespace sinter::tools

@@ -1,0 +1,148 @@
+#include "tools/speech/add_transcribe.h"
+
+#include <chrono>
+#include <memory>
+
+#include <sinter/profile.h>
+
+#include "runtime/format_error.h"
+#include "tools/cli/machine.h"
+#include "tools/cli/session_options.h"
+#include "tools/cli/text/table.h"
+#include "tools/compiler/run/measure.h"
+#include "tools/speech/audio_file.h"
+#include "tools/speech/transcriber.h"
+
+namespace sinter::tools {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+struct TranscribeArguments {
+  std::string plan, encoder, tokenizer, task = "transcribe", format = "text";
+  std::vector<std::string> files;
+  double most_seconds = 24 * 3600;
+  bool no_previous_text = false;
+  TranscriptionOptions options;
+  SessionOptions session;
+};
+
+double seconds_since(Clock::time_point start) {
+  return std::chrono::duration<double>(Clock::now() - start).count();
+}
+
+/// A file at a time, as `--format` says.
+void print(const TranscribeArguments& options, const Transcript& transcript,
+           const Console& console) {
+  if (options.format == "srt") return console.print(to_srt(transcript));
+  if (options.format == "vtt") return console.print(to_vtt(transcript));
+  if (!options.options.timestamps) console.print(transcript.text());
+}
+
+int run_transcribe(TranscribeArguments options, const Console& console) {
+  TranscriptionOptions& how = options.options;
+  how.translate = options.task == "translate";
+  how.previous_text = !options.no_previous_text;
+  if (options.format != "text") how.timestamps = true;
+  // What cannot be read is said before models are loaded.
+  std::vector<std::vector<float>> sounds;
+  for (const std::string& file : options.files)
+    sounds.push_back(read_audio(file, options.most_seconds));
+  const auto tokenizer = Tokenizer::load(options.tokenizer);
+  auto start = Clock::now();
+  const auto encoder = Plan::load(options.encoder);
+  const auto decoder = Plan::load(options.plan);
+  double load_seconds = seconds_since(start);
+  create_context(decoder, options.session.device);  // the driver's time, not ours
+  start = Clock::now();
+  Transcriber transcriber(encoder, decoder, tokenizer, options.session);
+  if (!how.language.empty() && !transcriber.tokens().languages.empty())
+    transcriber.tokens().language(how.language);  // refused before anything runs
+  transcriber.warm_up();
+  load_seconds += seconds_since(start);
+  nlohmann::ordered_json json = {{"plan", options.plan},
+                                 {"encoder", options.encoder},
+                                 {"target", decoder.target()},
+                                 {"load_us", load_seconds * 1e6}};
+  const bool shows_segments = how.timestamps && options.format == "text";
+  double sound_seconds = 0;
+  start = Clock::now();
+  for (std::size_t i = 0; i < sounds.size(); ++i) {
+    if (sounds.size() > 1) console.print("{}:", options.files[i]);
+    const auto show = [&](const Segment& segment) {
+      if (shows_segments)
+        console.print("[{} --> {}]{}", time_text(segment.begin, false, '.'),
+                      time_text(segment.end, false, '.'), segment.text);
+    };
+    const Transcript transcript = with_context(
+        options.files[i], [&] { return transcriber.transcribe(sounds[i], how, show); });
+    print(options, transcript, console);
+    sound_seconds += transcript.seconds;
+    nlohmann::ordered_json each = {{"file", options.files[i]}};
+    each.update(to_json(transcript, how.translate));
+    json["transcripts"].push_back(std::move(each));
+  }
+  const double seconds = seconds_since(start);
+  const TranscriptionTimes& times = transcriber.times();
+  const auto encoded = statistics_of(times.encoder), first = statistics_of(times.first_tokens);
+  json.update({{"sound_s", sound_seconds},
+               {"seconds", seconds},
+               {"times_real_time", sound_seconds / seconds},
+               {"encoder_us", to_json(encoded)},
+               {"first_token_us", to_json(first)}});
+  std::string line = fmt::format(
+      "{:.1f} s of sound in {:.2f} s ({:.1f} times real time); loading {}; encoder {} a window, "
+      "first token {} behind it",
+      sound_seconds, seconds, sound_seconds / seconds, format_time(load_seconds * 1e6),
+      format_time(encoded.median), format_time(first.median));
+  if (!times.between_tokens.empty()) {
+    const auto between = statistics_of(times.between_tokens);
+    json["between_tokens_us"] = to_json(between);
+    line += fmt::format(", {} between tokens (medians)", format_time(between.median));
+  }
+  console.note(line);
+  console.result(json);
+  return 0;
+}
+
+}  // namespace
+
+void add_transcribe(Cli& cli) {
+  auto options = std::make_shared<TranscribeArguments>();
+  auto* verb = cli.app.add_subcommand(
+      "transcribe", "Write down what is said in sound, by the two plans of a Whisper model");
+  verb->add_option("plan", options->plan, "Plan of the decoder")->required();
+  verb->add_option("sound", options->files,
+                   "WAV, FLAC, Ogg or MP3 files of any rate and number of channels")
+      ->required();
+  verb->add_option("--encoder", options->encoder, "Plan of the encoder")->required();
+  verb->add_option("--tokenizer", options->tokenizer, "tokenizer.json of the model")->required();
+  verb->add_option("--language", options->options.language,
+                   "Code of what is spoken, as en or de (default: the likeliest)");
+  verb->add_option("--task", options->task, "transcribe, or translate to English")
+      ->capture_default_str()
+      ->check_one_of({"transcribe", "translate"});
+  verb->add_flag("--timestamps", options->options.timestamps,
+                 "Begin and end of each segment, too (sound longer than a window is always cut at "
+                 "such times)");
+  verb->add_option("--format", options->format,
+                   "text, or subtitles, which are of segments: srt or vtt")
+      ->capture_default_str()
+      ->check_one_of({"text", "srt", "vtt"});
+  verb->add_option("--temperature", options->options.temperature,
+                   "Draw tokens; 0: the likeliest ones")
+      ->capture_default_str();
+  verb->add_option("--seed", options->options.seed, "Of the draws");
+  verb->add_flag("--no-previous-text", options->no_previous_text,
+                 "Windows of long sound do not know the text before them");
+  verb->add_option("--max-seconds", options->most_seconds, "Most sound of a file")
+      ->capture_default_str();
+  add_session_options(*verb, options->session);
+  verb->add_weight_budget(options->session.weight_budget);
+  verb->add_threads_option();
+  verb->callback([options, &console = cli.console, &exit_code = cli.exit_code] {
+    exit_code = run_transcribe(*options, console);
+  });
+}
+
+}  // namespace sinter::tools
