@@ -212,7 +212,8 @@ sinter_status sinter_engine_submit(sinter_engine* engine,
   return guarded([&] {
     if (!callback) throw usage_error("callback is NULL");
     const RequestId id = c::engines().at(engine)->submit(
-        c::request_of(c::read_struct(generation, "generation", c::kFirstRequest)), c::Callback(callback, user));
+        c::request_of(c::read_struct(generation, "generation", c::kFirstRequest)),
+        c::Callback(callback, user));
     if (request) *request = id;
   });
 }

@@ -268,8 +268,7 @@ RequestId Engine::submit(GenerationRequest request, Callback callback) {
                                      waiting));
   const RequestId id = ++impl_->last_request;
   ++impl_->open_requests;
-  impl_->arrivals.push_back(
-      {id, std::move(request), std::move(callback), now, std::move(grammar)});
+  impl_->arrivals.push_back({id, std::move(request), std::move(callback), now, std::move(grammar)});
   impl_->wakes.notify_all();
   return id;
 }

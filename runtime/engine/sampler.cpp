@@ -54,8 +54,7 @@ std::vector<TokenId> allowed_tokens(std::span<const std::uint32_t> mask, std::si
 /// Of the allowed tokens the first with the largest value.
 template <typename T>
 TokenId first_of_largest(std::span<const T> values, std::span<const std::uint32_t> mask) {
-  if (mask.empty())
-    return static_cast<TokenId>(std::ranges::max_element(values) - values.begin());
+  if (mask.empty()) return static_cast<TokenId>(std::ranges::max_element(values) - values.begin());
   TokenId best = -1;
   for (std::size_t word = 0; word < mask.size(); ++word)
     for (std::uint32_t bits = mask[word]; bits != 0; bits &= bits - 1) {
@@ -93,7 +92,8 @@ void check_sampling(const SamplingParameters& p, std::int64_t vocabulary) {
   if (p.samples < 1) throw usage_error("{} samples are none", p.samples);
   if (p.max_tokens < 1) throw usage_error("max tokens {} is less than 1", p.max_tokens);
   if (p.constraint && p.constraint->kind > Constraint::Kind::kStructuralTag)
-    throw usage_error("the constraint's kind {} is not known", static_cast<int>(p.constraint->kind));
+    throw usage_error("the constraint's kind {} is not known",
+                      static_cast<int>(p.constraint->kind));
   if (p.logprobs && *p.logprobs < 0)
     throw usage_error("{} log probabilities are less than 0", *p.logprobs);
 }
@@ -138,7 +138,8 @@ bool SlotSampler::is_plain() const {
 }
 
 bool SlotSampler::is_most_likely() const {
-  return parameters_->temperature == 0 && is_plain() && !parameters_->logprobs && !matcher_ && failure_.empty();
+  return parameters_->temperature == 0 && is_plain() && !parameters_->logprobs && !matcher_ &&
+         failure_.empty();
 }
 
 SampleResult SlotSampler::take(std::span<const TokenId> most_likely,
@@ -259,7 +260,10 @@ SampleResult SlotSampler::sample(std::span<const float> logits, std::span<const 
     if (parameters_->logprobs) result.logprobs.push_back(logprobs(row, last_));
     if (i == drafts.size() || last_ != drafts[i] || has_ended()) break;
   }
-  if (!failure_.empty()) result.error = "the constraint: " + failure_;
+  if (!failure_.empty()) {
+    result.error = "the constraint: " + failure_;
+    if (last_ == kLastDrawn) last_ = 0;  // a step that was planned ahead runs some token
+  }
   result.ends = has_ended() && !had_ended;
   return result;
 }

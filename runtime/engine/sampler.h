@@ -35,7 +35,8 @@ class SlotSampler {
   explicit SlotSampler(const SlotStart& start);
 
   /// A token by the logits of all tokens, as SamplingParameters says. Throws Error(kInvalidModel)
-  /// if there are no logits or one of them is NaN, and Error(kUsage) if the constraint has no token.
+  /// if there are no logits or one of them is NaN, and Error(kUsage) if the constraint has no
+  /// token.
   TokenId draw(std::span<const float> logits);
 
   /// What draw() would draw from, at a temperature above 0.
@@ -44,8 +45,8 @@ class SlotSampler {
   /// Draws behind `drafts.size()` tokens that were guessed: `logits` has a row behind each and one
   /// in front. Row by row, as long as what is drawn is the draft. So the tokens are those that
   /// would have been drawn one by one, and a guess holds as often as its probability, as in
-  /// rejection sampling of a draft that is certain of it (speculation.h). A constraint that fails is
-  /// the result's error.
+  /// rejection sampling of a draft that is certain of it (speculation.h). A constraint that fails
+  /// is the result's error.
   SampleResult sample(std::span<const float> logits, std::span<const TokenId> drafts);
 
   TokenId last() const { return last_; }

@@ -74,7 +74,7 @@ struct SampleResult {
   std::vector<TokenId> tokens;          // 1 to drafts + 1; all but the last are drafts that held
   std::vector<TokenLogprobs> logprobs;  // for each, if asked for
   bool ends = false;                    // behind them the constraint allows nothing
-  std::string error;                    // why the constraint has no further token; tokens may be none
+  std::string error;  // why the constraint has no further token; tokens may be none
 };
 
 struct StepResult {

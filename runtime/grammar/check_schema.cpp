@@ -30,9 +30,9 @@ constexpr std::array kOfObjects = {
     "patternProperties", "propertyNames", "minProperties",        "maxProperties"};
 constexpr std::array kOfArrays = {"items", "prefixItems", "unevaluatedItems", "minItems",
                                   "maxItems"};
-constexpr std::array kOfValues = {"minLength", "maxLength",        "pattern",          "format",
-                                  "minimum",   "maximum",          "exclusiveMinimum", "multipleOf",
-                                  "exclusiveMaximum"};
+constexpr std::array kOfValues = {"minLength",        "maxLength",  "pattern",
+                                  "format",           "minimum",    "maximum",
+                                  "exclusiveMinimum", "multipleOf", "exclusiveMaximum"};
 
 bool has(const picojson::object& object, const std::string& key) { return object.count(key) > 0; }
 
@@ -84,8 +84,8 @@ class SchemaCheck {
     std::vector<std::string> types;
     if (!has(object, "type")) return types;
     const value& type = object.at("type");
-    for (const value& one : type.is<picojson::array>() ? type.get<picojson::array>()
-                                                       : picojson::array{type}) {
+    for (const value& one :
+         type.is<picojson::array>() ? type.get<picojson::array>() : picojson::array{type}) {
       if (!one.is<std::string>()) fail(at, "'type' is neither a text nor a list of texts");
       types.push_back(one.get<std::string>());
     }
@@ -134,10 +134,9 @@ class SchemaCheck {
     if (!required.is<picojson::array>()) fail(at, "'required' is no list");
     for (const value& name : required.get<picojson::array>()) {
       if (!name.is<std::string>()) fail(at, "'required' has what is no text");
-      const bool is_named = has(object, "properties") &&
-                            object.at("properties").is<picojson::object>() &&
-                            has(object.at("properties").get<picojson::object>(),
-                                name.get<std::string>());
+      const bool is_named =
+          has(object, "properties") && object.at("properties").is<picojson::object>() &&
+          has(object.at("properties").get<picojson::object>(), name.get<std::string>());
       if (!is_named)
         fail(at, fmt::format("'required' names '{}', which 'properties' does not have",
                              name.get<std::string>()));

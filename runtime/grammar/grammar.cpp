@@ -17,11 +17,11 @@ namespace sinter::grammar {
 namespace {
 
 constexpr std::size_t kMostText = std::size_t{64} << 10;  // bytes of a constraint
-// Units of work (xgrammar_calls.h), of which a core does some 100 million a second.
-constexpr std::int64_t kCompileUnits = 300'000'000;
-constexpr std::int64_t kTextUnits = 5'000'000;   // that a text may save up
-constexpr std::int64_t kTokenUnits = 500'000;    // for each of its tokens
-constexpr std::size_t kMostKept = 64;                       // grammars
+// Units of work (xgrammar_calls.h), of which a core does some 50 million a second.
+constexpr std::int64_t kCompileUnits = 100'000'000;
+constexpr std::int64_t kTextUnits = 5'000'000;  // that a text may save up
+constexpr std::int64_t kTokenUnits = 500'000;   // for each of its tokens
+constexpr std::size_t kMostKept = 64;           // grammars
 // The library's own cache knows a rule by 32 bits of a hash: two grammars might get each other's.
 constexpr bool kHasCache = false;
 constexpr std::size_t kMostKeptBytes = std::size_t{256} << 20;
@@ -189,9 +189,7 @@ struct Matcher::State {
 };
 
 Matcher::Matcher(std::shared_ptr<const Grammar> grammar, std::span<const TokenId> stops)
-    : grammar_(std::move(grammar)),
-      stops_(stops.begin(), stops.end()),
-      units_(kTextUnits) {
+    : grammar_(std::move(grammar)), stops_(stops.begin(), stops.end()), units_(kTextUnits) {
   call_xgrammar(units_, [&] {
     state_ = std::make_unique<State>(State{xgrammar::GrammarMatcher(grammar_->impl().compiled)});
   });

@@ -60,9 +60,9 @@ class Matcher {
   std::span<const std::uint32_t> mask();
   /// Whether no token may.
   bool is_stuck();
-  /// Takes a token that may come next. Throws Error(kInternal) for another, and behind the end. This
-  /// and mask() throw Error(kUsage) if a text takes too much work, some milliseconds a token in the
-  /// mean; then the text has no next token.
+  /// Takes a token that may come next. Throws Error(kInternal) for another, and behind the end.
+  /// This and mask() throw Error(kUsage) if a text takes too much work, some milliseconds a token
+  /// in the mean; then the text has no next token.
   void accept(TokenId token);
   /// A stop token came, or nothing else may come.
   bool has_ended() const { return has_ended_; }

@@ -3,7 +3,8 @@
 
 Loops whose length a client's grammar decides count their work (support/work.h), so that Sinter can end them: some
 grammars of a few hundred bytes compile for hours, or hold up every step of an engine. Nothing else of what they do changes.
-And a token's subtree in the sorted vocabulary has the tokens that begin with it, not those that have it anywhere.
+And two things that left tokens out of masks: a token's subtree in the sorted vocabulary has the tokens that begin with it,
+not those that have it anywhere; and behind a root rule that rules refer to something may follow.
 """
 import sys
 from pathlib import Path
@@ -24,6 +25,17 @@ void CountWork(std::size_t units);
 
 #endif  // XGRAMMAR_SUPPORT_WORK_H_
 """
+ROOT = """  bool root_is_referenced = false;
+  const auto& fsm_of_all = compiled_grammar_impl->grammar->complete_fsm;
+  for (int state = 0; state < fsm_of_all.NumStates(); ++state) {
+    for (const auto& edge : fsm_of_all.GetEdges(state)) {
+      root_is_referenced =
+          root_is_referenced || (edge.IsRuleRef() && edge.GetRefRuleId() == root_rule_id) ||
+          (edge.IsRepeatRef() &&
+           fsm_of_all.GetRepeatEdgeInfo(edge.GetAuxIndex()).RuleId() == root_rule_id);
+    }
+  }
+"""
 # Each anchor is there so many times; the text is put behind it.
 ADDED = [
     ("cpp/earley_parser.cc", "bool RepeatDetector::IsVisited(const ParserState& state) const {\n", 1, "  CountWork(4);\n"),
@@ -41,8 +53,11 @@ ADDED = [
     ("cpp/grammar_builder.cc", "    ++(*cnt);\n", 1, "    CountWork(16);\n"),
     ("cpp/fsm.cc", "  while (changed) {\n    int n = result.NumStates();\n", 1,
      "    CountWork(16 * static_cast<std::size_t>(n));\n"),
+    ("cpp/grammar_compiler.cc", "  auto root_rule_id = compiled_grammar_impl->grammar->GetRootRuleId();\n", 1, ROOT),
 ]
 REPLACED = [
+    ("cpp/grammar_compiler.cc", "add_task_adaptive_token_mask(cur_stack_element, rule_id == root_rule_id);",
+     "add_task_adaptive_token_mask(cur_stack_element, rule_id == root_rule_id && !root_is_referenced);"),
     ("cpp/tokenizer_info.cc", "(token.find(prefix_stack.top().first) == std::string::npos)",
      "(token.compare(0, prefix_stack.top().first.size(), prefix_stack.top().first) != 0)"),
 ]

@@ -25,9 +25,10 @@ class Executor;
 using TokenId = std::int32_t;
 using RequestId = std::uint64_t;
 
-/// What a text must be, whole. Tokens that cannot be a part of such a text are not drawn; stop tokens
-/// are drawn where it may end alone. One that can only end does, with FinishReason::kStop. So a text
-/// that ends by itself is as asked for; one that max_tokens cuts off is a beginning of such a text.
+/// What a text must be, whole. Tokens that cannot be a part of such a text are not drawn; stop
+/// tokens are drawn where it may end alone. One that can only end does, with FinishReason::kStop.
+/// So a text that ends by itself is as asked for; one that max_tokens cuts off is a beginning of
+/// such a text.
 struct Constraint {
   enum class Kind : std::uint8_t {
     kJsonObject,  // any object of JSON
@@ -45,10 +46,10 @@ struct Constraint {
   bool operator==(const Constraint&) const = default;
 };
 
-/// How tokens are drawn and when a text ends. The order: logit bias, repetition penalty, constraint,
-/// temperature, top-k, top-p, min-p. Draws are those of a plan's own sampler (`compile --sample`,
-/// fusion/append_sampler.h): they depend on the seed, on how many tokens were drawn before and on
-/// the logits, and not on what else is in the batch.
+/// How tokens are drawn and when a text ends. The order: logit bias, repetition penalty,
+/// constraint, temperature, top-k, top-p, min-p. Draws are those of a plan's own sampler (`compile
+/// --sample`, fusion/append_sampler.h): they depend on the seed, on how many tokens were drawn
+/// before and on the logits, and not on what else is in the batch.
 struct SamplingParameters {
   double temperature = 0;  // from 0 on; 0: greedy, the first of the most likely tokens
   std::int64_t top_k = 0;  // of so many of the most likely tokens; 0: of all
@@ -197,13 +198,14 @@ class SINTER_API Engine {
 
   /// Throws Error(kUsage) for parameters that mean nothing, tokens that the model does not have,
   /// lengths beyond its context, and constraints that cannot be met or are too large;
-  /// QueueFullError; and EngineStoppedError after drain() or a failure of the executor, whose message
-  /// it repeats. Each of the request's samples ends with one output that has a finish reason. A
-  /// constraint that is not one of the last is compiled on the caller's thread, for seconds at most.
+  /// QueueFullError; and EngineStoppedError after drain() or a failure of the executor, whose
+  /// message it repeats. Each of the request's samples ends with one output that has a finish
+  /// reason. A constraint that is not one of the last is compiled on the caller's thread, for
+  /// seconds at most.
   RequestId submit(GenerationRequest request, Callback callback);
 
-  /// Compiles the constraint of `sampling`, if it has one, ahead of submit(). Throws Error(kUsage) if
-  /// that cannot be met or is too large.
+  /// Compiles the constraint of `sampling`, if it has one, ahead of submit(). Throws Error(kUsage)
+  /// if that cannot be met or is too large.
   void prepare(const SamplingParameters& sampling);
 
   /// Ends a request's texts with FinishReason::kCancelled, soon; nothing if it has ended.

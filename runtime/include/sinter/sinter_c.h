@@ -428,9 +428,9 @@ typedef struct sinter_engine_options {
   int32_t draft_sequences;       // drafts only while at most so many run; 0: 8
   double priority_seconds;       // what a level of priority is worth in waiting; 0: 1
   /// The `bytes` bytes of a token, which need not be whole characters: 0 of them for special
-  /// tokens. They are there as long as the engine. Called on the engine's thread, and for all tokens
-  /// on the thread that submits the first constraint. NULL: texts are empty, and stop strings and
-  /// constraints are refused.
+  /// tokens. They are there as long as the engine. Called on the engine's thread, and for all
+  /// tokens on the thread that submits the first constraint. NULL: texts are empty, and stop
+  /// strings and constraints are refused.
   const char* (*token_bytes)(void* user, int32_t token, size_t* bytes);
   void* user;  // handed to token_bytes
 } sinter_engine_options;

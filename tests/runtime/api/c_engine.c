@@ -81,8 +81,7 @@ static int refused(sinter_engine* engine, const int* prompt, size_t prompt_count
         "stop_strings is NULL");
   request.stop_string_count = 0;
   request.constraint_text = "a*";
-  FAILS(sinter_engine_submit(engine, &request, add, NULL, NULL), SINTER_ERROR_USAGE,
-        "say which");
+  FAILS(sinter_engine_submit(engine, &request, add, NULL, NULL), SINTER_ERROR_USAGE, "say which");
   request.constraint = 77;
   FAILS(sinter_engine_submit(engine, &request, add, NULL, NULL), SINTER_ERROR_USAGE,
         "constraint 77");
@@ -113,7 +112,8 @@ int sinter_test_c_engine(const char* path, const int* prompt, size_t prompt_coun
   sinter_engine_options options = {sizeof options};
   sinter_engine_stats stats = {sizeof stats};
   sinter_generation_request request = {sizeof request};
-  answer both = {0}, stopped = {0}, cancelled = {0}, late = {0}, last = {0}, chosen = {0}, old = {0};
+  answer both = {0}, stopped = {0}, cancelled = {0}, late = {0}, last = {0}, chosen = {0},
+         old = {0};
   char text[kTokens + 1] = {0}, stop[2] = {0};
   const char* stops[1];
   static const char* const words[] = {"zebra", "yak"};

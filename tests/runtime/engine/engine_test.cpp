@@ -116,8 +116,8 @@ void run_many(EngineOptions options) {
         EXPECT_EQ(seed % 7, 0);
         continue;
       }
-      const ExpectedText expected = expected_text(request, sample, kModelTokens, true,
-                                                  fake_grammar(request, kModelTokens));
+      const ExpectedText expected =
+          expected_text(request, sample, kModelTokens, true, fake_grammar(request, kModelTokens));
       EXPECT_EQ(text.tokens, expected.tokens);
       EXPECT_EQ(text.text, expected.text);
       EXPECT_EQ(text.finish, expected.finish);

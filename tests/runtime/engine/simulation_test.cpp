@@ -241,8 +241,8 @@ class Simulation {
 
   void check_text(const GenerationRequest& request, int sample, const GenerationOutput& text) {
     const bool has_text = static_cast<bool>(shape_.options.token_bytes);
-    const ExpectedText expected = expected_text(request, sample, kVocabulary, has_text,
-                                                fake_grammar(request, kVocabulary));
+    const ExpectedText expected =
+        expected_text(request, sample, kVocabulary, has_text, fake_grammar(request, kVocabulary));
     if (text.finish != FinishReason::kCancelled && text.finish != FinishReason::kDeadline) {
       ASSERT_EQ(text.tokens, expected.tokens);
       ASSERT_EQ(text.finish, expected.finish);

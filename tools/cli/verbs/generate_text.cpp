@@ -24,8 +24,8 @@ class Chooser {
   Chooser(const GenerateArguments& options, Decoder& decoder, std::vector<TokenId> stops,
           std::shared_ptr<const grammar::Grammar> grammar)
       : decoder_(decoder),
-        sampler_(start(sampling_of(options, decoder.sampler()), std::move(stops),
-                       std::move(grammar))) {}
+        sampler_(
+            start(sampling_of(options, decoder.sampler()), std::move(stops), std::move(grammar))) {}
 
   std::int64_t first(std::span<const std::int64_t> prompt) {
     if (!decoder_.sampler()) return draw(decoder_.run(prompt));

@@ -112,8 +112,8 @@ SamplingParameters sampling_of(const GenerateArguments& options,
                                const std::optional<SampleOptions>& plan);
 
 /// Runs `prompt` behind what ran before, and goes on until a stop token, --max-tokens, the end of
-/// the caches or Ctrl-C, or as `grammar` (of a constraint; may be null) has it. The last token is not
-/// run.
+/// the caches or Ctrl-C, or as `grammar` (of a constraint; may be null) has it. The last token is
+/// not run.
 Generated generate(const GenerateArguments& options, Decoder& decoder,
                    std::span<const std::int64_t> prompt, const std::vector<std::int64_t>& stops,
                    const Tokenizer* tokenizer,

@@ -141,8 +141,8 @@ bool wants_call(const json* choice) {
   return choice != nullptr && (*choice == "required" || choice->is_object());
 }
 
-/// `calls`: whether answers may have calls of tools in a form that is known. `constraint`: of a call
-/// that is asked for.
+/// `calls`: whether answers may have calls of tools in a form that is known. `constraint`: of a
+/// call that is asked for.
 std::string conversation_of(RequestFields& fields, std::string_view text, const ServedModel& model,
                             bool& calls, std::optional<FieldConstraint>& constraint) {
   const json* messages = fields.take("messages");
@@ -167,8 +167,7 @@ std::string conversation_of(RequestFields& fields, std::string_view text, const 
   const bool has_tools = tools != nullptr && (choice == nullptr || *choice != "none");
   calls = has_tools && ToolCallSplitter::takes(model.chat_template()->text());
   if (wants_call(choice)) {
-    if (!has_tools)
-      RequestFields::fail("tool_choice", "asks for a call, and there are no 'tools'");
+    if (!has_tools) RequestFields::fail("tool_choice", "asks for a call, and there are no 'tools'");
     if (!calls)
       RequestFields::fail("tool_choice", fmt::format("asks for a call, and the chat template of "
                                                      "'{}' has them in a form that is not known",

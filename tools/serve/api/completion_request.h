@@ -26,8 +26,8 @@ struct CompletionRequest {
 std::string model_of(const nlohmann::json& body);
 /// Fields as OpenAI's API has them, and `top_k`, `min_p`, `repetition_penalty`, `ignore_eos`,
 /// `priority`, `timeout_seconds`, `return_token_ids`, and constraints (constraint_fields.h). `text`
-/// is what the body was parsed from. Throws ApiError (400) that names what is unknown, not supported
-/// or out of range.
+/// is what the body was parsed from. Throws ApiError (400) that names what is unknown, not
+/// supported or out of range.
 CompletionRequest parse_completion(const nlohmann::json& body, std::string_view text,
                                    const ServedModel& model);
 /// The same with `messages` and `tools` in place of `prompt`, by the model's chat template; without
