@@ -1,9 +1,12 @@
 // The C ABI: engines.
 #include <algorithm>
 #include <chrono>
+#include <cstddef>
 #include <memory>
+#include <optional>
 #include <string_view>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include <sinter/engine.h>
@@ -42,6 +45,16 @@ std::chrono::nanoseconds duration_of(double seconds, const char* what) {
       std::chrono::duration<double>(seconds));
 }
 
+constexpr std::pair<sinter_constraint, Constraint::Kind> kConstraints[] = {
+    {SINTER_CONSTRAINT_JSON_OBJECT, Constraint::Kind::kJsonObject},
+    {SINTER_CONSTRAINT_JSON_SCHEMA, Constraint::Kind::kJsonSchema},
+    {SINTER_CONSTRAINT_REGEX, Constraint::Kind::kRegex},
+    {SINTER_CONSTRAINT_GRAMMAR, Constraint::Kind::kGrammar},
+    {SINTER_CONSTRAINT_CHOICE, Constraint::Kind::kChoice},
+    {SINTER_CONSTRAINT_STRUCTURAL_TAG, Constraint::Kind::kStructuralTag}};
+/// sinter_generation_request up to `likeliest`, as it was first released.
+constexpr std::size_t kFirstRequest = offsetof(sinter_generation_request, constraint);
+
 /// `count` elements at `data`, which may be NULL for none.
 template <typename T>
 std::vector<T> copied(const T* data, std::size_t count, const char* what) {
@@ -71,6 +84,23 @@ EngineOptions engine_options_of(const sinter_engine_options& said) {
   return options;
 }
 
+std::optional<Constraint> constraint_of(const sinter_generation_request& said) {
+  if (said.constraint == SINTER_CONSTRAINT_NONE) {
+    if (said.constraint_text != nullptr || said.choice_count != 0)
+      throw usage_error("constraint_text and choices are of a constraint: say which");
+    return std::nullopt;
+  }
+  const auto found = std::ranges::find(kConstraints, said.constraint,
+                                       &std::pair<sinter_constraint, Constraint::Kind>::first);
+  if (found == std::end(kConstraints))
+    throw usage_error("constraint {} is none of SINTER_CONSTRAINT_..", said.constraint);
+  Constraint constraint{found->second, {}, {}};
+  if (said.constraint_text != nullptr) constraint.text = said.constraint_text;
+  for (const char* text : copied(said.choices, said.choice_count, "choices"))
+    constraint.choices.emplace_back(&given(text, "a choice"));
+  return constraint;
+}
+
 GenerationRequest request_of(const sinter_generation_request& said) {
   GenerationRequest request;
   request.prompt = copied(said.prompt, said.prompt_count, "prompt");
@@ -92,6 +122,7 @@ GenerationRequest request_of(const sinter_generation_request& said) {
   sampling.stop_tokens = copied(said.stop_tokens, said.stop_token_count, "stop_tokens");
   for (const char* text : copied(said.stop_strings, said.stop_string_count, "stop_strings"))
     sampling.stop_strings.emplace_back(&given(text, "a stop string"));
+  sampling.constraint = constraint_of(said);
   if (said.with_logprobs != 0)
     sampling.logprobs = said.likeliest;
   else if (said.likeliest != 0)
@@ -181,7 +212,8 @@ sinter_status sinter_engine_submit(sinter_engine* engine,
   return guarded([&] {
     if (!callback) throw usage_error("callback is NULL");
     const RequestId id = c::engines().at(engine)->submit(
-        c::request_of(c::read_struct(generation, "generation")), c::Callback(callback, user));
+        c::request_of(c::read_struct(generation, "generation", c::kFirstRequest)),
+        c::Callback(callback, user));
     if (request) *request = id;
   });
 }

@@ -24,7 +24,8 @@ void Scheduler::complete(const StepPlan& plan, const StepResult& result, EngineT
     Sequence* sequence = find(sample.sequence);
     if (sequence == nullptr) continue;
     const SampleResult& drawn = result.samples[i];
-    if (drawn.tokens.empty() || std::ssize(drawn.tokens) > sample.drafts + 1)
+    const bool has_none = drawn.tokens.empty() && drawn.error.empty();
+    if (has_none || std::ssize(drawn.tokens) > sample.drafts + 1)
       throw internal_error("the executor drew {} tokens behind {} drafts", drawn.tokens.size(),
                            sample.drafts);
     --sequence->pending;
@@ -34,7 +35,8 @@ void Scheduler::complete(const StepPlan& plan, const StepResult& result, EngineT
           plan.positions[static_cast<std::size_t>(sample.row)] + 1 + sample.drafts - failed;
       if (sample.drafts > 0) sequence->planned = sequence->computed;
     }
-    stats_.accepted_draft_tokens += drawn.tokens.size() - 1;
+    // Behind drafts that held comes a token, but where a constraint has none.
+    stats_.accepted_draft_tokens += drawn.tokens.size() - (drawn.error.empty() ? 1 : 0);
     take_tokens(*sequence, drawn, now);
   }
   for (const SequenceStep& step : plan.sequences) {
@@ -59,10 +61,15 @@ void Scheduler::take_tokens(Sequence& sequence, const SampleResult& drawn, Engin
       break;
     }
     if (options_.token_bytes) output.text += sequence.text.add(options_.token_bytes(token));
-    if (sequence.text.has_stopped())
+    const bool is_last = i + 1 == drawn.tokens.size();
+    if (sequence.text.has_stopped() || (is_last && drawn.ends))
       reason = FinishReason::kStop;
     else if (sequence.generated() >= sampling.max_tokens)
       reason = FinishReason::kLength;
+  }
+  if (reason == FinishReason::kNone && !drawn.error.empty()) {
+    reason = FinishReason::kError;
+    output.error = drawn.error;
   }
   if (sequence.last_token)
     stats_.between_tokens.add(now - *sequence.last_token);

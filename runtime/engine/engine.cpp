@@ -28,6 +28,7 @@ struct Engine::Impl {
     GenerationRequest request;
     Callback callback;
     EngineTime time;
+    std::shared_ptr<const grammar::Grammar> grammar;
   };
   struct Listener {
     Callback callback;
@@ -40,8 +41,11 @@ struct Engine::Impl {
         options(std::move(with)),
         scheduler(limits, options) {}
 
+  /// Of a request's constraint; any thread.
+  std::shared_ptr<const grammar::Grammar> grammar_of(const SamplingParameters& sampling);
   void run();
   void run_steps();
+  void take(Arrival arrival);
   bool take_arrivals();
   bool start_step();
   void finish_step();
@@ -72,8 +76,25 @@ struct Engine::Impl {
   std::optional<std::string> failure;
   EngineStats stats;
 
+  std::once_flag makes_compiler;  // with the first constraint: it sorts the vocabulary
+  std::unique_ptr<grammar::Compiler> compiler;
+
   std::thread thread;
 };
+
+std::shared_ptr<const grammar::Grammar> Engine::Impl::grammar_of(
+    const SamplingParameters& sampling) {
+  if (!sampling.constraint) return nullptr;
+  std::call_once(makes_compiler, [&] {
+    if (limits.vocabulary == 0)
+      throw usage_error("a constraint needs an executor that says how many tokens there are");
+    compiler = std::make_unique<grammar::Compiler>(limits.vocabulary, options.token_bytes);
+  });
+  auto grammar = compiler->compile(*sampling.constraint);
+  if (grammar::Matcher(grammar, sampling.stop_tokens).is_stuck())
+    throw usage_error("the constraint allows no text that begins with a token of the model's");
+  return grammar;
+}
 
 void Engine::Impl::run() {
   try {
@@ -124,13 +145,16 @@ bool Engine::Impl::take_arrivals() {
     cancelled.swap(cancels);
     waiting_requests += std::ssize(arrived);
   }
-  for (Arrival& arrival : arrived) {
-    listeners.emplace(arrival.id,
-                      Listener{std::move(arrival.callback), arrival.request.sampling.samples});
-    scheduler.submit(arrival.id, std::move(arrival.request), arrival.time);
-  }
+  for (Arrival& arrival : arrived) take(std::move(arrival));
   for (const RequestId id : cancelled) scheduler.cancel(id);
   return true;
+}
+
+void Engine::Impl::take(Arrival arrival) {
+  listeners.emplace(arrival.id,
+                    Listener{std::move(arrival.callback), arrival.request.sampling.samples});
+  scheduler.submit(arrival.id, std::move(arrival.request), arrival.time,
+                   std::move(arrival.grammar));
 }
 
 bool Engine::Impl::start_step() {
@@ -196,11 +220,7 @@ void Engine::Impl::end_all(FinishReason reason, const std::string& error) {
       late.swap(arrivals);
     }
     if (late.empty()) break;
-    for (Arrival& arrival : late) {
-      listeners.emplace(arrival.id,
-                        Listener{std::move(arrival.callback), arrival.request.sampling.samples});
-      scheduler.submit(arrival.id, std::move(arrival.request), arrival.time);
-    }
+    for (Arrival& arrival : late) take(std::move(arrival));
   }
   publish();
 }
@@ -232,6 +252,7 @@ Engine::~Engine() {
 
 RequestId Engine::submit(GenerationRequest request, Callback callback) {
   impl_->scheduler.check(request);
+  auto grammar = impl_->grammar_of(request.sampling);
   const auto now = Clock::now();
   const std::scoped_lock lock(impl_->mutex);
   if (impl_->failure)
@@ -247,9 +268,14 @@ RequestId Engine::submit(GenerationRequest request, Callback callback) {
                                      waiting));
   const RequestId id = ++impl_->last_request;
   ++impl_->open_requests;
-  impl_->arrivals.push_back({id, std::move(request), std::move(callback), now});
+  impl_->arrivals.push_back({id, std::move(request), std::move(callback), now, std::move(grammar)});
   impl_->wakes.notify_all();
   return id;
+}
+
+void Engine::prepare(const SamplingParameters& sampling) {
+  impl_->scheduler.check_constraint(sampling);
+  impl_->grammar_of(sampling);
 }
 
 void Engine::cancel(RequestId request) {

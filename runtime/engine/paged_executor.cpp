@@ -295,6 +295,7 @@ void PagedExecutor::start(const StepPlan& plan) {
   place_logits(sizes);
   fill(plan, sizes);
   session_.run_async();
+  for (const Wanted& wanted : wanted_) samplers_.at(wanted.slot).prepare();
 }
 
 std::span<const float> PagedExecutor::logits(int first, int count) {

@@ -191,6 +191,9 @@ StepPlan Scheduler::pack(const Parts& parts, std::vector<BlockCopy> copies) {
     start.seed = seed_of_sample(sampling.seed, sequence.rank.sample);
     start.draws = static_cast<std::uint64_t>(sequence.generated());
     if (sampling.repetition_penalty != 1) start.tokens = sequence.tokens;
+    start.grammar = sequence.request->grammar;
+    if (start.grammar != nullptr)
+      start.text.assign(sequence.tokens.begin() + sequence.prompt_tokens, sequence.tokens.end());
   };
   for (const Part& part : parts) {
     Sequence& sequence = *part.sequence;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <bit>
 #include <cmath>
 #include <limits>
 #include <numeric>
@@ -37,6 +38,33 @@ double score_of(double logit, double most, double temperature) {
   return logit == most ? 0 : (logit - most) / temperature;
 }
 
+std::vector<TokenId> allowed_tokens(std::span<const std::uint32_t> mask, std::size_t count) {
+  std::vector<TokenId> tokens;
+  if (mask.empty()) {
+    tokens.resize(count);
+    std::iota(tokens.begin(), tokens.end(), 0);
+    return tokens;
+  }
+  for (std::size_t word = 0; word < mask.size(); ++word)
+    for (std::uint32_t bits = mask[word]; bits != 0; bits &= bits - 1)
+      tokens.push_back(static_cast<TokenId>(word * 32) + std::countr_zero(bits));
+  return tokens;
+}
+
+/// Of the allowed tokens the first with the largest value.
+template <typename T>
+TokenId first_of_largest(std::span<const T> values, std::span<const std::uint32_t> mask) {
+  if (mask.empty()) return static_cast<TokenId>(std::ranges::max_element(values) - values.begin());
+  TokenId best = -1;
+  for (std::size_t word = 0; word < mask.size(); ++word)
+    for (std::uint32_t bits = mask[word]; bits != 0; bits &= bits - 1) {
+      const auto token = word * 32 + static_cast<std::size_t>(std::countr_zero(bits));
+      if (best < 0 || values[token] > values[static_cast<std::size_t>(best)])
+        best = static_cast<TokenId>(token);
+    }
+  return best;
+}
+
 /// Gumbel noise is at most -log(2^-53).
 constexpr double kMostNoise = 36.7368005696772;
 
@@ -63,6 +91,9 @@ void check_sampling(const SamplingParameters& p, std::int64_t vocabulary) {
     if (text.empty()) throw usage_error("a stop string is empty");
   if (p.samples < 1) throw usage_error("{} samples are none", p.samples);
   if (p.max_tokens < 1) throw usage_error("max tokens {} is less than 1", p.max_tokens);
+  if (p.constraint && p.constraint->kind > Constraint::Kind::kStructuralTag)
+    throw usage_error("the constraint's kind {} is not known",
+                      static_cast<int>(p.constraint->kind));
   if (p.logprobs && *p.logprobs < 0)
     throw usage_error("{} log probabilities are less than 0", *p.logprobs);
 }
@@ -78,6 +109,28 @@ std::vector<double> Candidates::probabilities() const {
 SlotSampler::SlotSampler(const SlotStart& start)
     : parameters_(start.sampling), seed_(start.seed), draws_(start.draws) {
   if (parameters_->repetition_penalty != 1) seen_.insert(start.tokens.begin(), start.tokens.end());
+  if (start.grammar == nullptr) return;
+  try {
+    matcher_.emplace(start.grammar, parameters_->stop_tokens);
+    for (const TokenId token : start.text) matcher_->accept(token);
+  } catch (const Error& error) {
+    failure_ = error.what();
+  }
+}
+
+void SlotSampler::prepare() {
+  if (!matcher_ || !failure_.empty()) return;
+  try {
+    matcher_->mask();
+  } catch (const Error& error) {
+    failure_ = error.what();
+  }
+}
+
+std::span<const std::uint32_t> SlotSampler::mask() {
+  if (!matcher_ || matcher_->has_ended()) return {};
+  if (matcher_->is_stuck()) throw usage_error("no token of the model's goes on as it wants");
+  return matcher_->mask();
 }
 
 bool SlotSampler::is_plain() const {
@@ -85,7 +138,8 @@ bool SlotSampler::is_plain() const {
 }
 
 bool SlotSampler::is_most_likely() const {
-  return parameters_->temperature == 0 && is_plain() && !parameters_->logprobs;
+  return parameters_->temperature == 0 && is_plain() && !parameters_->logprobs && !matcher_ &&
+         failure_.empty();
 }
 
 SampleResult SlotSampler::take(std::span<const TokenId> most_likely,
@@ -115,17 +169,16 @@ std::vector<double> SlotSampler::adjusted(std::span<const float> logits) const {
   return values;
 }
 
-Candidates SlotSampler::candidates(std::span<const float> logits) const {
+Candidates SlotSampler::candidates(std::span<const float> logits) {
   const SamplingParameters& p = *parameters_;
   const std::vector<double> values = adjusted(logits);
   Candidates result;
-  result.tokens.resize(values.size());
-  std::iota(result.tokens.begin(), result.tokens.end(), 0);
+  result.tokens = allowed_tokens(mask(), values.size());
   const auto value_of = [&](TokenId token) { return values[static_cast<std::size_t>(token)]; };
   const auto more_likely = [&](TokenId a, TokenId b) {
     return value_of(a) > value_of(b) || (value_of(a) == value_of(b) && a < b);
   };
-  const bool has_top_k = p.top_k > 0 && p.top_k < std::ssize(values);
+  const bool has_top_k = p.top_k > 0 && p.top_k < std::ssize(result.tokens);
   if (has_top_k) {
     const auto end = result.tokens.begin() + p.top_k;
     std::partial_sort(result.tokens.begin(), end, result.tokens.end(), more_likely);
@@ -133,7 +186,8 @@ Candidates SlotSampler::candidates(std::span<const float> logits) const {
   } else if (p.top_p < 1) {
     std::ranges::sort(result.tokens, more_likely);
   }
-  const double most = *std::ranges::max_element(values);
+  double most = -kInfinity;
+  for (const TokenId token : result.tokens) most = std::max(most, value_of(token));
   for (const TokenId token : result.tokens)
     result.scores.push_back(score_of(value_of(token), most, p.temperature));
   if (p.top_p < 1) {
@@ -156,15 +210,13 @@ Candidates SlotSampler::candidates(std::span<const float> logits) const {
   return result;
 }
 
-TokenId SlotSampler::pick(std::span<const float> logits) const {
+TokenId SlotSampler::pick(std::span<const float> logits) {
   if (parameters_->temperature == 0) {
-    if (!is_plain()) {
-      const auto values = adjusted(logits);
-      return static_cast<TokenId>(std::ranges::max_element(values) - values.begin());
-    }
+    if (!is_plain()) return first_of_largest<double>(adjusted(logits), mask());
     if (logits.empty()) throw invalid_model_error("the model gave no logits");
     const float most = largest(logits);
     if (std::isnan(most)) throw invalid_model_error("the model gave NaN as a logit");
+    if (matcher_) return first_of_largest<float>(logits, mask());
     return static_cast<TokenId>(std::ranges::find(logits, most) - logits.begin());
   }
   const Candidates all = candidates(logits);
@@ -186,6 +238,7 @@ TokenId SlotSampler::pick(std::span<const float> logits) const {
 TokenId SlotSampler::draw(std::span<const float> logits) {
   last_ = pick(logits);
   ++draws_;
+  if (matcher_ && !matcher_->has_ended()) matcher_->accept(last_);
   if (parameters_->repetition_penalty != 1) seen_.insert(last_);
   return last_;
 }
@@ -193,13 +246,25 @@ TokenId SlotSampler::draw(std::span<const float> logits) {
 SampleResult SlotSampler::sample(std::span<const float> logits, std::span<const TokenId> drafts) {
   const std::size_t vocabulary = logits.size() / (drafts.size() + 1);
   SampleResult result;
-  for (std::size_t i = 0; i <= drafts.size(); ++i) {
+  const bool had_ended = has_ended();
+  for (std::size_t i = 0; i <= drafts.size() && failure_.empty(); ++i) {
     const auto row = logits.subspan(i * vocabulary, vocabulary);
-    const TokenId token = draw(row);
-    result.tokens.push_back(token);
-    if (parameters_->logprobs) result.logprobs.push_back(logprobs(row, token));
-    if (i == drafts.size() || token != drafts[i]) break;
+    try {
+      draw(row);
+    } catch (const Error& error) {
+      if (!matcher_ || error.code() == ErrorCode::kInvalidModel) throw;
+      failure_ = error.what();
+      break;
+    }
+    result.tokens.push_back(last_);
+    if (parameters_->logprobs) result.logprobs.push_back(logprobs(row, last_));
+    if (i == drafts.size() || last_ != drafts[i] || has_ended()) break;
   }
+  if (!failure_.empty()) {
+    result.error = "the constraint: " + failure_;
+    if (last_ == kLastDrawn) last_ = 0;  // a step that was planned ahead runs some token
+  }
+  result.ends = has_ended() && !had_ended;
   return result;
 }
 

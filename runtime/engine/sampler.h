@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <unordered_set>
 #include <vector>
@@ -34,19 +35,27 @@ class SlotSampler {
   explicit SlotSampler(const SlotStart& start);
 
   /// A token by the logits of all tokens, as SamplingParameters says. Throws Error(kInvalidModel)
-  /// if there are no logits or one of them is NaN.
+  /// if there are no logits or one of them is NaN, and Error(kUsage) if the constraint has no
+  /// token.
   TokenId draw(std::span<const float> logits);
 
   /// What draw() would draw from, at a temperature above 0.
-  Candidates candidates(std::span<const float> logits) const;
+  Candidates candidates(std::span<const float> logits);
 
   /// Draws behind `drafts.size()` tokens that were guessed: `logits` has a row behind each and one
   /// in front. Row by row, as long as what is drawn is the draft. So the tokens are those that
   /// would have been drawn one by one, and a guess holds as often as its probability, as in
-  /// rejection sampling of a draft that is certain of it (speculation.h).
+  /// rejection sampling of a draft that is certain of it (speculation.h). A constraint that fails
+  /// is the result's error.
   SampleResult sample(std::span<const float> logits, std::span<const TokenId> drafts);
 
   TokenId last() const { return last_; }
+
+  /// Whether the text has ended, by a stop token or for want of anything else, as its constraint
+  /// has it. What is drawn then is nobody's.
+  bool has_ended() const { return matcher_ && matcher_->has_ended(); }
+  /// Finds what the constraint allows next, which is to be done while the logits are computed.
+  void prepare();
 
   /// Whether a draw is the first of the most likely tokens, and nobody asks how likely it is.
   bool is_most_likely() const;
@@ -57,13 +66,17 @@ class SlotSampler {
   /// Logits with bias and penalty.
   std::vector<double> adjusted(std::span<const float> logits) const;
   bool is_plain() const;
-  TokenId pick(std::span<const float> logits) const;
+  /// Of a constraint the tokens that may come; empty: all may.
+  std::span<const std::uint32_t> mask();
+  TokenId pick(std::span<const float> logits);
   TokenLogprobs logprobs(std::span<const float> logits, TokenId token) const;
 
   std::shared_ptr<const SamplingParameters> parameters_;
   std::uint64_t seed_, draws_;
   std::unordered_set<TokenId> seen_;  // only with a repetition penalty
   TokenId last_ = kLastDrawn;
+  std::optional<grammar::Matcher> matcher_;  // only with a constraint
+  std::string failure_;                      // of the constraint
 };
 
 }  // namespace sinter::engine

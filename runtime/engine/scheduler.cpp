@@ -60,9 +60,15 @@ Scheduler::Scheduler(const ExecutorLimits& limits, const EngineOptions& options)
   stats_.blocks = limits.block_count;
 }
 
+void Scheduler::check_constraint(const SamplingParameters& sampling) const {
+  check_sampling(sampling, limits_.vocabulary);
+  if (sampling.constraint && !options_.token_bytes)
+    throw usage_error("a constraint needs the bytes of tokens: give EngineOptions::token_bytes");
+}
+
 void Scheduler::check(const GenerationRequest& request) const {
   const SamplingParameters& sampling = request.sampling;
-  check_sampling(sampling, limits_.vocabulary);
+  check_constraint(sampling);
   if (request.prompt.empty()) throw usage_error("the prompt has no tokens");
   for (const TokenId token : request.prompt)
     if (token < 0 || (limits_.vocabulary > 0 && token >= limits_.vocabulary))
@@ -88,12 +94,14 @@ void Scheduler::check(const GenerationRequest& request) const {
         held < limits_.max_positions ? "the whole cache" : "a sequence");
 }
 
-void Scheduler::submit(RequestId id, GenerationRequest request, EngineTime now) {
+void Scheduler::submit(RequestId id, GenerationRequest request, EngineTime now,
+                       std::shared_ptr<const grammar::Grammar> grammar) {
   auto owned = std::make_unique<RequestState>();
   RequestState& state = *owned;
   state.id = id;
   state.request = std::move(request);
   state.sampling = std::make_shared<const SamplingParameters>(std::move(state.request.sampling));
+  state.grammar = std::move(grammar);
   state.arrival = now;
   const auto step = std::chrono::nanoseconds(options_.priority_step).count();
   for (int sample = 0; sample < state.sampling->samples; ++sample) {

@@ -26,9 +26,12 @@ class Scheduler {
   /// Throws Error(kUsage) if `request` can never run, as Engine::submit says. Depends on nothing
   /// that changes: any thread may ask.
   void check(const GenerationRequest& request) const;
+  /// The part of it that is about a constraint and what is said of tokens.
+  void check_constraint(const SamplingParameters& sampling) const;
 
-  /// Takes a request that passed check(), under an id of its own.
-  void submit(RequestId id, GenerationRequest request, EngineTime now);
+  /// Takes a request that passed check(), under an id of its own; `grammar` of its constraint.
+  void submit(RequestId id, GenerationRequest request, EngineTime now,
+              std::shared_ptr<const grammar::Grammar> grammar = nullptr);
   /// Ends a request, if there is one.
   void cancel(RequestId id, FinishReason reason = FinishReason::kCancelled,
               const std::string& error = {});

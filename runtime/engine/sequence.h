@@ -32,6 +32,7 @@ struct RequestState {
   RequestId id = 0;
   GenerationRequest request;
   std::shared_ptr<const SamplingParameters> sampling;
+  std::shared_ptr<const grammar::Grammar> grammar;  // of the constraint
   EngineTime arrival;
   std::vector<SequenceId> sequences;  // those that have not ended
   /// Samples that begin when the prompt has been computed once, and share its blocks.

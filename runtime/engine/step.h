@@ -3,11 +3,13 @@
 
 #include <cstdint>
 #include <memory>
+#include <string>
 #include <vector>
 
 #include <sinter/engine.h>
 
 #include "runtime/engine/block_manager.h"
+#include "runtime/grammar/grammar.h"
 
 namespace sinter::engine {
 
@@ -25,6 +27,8 @@ struct SlotStart {
   std::uint64_t seed = 0;       // of this sample
   std::vector<TokenId> tokens;  // with a repetition penalty: of the prompt and the text so far
   std::uint64_t draws = 0;      // tokens drawn before
+  std::shared_ptr<const grammar::Grammar> grammar;  // of a constraint
+  std::vector<TokenId> text;                        // with a grammar: the tokens drawn before
 };
 
 /// Consecutive tokens of one sequence.
@@ -69,6 +73,8 @@ struct StepPlan {
 struct SampleResult {
   std::vector<TokenId> tokens;          // 1 to drafts + 1; all but the last are drafts that held
   std::vector<TokenLogprobs> logprobs;  // for each, if asked for
+  bool ends = false;                    // behind them the constraint allows nothing
+  std::string error;  // why the constraint has no further token; tokens may be none
 };
 
 struct StepResult {

@@ -58,7 +58,9 @@ const Edges kAllowed = {
      {"graphs", "runtime", "runtime/include", "runtime/libraries", "runtime/log",
       "runtime/operators", "runtime/plan", "runtime/profiler"}},
     {"runtime/c", {"runtime", "runtime/include"}},
-    {"runtime/engine", {"runtime", "runtime/cpu/ops", "runtime/include", "runtime/plan"}},
+    {"runtime/grammar", {"runtime", "runtime/include"}},
+    {"runtime/engine",
+     {"runtime", "runtime/cpu/ops", "runtime/grammar", "runtime/include", "runtime/plan"}},
     // ir
     {"ir/dim", {}},
     {"ir", {"ir/dim"}},
@@ -198,6 +200,7 @@ const Edges kAllowed = {
       "ir/text",
       "runtime/engine",
       "runtime/files",
+      "runtime/grammar",
       "runtime/include",
       "tools/cli",
       "tools/cli/text",

@@ -1,4 +1,5 @@
-# Third-party packages. tools/setup installs them: Debian 12 packages but oneDNN and the CUDA toolkit.
+# Third-party packages. tools/setup installs them: Debian 12 packages but oneDNN, xgrammar and
+# the CUDA toolkit.
 find_package(Threads REQUIRED)
 find_package(fmt 9 REQUIRED)
 
@@ -24,6 +25,14 @@ set(system_folders ${CMAKE_CXX_IMPLICIT_LINK_DIRECTORIES} /usr/local/lib)
 set(SINTER_DNNL_IS_PRIVATE ON)
 if(dnnl_folder IN_LIST system_folders OR dnnl_real_folder IN_LIST system_folders)
   set(SINTER_DNNL_IS_PRIVATE OFF)
+endif()
+
+# Sources of xgrammar, as tools/setup has them from PyPI: no package is a library.
+set(SINTER_XGRAMMAR ${CMAKE_CURRENT_LIST_DIR}/../../.deps/xgrammar CACHE PATH
+    "Folder of xgrammar's sources as tools/setup makes it")
+if(NOT EXISTS ${SINTER_XGRAMMAR}/cpp/support/work.h)
+  message(FATAL_ERROR "No sources of xgrammar were found in ${SINTER_XGRAMMAR}: run tools/setup, which gets them "
+                      "from PyPI and patches them, or set SINTER_XGRAMMAR to such a folder")
 endif()
 
 find_path(XXHASH_INCLUDE_DIR xxhash.h REQUIRED)

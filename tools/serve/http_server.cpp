@@ -313,7 +313,8 @@ struct HttpServer::Impl {
     return httplib::Server::HandlerResponse::Handled;
   }
 
-  using Parse = CompletionRequest (*)(const nlohmann::json& body, const ServedModel& model);
+  using Parse = CompletionRequest (*)(const nlohmann::json& body, std::string_view text,
+                                      const ServedModel& model);
   void complete(const httplib::Request& request, httplib::Response& answer, Parse parse) {
     if (draining) throw ApiError(503, "the server is being shut down");
     const auto body = parse_object(request.body);
@@ -321,7 +322,7 @@ struct HttpServer::Impl {
     if (model->engine() == nullptr)
       throw ApiError(
           400, fmt::format("'{0}' generates no text: POST /v2/models/{0}/infer", model->name()));
-    auto parsed = parse(body, *model);
+    auto parsed = parse(body, request.body, *model);
     auto call = std::make_shared<CompletionCall>(std::move(model), std::move(parsed), new_id());
     if (call->request().stream) {
       answer.set_header("Cache-Control", "no-cache");

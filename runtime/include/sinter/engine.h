@@ -25,10 +25,31 @@ class Executor;
 using TokenId = std::int32_t;
 using RequestId = std::uint64_t;
 
+/// What a text must be, whole. Tokens that cannot be a part of such a text are not drawn; stop
+/// tokens are drawn where it may end alone. One that can only end does, with FinishReason::kStop.
+/// So a text that ends by itself is as asked for; one that max_tokens cuts off is a beginning of
+/// such a text.
+struct Constraint {
+  enum class Kind : std::uint8_t {
+    kJsonObject,  // any object of JSON
+    kJsonSchema,  // a value that `text`, a JSON Schema, describes; without properties that it does
+                  // not name unless it allows them (additionalProperties), which come in its order
+    kRegex,       // a regular expression as ECMAScript's, without lookaround, back references, \b
+    kGrammar,     // GBNF as xgrammar has it, rules `name ::= ..`, of which `root` is the text
+    kChoice,      // one of `choices`
+    kStructuralTag  // JSON of xgrammar's structural tags: sequences and alternatives of the above
+  };
+  Kind kind = Kind::kJsonObject;
+  std::string text;
+  std::vector<std::string> choices;
+
+  bool operator==(const Constraint&) const = default;
+};
+
 /// How tokens are drawn and when a text ends. The order: logit bias, repetition penalty,
-/// temperature, top-k, top-p, min-p. Draws are those of a plan's own sampler (`compile --sample`,
-/// fusion/append_sampler.h): they depend on the seed, on how many tokens were drawn before and on
-/// the logits, and not on what else is in the batch.
+/// constraint, temperature, top-k, top-p, min-p. Draws are those of a plan's own sampler (`compile
+/// --sample`, fusion/append_sampler.h): they depend on the seed, on how many tokens were drawn
+/// before and on the logits, and not on what else is in the batch.
 struct SamplingParameters {
   double temperature = 0;  // from 0 on; 0: greedy, the first of the most likely tokens
   std::int64_t top_k = 0;  // of so many of the most likely tokens; 0: of all
@@ -43,6 +64,7 @@ struct SamplingParameters {
   std::int64_t max_tokens = 16;                       // of each text, from 1 on
   std::vector<TokenId> stop_tokens;                   // the text ends with one of them
   std::vector<std::string> stop_strings;  // the text ends before one of them; needs token_bytes
+  std::optional<Constraint> constraint;   // of each text; needs token_bytes
   /// With each token its log probability and those of so many of the most likely ones, by the
   /// model's own distribution: before bias, penalty and temperature. Not set: none.
   std::optional<int> logprobs;
@@ -61,11 +83,11 @@ struct GenerationRequest {
 
 enum class FinishReason : std::uint8_t {
   kNone,       // it goes on
-  kStop,       // a stop token or string
+  kStop,       // a stop token or string, or the constraint allows nothing more
   kLength,     // max_tokens
   kCancelled,  // Engine::cancel
   kDeadline,
-  kError,  // the executor failed; `error` says how
+  kError,  // the executor failed, or no token goes on as the constraint wants; `error` says how
 };
 
 /// Stable lower-case name, as OpenAI's where it has one ("stop", "length").
@@ -174,11 +196,17 @@ class SINTER_API Engine {
   Engine(const Engine&) = delete;
   Engine& operator=(const Engine&) = delete;
 
-  /// Throws Error(kUsage) for parameters that mean nothing, tokens that the model does not have and
-  /// lengths beyond its context; QueueFullError; and EngineStoppedError after drain() or a failure
-  /// of the executor, whose message it repeats. Each of the request's samples ends with one output
-  /// that has a finish reason.
+  /// Throws Error(kUsage) for parameters that mean nothing, tokens that the model does not have,
+  /// lengths beyond its context, and constraints that cannot be met or are too large;
+  /// QueueFullError; and EngineStoppedError after drain() or a failure of the executor, whose
+  /// message it repeats. Each of the request's samples ends with one output that has a finish
+  /// reason. A constraint that is not one of the last is compiled on the caller's thread, for
+  /// seconds at most.
   RequestId submit(GenerationRequest request, Callback callback);
+
+  /// Compiles the constraint of `sampling`, if it has one, ahead of submit(). Throws Error(kUsage)
+  /// if that cannot be met or is too large.
+  void prepare(const SamplingParameters& sampling);
 
   /// Ends a request's texts with FinishReason::kCancelled, soon; nothing if it has ended.
   void cancel(RequestId request);

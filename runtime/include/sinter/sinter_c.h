@@ -35,7 +35,7 @@ extern "C" {
 
 /// Grows when functions or members are added; the library's is at least the program's, or
 /// something is missing.
-#define SINTER_C_ABI_VERSION 4
+#define SINTER_C_ABI_VERSION 5
 SINTER_API uint32_t sinter_c_abi_version(void);
 /// "0.1.0".
 SINTER_API const char* sinter_version(void);
@@ -403,11 +403,12 @@ SINTER_API sinter_status sinter_session_outputs_arrow_device(sinter_session* ses
 typedef int32_t sinter_finish;
 enum {
   SINTER_FINISH_NONE = 0,    // it goes on
-  SINTER_FINISH_STOP = 1,    // a stop token or string
+  SINTER_FINISH_STOP = 1,    // a stop token or string, or the constraint allows nothing more
   SINTER_FINISH_LENGTH = 2,  // max_tokens
   SINTER_FINISH_CANCELLED = 3,
   SINTER_FINISH_DEADLINE = 4,
-  SINTER_FINISH_ERROR = 5  // a step failed; sinter_generation_output.error says how
+  SINTER_FINISH_ERROR = 5  // a step failed, or no token goes on as the constraint wants;
+                           // sinter_generation_output.error says how
 };
 /// "stop", "length"; "unknown" for a number that is none. Never NULL, never freed.
 SINTER_API const char* sinter_finish_name(sinter_finish finish);
@@ -427,8 +428,9 @@ typedef struct sinter_engine_options {
   int32_t draft_sequences;       // drafts only while at most so many run; 0: 8
   double priority_seconds;       // what a level of priority is worth in waiting; 0: 1
   /// The `bytes` bytes of a token, which need not be whole characters: 0 of them for special
-  /// tokens. They are there as long as the engine. Called on the engine's thread. NULL: texts are
-  /// empty, and stop strings are refused.
+  /// tokens. They are there as long as the engine. Called on the engine's thread, and for all
+  /// tokens on the thread that submits the first constraint. NULL: texts are empty, and stop
+  /// strings and constraints are refused.
   const char* (*token_bytes)(void* user, int32_t token, size_t* bytes);
   void* user;  // handed to token_bytes
 } sinter_engine_options;
@@ -447,6 +449,18 @@ typedef struct sinter_logit_bias {
   int32_t token;
   float bias;
 } sinter_logit_bias;
+
+/// What a text must be; sinter/engine.h says more.
+typedef int32_t sinter_constraint;
+enum {
+  SINTER_CONSTRAINT_NONE = 0,
+  SINTER_CONSTRAINT_JSON_OBJECT = 1,
+  SINTER_CONSTRAINT_JSON_SCHEMA = 2,
+  SINTER_CONSTRAINT_REGEX = 3,
+  SINTER_CONSTRAINT_GRAMMAR = 4,
+  SINTER_CONSTRAINT_CHOICE = 5,
+  SINTER_CONSTRAINT_STRUCTURAL_TAG = 6
+};
 
 /// What is asked for; sinter/engine.h says more. All of it is copied.
 typedef struct sinter_generation_request {
@@ -471,6 +485,10 @@ typedef struct sinter_generation_request {
   size_t stop_string_count;
   int32_t with_logprobs;  // 1: the log probability of each token
   int32_t likeliest;      // and those of so many of the most likely tokens
+  sinter_constraint constraint;
+  const char* constraint_text;  // the schema, regular expression, grammar or structural tag
+  const char* const* choices;   // of SINTER_CONSTRAINT_CHOICE
+  size_t choice_count;
 } sinter_generation_request;
 
 /// Never grows. The log probability of a token by the model's own distribution.
@@ -502,7 +520,8 @@ typedef void (*sinter_generation_callback)(void* user, const sinter_generation_o
 
 /// `request` (which may be NULL) is given the request's number, perhaps after the first callback.
 /// SINTER_ERROR_USAGE for parameters that mean nothing, tokens that the model does not have and
-/// lengths beyond its positions; SINTER_ERROR_QUEUE_FULL; SINTER_ERROR_ENGINE_STOPPED.
+/// lengths beyond its positions, constraints that cannot be met or are too large;
+/// SINTER_ERROR_QUEUE_FULL; SINTER_ERROR_ENGINE_STOPPED.
 SINTER_API sinter_status sinter_engine_submit(sinter_engine* engine,
                                               const sinter_generation_request* generation,
                                               sinter_generation_callback callback, void* user,

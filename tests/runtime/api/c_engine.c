@@ -1,5 +1,6 @@
 // A program in C that generates text for many requests: the engine of sinter_c.h, right and wrong.
 #include <sinter/sinter_c.h>
+#include <stddef.h>
 #include <string.h>
 
 #include "c_checks.h"
@@ -78,6 +79,24 @@ static int refused(sinter_engine* engine, const int* prompt, size_t prompt_count
   request.stop_string_count = 1;
   FAILS(sinter_engine_submit(engine, &request, add, NULL, NULL), SINTER_ERROR_USAGE,
         "stop_strings is NULL");
+  request.stop_string_count = 0;
+  request.constraint_text = "a*";
+  FAILS(sinter_engine_submit(engine, &request, add, NULL, NULL), SINTER_ERROR_USAGE, "say which");
+  request.constraint = 77;
+  FAILS(sinter_engine_submit(engine, &request, add, NULL, NULL), SINTER_ERROR_USAGE,
+        "constraint 77");
+  request.constraint = SINTER_CONSTRAINT_REGEX;
+  request.constraint_text = "(a";
+  FAILS(sinter_engine_submit(engine, &request, add, NULL, NULL), SINTER_ERROR_USAGE,
+        "regular expression: ");
+  request.constraint_text = "7";
+  FAILS(sinter_engine_submit(engine, &request, add, NULL, NULL), SINTER_ERROR_USAGE,
+        "begins with a token");
+  request.constraint = SINTER_CONSTRAINT_CHOICE;
+  request.constraint_text = NULL;
+  request.choice_count = 1;
+  FAILS(sinter_engine_submit(engine, &request, add, NULL, NULL), SINTER_ERROR_USAGE,
+        "choices is NULL");
   request.struct_size = 4;
   FAILS(sinter_engine_submit(engine, &request, add, NULL, NULL), SINTER_ERROR_USAGE,
         "struct_size of 4");
@@ -93,9 +112,11 @@ int sinter_test_c_engine(const char* path, const int* prompt, size_t prompt_coun
   sinter_engine_options options = {sizeof options};
   sinter_engine_stats stats = {sizeof stats};
   sinter_generation_request request = {sizeof request};
-  answer both = {0}, stopped = {0}, cancelled = {0}, late = {0}, last = {0};
+  answer both = {0}, stopped = {0}, cancelled = {0}, late = {0}, last = {0}, chosen = {0},
+         old = {0};
   char text[kTokens + 1] = {0}, stop[2] = {0};
   const char* stops[1];
+  static const char* const words[] = {"zebra", "yak"};
   uint64_t id = 0;
   size_t i;
   session.threads = 1;
@@ -149,8 +170,26 @@ int sinter_test_c_engine(const char* path, const int* prompt, size_t prompt_coun
   CHECK(strcmp(stopped.text, text) == 0);
   sinter_engine_free(engine);
 
-  /* Cancelled in its first callback, and behind its time before that. */
+  /* One of two words; and a program that was built before there were constraints. */
   request.stop_string_count = 0;
+  request.constraint = SINTER_CONSTRAINT_CHOICE;
+  request.choices = words;
+  request.choice_count = 2;
+  OK(sinter_engine_create(plan, &options, &engine));
+  STEP(one(engine, &request, &chosen));
+  CHECK(chosen.finish == SINTER_FINISH_STOP && chosen.ends == 1);
+  CHECK(strcmp(chosen.text, words[0]) == 0 || strcmp(chosen.text, words[1]) == 0);
+  sinter_engine_free(engine);
+  request.struct_size = offsetof(sinter_generation_request, constraint);
+  OK(sinter_engine_create(plan, &options, &engine));
+  STEP(one(engine, &request, &old));
+  CHECK(old.finish == SINTER_FINISH_LENGTH && old.ends == 1);
+  sinter_engine_free(engine);
+  request = (sinter_generation_request){sizeof request};
+  request.prompt = prompt;
+  request.prompt_count = prompt_count;
+
+  /* Cancelled in its first callback, and behind its time before that. */
   cancelled.cancels = 1;
   OK(sinter_engine_create(plan, &options, &engine));
   request.timeout_seconds = 1e-9;

@@ -4,6 +4,7 @@
 #include <map>
 #include <mutex>
 #include <random>
+#include <set>
 #include <thread>
 
 #include <gmock/gmock.h>
@@ -42,6 +43,8 @@ GenerationRequest short_request(int seed) {
   request.sampling.temperature = random() % 2 == 0 ? 0 : 0.8;
   request.sampling.seed = random();
   if (random() % 3 == 0) request.sampling.stop_strings = {"ab"};
+  if (random() % 3 == 0)
+    request.sampling.constraint = Constraint{Constraint::Kind::kRegex, "(ab|ba|c+|d){2,12}e", {}};
   return request;
 }
 
@@ -113,7 +116,8 @@ void run_many(EngineOptions options) {
         EXPECT_EQ(seed % 7, 0);
         continue;
       }
-      const ExpectedText expected = expected_text(request, sample, kModelTokens, true);
+      const ExpectedText expected =
+          expected_text(request, sample, kModelTokens, true, fake_grammar(request, kModelTokens));
       EXPECT_EQ(text.tokens, expected.tokens);
       EXPECT_EQ(text.text, expected.text);
       EXPECT_EQ(text.finish, expected.finish);
@@ -128,6 +132,75 @@ TEST(Engine, SoItIsWithDrafts) {
   options.draft_tokens = 3;
   options.draft_match_least = 1;
   run_many(options);
+}
+
+TEST(Engine, AConstraintHoldsForEachSample) {
+  Answers answers;
+  EngineOptions options;
+  options.token_bytes = fake_bytes;
+  Engine engine(std::make_unique<ThreadedExecutor>(engine_limits()), options);
+  GenerationRequest request;
+  request.prompt = {1, 2, 3};
+  request.sampling.samples = 4;
+  request.sampling.temperature = 1;
+  request.sampling.max_tokens = 20;
+  request.sampling.constraint = Constraint{Constraint::Kind::kChoice, "", {"abcd", "bade", "gf"}};
+  const RequestId id = engine.submit(request, answers.listener());
+  engine.drain();
+  std::set<std::string> texts;
+  for (int sample = 0; sample < 4; ++sample) {
+    EXPECT_EQ(answers.of(id, sample).finish, FinishReason::kStop);
+    texts.insert(answers.of(id, sample).text);
+  }
+  EXPECT_THAT(texts, ::testing::IsSubsetOf({"abcd", "bade", "gf"}));
+}
+
+TEST(Engine, ConstraintsThatCannotBeMetAreRefused) {
+  EngineOptions options;
+  options.token_bytes = fake_bytes;
+  Engine engine(std::make_unique<FakeExecutor>(engine_limits()), options);
+  GenerationRequest request;
+  request.prompt = {1};
+  const auto refusal = [&](const Engine& of, Constraint::Kind kind, const std::string& text) {
+    request.sampling.constraint = Constraint{kind, text, {}};
+    try {
+      const_cast<Engine&>(of).submit(request, nullptr);
+    } catch (const Error& error) {
+      EXPECT_EQ(error.code(), ErrorCode::kUsage);
+      return std::string(error.what());
+    }
+    return std::string();
+  };
+  using Kind = Constraint::Kind;
+  EXPECT_THAT(refusal(engine, Kind::kRegex, "(a"), HasSubstr("regular expression"));
+  EXPECT_THAT(refusal(engine, Kind::kRegex, "z"), HasSubstr("begins with a token"));
+  EXPECT_THAT(refusal(engine, static_cast<Kind>(9), "z"), HasSubstr("kind 9"));
+  EXPECT_THROW(engine.prepare(request.sampling), Error);
+  const Engine silent(std::make_unique<FakeExecutor>(engine_limits()));
+  EXPECT_THAT(refusal(silent, Kind::kRegex, "a"), HasSubstr("token_bytes"));
+  request.sampling.constraint.reset();
+  engine.prepare(request.sampling);
+  engine.submit(request, nullptr);  // goes on as before
+  engine.drain();
+}
+
+/// No token has what must come: the text ends with that, and others go on.
+TEST(Engine, ATextThatIsStuckEndsAlone) {
+  Answers answers;
+  EngineOptions options;
+  options.token_bytes = fake_bytes;
+  Engine engine(std::make_unique<FakeExecutor>(engine_limits()), options);
+  GenerationRequest request = short_request(1);
+  request.sampling = {};
+  request.sampling.max_tokens = 8;
+  const RequestId other = engine.submit(request, answers.listener());
+  request.sampling.constraint = Constraint{Constraint::Kind::kRegex, "abz", {}};
+  const RequestId id = engine.submit(request, answers.listener());
+  engine.drain();
+  EXPECT_EQ(answers.of(id).finish, FinishReason::kError);
+  EXPECT_EQ(answers.of(id).text, "ab");
+  EXPECT_THAT(answers.of(id).error, HasSubstr("no token"));
+  EXPECT_EQ(answers.of(other).finish, FinishReason::kLength);
 }
 
 TEST(Engine, StatsSayWhatHappened) {

@@ -33,35 +33,51 @@ std::string_view fake_bytes(TokenId token) {
   return pieces[static_cast<std::size_t>(token) % pieces.size()];
 }
 
+std::shared_ptr<const grammar::Grammar> fake_grammar(const GenerationRequest& request,
+                                                     int vocabulary) {
+  if (!request.sampling.constraint) return nullptr;
+  static std::map<int, grammar::Compiler> compilers;
+  return compilers.try_emplace(vocabulary, vocabulary, fake_bytes)
+      .first->second.compile(*request.sampling.constraint);
+}
+
 ExpectedText expected_text(const GenerationRequest& request, int sample, int vocabulary,
-                           bool has_text) {
+                           bool has_text, std::shared_ptr<const grammar::Grammar> grammar) {
   const SamplingParameters& sampling = request.sampling;
   engine::SlotStart start;
   start.sampling = std::make_shared<const SamplingParameters>(sampling);
   start.seed = engine::seed_of_sample(sampling.seed, sample);
   start.tokens = request.prompt;
+  start.grammar = std::move(grammar);
   engine::SlotSampler sampler(start);
   ExpectedText result{{}, {}, FinishReason::kLength};
   auto tokens = request.prompt;
   std::string bytes;
   while (std::ssize(result.tokens) < sampling.max_tokens) {
-    const TokenId token = sampler.draw(fake_logits(tokens, vocabulary));
+    const engine::SampleResult drawn = sampler.sample(fake_logits(tokens, vocabulary), {});
+    if (!drawn.error.empty()) {
+      result.finish = FinishReason::kError;
+      break;
+    }
+    const TokenId token = drawn.tokens.front();
     tokens.push_back(token), result.tokens.push_back(token);
     if (std::ranges::find(sampling.stop_tokens, token) != sampling.stop_tokens.end()) {
       result.finish = FinishReason::kStop;
       break;
     }
-    if (!has_text) continue;
-    bytes += fake_bytes(token);
+    if (has_text) bytes += fake_bytes(token);
+    if (drawn.ends) result.finish = FinishReason::kStop;
     // A character that is not whole yet is not text.
     engine::Utf8Stream characters;
     const std::string text = characters.add(bytes);
     std::size_t stop = std::string::npos;
     for (const std::string& each : sampling.stop_strings) stop = std::min(stop, text.find(each));
-    if (stop == std::string::npos) continue;
-    result.text = text.substr(0, stop);
-    result.finish = FinishReason::kStop;
-    return result;
+    if (stop != std::string::npos) {
+      result.text = text.substr(0, stop);
+      result.finish = FinishReason::kStop;
+      return result;
+    }
+    if (drawn.ends) break;
   }
   const std::string text = engine::repaired_utf8(bytes);
   std::size_t stop = text.size();

@@ -5,6 +5,7 @@
 #include <condition_variable>
 #include <deque>
 #include <map>
+#include <memory>
 #include <mutex>
 #include <optional>
 #include <span>
@@ -32,7 +33,12 @@ struct ExpectedText {
   FinishReason finish;
 };
 ExpectedText expected_text(const GenerationRequest& request, int sample, int vocabulary,
-                           bool has_text);
+                           bool has_text,
+                           std::shared_ptr<const grammar::Grammar> grammar = nullptr);
+
+/// Of the request's constraint, for tokens with the bytes of fake_bytes(); null if it has none.
+std::shared_ptr<const grammar::Grammar> fake_grammar(const GenerationRequest& request,
+                                                     int vocabulary);
 
 /// Keeps tokens where a model keeps keys and values. Each row reads all positions before its own
 /// through the block table. Throws Error(kInternal) for plans that contradict themselves.

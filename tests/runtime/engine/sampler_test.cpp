@@ -143,6 +143,69 @@ TEST(SlotSampler, ATokenMayBeForbidden) {
   EXPECT_EQ(counts(sampling)[1], 0);
 }
 
+/// Tokens a, b, c and d, of which a text of `pattern` is made.
+SlotSampler constrained(SamplingParameters sampling, const std::string& pattern) {
+  grammar::Compiler compiler(4, [](TokenId token) {
+    return std::string_view("abcd").substr(static_cast<std::size_t>(token), 1);
+  });
+  sampling.constraint = Constraint{Constraint::Kind::kRegex, pattern, {}};
+  SlotStart start;
+  start.seed = sampling.seed;
+  start.grammar = compiler.compile(*sampling.constraint);
+  start.sampling = std::make_shared<const SamplingParameters>(std::move(sampling));
+  return SlotSampler(start);
+}
+
+TEST(SlotSampler, AConstraintIsOverAllElse) {
+  // Greedy, and with a bias and a penalty on the way.
+  EXPECT_EQ(constrained({}, "[acd]").draw(kLogits), 3);
+  EXPECT_EQ(constrained({}, "[ac]").draw(kLogits), 0) << "the first of the likeliest";
+  SamplingParameters sampling;
+  sampling.logit_bias = {{1, kInfinity}, {3, -kInfinity}, {2, 1.0F}};
+  sampling.repetition_penalty = 1.5;
+  EXPECT_EQ(constrained(sampling, "[acd]").draw(kLogits), 2);
+  EXPECT_EQ(constrained(sampling, "d").draw(kLogits), 3) << "there is nothing else";
+  // What top-k and the others leave is of what is allowed.
+  sampling = {};
+  sampling.temperature = 1;
+  sampling.top_k = 1;
+  EXPECT_EQ(constrained(sampling, "[acd]").draw(kLogits), 3);
+  sampling.top_k = 0;
+  sampling.top_p = 0.4;
+  EXPECT_EQ(constrained(sampling, "[acd]").draw(kLogits), 3);
+  sampling.top_p = 1;
+  sampling.min_p = 0.9;
+  EXPECT_EQ(constrained(sampling, "[acd]").draw(kLogits), 3);
+  sampling.min_p = 0;
+  std::vector<int> counts(4);
+  for (int i = 0; i < 4000; ++i) {
+    sampling.seed = static_cast<std::uint64_t>(i);
+    ++counts[static_cast<std::size_t>(constrained(sampling, "[acd]").draw(kLogits))];
+  }
+  EXPECT_EQ(counts[1], 0);
+  EXPECT_NEAR(counts[0], 1000, 150);
+  EXPECT_NEAR(counts[3], 2000, 170);
+}
+
+TEST(SlotSampler, DraftsHoldAsTheConstraintHasIt) {
+  std::vector<float> rows;
+  for (int i = 0; i < 4; ++i) rows.insert(rows.end(), kLogits.begin(), kLogits.end());
+  SamplingParameters sampling;
+  sampling.logprobs = 1;
+  SlotSampler sampler = constrained(sampling, "db?c");
+  const std::vector<TokenId> drafts = {3, 1, 2};
+  const engine::SampleResult drawn = sampler.sample(rows, drafts);
+  EXPECT_THAT(drawn.tokens, ElementsAre(3, 1, 2)) << "no row behind the end is drawn from";
+  EXPECT_TRUE(drawn.ends);
+  EXPECT_EQ(drawn.logprobs[0].likeliest[0].first, 1) << "the model's own";
+  SlotSampler other = constrained({}, "dc");
+  EXPECT_THAT(other.sample(rows, drafts).tokens, ElementsAre(3, 2));
+  SlotSampler stuck = constrained({}, "dz");
+  const engine::SampleResult failed = stuck.sample(rows, drafts);
+  EXPECT_THAT(failed.tokens, ElementsAre(3));
+  EXPECT_THAT(failed.error, HasSubstr("no token"));
+}
+
 TEST(SlotSampler, ADrawDependsOnTheSeedAndItsNumberAlone) {
   const auto draws = [](std::uint64_t seed, std::uint64_t first) {
     SlotStart start;

@@ -59,7 +59,7 @@ class Simulation {
   }
 
   static inline EngineStats total;
-  static inline std::uint64_t copies = 0, ahead = 0;
+  static inline std::uint64_t copies = 0, ahead = 0, constrained = 0;
 
  private:
   struct Live {
@@ -118,10 +118,31 @@ class Simulation {
     if (pick(0, 3) == 0) sampling.repetition_penalty = 1.3;
     if (pick(0, 3) == 0) sampling.logit_bias = {{pick(0, kVocabulary - 1), 2.0F}};
     if (pick(0, 3) == 0) sampling.stop_tokens = {pick(0, kVocabulary - 1)};
+    if (shape_.options.token_bytes && pick(0, 2) == 0) add_constraint(sampling);
     if (shape_.options.token_bytes && pick(0, 2) == 0) sampling.stop_strings = {"bab", "\xC3\xA9"};
     request.priority = pick(0, 3) == 0 ? pick(-2, 2) : 0;
     if (pick(0, 9) == 0) request.deadline = now_ + std::chrono::milliseconds(pick(0, 200));
     return request;
+  }
+
+  /// Languages that end of themselves, or by a stop token, or never; of whole characters, or parts;
+  /// the last one gets to where no token goes on.
+  void add_constraint(SamplingParameters& sampling) {
+    using Kind = Constraint::Kind;
+    static const std::vector<Constraint> all = {
+        {Kind::kRegex, "[abc ]*", {}},
+        {Kind::kRegex, "(ab|ba|c)+d?", {}},
+        {Kind::kRegex, "(\u00e9|\u20ac|[a-g]){2,9}", {}},
+        {Kind::kChoice, "", {"abba", "bacd", "ab", "gfe", "bcbcbcbcbcbcbc"}},
+        {Kind::kGrammar, "root ::= \"a\" root \"b\" | \"c\" | root \"d\"\n", {}},
+        {Kind::kRegex, "[a-g ]{3}z", {}}};
+    sampling.constraint = all[static_cast<std::size_t>(pick(0, static_cast<int>(all.size()) - 1))];
+    GenerationRequest request;
+    request.sampling = sampling;
+    // As the engine, which takes none whose text cannot begin.
+    const auto grammar = fake_grammar(request, kVocabulary);
+    if (grammar::Matcher(grammar, sampling.stop_tokens).is_stuck()) sampling.constraint.reset();
+    constrained += sampling.constraint.has_value();
   }
 
   void event() {
@@ -146,7 +167,7 @@ class Simulation {
     auto request = random_request();
     scheduler_.check(request);
     const RequestId id = ++last_;
-    scheduler_.submit(id, request, now_);
+    scheduler_.submit(id, request, now_, fake_grammar(request, kVocabulary));
     unstarted_.insert(rank_of(request, now_, id));
     // Sequences are numbered as they come.
     for (int sample = 0; sample < request.sampling.samples; ++sample)
@@ -220,14 +241,14 @@ class Simulation {
 
   void check_text(const GenerationRequest& request, int sample, const GenerationOutput& text) {
     const bool has_text = static_cast<bool>(shape_.options.token_bytes);
-    const ExpectedText expected = expected_text(request, sample, kVocabulary, has_text);
-    if (text.finish == FinishReason::kStop || text.finish == FinishReason::kLength) {
+    const ExpectedText expected =
+        expected_text(request, sample, kVocabulary, has_text, fake_grammar(request, kVocabulary));
+    if (text.finish != FinishReason::kCancelled && text.finish != FinishReason::kDeadline) {
       ASSERT_EQ(text.tokens, expected.tokens);
       ASSERT_EQ(text.finish, expected.finish);
       ASSERT_EQ(text.text, expected.text);
       return;
     }
-    ASSERT_TRUE(text.finish == FinishReason::kCancelled || text.finish == FinishReason::kDeadline);
     ASSERT_LE(text.tokens.size(), expected.tokens.size());
     ASSERT_TRUE(std::equal(text.tokens.begin(), text.tokens.end(), expected.tokens.begin()));
   }
@@ -258,8 +279,9 @@ TEST(Simulation, AMillionEvents) {
   EXPECT_GT(total.accepted_draft_tokens, 1000U);
   EXPECT_GT(Simulation::copies, 100U);
   EXPECT_GT(Simulation::ahead, 10000U);
+  EXPECT_GT(Simulation::constrained, 1000U);
   for (const auto reason : {FinishReason::kStop, FinishReason::kLength, FinishReason::kCancelled,
-                            FinishReason::kDeadline})
+                            FinishReason::kDeadline, FinishReason::kError})
     EXPECT_GT(total.finished_texts[static_cast<std::size_t>(reason)], 100U) << to_string(reason);
 }
 

@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <filesystem>
 #include <iostream>
+#include <memory>
 #include <nlohmann/json.hpp>
 
 #include <unistd.h>
@@ -29,10 +30,12 @@ ChatTemplate template_of(const GenerateArguments& options) {
 /// What a conversation has in the caches, and what it was made of.
 class Conversation {
  public:
-  Conversation(const GenerateArguments& options, Decoder& decoder, const Tokenizer& tokenizer)
+  Conversation(const GenerateArguments& options, Decoder& decoder, const Tokenizer& tokenizer,
+               std::shared_ptr<const grammar::Grammar> grammar)
       : options_(options),
         decoder_(decoder),
         tokenizer_(tokenizer),
+        grammar_(std::move(grammar)),
         template_(template_of(options)) {
     if (!options.system.empty()) say("system", options.system);
   }
@@ -51,7 +54,8 @@ class Conversation {
     Stream stream(console, &tokenizer_);
     const Interrupts interrupts;
     const auto rest = std::span(ids).subspan(static_cast<std::size_t>(known));
-    const Generated result = generate(options_, decoder_, rest, stops, &tokenizer_, stream);
+    const Generated result =
+        generate(options_, decoder_, rest, stops, &tokenizer_, grammar_, stream);
     held_ = ids;
     held_.insert(held_.end(), result.tokens.begin(), result.tokens.end() - 1);
     const std::string said = tokenizer_.decode(result.tokens, true);
@@ -84,6 +88,7 @@ class Conversation {
   const GenerateArguments& options_;
   Decoder& decoder_;
   const Tokenizer& tokenizer_;
+  std::shared_ptr<const grammar::Grammar> grammar_;
   ChatTemplate template_;
   ordered_json messages_ = ordered_json::array();
   std::vector<std::int64_t> held_;
@@ -92,8 +97,9 @@ class Conversation {
 }  // namespace
 
 int run_chat(const GenerateArguments& options, Decoder& decoder, const Tokenizer& tokenizer,
-             const std::vector<std::int64_t>& stops, const Console& console) {
-  Conversation conversation(options, decoder, tokenizer);
+             const std::vector<std::int64_t>& stops,
+             std::shared_ptr<const grammar::Grammar> grammar, const Console& console) {
+  Conversation conversation(options, decoder, tokenizer, std::move(grammar));
   const bool asks = isatty(STDIN_FILENO) != 0 && !console.json && !console.quiet;
   ordered_json turns = ordered_json::array();
   for (std::string line;

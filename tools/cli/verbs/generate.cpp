@@ -137,7 +137,8 @@ int run_generate(GenerateArguments options, const Console& console) {
   }
   Decoder decoder(plan, options.decoder, options.session);
   sampling_of(options, decoder.sampler());  // refuses before anything runs
-  if (options.chat) return run_chat(options, decoder, *tokenizer, stops, console);
+  const auto grammar = grammar_of(options, decoder, words);
+  if (options.chat) return run_chat(options, decoder, *tokenizer, stops, grammar, console);
   if (encoder) {
     encoder->set_tokens(source);
     encoder->run(decoder);  // which prepares it
@@ -158,7 +159,7 @@ int run_generate(GenerateArguments options, const Console& console) {
                              decoder.feeds_itself() ? " and feeds itself" : ""));
   Stream stream(console, words);
   const Interrupts interrupts;
-  const auto result = generate(options, decoder, prompt, stops, words, stream);
+  const auto result = generate(options, decoder, prompt, stops, words, grammar, stream);
   report(options, plan, decoder, result, prompt, words, encoded, load_us, console);
   return result.stopped_by == "interrupt" ? kInterruptedExit : 0;
 }
@@ -216,6 +217,16 @@ void add_generate(Cli& cli) {
   verb->add_option("--top-p", options->top_p,
                    "Of the fewest tokens that have this probability together");
   verb->add_option("--seed", options->seed, "Of the draws");
+
+  ConstraintArguments& constraint = options->constraint;
+  verb->add_flag("--json-object", constraint.json_object,
+                 "The text is a JSON object: other tokens are not drawn");
+  verb->add_option("--json-schema", constraint.schema_file,
+                   "The text is JSON as this file, a JSON Schema, describes");
+  verb->add_option("--regex", constraint.regex, "The text is what this expression matches");
+  verb->add_option("--grammar", constraint.grammar_file,
+                   "The text is the rule `root` of this file, a grammar in GBNF");
+  verb->add_option("--choice", constraint.choices, "The text is this, or another --choice");
 
   verb->add_option("--sequences", options->requests.sequences,
                    "Of --requests: how many run at once (default: as many as the plan takes)")

@@ -36,7 +36,8 @@ T value_or(const json& line, const char* key, T fallback) {
   return line.contains(key) ? line.at(key).get<T>() : fallback;
 }
 
-Line read_line(const json& line, const GenerateArguments& options, const Tokenizer* tokenizer) {
+Line read_line(const json& line, const GenerateArguments& options,
+               const std::optional<Constraint>& constraint, const Tokenizer* tokenizer) {
   Line result;
   GenerationRequest& request = result.request;
   if (line.contains("ids")) {
@@ -55,6 +56,7 @@ Line read_line(const json& line, const GenerateArguments& options, const Tokeniz
   sampling.seed = value_or(line, "seed", options.seed.value_or(0));
   sampling.samples = value_or(line, "n", 1);
   sampling.stop_strings = value_or(line, "stop", std::vector<std::string>());
+  sampling.constraint = constraint;
   if (sampling.samples != 1)
     throw usage_error("n is {}: write a line for each text", sampling.samples);
   result.arrival_ms = value_or(line, "arrival_ms", 0.0);
@@ -65,6 +67,7 @@ std::vector<Line> read_lines(const GenerateArguments& options, const Tokenizer* 
                              const std::vector<std::int64_t>& stops) {
   std::ifstream file(options.requests.file);
   if (!file) throw usage_error("cannot read '{}'", options.requests.file);
+  const std::optional<Constraint> constraint = constraint_of(options);
   std::vector<Line> lines;
   std::size_t number = 0;
   for (std::string text; std::getline(file, text);) {
@@ -72,7 +75,7 @@ std::vector<Line> read_lines(const GenerateArguments& options, const Tokenizer* 
     if (text.empty()) continue;
     with_context(fmt::format("'{}', line {}", options.requests.file, number), [&] {
       try {
-        lines.push_back(read_line(json::parse(text), options, tokenizer));
+        lines.push_back(read_line(json::parse(text), options, constraint, tokenizer));
       } catch (const json::exception& error) {
         throw usage_error(
             "{}: a line is an object with \"prompt\" or \"ids\" and, if wanted, max_tokens, "
@@ -173,7 +176,7 @@ int run_requests(const GenerateArguments& options, const Tokenizer* tokenizer,
     throw usage_error(
         "'{}' is of one sequence at a time: compile the model with --serve for many requests",
         options.plan);
-  const std::vector<Line> lines = read_lines(options, tokenizer, stops);
+  std::vector<Line> lines = read_lines(options, tokenizer, stops);
   engine::PagedExecutorOptions paged;
   paged.session = options.session;
   paged.max_sequences = static_cast<int>(options.requests.sequences);
@@ -184,6 +187,11 @@ int run_requests(const GenerateArguments& options, const Tokenizer* tokenizer,
   auto executor = std::make_unique<engine::PagedExecutor>(plan, paged);
   const auto cache_bytes = executor->cache_bytes();
   const auto limits = executor->limits();
+  // Where a constraint lets a text end and go on, one of these says which.
+  for (TokenId id = 0; tokenizer != nullptr && !options.no_stop && id < limits.vocabulary; ++id)
+    if (tokenizer->is_special(id))
+      for (Line& line : lines)
+        if (line.request.sampling.constraint) line.request.sampling.stop_tokens.push_back(id);
   EngineOptions engine_options;
   engine_options.max_waiting = std::ssize(lines);
   engine_options.draft_tokens = static_cast<int>(options.requests.draft_tokens);

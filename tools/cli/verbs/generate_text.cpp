@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <fstream>
+#include <iterator>
 #include <memory>
 #include <utility>
 
@@ -19,11 +21,14 @@ volatile std::sig_atomic_t interrupted = 0;
 /// Tokens one after the other, from the plan's sampler or one here.
 class Chooser {
  public:
-  Chooser(const GenerateArguments& options, Decoder& decoder)
-      : decoder_(decoder), sampler_(start(sampling_of(options, decoder.sampler()))) {}
+  Chooser(const GenerateArguments& options, Decoder& decoder, std::vector<TokenId> stops,
+          std::shared_ptr<const grammar::Grammar> grammar)
+      : decoder_(decoder),
+        sampler_(
+            start(sampling_of(options, decoder.sampler()), std::move(stops), std::move(grammar))) {}
 
   std::int64_t first(std::span<const std::int64_t> prompt) {
-    if (!decoder_.sampler()) return sampler_.draw(decoder_.run(prompt));
+    if (!decoder_.sampler()) return draw(decoder_.run(prompt));
     decoder_.start(prompt);
     return decoder_.token();
   }
@@ -32,13 +37,24 @@ class Chooser {
     if (decoder_.sampler()) decoder_.next();
   }
   std::int64_t next(std::int64_t id) {
-    return decoder_.sampler() ? decoder_.token() : sampler_.draw(decoder_.run({&id, 1}));
+    return decoder_.sampler() ? decoder_.token() : draw(decoder_.run({&id, 1}));
   }
+  /// Whether a constraint allows nothing more.
+  bool has_ended() const { return sampler_.has_ended(); }
 
  private:
-  static engine::SlotStart start(SamplingParameters sampling) {
+  TokenId draw(std::span<const float> logits) {
+    const engine::SampleResult drawn = sampler_.sample(logits, {});
+    if (!drawn.error.empty()) throw usage_error(drawn.error);
+    return drawn.tokens.front();
+  }
+
+  static engine::SlotStart start(SamplingParameters sampling, std::vector<TokenId> stops,
+                                 std::shared_ptr<const grammar::Grammar> grammar) {
     engine::SlotStart start;
     start.seed = sampling.seed;
+    sampling.stop_tokens = std::move(stops);
+    start.grammar = std::move(grammar);
     start.sampling = std::make_shared<const SamplingParameters>(std::move(sampling));
     return start;
   }
@@ -59,6 +75,46 @@ Interrupts::Interrupts() {
   action.sa_handler = [](int) { interrupted = 1; };
   action.sa_flags = static_cast<int>(SA_RESETHAND) | SA_RESTART;
   sigaction(SIGINT, &action, &previous_);
+}
+
+std::optional<Constraint> constraint_of(const GenerateArguments& options) {
+  const ConstraintArguments& said = options.constraint;
+  std::vector<std::pair<const char*, Constraint>> all;
+  const auto read = [](const std::string& path) {
+    std::ifstream file(path);
+    if (!file) throw usage_error("cannot read '{}'", path);
+    return std::string(std::istreambuf_iterator<char>(file), {});
+  };
+  using Kind = Constraint::Kind;
+  if (said.json_object) all.push_back({"--json-object", {Kind::kJsonObject, {}, {}}});
+  if (!said.schema_file.empty())
+    all.push_back({"--json-schema", {Kind::kJsonSchema, read(said.schema_file), {}}});
+  if (!said.regex.empty()) all.push_back({"--regex", {Kind::kRegex, said.regex, {}}});
+  if (!said.grammar_file.empty())
+    all.push_back({"--grammar", {Kind::kGrammar, read(said.grammar_file), {}}});
+  if (!said.choices.empty()) all.push_back({"--choice", {Kind::kChoice, {}, said.choices}});
+  if (all.empty()) return std::nullopt;
+  if (all.size() > 1)
+    throw usage_error("{} and {} contradict each other: give one", all[0].first, all[1].first);
+  if (options.tokenizer.empty())
+    throw usage_error("{} needs the text of tokens: give --tokenizer", all[0].first);
+  return std::move(all[0].second);
+}
+
+std::shared_ptr<const grammar::Grammar> grammar_of(const GenerateArguments& options,
+                                                   const Decoder& decoder,
+                                                   const Tokenizer* tokenizer) {
+  const auto constraint = constraint_of(options);
+  if (!constraint) return nullptr;
+  if (decoder.sampler())
+    throw usage_error(
+        "--json-object, --json-schema, --regex, --grammar and --choice need logits, and the plan "
+        "chooses tokens itself ({}): compile without --sample",
+        to_text(*decoder.sampler()));
+  grammar::Compiler compiler(static_cast<int>(decoder.vocabulary()), [&](TokenId id) {
+    return tokenizer->is_special(id) ? std::string_view() : tokenizer->bytes_of(id);
+  });
+  return compiler.compile(*constraint);
 }
 
 SamplingParameters sampling_of(const GenerateArguments& options,
@@ -92,14 +148,19 @@ SamplingParameters sampling_of(const GenerateArguments& options,
 
 Generated generate(const GenerateArguments& options, Decoder& decoder,
                    std::span<const std::int64_t> prompt, const std::vector<std::int64_t>& stops,
-                   const Tokenizer* tokenizer, Stream& stream) {
-  Chooser chooser(options, decoder);
+                   const Tokenizer* tokenizer,
+                   const std::shared_ptr<const grammar::Grammar>& grammar, Stream& stream) {
   Generated result;
   const auto ends = [&](std::int64_t id) {
     if (options.no_stop) return false;
     if (std::ranges::find(stops, id) != stops.end()) return true;
     return tokenizer != nullptr && tokenizer->is_special(id);
   };
+  std::vector<TokenId> ending;
+  if (grammar != nullptr)
+    for (TokenId id = 0; id < decoder.vocabulary(); ++id)
+      if (ends(id)) ending.push_back(id);
+  Chooser chooser(options, decoder, std::move(ending), grammar);
   auto start = Clock::now();
   std::int64_t id = chooser.first(prompt);
   result.first_us = microseconds_since(start);
@@ -107,6 +168,11 @@ Generated generate(const GenerateArguments& options, Decoder& decoder,
     result.tokens.push_back(id);
     if (ends(id)) {
       result.stopped_by = "stop token";
+      break;
+    }
+    if (chooser.has_ended()) {
+      stream.add(id);
+      result.stopped_by = "constraint";
       break;
     }
     const bool is_last = std::ssize(result.tokens) >= options.max_tokens;

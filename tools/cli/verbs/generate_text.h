@@ -5,6 +5,7 @@
 #include <chrono>
 #include <csignal>
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <span>
 #include <string>
@@ -13,6 +14,7 @@
 #include <sinter/engine.h>
 
 #include "runtime/engine/utf8.h"
+#include "runtime/grammar/grammar.h"
 #include "tools/cli/console.h"
 #include "tools/generate/decoder.h"
 #include "tools/generate/prompt.h"
@@ -25,6 +27,13 @@ struct RequestArguments {
   std::int64_t sequences = 0, step_tokens = 0, draft_tokens = 0;
   std::string cache_memory;
   bool no_prefix_cache = false;
+};
+
+/// What a text must be, as it is given: one of these.
+struct ConstraintArguments {
+  std::string schema_file, regex, grammar_file;
+  std::vector<std::string> choices;
+  bool json_object = false;
 };
 
 struct GenerateArguments {
@@ -43,6 +52,7 @@ struct GenerateArguments {
   bool chat = false;
   std::string chat_template, system;  // of a conversation
   RequestArguments requests;
+  ConstraintArguments constraint;
 };
 
 double microseconds_since(std::chrono::steady_clock::time_point start);
@@ -89,10 +99,13 @@ class Interrupts {
 
 struct Generated {
   std::vector<std::int64_t> tokens;
-  std::string stopped_by;     // "stop token", "max tokens", "context" or "interrupt"
+  std::string stopped_by;     // "stop token", "constraint", "max tokens", "context" or "interrupt"
   double first_us = 0;        // from the prompt to the first token; an encoder's run not counted
   std::vector<double> steps;  // microseconds from each token to the next
 };
+
+/// Throws Error(kUsage) for more than one, a file that cannot be read, and without a tokenizer.
+std::optional<Constraint> constraint_of(const GenerateArguments& options);
 
 /// What the host draws with. Throws Error(kUsage) for an option of it that says something else than
 /// the plan's own sampler, or means nothing without a draw.
@@ -100,14 +113,22 @@ SamplingParameters sampling_of(const GenerateArguments& options,
                                const std::optional<SampleOptions>& plan);
 
 /// Runs `prompt` behind what ran before, and goes on until a stop token, --max-tokens, the end of
-/// the caches or Ctrl-C. The last token is not run.
+/// the caches or Ctrl-C, or as `grammar` (of a constraint; may be null) has it. The last token is
+/// not run.
 Generated generate(const GenerateArguments& options, Decoder& decoder,
                    std::span<const std::int64_t> prompt, const std::vector<std::int64_t>& stops,
-                   const Tokenizer* tokenizer, Stream& stream);
+                   const Tokenizer* tokenizer,
+                   const std::shared_ptr<const grammar::Grammar>& grammar, Stream& stream);
+
+/// Of the command's constraint, for the tokens of a plan without a sampler; null if there is none.
+std::shared_ptr<const grammar::Grammar> grammar_of(const GenerateArguments& options,
+                                                   const Decoder& decoder,
+                                                   const Tokenizer* tokenizer);
 
 /// Lines of standard input and their answers, until it ends. Returns the exit code.
 int run_chat(const GenerateArguments& options, Decoder& decoder, const Tokenizer& tokenizer,
-             const std::vector<std::int64_t>& stops, const Console& console);
+             const std::vector<std::int64_t>& stops,
+             std::shared_ptr<const grammar::Grammar> grammar, const Console& console);
 
 /// The requests of a file, as many at once as the plan takes. Returns the exit code.
 int run_requests(const GenerateArguments& options, const Tokenizer* tokenizer,

@@ -3,6 +3,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import json
 import queue
 from collections.abc import AsyncIterator, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -63,6 +64,23 @@ def _token_bytes(tokenizer: Any) -> list[bytes]:
 def _check_one(sampling: dict[str, Any]) -> None:
     if sampling.get("n", 1) != 1:
         raise UsageError("a stream is of one text: n is 1")
+
+
+def _constraint(given: dict[str, Any]) -> Any:
+    """Of the parameters that say what a text must be; None if none does."""
+    said = {name: value for name, value in given.items() if value is not None and value is not False}
+    if not said:
+        return None
+    if len(said) > 1:
+        raise UsageError(f"{' and '.join(said)} are given: a text has one constraint")
+    name, value = next(iter(said.items()))
+    if name == "json_object":
+        return _core.Constraint("json_object")
+    if name == "choice":
+        return _core.Constraint("choice", "", [value] if isinstance(value, str) else list(value))
+    if name == "json_schema" and not isinstance(value, str):
+        value = json.dumps(value.model_json_schema() if hasattr(value, "model_json_schema") else value)
+    return _core.Constraint(name, value)
 
 
 class _Texts:
@@ -139,18 +157,27 @@ class Engine:
     def submit(self, prompt: str | Sequence[int], callback: Any, *, max_tokens: int = 128, temperature: float = 0, top_k: int = 0,
                top_p: float = 1, min_p: float = 0, repetition_penalty: float = 1, seed: int = 0, n: int = 1,
                stop: str | Sequence[str] = (), stop_tokens: Sequence[int] = (), logit_bias: dict[int, float] | None = None,
-               logprobs: int | None = None, priority: int = 0, timeout: float | None = None) -> int:
+               logprobs: int | None = None, priority: int = 0, timeout: float | None = None, json_object: bool = False,
+               json_schema: Any = None, regex: str | None = None, grammar: str | None = None,
+               choice: Sequence[str] | None = None) -> int:
         """The number of a request, of which `callback(request, sample, tokens, text, logprobs, finish, error)` is called on
         the engine's thread until `finish` is not "none" for each of `n` samples. timeout: seconds.
 
-        Raises UsageError for parameters that mean nothing, and texts beyond the plan's positions."""
+        One of these says what the text must be, and needs the engine's tokenizer: json_object; json_schema (a dict, text, or
+        a pydantic model); regex; grammar (GBNF, of which `root` is the text); choice (one of these texts). A text that may
+        end and may go on ends by `stop_tokens` alone; one that cannot go on ends by itself.
+
+        Raises UsageError for parameters that mean nothing, texts beyond the plan's positions, and constraints that cannot be
+        met or take too long to compile."""
         if timeout is not None and not 0 <= timeout <= 1e9:
             raise UsageError(f"timeout is {timeout}: seconds from 0 to 1e9, or None")
         sampling = _core.SamplingParameters()
+        constraint = _constraint({"json_object": json_object, "json_schema": json_schema, "regex": regex, "grammar": grammar,
+                                  "choice": choice})
         _assign(sampling, max_tokens=max_tokens, temperature=temperature, top_k=top_k, top_p=top_p, min_p=min_p,
                 repetition_penalty=repetition_penalty, seed=seed, samples=n,
                 stop_strings=[stop] if isinstance(stop, str) else list(stop), stop_tokens=list(stop_tokens),
-                logit_bias=list((logit_bias or {}).items()), logprobs=logprobs)
+                logit_bias=list((logit_bias or {}).items()), logprobs=logprobs, constraint=constraint)
         return self._engine.submit(self._ids(prompt), sampling, priority, timeout, callback)
 
     def generate(self, prompts: str | Sequence[Any], **sampling: Any) -> Any:

@@ -1,8 +1,13 @@
 // sinter._core.Engine: many requests over a plan of compile(serve=..).
+#include <new>
 #include <stdexcept>
+#include <string>
+#include <utility>
+#include <vector>
 
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/pair.h>
+#include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
 #include <sinter/engine.h>
 
@@ -31,6 +36,17 @@ nb::list logprobs_of(const GenerationOutput& output) {
     all.append(nb::make_tuple(each.logprob, likeliest));
   }
   return all;
+}
+
+Constraint constraint_of(const std::string& kind, std::string text,
+                         std::vector<std::string> choices) {
+  using Kind = Constraint::Kind;
+  for (const auto& [name, value] :
+       {std::pair("json_object", Kind::kJsonObject), std::pair("json_schema", Kind::kJsonSchema),
+        std::pair("regex", Kind::kRegex), std::pair("grammar", Kind::kGrammar),
+        std::pair("choice", Kind::kChoice)})
+    if (kind == name) return {value, std::move(text), std::move(choices)};
+  throw Error(ErrorCode::kUsage, "there is no constraint of the kind '" + kind + "'");
 }
 
 class EngineObject {
@@ -109,8 +125,16 @@ class EngineObject {
 }  // namespace
 
 void bind_engine(nb::module_& module) {
+  nb::class_<Constraint>(module, "Constraint")
+      .def(
+          "__init__",
+          [](Constraint* self, const std::string& kind, std::string text,
+             std::vector<std::string> choices) {
+            new (self) Constraint(constraint_of(kind, std::move(text), std::move(choices)));
+          },
+          nb::arg("kind"), nb::arg("text") = "", nb::arg("choices") = std::vector<std::string>());
   SINTER_CLASS(SamplingParameters, temperature, top_k, top_p, min_p, repetition_penalty, seed,
-               logit_bias, samples, max_tokens, stop_tokens, stop_strings, logprobs);
+               logit_bias, samples, max_tokens, stop_tokens, stop_strings, logprobs, constraint);
   SINTER_CLASS(EngineOptions, max_waiting, max_step_tokens, prefix_cache, draft_tokens, draft_match,
                draft_match_least, draft_sequences, cache_bytes, max_sequences);
   nb::class_<EngineObject>(module, "Engine")

@@ -4,12 +4,14 @@
 #include <atomic>
 #include <chrono>
 #include <cmath>
+#include <optional>
 #include <string_view>
 #include <utility>
 
 #include <fmt/format.h>
 
 #include "tools/serve/api/api_error.h"
+#include "tools/serve/api/constraint_fields.h"
 #include "tools/serve/api/request_fields.h"
 #include "tools/serve/api/tool_calls.h"
 
@@ -134,8 +136,15 @@ std::string content_of(const json& content) {
   return text;
 }
 
-/// `calls`: whether answers may have calls of tools in a form that is known.
-std::string conversation_of(RequestFields& fields, const ServedModel& model, bool& calls) {
+/// Whether `tool_choice` asks for a call.
+bool wants_call(const json* choice) {
+  return choice != nullptr && (*choice == "required" || choice->is_object());
+}
+
+/// `calls`: whether answers may have calls of tools in a form that is known. `constraint`: of a
+/// call that is asked for.
+std::string conversation_of(RequestFields& fields, std::string_view text, const ServedModel& model,
+                            bool& calls, std::optional<FieldConstraint>& constraint) {
   const json* messages = fields.take("messages");
   if (messages == nullptr) RequestFields::fail("messages", "is missing");
   if (!messages->is_array() || messages->empty())
@@ -152,17 +161,27 @@ std::string conversation_of(RequestFields& fields, const ServedModel& model, boo
   const json* tools = fields.take("tools");
   if (tools != nullptr && !tools->is_array()) RequestFields::fail("tools", "is no list");
   const json* choice = fields.take("tool_choice");
-  if (choice != nullptr && *choice != "auto" && *choice != "none")
-    RequestFields::fail("tool_choice", "is neither 'auto' nor 'none'");
+  if (choice != nullptr && *choice != "auto" && *choice != "none" && !wants_call(choice))
+    RequestFields::fail("tool_choice",
+                        "is neither 'auto', 'none' nor 'required', and names no function");
   const bool has_tools = tools != nullptr && (choice == nullptr || *choice != "none");
   calls = has_tools && ToolCallSplitter::takes(model.chat_template()->text());
+  if (wants_call(choice)) {
+    if (!has_tools) RequestFields::fail("tool_choice", "asks for a call, and there are no 'tools'");
+    if (!calls)
+      RequestFields::fail("tool_choice", fmt::format("asks for a call, and the chat template of "
+                                                     "'{}' has them in a form that is not known",
+                                                     model.name()));
+    constraint = constraint_of_call(*tools, *choice, text);
+  }
   return model.chat_template()->apply(
       all, has_tools ? nlohmann::ordered_json(*tools) : nlohmann::ordered_json());
 }
 
 }  // namespace
 
-CompletionRequest parse_completion(const json& body, const ServedModel& model) {
+CompletionRequest parse_completion(const json& body, std::string_view text,
+                                   const ServedModel& model) {
   RequestFields fields(body);
   GenerationRequest one;
   CompletionRequest request = common_of(fields, model, one);
@@ -173,7 +192,9 @@ CompletionRequest parse_completion(const json& body, const ServedModel& model) {
   fields.refuse_unless("suffix", "", "");
   fields.refuse_unless("best_of", one.sampling.samples, "'n' texts are all returned");
   auto prompts = fields.texts("prompt", model, kMostPrompts);
+  const auto constraint = take_constraint(fields, text);
   fields.finish();
+  if (constraint) set_constraint(*constraint, model, one.sampling);
   for (auto& prompt : prompts) {
     one.prompt = std::move(prompt);
     request.prompts.push_back(one);
@@ -181,7 +202,7 @@ CompletionRequest parse_completion(const json& body, const ServedModel& model) {
   return request;
 }
 
-CompletionRequest parse_chat(const json& body, const ServedModel& model) {
+CompletionRequest parse_chat(const json& body, std::string_view text, const ServedModel& model) {
   if (model.tokenizer() == nullptr || model.chat_template() == nullptr)
     throw ApiError(501, fmt::format("'{}' is served without a chat template: start the server with "
                                     "--tokenizer and --chat-template, or send text to "
@@ -196,11 +217,16 @@ CompletionRequest parse_chat(const json& body, const ServedModel& model) {
   const bool with_logprobs = fields.flag("logprobs");
   const auto likeliest = fields.integer("top_logprobs", 0, 0, kMostLogprobs);
   if (with_logprobs) one.sampling.logprobs = static_cast<int>(likeliest);
-  fields.refuse_unless("response_format", {{"type", "text"}}, "");
+  auto constraint = take_constraint(fields, text);
   fields.refuse_unless("parallel_tool_calls", true, "");
-  const auto ids =
-      model.tokenizer()->encode(conversation_of(fields, model, request.tool_calls), false);
+  std::optional<FieldConstraint> call;
+  const auto ids = model.tokenizer()->encode(
+      conversation_of(fields, text, model, request.tool_calls, call), false);
   fields.finish();
+  if (constraint && call)
+    RequestFields::fail(constraint->field, "contradicts 'tool_choice', which asks for a call");
+  if (call) constraint = std::move(call);
+  if (constraint) set_constraint(*constraint, model, one.sampling);
   one.prompt = {ids.begin(), ids.end()};
   const std::int64_t room = model.positions() - std::ssize(ids);
   one.sampling.max_tokens = newer > 0 ? newer : std::max<std::int64_t>(room, 1);

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <nlohmann/json.hpp>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "tools/serve/models/served_model.h"
@@ -24,11 +25,14 @@ struct CompletionRequest {
 /// Of a body: which model; empty if it does not say.
 std::string model_of(const nlohmann::json& body);
 /// Fields as OpenAI's API has them, and `top_k`, `min_p`, `repetition_penalty`, `ignore_eos`,
-/// `priority`, `timeout_seconds`, `return_token_ids`. Throws ApiError (400) that names what is
-/// unknown, not supported or out of range.
-CompletionRequest parse_completion(const nlohmann::json& body, const ServedModel& model);
+/// `priority`, `timeout_seconds`, `return_token_ids`, and constraints (constraint_fields.h). `text`
+/// is what the body was parsed from. Throws ApiError (400) that names what is unknown, not
+/// supported or out of range.
+CompletionRequest parse_completion(const nlohmann::json& body, std::string_view text,
+                                   const ServedModel& model);
 /// The same with `messages` and `tools` in place of `prompt`, by the model's chat template; without
 /// a limit an answer is as long as fits.
-CompletionRequest parse_chat(const nlohmann::json& body, const ServedModel& model);
+CompletionRequest parse_chat(const nlohmann::json& body, std::string_view text,
+                             const ServedModel& model);
 
 }  // namespace sinter::tools

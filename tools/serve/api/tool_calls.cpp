@@ -1,6 +1,7 @@
 #include "tools/serve/api/tool_calls.h"
 
 #include <algorithm>
+#include <array>
 #include <optional>
 
 #include "tools/serve/api/json_text.h"
@@ -72,6 +73,22 @@ ToolCallSplitter::Piece ToolCallSplitter::finish() {
   if (!has_calls_ || !is_space) piece.text = std::move(held_);
   held_.clear();
   return piece;
+}
+
+ordered_json call_format(const std::string& name, ordered_json parameters) {
+  if (parameters.is_null()) parameters = ordered_json::object();
+  const auto says_what = [&](const char* key) { return parameters.contains(key); };
+  constexpr std::array kSaying = {"type", "$ref", "anyOf", "oneOf", "allOf", "const", "enum"};
+  if (parameters.is_object() && std::ranges::none_of(kSaying, says_what))
+    parameters["type"] = "object";
+  const auto text = [](std::string value) {
+    return ordered_json{{"type", "const_string"}, {"value", std::move(value)}};
+  };
+  return {{"type", "sequence"},
+          {"elements",
+           {text(std::string(kBegin) + "\n{\"name\": " + dump(name) + ", \"arguments\": "),
+            {{"type", "json_schema"}, {"json_schema", std::move(parameters)}},
+            text("}\n" + std::string(kEnd))}}};
 }
 
 void parse_arguments(ordered_json& message) {

@@ -34,6 +34,10 @@ class ToolCallSplitter {
   bool has_calls_ = false;
 };
 
+/// A call of one function as a part of a structural tag (Constraint::Kind::kStructuralTag), its
+/// arguments as the JSON schema `parameters` has them: an object; of null any object.
+nlohmann::ordered_json call_format(const std::string& name, nlohmann::ordered_json parameters);
+
 /// Messages with `tool_calls` as OpenAI's API has them, of which `arguments` are JSON in a text, as
 /// chat templates take them: with objects.
 void parse_arguments(nlohmann::ordered_json& message);
