@@ -167,8 +167,9 @@ void PagedExecutor::make_caches(const PagedExecutorOptions& options) {
 
 PagedExecutor::Sizes PagedExecutor::padded(int tokens, int sequences, int samples) const {
   const auto& sizes = limits_.sequence_sizes;
-  if (tokens == sequences) {  // a token of each
-    const int size = next_of(sizes, sequences);
+  // A token of each. Several samples of a request may begin with one.
+  if (tokens == sequences && samples <= limits_.max_sequences) {
+    const int size = next_of(sizes, std::max(sequences, samples));
     return {size, size, size};
   }
   // Sequences that there are not cost next to nothing beside a prompt, and fewer sizes are

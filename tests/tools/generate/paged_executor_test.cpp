@@ -90,6 +90,19 @@ TEST_F(PagedExecutorTest, PrefixesAreComputedOnce) {
   EXPECT_GT(stats.prefix_hit_tokens, 0U);
 }
 
+/// Of a prompt of one token, or one whose others are cached: fewer sequences than rows of logits.
+TEST_F(PagedExecutorTest, SamplesOfOneTokenHaveARowEach) {
+  const std::string plan = compile();
+  GenerationRequest request;
+  request.prompt = {5};
+  request.sampling.max_tokens = 8;
+  const auto alone = texts_of(executor(plan, 7), {}, {request}).at({1, 0});
+  request.sampling.samples = 6;
+  const GenerationTexts texts = texts_of(executor(plan, 7), {}, {request});
+  ASSERT_EQ(texts.size(), 6U);
+  for (const auto& [id, tokens] : texts) EXPECT_EQ(tokens, alone) << id.second;
+}
+
 TEST_F(PagedExecutorTest, CachesOf8BitsAreTheSameInABatch) {
   const std::string plan = compile({"--serve=block=8", "--cache-precision=int8"});
   std::vector<GenerationRequest> requests = many(3);
