@@ -1,5 +1,6 @@
 """Many texts at once: the engine over a plan of compile(serve=..)."""
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -61,6 +62,26 @@ def test_a_tokenizer_makes_text(plan):
         assert text.text == tokenizer.decode(text.tokens)
         stopped = engine.generate("AB", max_tokens=8, stop=text.text[3])
         assert stopped.text == text.text[:text.text.index(text.text[3])] and stopped.finish == "stop"
+
+
+def test_constraints_hold(plan):
+    tokenizers = pytest.importorskip("tokenizers")
+    from tokenizers import decoders, models, pre_tokenizers
+    alphabet = [chr(c) for c in range(ord("!"), ord("~") + 1)] + ["\u0120"]
+    tokenizer = tokenizers.Tokenizer(models.BPE({c: i for i, c in enumerate(alphabet)}, []))
+    tokenizer.pre_tokenizer, tokenizer.decoder = pre_tokenizers.ByteLevel(add_prefix_space=False), decoders.ByteLevel()
+    with sinter.Engine(plan, tokenizer=tokenizer, cache_bytes=1 << 20) as engine:
+        draw = dict(max_tokens=40, temperature=1.0, seed=4)
+        assert re.fullmatch("[a-c]{2,5}", engine.generate("AB", regex="[a-c]{2,5}", **draw).text)
+        assert engine.generate("AB", choice=["yes", "no"], **draw).text in ("yes", "no")
+        assert re.fullmatch("x[0-9]", engine.generate("AB", grammar='root ::= "x" [0-9]', **draw).text)
+        found = engine.generate(["AB", "C"], json_schema={"type": "array", "items": {"enum": [1, 2]}, "minItems": 1, "maxItems": 3}, **draw)
+        assert all(text.finish == "length" or set(json.loads(text.text)) <= {1, 2} for text in found)
+        for wrong in ({"regex": "("}, {"regex": "a", "choice": ["b"]}, {"json_schema": {"not": {}}}, {"choice": []}):
+            with pytest.raises(sinter.UsageError):
+                engine.generate("AB", **wrong)
+    with sinter.Engine(plan, cache_bytes=1 << 20) as engine, pytest.raises(sinter.UsageError, match="token"):
+        engine.generate([1, 2], regex="a")
 
 
 def test_what_means_nothing_is_refused(engine, plan):

@@ -12,6 +12,7 @@ import contextlib
 import http.client
 import json
 import random
+import re
 import signal
 import socket
 import subprocess
@@ -254,6 +255,62 @@ def check_embeddings(sinter, folder):
     print(f"{len(texts)} vectors compared, {runs:.0f} runs", flush=True)
 
 
+def letters(path):
+    """A tokenizer of bytes whose ids the tiny decoder has: what is printable, and the end of a text."""
+    alphabet = [chr(c) for c in range(ord("!"), ord("~") + 1)] + ["\u0120"]  # the last stands for a blank
+    tokenizer = Tokenizer(models.BPE({c: i for i, c in enumerate(alphabet)}, []))
+    tokenizer.pre_tokenizer, tokenizer.decoder = pre_tokenizers.ByteLevel(add_prefix_space=False), decoders.ByteLevel()
+    tokenizer.add_special_tokens(["<end>"])
+    tokenizer.save(str(path))
+
+
+def check_constraints(client):
+    """Texts of a decoder with random weights are what was asked for, or a beginning of it; what cannot be is refused."""
+    schema = {"type": "object", "properties": {"name": {"type": "string", "maxLength": 6}, "age": {"type": "integer", "maximum": 99},
+                                               "kind": {"enum": ["cat", "dog"]}}, "required": ["name", "age", "kind"]}
+    ask = lambda **more: client.completions.create(**{"model": "tiny", "prompt": "Hi", "max_tokens": 60, "temperature": 1, **more})
+    whole = 0
+    for seed in range(12):
+        wanted = {"type": "json_schema", "json_schema": {"name": "pet", "schema": schema, "strict": True}}
+        for choice in ask(seed=seed, n=2, extra_body={"response_format": wanted}).choices:
+            if choice.finish_reason != "stop":
+                continue  # blanks up to the most tokens
+            found = json.loads(choice.text)
+            whole += 1
+            assert list(found) == list(schema["properties"]) and len(found["name"]) <= 6, found
+            assert isinstance(found["age"], int) and found["age"] <= 99 and found["kind"] in ("cat", "dog"), found
+    assert whole > 0, "no text ended"
+    for more, pattern in (({"guided_regex": "[a-f]{3,9}!"}, "[a-f]{3,9}!"), ({"guided_choice": ["yes", "no"]}, "yes|no"),
+                          ({"structured_outputs": {"regex": "(ab)+c"}}, "(ab)+c"),
+                          ({"guided_grammar": 'root ::= "x" [0-9] [0-9]'}, "x[0-9]{2}")):
+        for seed in range(6):
+            choice = ask(seed=seed, extra_body=more).choices[0]
+            assert choice.finish_reason == "length" or re.fullmatch(pattern, choice.text), (more, choice)
+        pieces = [piece.choices[0].text for piece in ask(seed=3, extra_body=more, stream=True) if piece.choices]
+        assert "".join(pieces) == ask(seed=3, extra_body=more).choices[0].text
+    object_alone = client.chat.completions.create(model="tiny", messages=[{"role": "user", "content": "Hi"}], max_tokens=60, seed=2,
+                                                  temperature=1, response_format={"type": "json_object"}).choices[0]
+    assert object_alone.message.content.lstrip()[:1] == "{", object_alone
+    if object_alone.finish_reason == "stop":
+        json.loads(object_alone.message.content)
+    for wrong in ({"guided_regex": "("}, {"guided_grammar": "root ::= other"},
+                  {"guided_json": {"not": {}}}, {"guided_json": {"$ref": "#/nowhere"}}, {"guided_choice": []},
+                  {"guided_regex": "a", "guided_choice": ["b"]}, {"response_format": {"type": "xml"}},
+                  {"guided_choice": [str(i) * 20 for i in range(20000)]}):
+        try:
+            ask(extra_body=wrong)
+        except openai.BadRequestError as error:
+            assert error.body["message"] and len(error.body["message"]) < 2000, error
+        else:
+            raise AssertionError(f"{str(wrong)[:80]} was answered")
+    # Deeper than Python writes it.
+    deep = '{"type": "array", "items": ' * 3000 + "{}" + "}" * 3000
+    connection = http.client.HTTPConnection("127.0.0.1", client.base_url.port)
+    connection.request("POST", "/v1/completions", '{"model": "tiny", "prompt": "Hi", "guided_json": ' + deep + "}")
+    assert connection.getresponse().status == 400
+    assert ask(max_tokens=3).choices[0].finish_reason == "length"  # it still answers
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--sinter", default=str(ROOT / "build" / "bin" / "sinter"))
@@ -272,6 +329,12 @@ def main():
             with server(arguments.sinter, folder, kind=kind) as (process, port):
                 # A connection for each request: one that is kept could be closed beside a request.
                 check_drain(process, openai.OpenAI(base_url=f"http://127.0.0.1:{port}/v1", api_key="none", max_retries=0))
+        letters(folder / "letters.json")
+        (folder / "chat.jinja").write_text("{% for m in messages %}{{ m.content }}{% endfor %}")
+        for kind in ((), (f"--serve=block=4,sequences=24,positions={CONTEXT}",)):
+            with server(arguments.sinter, folder, f"--tokenizer={folder / 'letters.json'}",
+                        f"--chat-template={folder / 'chat.jinja'}", kind=kind) as (_, port):
+                check_constraints(openai.OpenAI(base_url=f"http://127.0.0.1:{port}/v1", api_key="none", max_retries=0))
         with server(arguments.sinter, folder, "--connections=2") as (_, port):
             check_turns(port)
         check_embeddings(arguments.sinter, folder)

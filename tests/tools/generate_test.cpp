@@ -278,6 +278,52 @@ TEST_F(GenerateTest, DrawsWithASeed) {
             generate(plan, prompt, 10, {"--greedy"})["tokens"]);
 }
 
+TEST_F(GenerateTest, ConstraintsHold) {
+  const auto plan = compile();
+  json tokenizer = read_json("tokenizers.json")[0]["tokenizer"];
+  json vocabulary = json::object();
+  for (int i = 0; i < 94; ++i) vocabulary[std::string(1, static_cast<char>('!' + i))] = i;
+  vocabulary["\xC4\xA0"] = 94;
+  tokenizer["model"]["vocab"] = vocabulary;
+  tokenizer["model"]["merges"] = json::array();
+  tokenizer["added_tokens"] = json::array({{{"id", 95}, {"content", "<e>"}, {"special", true}}});
+  write("tokenizer.json", tokenizer.dump());
+  write("schema.json", R"({"type": "array", "items": {"enum": ["a", "b"]}, "maxItems": 2})");
+  write("grammar.gbnf", "root ::= \"x\" [0-9]\n");
+  const auto run = [&](std::vector<std::string> more, const std::string& by) {
+    std::vector<std::string> words = {
+        "generate",     by,      "--prompt",      "Hi", "--tokenizer", path("tokenizer.json"),
+        "--max-tokens", "60",    "--temperature", "1",  "--seed",      "3",
+        "--no-rates",   "--json"};
+    words.insert(words.end(), more.begin(), more.end());
+    return sinter(words);
+  };
+  const auto text = [&](const std::vector<std::string>& more) {
+    const auto found = json::parse(run(more, plan).out);
+    EXPECT_THAT(found["stopped_by"], testing::AnyOf("constraint", "stop token"));
+    return found["text"].get<std::string>();
+  };
+  EXPECT_THAT(text({"--regex", "[a-c]{2,5}"}), testing::MatchesRegex("[a-c]{2,5}"));
+  EXPECT_THAT(text({"--choice", "yes", "--choice", "no"}), testing::AnyOf("yes", "no"));
+  EXPECT_THAT(text({"--grammar", path("grammar.gbnf")}), testing::MatchesRegex("x[0-9]"));
+  EXPECT_TRUE(json::parse(text({"--json-schema", path("schema.json")})).is_array());
+  EXPECT_THAT(run({"--regex", "("}, plan).err, HasSubstr("regular expression"));
+  EXPECT_THAT(run({"--regex", "a", "--choice", "b"}, plan).err, HasSubstr("contradict"));
+  EXPECT_THAT(run({"--grammar", path("nowhere")}, plan).err, HasSubstr("nowhere"));
+  const auto sampled = sinter({"compile", kModels + "decoder.onnx", "-o", path("sampled"),
+                               "--target=cpu", "--sample", "greedy"});
+  ASSERT_EQ(sampled.code, 0) << sampled.err;
+  EXPECT_THAT(sinter({"generate", path("sampled"), "--prompt", "Hi", "--tokenizer",
+                      path("tokenizer.json"), "--regex", "a"})
+                  .err,
+              HasSubstr("need logits"));
+}
+
+TEST_F(GenerateTest, PlansOfManySequencesSayHowTheyRun) {
+  const auto plan = compile({"--serve"});
+  EXPECT_THAT(sinter({"generate", plan, "--ids", "1,2"}).err, HasSubstr("--requests"));
+}
+
 TEST_F(GenerateTest, TextGoesThroughATokenizerAndATemplate) {
   const auto plan = compile();
   // A tokenizer whose ids are those of bytes, as far as the model has tokens; 95 is special.

@@ -6,6 +6,7 @@
 
 #include <sinter/profile.h>
 
+#include "runtime/engine/paged_executor.h"
 #include "runtime/format_error.h"
 #include "tools/cli/machine.h"
 #include "tools/cli/session_options.h"
@@ -123,6 +124,11 @@ int run_generate(GenerateArguments options, const Console& console) {
   auto start = Clock::now();
   const auto plan = Plan::load(options.plan);
   double load_us = microseconds_since(start);
+  if (engine::PagedExecutor::takes(plan))
+    throw usage_error(
+        "'{}' is of many sequences at once (compile --serve): give --requests FILE, or `sinter "
+        "serve` it; for one text compile the model without --serve",
+        options.plan);
   create_context(plan, options.session.device);  // the driver's time, not ours
   start = Clock::now();
   options.decoder.seed = options.seed.value_or(0);
