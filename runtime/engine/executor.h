@@ -1,6 +1,7 @@
 // What runs a step: a model with a paged cache and a sampler.
 #pragma once
 
+#include <algorithm>
 #include <vector>
 
 #include "runtime/engine/step.h"
@@ -15,12 +16,19 @@ struct ExecutorLimits {
   int max_sequences = 0;  // slots, and sequences in a step
   int max_step_tokens = 0;
   int max_drafts = 0;         // of a sequence in a step; 0: logits of a sequence's last token alone
+  bool drafts = false;        // it guesses draft tokens itself: they are kDrafted
   int steps_in_flight = 1;    // 2: a step may be started while one runs
   bool shares_blocks = true;  // blocks of one sequence may be read by others: prefix cache
   /// Sizes that steps are padded to, ascending, the last the most that a step has (the ladder of
   /// captured graphs); empty: every size.
   std::vector<int> token_sizes, sequence_sizes;
 };
+
+/// The first of ascending `sizes` that is `count` or more.
+inline int padded_size(const std::vector<int>& sizes, int count) {
+  const auto size = std::ranges::lower_bound(sizes, count);
+  return size == sizes.end() ? count : *size;
+}
 
 /// Runs steps one after the other, in the order in which they are started: a block that a step
 /// gives up may belong to another sequence in the next one. Called by one thread.

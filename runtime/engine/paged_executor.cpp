@@ -7,6 +7,7 @@
 #include <numeric>
 
 #include "runtime/cpu/ops/tile_ops.h"
+#include "runtime/engine/drafting_executor.h"
 #include "runtime/format_error.h"
 #include "runtime/plan/plan_data.h"
 #include "runtime/session_access.h"
@@ -62,6 +63,21 @@ int block_size_of(const Plan& plan) {
 
 int most_of(const DimInfo& dim) {
   return static_cast<int>(std::min<std::int64_t>(dim.max, std::numeric_limits<int>::max()));
+}
+
+bool is_length(const BindingInfo& cache, std::size_t dim) { return dim + 2 == cache.shape.size(); }
+
+/// Of all caches.
+std::uint64_t bytes_of_position(const Plan& plan) {
+  std::uint64_t all = 0;
+  for (const BindingInfo& input : plan.inputs()) {
+    if (!input.state) continue;
+    std::uint64_t bytes = size_of(input.dtype);
+    for (std::size_t d = 0; d < input.shape.size(); ++d)
+      if (!is_length(input, d)) bytes *= static_cast<std::uint64_t>(input.shape[d].max);
+    all += bytes;
+  }
+  return all;
 }
 
 SessionOptions with_graphs(SessionOptions options) {
@@ -121,46 +137,48 @@ void PagedExecutor::read_limits(const Plan& plan, const PagedExecutorOptions& op
 }
 
 void PagedExecutor::make_caches(const PagedExecutorOptions& options) {
-  std::uint64_t row = 0;  // bytes of a position, of all caches
   std::int64_t most = std::numeric_limits<std::int64_t>::max();
   for (const BindingInfo& input : session_.plan().inputs()) {
     if (!input.state) continue;
-    std::uint64_t bytes = size_of(input.dtype);
     std::vector<std::int64_t> shape;
     for (std::size_t d = 0; d < input.shape.size(); ++d) {
-      const bool is_length = d + 2 == input.shape.size();
-      if (!is_length) bytes *= static_cast<std::uint64_t>(input.shape[d].max);
-      if (is_length) most = std::min(most, input.shape[d].max);
-      shape.push_back(is_length ? 0 : input.shape[d].max);
+      if (is_length(input, d)) most = std::min(most, input.shape[d].max);
+      shape.push_back(is_length(input, d) ? 0 : input.shape[d].max);
     }
-    row += bytes;
     caches_.emplace(input.name, std::move(shape));
   }
   if (caches_.empty()) throw invalid_plan_error("the plan has no caches");
-  const std::uint64_t block = row * static_cast<std::uint64_t>(limits_.block_size);
-  if (block == 0) throw invalid_plan_error("the plan's caches have no elements");
+  const auto size = static_cast<std::uint64_t>(limits_.block_size);
+  const std::uint64_t own_block = bytes_of_position(session_.plan()) * size;
+  const std::uint64_t block =
+      own_block + (options.beside != nullptr ? bytes_of_position(*options.beside) * size : 0);
+  if (own_block == 0) throw invalid_plan_error("the plan's caches have no elements");
   std::uint64_t bytes = options.cache_bytes;
   if (bytes == 0 && on_device_) {
     const GpuList list = list_gpus();
     const auto device = static_cast<std::size_t>(options.session.device);
     const std::uint64_t all = device < list.gpus.size() ? list.gpus[device].memory_bytes : 0;
     const auto share = static_cast<std::uint64_t>(static_cast<double>(all) * kDeviceShare);
-    const std::uint64_t weights = session_.memory().weights;
+    std::uint64_t weights = session_.memory().weights;
+    if (options.beside != nullptr) weights += PlanAccess::data(*options.beside)->weights.size();
     bytes = share > weights ? share - weights : 0;
   }
   const std::int64_t blocks_of_all = std::int64_t{table_blocks_} * limits_.max_sequences;
   if (bytes == 0)
     bytes = std::min(kHostCache, static_cast<std::uint64_t>(blocks_of_all + 1) * block);
   // One block more is where rows of padding are written.
-  const std::int64_t count = std::min(
-      {static_cast<std::int64_t>(bytes / block) - 1, blocks_of_all, most / limits_.block_size - 1});
+  const std::int64_t wanted =
+      options.block_count > 0
+          ? options.block_count
+          : std::min(static_cast<std::int64_t>(bytes / block) - 1, blocks_of_all);
+  const std::int64_t count = std::min(wanted, most / limits_.block_size - 1);
   if (count < 2)
     throw usage_error(
         "caches of {} bytes have room for {} blocks of {} positions ({} bytes each), "
         "not for two and one of padding: give more with --cache-memory",
         bytes, std::max<std::int64_t>(count, 0), limits_.block_size, block);
   limits_.block_count = static_cast<int>(count);
-  cache_bytes_ = static_cast<std::uint64_t>(count + 1) * block;
+  cache_bytes_ = static_cast<std::uint64_t>(count + 1) * own_block;
   for (auto& [name, shape] : caches_) shape[shape.size() - 2] = (count + 1) * limits_.block_size;
   session_.reset_state(caches_);
 }
@@ -344,19 +362,36 @@ namespace sinter {
 
 namespace {
 
-std::unique_ptr<engine::Executor> executor_of(const Plan& plan, const EngineOptions& options,
-                                              const SessionOptions& session) {
+engine::PagedExecutorOptions paged_options(const EngineOptions& options,
+                                           const SessionOptions& session) {
   engine::PagedExecutorOptions paged;
   paged.session = session;
   paged.cache_bytes = options.cache_bytes;
   paged.max_sequences = options.max_sequences;
   paged.max_step_tokens = options.max_step_tokens;
-  return std::make_unique<engine::PagedExecutor>(plan, paged);
+  return paged;
+}
+
+std::unique_ptr<engine::Executor> executor_of(const Plan& plan, const EngineOptions& options,
+                                              const SessionOptions& session) {
+  return std::make_unique<engine::PagedExecutor>(plan, paged_options(options, session));
+}
+
+std::unique_ptr<engine::Executor> drafting_executor_of(const Plan& plan, const Plan& draft,
+                                                       const EngineOptions& options,
+                                                       const SessionOptions& session) {
+  if (options.draft_tokens == 0)
+    throw usage_error("a draft model guesses draft_tokens, and they are 0: say how many");
+  return engine::make_drafting_executor(plan, draft, paged_options(options, session));
 }
 
 }  // namespace
 
 Engine::Engine(const Plan& plan, EngineOptions options, const SessionOptions& session)
     : Engine(executor_of(plan, options, session), std::move(options)) {}
+
+Engine::Engine(const Plan& plan, const Plan& draft, EngineOptions options,
+               const SessionOptions& session)
+    : Engine(drafting_executor_of(plan, draft, options, session), std::move(options)) {}
 
 }  // namespace sinter

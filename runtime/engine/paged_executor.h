@@ -21,6 +21,9 @@ struct PagedExecutorOptions {
   /// GiB at most.
   std::uint64_t cache_bytes = 0;
   int max_sequences = 0, max_step_tokens = 0;  // 0: as many as the plan takes
+  int block_count = 0;                         // so many, whatever that takes; 0: by bytes
+  /// A plan whose weights, and as many blocks, share the memory (a draft model's).
+  const Plan* beside = nullptr;
 };
 
 /// One session, whose caches are states that all sequences share. A step is padded to sizes of a

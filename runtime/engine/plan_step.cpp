@@ -6,16 +6,6 @@
 #include "runtime/engine/speculation.h"
 
 namespace sinter::engine {
-namespace {
-
-/// The first size that is `count` or more.
-int padded(const std::vector<int>& sizes, int count) {
-  const auto size = std::ranges::lower_bound(sizes, count);
-  return size == sizes.end() ? count : *size;
-}
-
-}  // namespace
-
 StepPlan Scheduler::plan(EngineTime now) {
   expire(now);
   preempt_for_urgent();
@@ -150,8 +140,9 @@ void Scheduler::add_drafts(Parts& parts, int& budget) {
     const std::int64_t most = std::min<std::int64_t>(
         {options_.draft_tokens, budget, sequence.sampling->max_tokens - sequence.generated() - 1});
     if (most < 1) continue;
-    auto drafts = look_up_drafts(sequence.tokens, options_.draft_match_least, options_.draft_match,
-                                 static_cast<int>(most));
+    auto drafts = limits_.drafts ? std::vector(static_cast<std::size_t>(most), kDrafted)
+                                 : look_up_drafts(sequence.tokens, options_.draft_match_least,
+                                                  options_.draft_match, static_cast<int>(most));
     const int end = sequence.planned + 1 + static_cast<int>(drafts.size());
     // Nobody is preempted for a guess. Blocks behind the one being written are nobody else's.
     if (drafts.empty() || !blocks_.extend(sequence.table, end)) continue;
@@ -228,8 +219,9 @@ StepPlan Scheduler::pack(const Parts& parts, std::vector<BlockCopy> copies) {
       begin_following(sequence, plan, row);
     }
   }
-  plan.padded_tokens = padded(limits_.token_sizes, static_cast<int>(plan.tokens.size()));
-  plan.padded_sequences = padded(limits_.sequence_sizes, static_cast<int>(plan.sequences.size()));
+  plan.padded_tokens = padded_size(limits_.token_sizes, static_cast<int>(plan.tokens.size()));
+  plan.padded_sequences =
+      padded_size(limits_.sequence_sizes, static_cast<int>(plan.sequences.size()));
   ++steps_in_flight_;
   ++stats_.steps;
   stats_.step_sequences += plan.sequences.size();

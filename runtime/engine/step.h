@@ -18,6 +18,8 @@ using SequenceId = std::uint64_t;
 
 /// Stands for a token's id: the one that the slot drew last, in an earlier step.
 inline constexpr TokenId kLastDrawn = -1;
+/// Stands for a draft token that the executor guesses itself.
+inline constexpr TokenId kDrafted = -2;
 
 /// A sequence takes a slot: what its draws depend on besides logits. The executor keeps it up to
 /// date by the tokens that it draws.
@@ -59,7 +61,7 @@ struct StepPlan {
   std::uint64_t number = 0;
   std::vector<SlotStart> starts;
   std::vector<BlockCopy> copies;
-  std::vector<TokenId> tokens;          // or kLastDrawn
+  std::vector<TokenId> tokens;          // or kLastDrawn, or kDrafted
   std::vector<std::int32_t> positions;  // of each token
   std::vector<SequenceStep> sequences;  // in the order of tokens
   std::vector<BlockId> block_tables;

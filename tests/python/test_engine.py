@@ -64,6 +64,17 @@ def test_a_tokenizer_makes_text(plan):
         assert stopped.text == text.text[:text.text.index(text.text[3])] and stopped.finish == "stop"
 
 
+def test_a_draft_model_changes_no_text(plan):
+    draft = sinter.compile(DECODER, target="cpu", serve={"block": 4, "sequences": 8}, weights="int4")
+    prompts = [case["prompt"] for case in GREEDY]
+    with sinter.Engine(plan, draft=draft, cache_bytes=1 << 20) as engine:
+        for i, text in enumerate(engine.generate(prompts, max_tokens=len(GREEDY[0]["tokens"]))):
+            assert text.tokens == GREEDY[i]["tokens"]
+        assert engine.stats()["accepted_draft_tokens"] > 0
+    with pytest.raises(sinter.UsageError, match="block"):
+        sinter.Engine(plan, draft=sinter.compile(DECODER, target="cpu", serve={"block": 8}))
+
+
 def test_constraints_hold(plan):
     tokenizers = pytest.importorskip("tokenizers")
     from tokenizers import decoders, models, pre_tokenizers

@@ -121,8 +121,9 @@ struct EngineOptions {
   /// The bytes of a token, which need not be whole characters; nothing for special tokens.
   std::function<std::string_view(TokenId)> token_bytes;
 
-  /// Draft tokens of a step for each sequence, found by prompt lookup: what followed the last
-  /// `draft_match` (at least `draft_match_least`) tokens where these stood before. 0: none.
+  /// Draft tokens of a step for each sequence, of the draft model or, without one, found by prompt
+  /// lookup: what followed the last `draft_match` (at least `draft_match_least`) tokens where these
+  /// stood before. 0: none.
   int draft_tokens = 0;
   int draft_match = 4, draft_match_least = 2;
   /// Only while at most so many sequences run. A step with drafts is not prepared ahead, because
@@ -191,6 +192,11 @@ class SINTER_API Engine {
   /// Of a plan of `compile --serve`; throws Error(kUsage) for others, and as Session does. Steps of
   /// all sizes are prepared before this returns, which may take seconds.
   explicit Engine(const Plan& plan, EngineOptions options = {}, const SessionOptions& session = {});
+  /// With a draft model, which guesses EngineOptions::draft_tokens that `plan` checks in one step;
+  /// texts are those without it. Throws Error(kUsage) also if the two have other tokens, blocks or
+  /// lengths.
+  Engine(const Plan& plan, const Plan& draft, EngineOptions options,
+         const SessionOptions& session = {});
   /// Cancels what is left. Not from a callback.
   ~Engine();
   Engine(const Engine&) = delete;

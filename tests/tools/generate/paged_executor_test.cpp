@@ -1,7 +1,5 @@
 // The engine over a plan of many sequences for the CPU: every request gets the tokens that it gets
 // alone.
-#include "runtime/engine/paged_executor.h"
-
 #include <map>
 #include <mutex>
 #include <nlohmann/json.hpp>
@@ -11,6 +9,7 @@
 #include <sinter/engine.h>
 #include <sinter/error.h>
 
+#include "runtime/engine/drafting_executor.h"
 #include "tests/tools/cli_fixture.h"
 #include "tests/tools/generate/tiny_decoder.h"
 
@@ -82,6 +81,24 @@ TEST_F(PagedExecutorTest, DraftsChangeNothing) {
   options.draft_match_least = 1;
   expect_goldens(texts_of(executor(compile(), 4), options, many(3), &stats));
   EXPECT_GT(stats.draft_tokens, 0U);
+}
+
+/// Of the same model with weights of few bits, which guesses most of the tokens.
+TEST_F(PagedExecutorTest, ADraftModelChangesNothing) {
+  const Plan draft = Plan::load(compile({"--serve=block=4", "--weights=int4"}));
+  const Plan plan = Plan::load(compile());
+  EngineStats stats;
+  EngineOptions options;
+  options.draft_tokens = 3;
+  options.draft_sequences = 5;
+  engine::PagedExecutorOptions paged;
+  paged.session.threads = 1;
+  paged.max_sequences = 5;
+  expect_goldens(
+      texts_of(engine::make_drafting_executor(plan, draft, paged), options, many(3), &stats));
+  EXPECT_GT(stats.accepted_draft_tokens, 0U);
+  EXPECT_THROW(Engine(plan, draft, EngineOptions()), Error);  // no draft tokens
+  Engine(plan, draft, options);
 }
 
 TEST_F(PagedExecutorTest, PrefixesAreComputedOnce) {

@@ -243,8 +243,13 @@ void add_generate(Cli& cli) {
       ->check_positive()
       ->needs(requests);
   verb->add_option("--draft-tokens", options->requests.draft_tokens,
-                   "Of --requests: tokens that are guessed from what stood before (default: none)")
+                   "Of --requests: tokens that are guessed from what stood before (default: none), "
+                   "or by --draft (default: 4)")
       ->check_positive()
+      ->needs(requests);
+  verb->add_option("--draft", options->requests.draft,
+                   "Of --requests: the plan of a smaller model, which guesses tokens that this one "
+                   "checks; texts stay as they are")
       ->needs(requests);
   verb->add_option("--cache-memory", options->requests.cache_memory,
                    "Of --requests: memory of the caches, as 8G")

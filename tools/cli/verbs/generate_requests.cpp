@@ -7,7 +7,7 @@
 
 #include <sinter/engine.h>
 
-#include "runtime/engine/paged_executor.h"
+#include "runtime/engine/drafting_executor.h"
 #include "runtime/format_error.h"
 #include "tools/cli/verbs/generate_text.h"
 #include "tools/compiler/run/measure.h"
@@ -184,8 +184,17 @@ int run_requests(const GenerateArguments& options, const Tokenizer* tokenizer,
   if (!options.requests.cache_memory.empty())
     paged.cache_bytes =
         with_context("--cache-memory", [&] { return parse_bytes(options.requests.cache_memory); });
-  auto executor = std::make_unique<engine::PagedExecutor>(plan, paged);
-  const auto cache_bytes = executor->cache_bytes();
+  std::unique_ptr<engine::Executor> executor;
+  std::uint64_t cache_bytes = 0;
+  if (options.requests.draft.empty()) {
+    auto own = std::make_unique<engine::PagedExecutor>(plan, paged);
+    cache_bytes = own->cache_bytes();
+    executor = std::move(own);
+  } else {
+    auto both = engine::make_drafting_executor(plan, Plan::load(options.requests.draft), paged);
+    cache_bytes = both->cache_bytes();
+    executor = std::move(both);
+  }
   const auto limits = executor->limits();
   // Where a constraint lets a text end and go on, one of these says which.
   for (TokenId id = 0; tokenizer != nullptr && !options.no_stop && id < limits.vocabulary; ++id)
@@ -194,7 +203,10 @@ int run_requests(const GenerateArguments& options, const Tokenizer* tokenizer,
         if (line.request.sampling.constraint) line.request.sampling.stop_tokens.push_back(id);
   EngineOptions engine_options;
   engine_options.max_waiting = std::ssize(lines);
+  constexpr int kUsualDrafts = 4;
   engine_options.draft_tokens = static_cast<int>(options.requests.draft_tokens);
+  if (!options.requests.draft.empty() && engine_options.draft_tokens == 0)
+    engine_options.draft_tokens = kUsualDrafts;
   engine_options.prefix_cache = !options.requests.no_prefix_cache;
   if (tokenizer != nullptr)
     engine_options.token_bytes = [tokenizer](TokenId id) {

@@ -23,7 +23,8 @@ namespace sinter::tools {
 
 /// Of --requests: many texts at once, by the engine.
 struct RequestArguments {
-  std::string file;  // of a request a line; empty: none
+  std::string file;   // of a request a line; empty: none
+  std::string draft;  // the plan of a draft model
   std::int64_t sequences = 0, step_tokens = 0, draft_tokens = 0;
   std::string cache_memory;
   bool no_prefix_cache = false;

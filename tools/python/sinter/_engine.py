@@ -124,14 +124,16 @@ class Engine:
     plan: of compile(serve=..); a Plan or the path of one. tokenizer: a `tokenizers.Tokenizer`, or the path of a
     tokenizer.json (needs that package); without one prompts are token ids and texts are empty. cache_bytes: of the caches
     (0: most of a GPU's memory that is left, of the host's a GiB at most). sequences: that run at once (0: as many as the
-    plan takes). draft_tokens: guessed by prompt lookup, which changes no text. Its methods may be called by any threads.
+    plan takes). draft_tokens: guessed in each step by prompt lookup or, with draft (a plan of a smaller model with the
+    same tokens), by that: 4 if nothing is said; no text changes by it. Its methods may be called by any threads.
     """
 
     def __init__(self, plan: Any, *, tokenizer: Any = None, cache_bytes: int = 0, sequences: int = 0, step_tokens: int = 0,
-                 prefix_cache: bool = True, draft_tokens: int = 0, max_waiting: int = 1 << 20) -> None:
-        if isinstance(plan, (str, Path)):
-            from ._plan import load
-            plan = load(plan)
+                 prefix_cache: bool = True, draft_tokens: int | None = None, draft: Any = None, max_waiting: int = 1 << 20) -> None:
+        from ._plan import load
+        plan, draft = (load(each) if isinstance(each, (str, Path)) else each for each in (plan, draft))
+        if draft_tokens is None:
+            draft_tokens = 0 if draft is None else 4
         if isinstance(tokenizer, (str, Path)):
             import tokenizers
             tokenizer = tokenizers.Tokenizer.from_file(str(tokenizer))
@@ -139,7 +141,7 @@ class Engine:
         options = _core.EngineOptions()
         options.cache_bytes, options.max_sequences, options.max_step_tokens = cache_bytes, sequences, step_tokens
         options.prefix_cache, options.draft_tokens, options.max_waiting = prefix_cache, draft_tokens, max_waiting
-        self._engine = _core.Engine(plan, options, _token_bytes(tokenizer) if tokenizer is not None else [])
+        self._engine = _core.Engine(plan, draft, options, _token_bytes(tokenizer) if tokenizer is not None else [])
 
     def __enter__(self) -> Engine:
         return self

@@ -51,9 +51,12 @@ Constraint constraint_of(const std::string& kind, std::string text,
 
 class EngineObject {
  public:
-  EngineObject(nb::object plan, EngineOptions options, const std::vector<nb::bytes>& token_bytes) {
+  EngineObject(nb::object plan, nb::object draft, EngineOptions options,
+               const std::vector<nb::bytes>& token_bytes) {
     const auto& object = nb::cast<const PlanObject&>(plan);
+    const auto* guesser = draft.is_none() ? nullptr : &nb::cast<const PlanObject&>(draft);
     object.check_process();
+    if (guesser != nullptr) guesser->check_process();
     auto bytes = std::make_shared<std::vector<std::string>>();
     for (const nb::bytes& each : token_bytes) bytes->emplace_back(each.c_str(), each.size());
     if (!bytes->empty())
@@ -62,8 +65,11 @@ class EngineObject {
         return at < bytes->size() ? std::string_view((*bytes)[at]) : std::string_view();
       };
     nb::gil_scoped_release release;
-    engine_ = std::make_unique<Engine>(object.plan(), std::move(options),
-                                       session_options(object.options(), false));
+    const SessionOptions session = session_options(object.options(), false);
+    engine_ =
+        guesser == nullptr
+            ? std::make_unique<Engine>(object.plan(), std::move(options), session)
+            : std::make_unique<Engine>(object.plan(), guesser->plan(), std::move(options), session);
   }
   ~EngineObject() { close(); }
 
@@ -138,8 +144,8 @@ void bind_engine(nb::module_& module) {
   SINTER_CLASS(EngineOptions, max_waiting, max_step_tokens, prefix_cache, draft_tokens, draft_match,
                draft_match_least, draft_sequences, cache_bytes, max_sequences);
   nb::class_<EngineObject>(module, "Engine")
-      .def(nb::init<nb::object, EngineOptions, const std::vector<nb::bytes>&>(), nb::arg("plan"),
-           nb::arg("options"), nb::arg("token_bytes"))
+      .def(nb::init<nb::object, nb::object, EngineOptions, const std::vector<nb::bytes>&>(),
+           nb::arg("plan"), nb::arg("draft").none(), nb::arg("options"), nb::arg("token_bytes"))
       .def("submit", &EngineObject::submit, nb::arg("prompt"), nb::arg("sampling"),
            nb::arg("priority"), nb::arg("timeout").none(), nb::arg("callback"))
       .def("cancel", &EngineObject::cancel, nb::arg("request"))
