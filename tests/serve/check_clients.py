@@ -335,6 +335,10 @@ def main():
             with server(arguments.sinter, folder, f"--tokenizer={folder / 'letters.json'}",
                         f"--chat-template={folder / 'chat.jinja'}", kind=kind) as (_, port):
                 check_constraints(openai.OpenAI(base_url=f"http://127.0.0.1:{port}/v1", api_key="none", max_retries=0))
+        with server(arguments.sinter, folder, f"--draft={folder / 'many' / 'tiny.plan'}",
+                    kind=(f"--serve=block=4,sequences=24,positions={CONTEXT}",)) as (_, port):
+            check_openai(openai.OpenAI(base_url=f"http://127.0.0.1:{port}/v1", api_key="none", max_retries=0))
+            assert figures(port)["sinter_accepted_draft_tokens_total"] > 0
         with server(arguments.sinter, folder, "--connections=2") as (_, port):
             check_turns(port)
         check_embeddings(arguments.sinter, folder)

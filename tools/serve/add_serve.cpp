@@ -26,7 +26,7 @@ namespace sinter::tools {
 namespace {
 
 struct ServeArguments {
-  std::vector<std::string> plans, tokenizers, templates;
+  std::vector<std::string> plans, tokenizers, templates, drafts;
   std::string key_file, cache_memory;
   std::optional<std::int64_t> grpc_port;  // none: no gRPC
   std::int64_t port = 8000, connections = 256, body_bytes = 64 << 20, drain_seconds = 30;
@@ -75,7 +75,8 @@ class FilesOfModels {
 };
 
 void load_models(const ServeArguments& options, ModelRegistry& models, const Console& console) {
-  const FilesOfModels tokenizers(options.tokenizers), templates(options.templates);
+  const FilesOfModels tokenizers(options.tokenizers), templates(options.templates),
+      drafts(options.drafts);
   for (const std::string& text : options.plans) {
     const auto [name, plan] = named(text);
     ServedModelOptions model = options.model;
@@ -91,6 +92,7 @@ void load_models(const ServeArguments& options, ModelRegistry& models, const Con
     model.pooling = options.pooling == "first" ? Pooling::kFirst : Pooling::kMean;
     model.tokenizer = tokenizers.of(name);
     model.chat_template = templates.of(name);
+    model.draft = drafts.of(name);
     const auto start = std::chrono::steady_clock::now();
     models.load(name, std::move(model));
     console.note(fmt::format(
@@ -235,6 +237,13 @@ void add_serve(Cli& cli, StartGrpcServer start_grpc) {
                    "Sequences of a decoder at once; by default as many as a plan of "
                    "compile --serve takes, 8 of others")
       ->check_range(1, 4096);
+  verb->add_option("--draft", options->drafts,
+                   "Plan of a smaller model of compile --serve with the same tokens, which guesses "
+                   "what this one checks (NAME=FILE: of one model); texts stay as they are");
+  verb->add_option("--draft-tokens", options->model.draft_tokens,
+                   "Tokens that are guessed in a step for each of a few sequences: by --draft "
+                   "(default: 4), else from what stood before in the text (default: none)")
+      ->check_range(1, 16);
   verb->add_option("--cache-memory", options->cache_memory,
                    "Memory of the caches of a plan of compile --serve, as 8G; by default most of "
                    "what a GPU has left, 1G of the host's");

@@ -8,7 +8,7 @@
 
 #include <sinter/plan.h>
 
-#include "runtime/engine/paged_executor.h"
+#include "runtime/engine/drafting_executor.h"
 #include "runtime/format_error.h"
 #include "tools/generate/decoder_executor.h"
 
@@ -43,6 +43,8 @@ std::unique_ptr<engine::Executor> paged_executor(const Plan& plan,
   paged.session = options.session;
   paged.cache_bytes = options.cache_bytes;
   paged.max_sequences = options.sequences;
+  if (!options.draft.empty())
+    return engine::make_drafting_executor(plan, Plan::load(options.draft), paged);
   return std::make_unique<engine::PagedExecutor>(plan, paged);
 }
 
@@ -79,6 +81,10 @@ ServedModel::ServedModel(std::string name, ServedModelOptions options)
     }
     return;
   }
+  if (!is_paged && (!options_.draft.empty() || options_.draft_tokens > 0))
+    throw usage_error(
+        "'{}' is of one sequence at a time, and checks no draft tokens: compile it with --serve",
+        options_.plan);
   if (!options_.tokenizer.empty()) tokenizer_ = Tokenizer::load(options_.tokenizer);
   if (!options_.chat_template.empty())
     chat_ = ChatTemplate::load(options_.chat_template);
@@ -93,6 +99,10 @@ ServedModel::ServedModel(std::string name, ServedModelOptions options)
   positions_ = executor->limits().max_positions;
   EngineOptions engine;
   engine.max_waiting = options_.waiting;
+  constexpr int kUsualDrafts = 4;
+  engine.draft_tokens = options_.draft_tokens > 0 ? options_.draft_tokens
+                        : options_.draft.empty()  ? 0
+                                                  : kUsualDrafts;
   if (tokenizer_) {
     for (TokenId id = 0; id < executor->limits().vocabulary; ++id)
       if (tokenizer_->is_special(id)) stop_tokens_.push_back(id);

@@ -31,6 +31,8 @@ struct ServedModelOptions {
   Pooling pooling = Pooling::kMean;  // of an encoder of texts
   std::int64_t context = 0;          // tokens of caches whose shape leaves it open
   std::int64_t waiting = 256;        // requests that wait; more are refused (429)
+  std::string draft;                 // path of a plan of --serve that guesses tokens; empty: none
+  int draft_tokens = 0;  // of a step, by it or by prompt lookup; 0: with a draft model 4, else none
   SessionOptions session;
 };
 
