@@ -20,6 +20,11 @@ const SamplePlan* drafts_of(const StepPlan& plan, const SequenceStep& step) {
   return nullptr;
 }
 
+/// Where the sample's draft token number `draft` stands among the plan's tokens.
+std::size_t place_of(const SamplePlan& sample, int draft) {
+  return static_cast<std::size_t>(sample.row) + 1 + static_cast<std::size_t>(draft);
+}
+
 }  // namespace
 
 DraftingExecutor::DraftingExecutor(std::unique_ptr<Executor> target,
@@ -92,7 +97,7 @@ StepPlan DraftingExecutor::plan_next(const StepPlan& plan, int drafted) const {
   for (SequenceStep step : plan.sequences) {
     const SamplePlan* const sample = drafts_of(plan, step);
     if (sample == nullptr || sample->drafts <= drafted) continue;
-    const auto at = static_cast<std::size_t>(sample->row + 1 + drafted);
+    const auto at = place_of(*sample, drafted);
     step.first_token = static_cast<int>(next.tokens.size());
     step.tokens = 1;
     step.first_position = plan.positions[at];
@@ -117,8 +122,7 @@ void DraftingExecutor::start(const StepPlan& plan) {
     for (std::size_t i = 0; i < samples.size(); ++i) {
       const auto sample =
           std::ranges::find(filled.samples, samples[i].sequence, &SamplePlan::sequence);
-      filled.tokens[static_cast<std::size_t>(sample->row + 1 + drafted)] =
-          found.samples[i].tokens.front();
+      filled.tokens[place_of(*sample, drafted)] = found.samples[i].tokens.front();
     }
     step = plan_next(filled, drafted);
   }

@@ -150,7 +150,7 @@ class SchemaCheck {
       // Copied: a reference may lead to these names themselves, as if they were a schema.
       const std::vector<std::string> names = named.ordered_keys();
       for (const std::string& name : names)
-        check(named.at(name), at + "/" + key + "/" + name, depth + 1);
+        check(named.at(name), fmt::format("{}/{}/{}", at, key, name), depth + 1);
     }
     for (const char* key : {"additionalProperties", "unevaluatedProperties", "propertyNames",
                             "items", "unevaluatedItems"})
@@ -250,7 +250,7 @@ void check_tags(value& part) {
                          object.at("type").get<std::string>() == "json_schema" &&
                          has(object, "json_schema");
   if (is_schema) {
-    SchemaCheck(object.at("json_schema"));
+    const SchemaCheck checked(object.at("json_schema"));
     return;
   }
   for (auto& [key, each] : object) check_tags(each);
