@@ -95,10 +95,15 @@ struct PagingOptions {
 namespace paged_names {
 inline constexpr char kIds[] = "input_ids", kPositions[] = "positions",
                       kSlotMapping[] = "slot_mapping", kSequenceStarts[] = "sequence_starts",
-                      kBlockTables[] = "block_tables", kSampleRows[] = "sample_rows",
-                      kGreedyTokens[] = "greedy_tokens";
+                      kBlockTables[] = "block_tables", kSampleRows[] = "sample_rows";
+/// What tokens are drawn by, and the tokens: the operands and the result of SampleTokens.
+inline constexpr char kSamplingReals[] = "sampling_reals",
+                      kSamplingIntegers[] = "sampling_integers", kTokenSets[] = "token_sets",
+                      kBiasedTokens[] = "biased_tokens", kTokenBiases[] = "token_biases",
+                      kSampledTokens[] = "sampled_tokens";
 inline constexpr char kTokens[] = "tokens", kSequences[] = "sequences", kSamples[] = "samples",
-                      kTableBlocks[] = "table_blocks", kCachePositions[] = "cache_positions";
+                      kTableBlocks[] = "table_blocks", kCachePositions[] = "cache_positions",
+                      kSetRows[] = "set_rows", kBiases[] = "biases";
 }  // namespace paged_names
 
 /// What became of one layer under WeightOptions or EightBitOptions. Errors are relative, in the

@@ -227,6 +227,8 @@ std::string reason_of(const Node& from, const Node& to) {
   if (is_one_of(from, {"sort"}) || is_one_of(to, {"sort"})) return "a sort is a kernel of its own";
   if (is_one_of(from, {"suppression"}) || is_one_of(to, {"suppression"}))
     return "suppressing boxes is a kernel of its own";
+  if (is_one_of(from, {"sampling"}) || is_one_of(to, {"sampling"}))
+    return "drawing tokens is a kernel of its own";
   if (is_one_of(from, {"trees"}) || is_one_of(to, {"trees"}))
     return "a tree ensemble is a kernel of its own";
   return "no pass has tried to bring them together: both were in kernels already";

@@ -34,6 +34,7 @@ class CachePager {
         mapped_(graph.values().size()) {}
 
   Graph run() {
+    logits_ = find_logits();
     declare();
     for (const Node& node : graph_.nodes()) {
       const GraphBuilder::OriginScope scope(b_, node.origins);
@@ -88,6 +89,8 @@ class CachePager {
     range(names::kSequences, 1, options_.max_sequences);
     range(names::kSamples, 1, options_.max_step_tokens);
     range(names::kTableBlocks, 1, (positions_ + block - 1) / block);
+    range(names::kSetRows, 1, kMostSetRows);
+    range(names::kBiases, 1, kMostBiases);
     // What depends on a cache's length is found behind: no range may make a number of it here.
     range(names::kCachePositions, 0, kMostCache);
     sizes_.emplace(*inputs_.tokens.as_symbol(), tokens);
@@ -105,7 +108,16 @@ class CachePager {
     slots_ = add(names::kSlotMapping, {tokens});
     starts_ = add(names::kSequenceStarts, {sequences + Dim(1)});
     tables_ = add(names::kBlockTables, {sequences, Dim::symbol(names::kTableBlocks)});
-    rows_ = add(names::kSampleRows, {Dim::symbol(names::kSamples)});
+    const Dim samples = Dim::symbol(names::kSamples);
+    rows_ = add(names::kSampleRows, {samples});
+    sampling_ = {
+        b_.input(names::kSamplingReals, {DType::kFloat64, {samples, 4}}),
+        b_.input(names::kSamplingIntegers, {DType::kInt64, {samples, 6}}),
+        add(names::kTokenSets,
+            {Dim::symbol(names::kSetRows),
+             ir::ceil_div(graph_.type(graph_.outputs()[logits_]).shape.back(), Dim(32), {})}),
+        add(names::kBiasedTokens, {Dim::symbol(names::kBiases)}),
+        b_.input(names::kTokenBiases, {DType::kFloat32, {Dim::symbol(names::kBiases)}})};
     mapped_[inputs_.ids.position()] =
         shaped(as(ids, graph_.type(inputs_.ids).dtype), resized(graph_.type(inputs_.ids).shape));
     for (const DecoderCache& cache : inputs_.caches) {
@@ -133,7 +145,7 @@ class CachePager {
   /// Whether input number `i` of the new graph is one that told how many tokens there were: these
   /// are behind its own and the caches.
   bool is_old(std::size_t i) const {
-    constexpr std::size_t kOwn = 6;
+    constexpr std::size_t kOwn = 11;
     return i >= kOwn + inputs_.caches.size();
   }
 
@@ -405,15 +417,33 @@ class CachePager {
     return b_.add(op, inputs, node->attrs);
   }
 
+  bool is_cache(std::size_t output) const {
+    return std::ranges::any_of(inputs_.caches, [&](const DecoderCache& cache) {
+      return cache.output == static_cast<int>(output);
+    });
+  }
+
+  /// The output that tokens are drawn from.
+  std::size_t find_logits() const {
+    for (std::size_t i = 0; i < graph_.outputs().size(); ++i) {
+      const TensorType& type = graph_.type(graph_.outputs()[i]);
+      if (is_cache(i) || !is_float(type.dtype) || type.shape.empty()) continue;
+      if (type.shape.back().is_constant()) return i;
+      throw Error(ErrorCode::kUnsupported,
+                  fmt::format("--serve: the output '{}', {}, has no constant vocabulary; compile "
+                              "without --serve",
+                              graph_.output_names()[i], to_string(type)));
+    }
+    throw Error(ErrorCode::kUnsupported,
+                "--serve: no output is logits [samples, vocabulary]; compile without --serve");
+  }
+
   void finish_outputs() {
     ValueId logits;
     for (std::size_t i = 0; i < graph_.outputs().size(); ++i) {
       const ValueId old = graph_.outputs()[i];
-      const bool is_cache = std::ranges::any_of(inputs_.caches, [&](const DecoderCache& cache) {
-        return cache.output == static_cast<int>(i);
-      });
       ValueId value = mapped_[old.position()];
-      if (!is_cache) {
+      if (!is_cache(i)) {
         const Shape& shape = graph_.type(old).shape;
         for (std::size_t d = 0; d < shape.size(); ++d)
           if (shape[d] == inputs_.tokens) value = rows_of(old, d);
@@ -425,33 +455,19 @@ class CachePager {
                                   "or of the last one; compile without --serve",
                                   graph_.output_names()[i], to_string(graph_.type(old))));
         value = shaped(value, {samples, now.back()});
-        if (!logits.valid() && is_float(b_.type(value).dtype)) logits = value;
+        if (i == logits_) logits = value;
       }
       b_.output(graph_.output_names()[i], value);
     }
-    if (!logits.valid())
-      throw Error(ErrorCode::kUnsupported,
-                  "--serve: no output is logits [samples, vocabulary]; compile without --serve");
-    b_.output(paged_names::kGreedyTokens, most_likely(logits));
-  }
-
-  /// i32 [samples]: the first of the most likely tokens, or as many as there are if one is NaN.
-  ValueId most_likely(ValueId logits) {
-    const GraphBuilder::OriginScope scope(b_, {});
-    const Dim count = b_.type(logits).shape.back();
-    const auto reduce = [&](const char* op, ValueId value, std::int64_t keep) {
-      return b_.add(op, {value}, {{"axes", Ints{1}}, {"keepdims", keep}});
-    };
-    const ValueId number = b_.add(
-        "Iota", {},
-        {{"shape", Shape{1, count}}, {"axis", std::int64_t{1}}, {"dtype", Attr(DType::kInt32)}});
-    const ValueId none =
-        b_.add("Size", {}, {{"value", Shape{count}}, {"dtype", Attr(DType::kInt32)}});
-    const ValueId hit = b_.add("Equal", {logits, reduce("ReduceMax", logits, 1)});
-    return reduce("ReduceMin", b_.add("Where", {hit, number, none}), 0);
+    const GraphBuilder::OriginScope scope(b_, {"sampler"});
+    if (size_of(b_.type(logits).dtype) > 4) logits = as(logits, DType::kFloat32);
+    std::vector<ValueId> inputs = {logits};
+    inputs.insert(inputs.end(), sampling_.begin(), sampling_.end());
+    b_.output(paged_names::kSampledTokens, b_.add("SampleTokens", inputs));
   }
 
   static constexpr std::int64_t kMostPositions = 1 << 17, kMostCache = 1 << 24;
+  static constexpr std::int64_t kMostSetRows = 1 << 14, kMostBiases = 1 << 24;
 
   const Graph& graph_;
   const PagingOptions& options_;
@@ -461,7 +477,9 @@ class CachePager {
   std::vector<ValueId> mapped_;
   std::map<std::string, Dim, std::less<>> sizes_;
   ValueId places_, slots_, starts_, tables_, rows_;
+  std::vector<ValueId> sampling_;
   std::int64_t positions_ = 0;
+  std::size_t logits_ = 0;
   int attention_ = 0;
 };
 

@@ -20,6 +20,7 @@ std::string family_of(const Node& node) {
       if (node.op->name == "Attention") return "attention";
       if (node.op->name == "ArgSort") return "sort";
       if (node.op->name == "Suppress") return "suppression";
+      if (node.op->name == "SampleTokens") return "sampling";
       if (node.op->name == "TreeEnsemble") return "trees";
       if (node.op->name == "Recurrent") return "recurrent";
       if (node.op->name == "CustomKernel") return "custom";

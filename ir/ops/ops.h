@@ -23,6 +23,7 @@ std::vector<OpDef> fused_ops();
 std::vector<OpDef> while_ops();
 std::vector<OpDef> extent_ops();
 std::vector<OpDef> suppression_ops();
+std::vector<OpDef> sampling_ops();
 std::vector<OpDef> tree_ops();
 std::vector<OpDef> recurrent_ops();
 std::vector<OpDef> custom_ops();

@@ -13,6 +13,7 @@
 #include "runtime/cpu/gemm/matmul_quant.h"
 #include "runtime/cpu/host_step.h"
 #include "runtime/cpu/sort.h"
+#include "runtime/cpu/sampling.h"
 #include "runtime/cpu/suppression.h"
 #include "runtime/cpu/tiles/tile_program.h"
 #include "runtime/cpu/trees.h"
@@ -40,7 +41,7 @@ struct If {
 };
 using PreparedStep =
     std::variant<TileProgram, MatmulDnnl, MatmulPanels, MatmulQuant, ConvDnnl, RowSort,
-                 CpuAttention, Suppression, Trees, HostStep, Copy, While, Extent, If>;
+                 CpuAttention, Suppression, Sampling, Trees, HostStep, Copy, While, Extent, If>;
 
 /// "loops", "sort", "oneDNN": what profiles call it.
 std::string kind_of(const PreparedStep& step);

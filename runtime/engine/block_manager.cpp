@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "runtime/engine/random.h"
+#include "runtime/sampling/random.h"
 #include "runtime/format_error.h"
 #include "runtime/plan/hash.h"
 
@@ -25,7 +25,7 @@ std::span<const TokenId> BlockManager::tokens_of(std::span<const TokenId> tokens
 }
 
 std::uint64_t BlockManager::hash_of(ContentId parent, std::span<const TokenId> tokens) const {
-  return plan::hash64(std::as_bytes(tokens)) ^ mix(parent);
+  return plan::hash64(std::as_bytes(tokens)) ^ sampling::mix(parent);
 }
 
 BlockId BlockManager::find(ContentId parent, std::span<const TokenId> tokens,

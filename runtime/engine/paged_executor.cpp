@@ -10,14 +10,19 @@
 #include "runtime/format_error.h"
 #include "runtime/plan/plan_data.h"
 #include "runtime/session_access.h"
+#include "runtime/threads/thread_pool.h"
 
 namespace sinter::engine {
 namespace {
 
 // As fusion::paged_names has them.
-constexpr const char* kGreedyTokens = "greedy_tokens";
-constexpr std::array kInputs = {"input_ids",       "positions",    "slot_mapping",
-                                "sequence_starts", "block_tables", "sample_rows"};
+constexpr const char* kSampledTokens = "sampled_tokens";
+constexpr std::array kInputs = {"input_ids",       "positions",         "slot_mapping",
+                                "sequence_starts", "block_tables",      "sample_rows",
+                                "sampling_reals",  "sampling_integers", "token_sets",
+                                "biased_tokens",   "token_biases"};
+/// Of a row of the sampling inputs.
+constexpr std::int64_t kReals = 4, kIntegers = 6;
 constexpr std::uint64_t kHostCache = std::uint64_t{1} << 30;
 // Of a GPU's memory, beside weights and caches: activations, libraries, other processes.
 constexpr double kDeviceShare = 0.88;
@@ -89,8 +94,8 @@ SessionOptions with_graphs(SessionOptions options) {
 }  // namespace
 
 bool PagedExecutor::takes(const Plan& plan) {
-  return std::ranges::all_of(
-      kInputs, [&](const char* name) { return find(plan.inputs(), name) != nullptr; });
+  return find(plan.inputs(), "block_tables") != nullptr &&
+         find(plan.inputs(), "slot_mapping") != nullptr;
 }
 
 PagedExecutor::PagedExecutor(const Plan& plan, const PagedExecutorOptions& options)
@@ -101,13 +106,21 @@ PagedExecutor::PagedExecutor(const Plan& plan, const PagedExecutorOptions& optio
     throw usage_error("the plan is of one sequence at a time: compile the model with --serve");
   read_limits(plan, options);
   make_caches(options);
+  make_tables();
   warm_up();
 }
 
 void PagedExecutor::read_limits(const Plan& plan, const PagedExecutorOptions& options) {
-  const std::array numbers = {&ids_, &positions_, &slots_, &starts_, &tables_, &rows_};
+  for (const char* name : kInputs)
+    if (find(plan.inputs(), name) == nullptr)
+      throw invalid_plan_error(
+          "the plan has no input '{}', which plans of many sequences have now: compile the model "
+          "again with --serve",
+          name);
+  const std::array numbers = {&ids_,   &positions_, &slots_, &starts_, &tables_, &rows_,
+                              &reals_, &integers_,  &sets_,  &biased_, &biases_};
   for (std::size_t i = 0; i < kInputs.size(); ++i) *numbers[i] = plan.input_index(kInputs[i]);
-  greedy_ = plan.output_index(kGreedyTokens);
+  drawn_ = plan.output_index(kSampledTokens);
   const auto logits = std::ranges::find_if(plan.outputs(), [](const BindingInfo& output) {
     return !output.state && is_float(output.dtype) && output.shape.size() == 2;
   });
@@ -204,9 +217,22 @@ std::map<std::string, std::vector<std::int64_t>> PagedExecutor::shapes(const Siz
        {sizes.tokens},
        {sizes.sequences + 1},
        {sizes.sequences, table_blocks_},
-       {sizes.samples}}};
+       {sizes.samples},
+       {sizes.samples, kReals},
+       {sizes.samples, kIntegers},
+       tables_of_tokens_->sets().shape,
+       tables_of_tokens_->biased().shape,
+       tables_of_tokens_->biases().shape}};
   for (std::size_t i = 0; i < kInputs.size(); ++i) all.emplace(kInputs[i], own[i]);
   return all;
+}
+
+void PagedExecutor::make_tables() {
+  tables_of_tokens_.emplace(limits_.max_sequences, limits_.vocabulary,
+                            on_device_ ? std::optional(device_) : std::nullopt);
+  session_.use_input(sets_, tables_of_tokens_->sets());
+  session_.use_input(biased_, tables_of_tokens_->biased());
+  session_.use_input(biases_, tables_of_tokens_->biases());
 }
 
 void PagedExecutor::warm_up() {
@@ -295,14 +321,76 @@ void PagedExecutor::fill(const StepPlan& plan, const Sizes& sizes) {
   set(rows_, {sizes.samples});
 }
 
+void PagedExecutor::fill_sampling(const Sizes& sizes) {
+  // Rows that the plan does not draw are greedy: that is the least work.
+  reals_of_rows_.assign(static_cast<std::size_t>(sizes.samples * kReals), 0);
+  integers_of_rows_.assign(static_cast<std::size_t>(sizes.samples * kIntegers), 0);
+  for (std::size_t row = 0; row < static_cast<std::size_t>(sizes.samples); ++row)
+    integers_of_rows_[row * kIntegers + 2] = integers_of_rows_[row * kIntegers + 3] = -1;
+  for (const Wanted& wanted : wanted_) {
+    if (!wanted.by_plan) continue;
+    SlotSampler& sampler = samplers_.at(wanted.slot);
+    const sampling::TokenSets sets = sampler.sets();
+    if (!sets.allowed.empty()) tables_of_tokens_->set_allowed(wanted.slot, sets.allowed);
+    if (!sets.seen.empty()) tables_of_tokens_->set_seen(wanted.slot, sets.seen);
+    for (std::size_t i = 0; i <= wanted.drafts.size(); ++i) {
+      const sampling::Draw draw = sampler.draw_behind(i);
+      const std::size_t row = static_cast<std::size_t>(wanted.row) + i;
+      std::ranges::copy(std::array{draw.temperature, draw.top_p, draw.least_score,
+                                   static_cast<double>(draw.repetition_penalty)},
+                        reals_of_rows_.begin() + static_cast<std::ptrdiff_t>(row * kReals));
+      const std::array<std::int64_t, kIntegers> integers = {
+          static_cast<std::int64_t>(draw.seed),
+          draw.top_k,
+          sets.allowed.empty() ? -1 : tables_of_tokens_->allowed_row(wanted.slot),
+          sets.seen.empty() ? -1 : tables_of_tokens_->seen_row(wanted.slot),
+          tables_of_tokens_->first_bias(wanted.slot),
+          std::ssize(sets.biased)};
+      std::ranges::copy(integers,
+                        integers_of_rows_.begin() + static_cast<std::ptrdiff_t>(row * kIntegers));
+    }
+  }
+  tables_of_tokens_->upload();
+  session_.set_input(reals_, {sizes.samples, kReals}, std::as_bytes(std::span(reals_of_rows_)),
+                     DType::kFloat64);
+  session_.set_input(integers_, {sizes.samples, kIntegers},
+                     std::as_bytes(std::span(integers_of_rows_)), DType::kInt64);
+}
+
+void PagedExecutor::begin_slot(const SlotStart& start) {
+  SlotSampler& sampler = samplers_.insert_or_assign(start.slot, SlotSampler(start)).first->second;
+  if (sampler.biased().size() <= SamplingTables::kBiases)
+    tables_of_tokens_->set_biases(start.slot, sampler.biased(), sampler.biases());
+}
+
+void PagedExecutor::prepare_samplers() {
+  // Constraints take some time of the host's each, and are independent of each other.
+  std::vector<SlotSampler*> constrained;
+  for (const Wanted& wanted : wanted_)
+    if (SlotSampler& sampler = samplers_.at(wanted.slot); sampler.has_constraint())
+      constrained.push_back(&sampler);
+  const auto count = std::ssize(constrained);
+  const int team = static_cast<int>(std::min<std::int64_t>(count, thread_pool_size()));
+  if (team > 1)
+    runtime::threads::run_parts(count, team, [&](runtime::threads::Member& member) {
+      while (const auto i = member.next()) constrained[static_cast<std::size_t>(*i)]->prepare();
+    });
+  else if (team == 1)
+    constrained[0]->prepare();
+  for (Wanted& wanted : wanted_) {
+    SlotSampler& sampler = samplers_.at(wanted.slot);
+    wanted.by_plan = sampler.is_known_ahead(wanted.drafts.size()) &&
+                     sampler.biased().size() <= SamplingTables::kBiases;
+  }
+}
+
 void PagedExecutor::start(const StepPlan& plan) {
-  for (const SlotStart& slot : plan.starts)
-    samplers_.insert_or_assign(slot.slot, SlotSampler(slot));
+  for (const SlotStart& slot : plan.starts) begin_slot(slot);
   copy_blocks(plan);
   wanted_.clear();
   int rows = 0;
   for (const SamplePlan& sample : plan.samples) {
-    Wanted wanted{sample.slot, rows, {}};
+    Wanted wanted{sample.slot, rows, false, {}};
     const auto first = plan.tokens.begin() + sample.row + 1;
     wanted.drafts.assign(first, first + sample.drafts);
     wanted_.push_back(std::move(wanted));
@@ -312,8 +400,9 @@ void PagedExecutor::start(const StepPlan& plan) {
       padded(static_cast<int>(plan.tokens.size()), static_cast<int>(plan.sequences.size()), rows);
   place_logits(sizes);
   fill(plan, sizes);
+  prepare_samplers();
+  fill_sampling(sizes);
   session_.run_async();
-  for (const Wanted& wanted : wanted_) samplers_.at(wanted.slot).prepare();
 }
 
 std::span<const float> PagedExecutor::logits(int first, int count) {
@@ -337,20 +426,21 @@ std::span<const float> PagedExecutor::logits(int first, int count) {
 
 StepResult PagedExecutor::finish() {
   session_.await();
-  const auto greedy = session_.output(greedy_).as<std::int32_t>();
+  const auto drawn = session_.output(drawn_).as<std::int32_t>();
   StepResult result;
   for (const Wanted& wanted : wanted_) {
     SlotSampler& sampler = samplers_.at(wanted.slot);
-    if (sampler.is_most_likely()) {
-      const auto rows =
-          greedy.subspan(static_cast<std::size_t>(wanted.row), wanted.drafts.size() + 1);
-      if (std::ranges::any_of(rows, [&](std::int32_t id) { return id >= limits_.vocabulary; }))
-        throw invalid_model_error("the model gave NaN as a logit");
-      result.samples.push_back(sampler.take(rows, wanted.drafts));
+    if (!wanted.by_plan) {
+      result.samples.push_back(sampler.sample(
+          logits(wanted.row, static_cast<int>(wanted.drafts.size()) + 1), wanted.drafts));
       continue;
     }
-    result.samples.push_back(sampler.sample(
-        logits(wanted.row, static_cast<int>(wanted.drafts.size()) + 1), wanted.drafts));
+    const auto rows = drawn.subspan(static_cast<std::size_t>(wanted.row), wanted.drafts.size() + 1);
+    if (std::ranges::any_of(rows, [&](std::int32_t id) { return id >= limits_.vocabulary; }))
+      throw invalid_model_error("the model gave NaN as a logit");
+    if (std::ranges::any_of(rows, [](std::int32_t id) { return id < 0; }))
+      throw internal_error("the plan drew no token, though its set of tokens is not empty");
+    result.samples.push_back(sampler.take(rows, wanted.drafts));
   }
   return result;
 }

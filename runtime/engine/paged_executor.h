@@ -12,6 +12,7 @@
 
 #include "runtime/engine/executor.h"
 #include "runtime/engine/sampler.h"
+#include "runtime/engine/sampling_tables.h"
 
 namespace sinter::engine {
 
@@ -27,8 +28,9 @@ struct PagedExecutorOptions {
 };
 
 /// One session, whose caches are states that all sequences share. A step is padded to sizes of a
-/// ladder, which are captured ahead. Greedy tokens are chosen by the plan; others are drawn on the
-/// host, from logits that are copied there.
+/// ladder, which are captured ahead. The plan draws the tokens; those with log probabilities, with
+/// drafts under a constraint or a penalty, or with more than SamplingTables::kBiases biases are
+/// drawn on the host, from logits that are copied there.
 class PagedExecutor : public Executor {
  public:
   /// Whether `plan` has the bindings of such a plan.
@@ -50,12 +52,17 @@ class PagedExecutor : public Executor {
   };
   void read_limits(const Plan& plan, const PagedExecutorOptions& options);
   void make_caches(const PagedExecutorOptions& options);
+  void make_tables();
   void warm_up();
   /// What a step of so many is padded to.
   Sizes padded(int tokens, int sequences, int samples) const;
   std::map<std::string, std::vector<std::int64_t>> shapes(const Sizes& sizes) const;
   void copy_blocks(const StepPlan& plan);
   void fill(const StepPlan& plan, const Sizes& sizes);
+  void begin_slot(const SlotStart& start);
+  /// What constraints allow, and who draws: in front of a run.
+  void prepare_samplers();
+  void fill_sampling(const Sizes& sizes);
   void place_logits(const Sizes& sizes);
   /// Rows of logits [first, first + count) on the host.
   std::span<const float> logits(int first, int count);
@@ -65,7 +72,8 @@ class PagedExecutor : public Executor {
   bool on_device_ = false;
   int device_ = 0;
   std::size_t ids_ = 0, positions_ = 0, slots_ = 0, starts_ = 0, tables_ = 0, rows_ = 0;  // inputs
-  std::size_t logits_ = 0, greedy_ = 0;                                                   // outputs
+  std::size_t reals_ = 0, integers_ = 0, sets_ = 0, biased_ = 0, biases_ = 0;             // inputs
+  std::size_t logits_ = 0, drawn_ = 0;                                                    // outputs
   std::map<std::string, std::vector<std::int64_t>> caches_;
   DType logits_type_ = DType::kFloat32;
   int table_blocks_ = 0;
@@ -73,10 +81,14 @@ class PagedExecutor : public Executor {
   std::map<int, SlotSampler> samplers_;  // by slot
   struct Wanted {
     int slot = 0, row = 0;  // row: of the logits
+    bool by_plan = false;   // its tokens are drawn by the plan
     std::vector<TokenId> drafts;
   };
   std::vector<Wanted> wanted_;  // of the step that runs
+  std::optional<SamplingTables> tables_of_tokens_;
   std::vector<std::int32_t> values_;
+  std::vector<double> reals_of_rows_;
+  std::vector<std::int64_t> integers_of_rows_;
   std::optional<DeviceBuffer> device_logits_;
   Sizes placed_;
   std::vector<std::byte> copy_;

@@ -1,7 +1,7 @@
 // How a step is filled.
 #include <algorithm>
 
-#include "runtime/engine/random.h"
+#include "runtime/sampling/random.h"
 #include "runtime/engine/scheduler.h"
 #include "runtime/engine/speculation.h"
 
@@ -179,7 +179,7 @@ StepPlan Scheduler::pack(const Parts& parts, std::vector<BlockCopy> copies) {
     SlotStart& start = plan.starts.emplace_back();
     start.slot = sequence.slot;
     start.sampling = sequence.sampling;
-    start.seed = seed_of_sample(sampling.seed, sequence.rank.sample);
+    start.seed = sampling::seed_of_sample(sampling.seed, sequence.rank.sample);
     start.draws = static_cast<std::uint64_t>(sequence.generated());
     if (sampling.repetition_penalty != 1) start.tokens = sequence.tokens;
     start.grammar = sequence.request->grammar;

@@ -1,33 +1,23 @@
-// Draws tokens on the host: the definition that samplers on devices are tested against, and what
-// executors without one use.
+// What a sequence's draws depend on besides logits, and draws on the host.
 #pragma once
 
 #include <cstdint>
 #include <memory>
 #include <optional>
 #include <span>
-#include <unordered_set>
 #include <vector>
 
 #include <sinter/engine.h>
 
-#include "runtime/engine/random.h"
 #include "runtime/engine/step.h"
+#include "runtime/sampling/draw.h"
+#include "runtime/sampling/random.h"
 
 namespace sinter::engine {
 
 /// Throws Error(kUsage) naming the first parameter that means nothing. `vocabulary`: tokens that
 /// there are; 0: unknown.
 void check_sampling(const SamplingParameters& parameters, std::int64_t vocabulary);
-
-/// Tokens that may be drawn, with scores whose softmax they are drawn from.
-struct Candidates {
-  std::vector<TokenId> tokens;
-  std::vector<double> scores;  // logits less the largest, over the temperature
-
-  /// Of each token, in their order.
-  std::vector<double> probabilities() const;
-};
 
 /// The state of one sequence's draws.
 class SlotSampler {
@@ -40,7 +30,7 @@ class SlotSampler {
   TokenId draw(std::span<const float> logits);
 
   /// What draw() would draw from, at a temperature above 0.
-  Candidates candidates(std::span<const float> logits);
+  sampling::Candidates candidates(std::span<const float> logits);
 
   /// Draws behind `drafts.size()` tokens that were guessed: `logits` has a row behind each and one
   /// in front. Row by row, as long as what is drawn is the draft. So the tokens are those that
@@ -54,26 +44,37 @@ class SlotSampler {
   /// Whether the text has ended, by a stop token or for want of anything else, as its constraint
   /// has it. What is drawn then is nobody's.
   bool has_ended() const { return matcher_ && matcher_->has_ended(); }
-  /// Finds what the constraint allows next, which is to be done while the logits are computed.
+  bool has_constraint() const { return matcher_.has_value(); }
+  /// Finds what the constraint allows next, which takes some microseconds.
   void prepare();
+  /// Tokens with a bias, ascending, and the biases.
+  std::span<const TokenId> biased() const { return biased_; }
+  std::span<const float> biases() const { return biases_; }
 
-  /// Whether a draw is the first of the most likely tokens, and nobody asks how likely it is.
-  bool is_most_likely() const;
-  /// sample(), where the most likely token of each row is known; only if is_most_likely().
-  SampleResult take(std::span<const TokenId> most_likely, std::span<const TokenId> drafts);
+  /// Whether what a draw behind `drafts` drafts depends on is known before the logits are, and
+  /// nobody asks how likely the tokens are: then a device can draw.
+  bool is_known_ahead(std::size_t drafts);
+  /// The draw behind `drafts` further ones, and its sets; only if is_known_ahead(). They are valid
+  /// until the next change. Throws Error(kUsage) if the constraint has no token.
+  sampling::Draw draw_behind(std::size_t drafts) const;
+  sampling::TokenSets sets();
+  /// sample(), where the token of each row is drawn already, as draw_behind() and sets() say.
+  SampleResult take(std::span<const TokenId> drawn, std::span<const TokenId> drafts);
 
  private:
-  /// Logits with bias and penalty.
-  std::vector<double> adjusted(std::span<const float> logits) const;
-  bool is_plain() const;
-  /// Of a constraint the tokens that may come; empty: all may.
-  std::span<const std::uint32_t> mask();
   TokenId pick(std::span<const float> logits);
+  /// A token that was drawn.
+  void accept(TokenId token);
+  void note_seen(TokenId token);
+  template <typename Next>
+  SampleResult collect(std::span<const TokenId> drafts, const Next& next);
   TokenLogprobs logprobs(std::span<const float> logits, TokenId token) const;
 
   std::shared_ptr<const SamplingParameters> parameters_;
   std::uint64_t seed_, draws_;
-  std::unordered_set<TokenId> seen_;  // only with a repetition penalty
+  std::vector<std::uint32_t> seen_;  // bits; only with a repetition penalty
+  std::vector<TokenId> biased_;      // ascending
+  std::vector<float> biases_;
   TokenId last_ = kLastDrawn;
   std::optional<grammar::Matcher> matcher_;  // only with a constraint
   std::string failure_;                      // of the constraint

@@ -3,7 +3,7 @@
 
 #include <algorithm>
 
-#include "runtime/engine/random.h"
+#include "runtime/sampling/random.h"
 #include "runtime/engine/sampler.h"
 #include "runtime/format_error.h"
 

@@ -8,7 +8,7 @@ namespace sinter::engine {
 namespace {
 
 /// A token by weights that need not be normalised.
-TokenId draw_by(std::span<const double> weights, const DrawNumbers& numbers) {
+TokenId draw_by(std::span<const double> weights, const sampling::DrawNumbers& numbers) {
   TokenId best = 0;
   double best_sum = -std::numeric_limits<double>::infinity();
   for (TokenId token = 0; token < std::ssize(weights); ++token) {
@@ -49,7 +49,7 @@ Acceptance accept_drafts(std::span<const double> target, std::span<const double>
     const auto p = target.subspan(i * vocabulary, vocabulary);
     const auto q = draft_of.subspan(i * vocabulary, vocabulary);
     const auto token = static_cast<std::size_t>(drafts[i]);
-    const DrawNumbers numbers(seed, first_draw + i);
+    const sampling::DrawNumbers numbers(seed, first_draw + i);
     if (numbers.uniform(-1) * q[token] < p[token]) continue;
     std::vector<double> rest(vocabulary);
     for (std::size_t t = 0; t < vocabulary; ++t) rest[t] = std::max(0.0, p[t] - q[t]);

@@ -7,7 +7,7 @@
 
 #include <sinter/engine.h>
 
-#include "runtime/engine/random.h"
+#include "runtime/sampling/random.h"
 
 namespace sinter::engine {
 

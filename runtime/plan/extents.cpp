@@ -106,6 +106,13 @@ void visit_work(const fb::WorkUnion& work, const Visit& visit) {
       visit(work.AsSuppressionStep()->rows);
       visit(work.AsSuppressionStep()->length);
       break;
+    case fb::Work::SamplingStep: {
+      const fb::SamplingStepT& sampling = *work.AsSamplingStep();
+      for (const std::uint32_t size :
+           {sampling.rows, sampling.vocabulary, sampling.sets_rows, sampling.biases_count})
+        visit(size);
+      break;
+    }
     case fb::Work::TreeStep: visit(work.AsTreeStep()->rows); break;
     case fb::Work::HostStep:
       for (const auto* list : {&work.AsHostStep()->inputs, &work.AsHostStep()->outputs})

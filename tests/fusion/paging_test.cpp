@@ -129,10 +129,17 @@ std::vector<double> at_once(const Graph& graph) {
       integers({sequences + 1}, starts),
       integers({sequences, kTable}, tables),
       integers({sequences}, samples),
+      Tensor::from_doubles(DType::kFloat64, {sequences, 4},
+                           std::vector<double>(static_cast<std::size_t>(sequences) * 4)),
+      Tensor::from_doubles(DType::kInt64, {sequences, 6},
+                           std::vector<double>(static_cast<std::size_t>(sequences) * 6, -1)),
+      integers({1, 1}, {0}),
+      integers({1}, {0}),
+      Tensor::from_doubles(DType::kFloat32, {1}, std::vector<double>{0}),
       Tensor::from_doubles(DType::kFloat32, {1, kHeads, kBlocks * kBlock, kWidth}, pools[0]),
       Tensor::from_doubles(DType::kFloat32, {1, kHeads, kBlocks * kBlock, kWidth}, pools[1])};
   const std::vector<Tensor> outputs = ir::evaluate(graph, inputs);
-  // The greedy tokens, the last output, are those of the logits.
+  // The tokens, the last output, are greedy without a temperature.
   const auto logits = outputs[0].to_doubles();
   for (std::int64_t s = 0; s < sequences; ++s) {
     const auto first = logits.begin() + s * kVocabulary;

@@ -154,7 +154,7 @@ class Mutator {
   }
 
   void swap_work(fb::WorkUnion& work) {
-    switch (random_() % 12) {
+    switch (random_() % 13) {
       case 0: work.Reset(); break;
       case 1: work.Set(fb::CopyStepT{}); break;
       case 2: work.Set(fb::SortStepT{}); break;
@@ -165,6 +165,7 @@ class Mutator {
       case 7: work.Set(fb::SuppressionStepT{}); break;
       case 8: work.Set(fb::TreeStepT{}); break;
       case 9: work.Set(fb::HostStepT{}); break;
+      case 10: work.Set(fb::SamplingStepT{}); break;
       default:
         if (seen_) work = *seen_;
     }
@@ -242,6 +243,8 @@ double work_of_step(const fb::StepT& step, const std::vector<std::int64_t>& valu
     total += product(conv->output_shape) * product(conv->weight_shape);
   if (const auto* sort = step.work.AsSortStep())
     total += 64 * product(std::vector{sort->outer, sort->length, sort->inner});
+  if (const auto* sampling = step.work.AsSamplingStep())
+    total += 64 * product(std::vector{sampling->rows, sampling->vocabulary});
   if (const auto* suppression = step.work.AsSuppressionStep())
     total += 8 * product(std::vector{suppression->rows, suppression->length, suppression->length});
   if (const auto* attention = step.work.AsAttentionStep())

@@ -3,47 +3,7 @@
 // which are equal: the result does not depend on the way there, and equal elements stay in order.
 #pragma once
 
-#include "math.cuh"
-
-SINTER_DEVICE u32 bits_of(float x) {
-#ifdef __CUDACC__
-  return __float_as_uint(x);
-#else
-  return emulator::float_to_bits(x);
-#endif
-}
-SINTER_DEVICE u64 bits_of(double x) {
-#ifdef __CUDACC__
-  return static_cast<u64>(__double_as_longlong(x));
-#else
-  u64 bits;
-  memcpy(&bits, &x, sizeof(bits));
-  return bits;
-#endif
-}
-
-// Unsigned keys in the order of the elements. Zeros of either sign are one key, so are all NaNs,
-// which come last.
-SINTER_DEVICE u32 key_of(float x) {
-  if (x != x) return ~0u;
-  const u32 bits = bits_of(x == 0.0f ? 0.0f : x);
-  return (bits >> 31) != 0 ? ~bits : bits | 0x80000000u;
-}
-SINTER_DEVICE u64 key_of(double x) {
-  if (x != x) return ~0ull;
-  const u64 bits = bits_of(x == 0.0 ? 0.0 : x);
-  return (bits >> 63) != 0 ? ~bits : bits | 0x8000000000000000ull;
-}
-SINTER_DEVICE u32 key_of(f16 x) { return key_of(widen(x)); }
-SINTER_DEVICE u32 key_of(bf16 x) { return key_of(widen(x)); }
-SINTER_DEVICE u32 key_of(i32 x) { return static_cast<u32>(x) ^ 0x80000000u; }
-SINTER_DEVICE u32 key_of(i16 x) { return key_of(static_cast<i32>(x)); }
-SINTER_DEVICE u32 key_of(i8 x) { return key_of(static_cast<i32>(x)); }
-SINTER_DEVICE u32 key_of(u32 x) { return x; }
-SINTER_DEVICE u32 key_of(u16 x) { return x; }
-SINTER_DEVICE u32 key_of(u8 x) { return x; }
-SINTER_DEVICE u64 key_of(i64 x) { return static_cast<u64>(x) ^ 0x8000000000000000ull; }
-SINTER_DEVICE u64 key_of(u64 x) { return x; }
+#include "order.cuh"
 
 /// A key of 32 bits above a place.
 struct Entry32 {

@@ -266,6 +266,22 @@ void check_suppression(const BoundChecker& check, const fb::SuppressionStepT& wo
   check_dense(check, work.kept, {rows, length}, "its result");
 }
 
+void check_sampling(const BoundChecker& check, const fb::SamplingStepT& work) {
+  const std::int64_t rows = check.extent(work.rows, "the number of rows");
+  const std::int64_t vocabulary = check.extent(work.vocabulary, "the vocabulary");
+  const std::int64_t sets = check.extent(work.sets_rows, "the number of sets");
+  const std::int64_t biases = check.extent(work.biases_count, "the number of biases");
+  if (vocabulary < 1 || vocabulary > INT32_MAX)
+    check.fail("it draws of {} tokens, at least one and at most 2^31 - 1 are", vocabulary);
+  check_dense(check, work.logits, {rows, vocabulary}, "its logits");
+  check_dense(check, work.reals, {rows, 4}, "its real parameters");
+  check_dense(check, work.integers, {rows, 6}, "its integer parameters");
+  check_dense(check, work.sets, {sets, (vocabulary + 31) / 32}, "its sets of tokens");
+  check_dense(check, work.biased, {biases}, "its tokens with a bias");
+  check_dense(check, work.biases, {biases}, "its biases");
+  check_dense(check, work.tokens, {rows}, "its result");
+}
+
 void check_trees(const BoundChecker& check, const fb::TreeStepT& work) {
   const std::int64_t rows = check.extent(work.rows, "the number of rows");
   check_dense(check, work.rows_of, {rows, work.columns}, "its rows");
@@ -336,6 +352,7 @@ void check_work(const BoundChecker& check, const fb::WorkUnion& work) {
     case fb::Work::CopyStep: check_copy(check, *work.AsCopyStep()); break;
     case fb::Work::SortStep: check_sort(check, *work.AsSortStep()); break;
     case fb::Work::AttentionStep: check_attention(check, *work.AsAttentionStep()); break;
+    case fb::Work::SamplingStep: check_sampling(check, *work.AsSamplingStep()); break;
     case fb::Work::SuppressionStep: check_suppression(check, *work.AsSuppressionStep()); break;
     case fb::Work::TreeStep: check_trees(check, *work.AsTreeStep()); break;
     case fb::Work::HostStep: check_host(check, *work.AsHostStep()); break;

@@ -374,6 +374,30 @@ void verify_suppression(const Checker& check, const fb::SuppressionStepT& work, 
   uses.writes.insert(work.kept);
 }
 
+void verify_sampling(const Checker& check, const fb::SamplingStepT& work, Uses& uses) {
+  const auto type_of = [&](std::uint32_t buffer, const char* what) {
+    return check.dtype(check.buffer(buffer, what).dtype, what);
+  };
+  const auto is = [&](std::uint32_t buffer, DType type, const char* what) {
+    if (type_of(buffer, what) != type) check.fail("{} are not of type {}", what, to_string(type));
+  };
+  const DType logits = type_of(work.logits, "its logits");
+  if (!is_float(logits) || !is_narrow(logits) || is_float8(logits))
+    check.fail("its logits are of type {}", to_string(logits));
+  is(work.reals, DType::kFloat64, "its real parameters");
+  is(work.integers, DType::kInt64, "its integer parameters");
+  is(work.sets, DType::kInt32, "its sets of tokens");
+  is(work.biased, DType::kInt32, "its tokens with a bias");
+  is(work.biases, DType::kFloat32, "its biases");
+  is(work.tokens, DType::kInt32, "its results");
+  for (const std::uint32_t size : {work.rows, work.vocabulary, work.sets_rows, work.biases_count})
+    check.expression(size, "a size");
+  uses.reads.insert(
+      {work.logits, work.reals, work.integers, work.sets, work.biased, work.biases});
+  uses.writes.insert(work.tokens);
+  if (uses.reads.contains(work.tokens)) check.fail("its results lie where its inputs do");
+}
+
 void verify_attention(const Checker& check, const fb::AttentionStepT& work, Uses& uses) {
   constexpr std::uint64_t kMostHead = 4096;
   for (const std::uint64_t head : {work.head, work.value_head})
@@ -562,6 +586,10 @@ Uses verify_work(const Checker& check, const fb::StepT& step, const fb::WorkUnio
     case fb::Work::AttentionStep:
       if (cuda) check.fail("an attention step cannot run on target '{}'", check.plan.target);
       verify_attention(check, *work.AsAttentionStep(), uses);
+      break;
+    case fb::Work::SamplingStep:
+      if (cuda) check.fail("a sampling step cannot run on target '{}'", check.plan.target);
+      verify_sampling(check, *work.AsSamplingStep(), uses);
       break;
     case fb::Work::SuppressionStep:
       if (cuda) check.fail("a suppression step cannot run on target '{}'", check.plan.target);

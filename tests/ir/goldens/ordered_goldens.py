@@ -81,6 +81,7 @@ def ordered():
     sizes()
     token_counts()
     trees(np.random.default_rng(20261124))
+    samplings(np.random.default_rng(20261128))
 
 
 def kept_boxes(boxes, valid, iou):
@@ -110,6 +111,67 @@ def suppressions(draw):
         for iou in (0.0, .3, .9):
             case("Suppress", [boxes, valid], kept_boxes(boxes, valid, iou), {"iou": iou},
                  dtype="bool")
+
+
+def mix(x):
+    """SplitMix64's output for a state."""
+    mask = (1 << 64) - 1
+    x = (x ^ (x >> 30)) * 0xBF58476D1CE4E5B9 & mask
+    x = (x ^ (x >> 27)) * 0x94D049BB133111EB & mask
+    return x ^ (x >> 31)
+
+
+def drawn_token(values, reals, integers, allowed, seen, biased):
+    """As ir/ops/sampling.cpp says, with a sort."""
+    temperature, top_p, least, penalty = reals
+    seed, top_k = int(integers[0]), int(integers[1])
+    values = values.astype(np.float32)
+    for token, bias in biased:
+        values[token] += bias
+    penalized = np.where(values > 0, values / np.float32(penalty), values * np.float32(penalty))
+    values = np.where(seen, penalized, values).astype(np.float32)
+    if np.isnan(values).any():
+        return len(values)
+    order = [i for i in np.argsort(-values, kind="stable") if allowed[i]]
+    if not order or not 0 < temperature < np.inf:
+        return order[0] if order else -1
+    order = np.array(order)[:top_k if top_k > 0 else None]
+    scores = (values[order].astype(np.float64) - np.float64(values[order[0]])) / temperature
+    if top_p < 1:
+        weights = np.floor(np.exp(scores.astype(np.float32)).astype(np.float64) * 2.0**40)
+        before = np.concatenate([[0], np.cumsum(weights)[:-1]])
+        scores = scores[before < max(1, np.ceil(top_p * weights.sum()))]
+    numbers = [mix((seed + (int(i) + 1) * 0x9E3779B97F4A7C15) % 2**64) >> 12 for i in order[:len(scores)]]
+    noise = -np.log(-np.log1p(-(np.array(numbers, np.float64) + 0.5) * 2.0**-52))
+    sums = np.where(scores < least, -np.inf, scores + noise)
+    return order[np.argmax(sums)]
+
+
+def samplings(draw):
+    for dtype in ("f32", "f16", "bf16"):
+        for count in (1, 40, 200):
+            rows, words = 12, (count + 31) // 32
+            logits = (draw.standard_normal((rows, count)) * 3).astype(NAMES[dtype])
+            logits[5:] = np.round(logits[5:])  # ties
+            if count > 1:
+                logits[3, 1], logits[4, 1] = np.nan, np.inf
+            sets = draw.integers(-2**31, 2**31, (4, words)).astype(np.int32)
+            bits = np.unpackbits(sets.view(np.uint8), axis=1, bitorder="little")[:, :count] == 1
+            tokens = np.sort(draw.choice(count, min(count, 6), False)).astype(np.int32)
+            biases = draw.standard_normal(len(tokens)).astype(np.float32) * 4
+            reals = np.stack([draw.choice([0, .4, 1, 3], rows), draw.choice([.1, .6, .95, 1], rows),
+                              np.log(draw.choice([.05, .3, 1e-300], rows)), draw.choice([1, 1.5, 2], rows)], 1)
+            integers = np.stack([draw.integers(0, 2**62, rows), draw.choice([0, 1, 20, 90], rows),
+                                 draw.integers(-1, 4, rows), draw.integers(-1, 4, rows),
+                                 draw.integers(0, 3, rows), draw.integers(0, 4, rows)], 1)
+            wanted = []
+            for row in range(rows):
+                _, _, allowed, seen, first, size = integers[row]
+                own = list(zip(tokens, biases))[first:first + size]
+                wanted.append(drawn_token(wide(logits[row]), reals[row], integers[row],
+                                          bits[allowed] if allowed >= 0 else np.ones(count, bool),
+                                          bits[seen] if seen >= 0 else np.zeros(count, bool), own))
+            case("SampleTokens", [logits, reals, integers, sets, tokens, biases], np.array(wanted), dtype="i32")
 
 
 def give(x, nodes, thresholds, trees, weights, targets, combine):

@@ -4,14 +4,14 @@
 #include <array>
 #include <set>
 
-#include "runtime/engine/random.h"
+#include "runtime/sampling/random.h"
 #include "runtime/engine/utf8.h"
 #include "runtime/format_error.h"
 
 namespace sinter::testing {
 
 using engine::BlockId;
-using engine::mix;
+using sampling::mix;
 using engine::StepPlan;
 using engine::StepResult;
 
@@ -46,7 +46,7 @@ ExpectedText expected_text(const GenerationRequest& request, int sample, int voc
   const SamplingParameters& sampling = request.sampling;
   engine::SlotStart start;
   start.sampling = std::make_shared<const SamplingParameters>(sampling);
-  start.seed = engine::seed_of_sample(sampling.seed, sample);
+  start.seed = sampling::seed_of_sample(sampling.seed, sample);
   start.tokens = request.prompt;
   start.grammar = std::move(grammar);
   engine::SlotSampler sampler(start);

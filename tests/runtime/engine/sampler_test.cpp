@@ -223,8 +223,8 @@ TEST(SlotSampler, ADrawDependsOnTheSeedAndItsNumberAlone) {
   // Begun again behind 20 draws, as after a preemption.
   const auto all = draws(1, 0), late = draws(1, 20);
   EXPECT_TRUE(std::equal(late.begin(), late.begin() + 30, all.begin() + 20));
-  EXPECT_NE(engine::seed_of_sample(1, 1), engine::seed_of_sample(2, 0));
-  EXPECT_EQ(engine::seed_of_sample(9, 0), 9U);
+  EXPECT_NE(sampling::seed_of_sample(1, 1), sampling::seed_of_sample(2, 0));
+  EXPECT_EQ(sampling::seed_of_sample(9, 0), 9U);
 }
 
 TEST(SlotSampler, LogprobsAreTheModelsOwn) {

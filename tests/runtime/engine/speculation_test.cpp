@@ -11,7 +11,7 @@ namespace sinter::testing {
 namespace {
 
 using engine::accept_drafts;
-using engine::DrawNumbers;
+using sampling::DrawNumbers;
 using engine::look_up_drafts;
 using engine::SlotSampler;
 using ::testing::ElementsAre;

@@ -146,6 +146,50 @@ TEST_F(PagedExecutorTest, DrawsDoNotDependOnTheBatch) {
   EXPECT_EQ(texts_of(executor(plan, 1), {}, requests), texts_of(executor(plan, 6), {}, requests));
 }
 
+/// Each parameter, alone and with others; log probabilities are the host's alone.
+std::vector<GenerationRequest> drawing() {
+  std::vector<GenerationRequest> requests = many(5);
+  std::mt19937 random(11);
+  for (std::size_t i = 0; i < requests.size(); ++i) {
+    SamplingParameters& sampling = requests[i].sampling;
+    sampling.temperature = i % 5 == 0 ? 0 : 2.5;
+    sampling.seed = random();
+    if (i % 3 == 1) sampling.top_k = 12;
+    if (i % 4 == 2) sampling.top_p = 0.8;
+    if (i % 5 == 3) sampling.min_p = 0.1;
+    if (i % 2 == 1) sampling.repetition_penalty = 1.4;
+    if (i % 6 == 4) sampling.logit_bias = {{9, 4.0F}, {3, -100.0F}, {40, 2.0F}};
+    if (i % 7 == 5) sampling.constraint = Constraint{Constraint::Kind::kRegex, "[a-m]{4,9}", {}};
+  }
+  return requests;
+}
+
+TEST_F(PagedExecutorTest, DrawsOfThePlanAreThoseOfTheHost) {
+  const std::string plan = compile();
+  std::vector<std::string> bytes;
+  for (int token = 0; token < 256; ++token)
+    bytes.emplace_back(1, static_cast<char>('a' + token % 26));
+  EngineOptions options;
+  options.token_bytes = [&](TokenId token) -> std::string_view {
+    return bytes.at(static_cast<std::size_t>(token));
+  };
+  std::vector<GenerationRequest> requests = drawing();
+  const GenerationTexts by_plan = texts_of(executor(plan, 7), options, requests);
+  // Preempted and drafted, too.
+  EXPECT_EQ(by_plan, texts_of(executor(plan, 5, 16), options, requests));
+  EngineOptions with_drafts = options;
+  with_drafts.draft_tokens = 3;
+  with_drafts.draft_match_least = 1;
+  EXPECT_EQ(by_plan, texts_of(executor(plan, 4), with_drafts, requests));
+  for (GenerationRequest& request : requests) request.sampling.logprobs = 0;
+  EXPECT_EQ(by_plan, texts_of(executor(plan, 7), options, requests));
+  // More biases than a slot has room for.
+  for (GenerationRequest& request : requests) request.sampling.logprobs.reset();
+  for (int i = 0; i < 2 * engine::SamplingTables::kBiases; ++i)
+    requests[1].sampling.logit_bias.emplace_back(i % 40, 0.0F);
+  EXPECT_EQ(by_plan, texts_of(executor(plan, 7), options, requests));
+}
+
 /// Decoders as ONNX Runtime GenAI's model builder writes them (GroupQueryAttention, MatMulNBits).
 TEST_F(PagedExecutorTest, ModelsOfGenAIGiveWhatTheyGiveAlone) {
   const std::string folder = SINTER_SOURCE_DIR "/tests/conformance/genai/node/";

@@ -323,6 +323,7 @@ inline unsigned short float_to_bfloat(float value) {
 
 inline void __syncwarp() { emulator::wait(emulator::State::kAtWarpBarrier); }
 inline int __clz(int x) { return x == 0 ? 32 : __builtin_clz(static_cast<unsigned>(x)); }
+inline int __popc(unsigned x) { return __builtin_popcount(x); }
 inline unsigned __ballot_sync(unsigned, bool value) {
   const emulator::WarpExchange<bool> lanes(value);
   unsigned bits = 0;

@@ -4,7 +4,7 @@
 #include <cmath>
 #include <cstdint>
 
-namespace sinter::engine {
+namespace sinter::sampling {
 
 /// SplitMix64 (Steele, Lea, Flood, "Fast splittable pseudorandom number generators"): number n of
 /// the sequence of a seed is mix(seed + n * kGamma), n from 1 on.
@@ -16,11 +16,17 @@ inline std::uint64_t mix(std::uint64_t x) {
   return x ^ (x >> 31);
 }
 
-/// The random numbers of one draw: `draw` counts from 0. That is the device's definition
-/// (fusion/append_sampler.h).
+/// The seed of one draw: `draw` counts from 0.
+inline std::uint64_t seed_of_draw(std::uint64_t seed, std::uint64_t draw) {
+  return mix(seed + (draw + 1) * kGamma);
+}
+
+/// The random numbers of one draw. That is also the definition of plans' samplers
+/// (fusion/append_sampler.h, SampleTokens of ir/ops/sampling.cpp).
 class DrawNumbers {
  public:
-  DrawNumbers(std::uint64_t seed, std::uint64_t draw) : seed_(mix(seed + (draw + 1) * kGamma)) {}
+  DrawNumbers(std::uint64_t seed, std::uint64_t draw) : DrawNumbers(seed_of_draw(seed, draw)) {}
+  explicit DrawNumbers(std::uint64_t seed_of_draw) : seed_(seed_of_draw) {}
 
   /// In (0, 1), a multiple of 2^-53; `index` is a token's id, or -1 for the number beside them.
   double uniform(std::int64_t index) const {
@@ -39,4 +45,4 @@ inline std::uint64_t seed_of_sample(std::uint64_t seed, int sample) {
   return sample == 0 ? seed : mix(seed ^ mix(static_cast<std::uint64_t>(sample)));
 }
 
-}  // namespace sinter::engine
+}  // namespace sinter::sampling

@@ -1,0 +1,23 @@
+// Regions of kind "sampling": which buffers, and the kernel.
+#pragma once
+
+#include <cstdint>
+
+#include "codegen/emit/kernel_request.h"
+#include "codegen/plan/expr_table.h"
+
+namespace sinter::codegen {
+
+/// Rows of logits and what they are drawn by, in buffers of the plan: see ir/ops/sampling.cpp.
+struct SamplingProblem {
+  std::uint32_t logits = 0, reals = 0, integers = 0, sets = 0, biased = 0, biases = 0, tokens = 0;
+  DType dtype = DType::kFloat32;  // of logits
+  std::int64_t vocabulary = 0;
+  Dim rows, set_count, bias_count;
+};
+
+/// For the request's name, origins and device.
+EmittedKernel emit_sampling(const SamplingProblem& problem, const KernelRequest& request,
+                            ExprTable& exprs);
+
+}  // namespace sinter::codegen

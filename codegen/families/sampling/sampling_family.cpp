@@ -1,0 +1,108 @@
+// Regions of one SampleTokens.
+#include <fmt/format.h>
+#include <sinter/error.h>
+
+#include "codegen/families/family.h"
+#include "codegen/families/sampling/emit_sampling.h"
+
+namespace sinter::codegen {
+namespace {
+
+SamplingProblem problem_of(const Region& region) {
+  const Graph& body = *region.node.body;
+  const Node* sample = region.outputs.size() == 1 ? body.producer(body.outputs()[0]) : nullptr;
+  if (sample == nullptr || sample->op->name != "SampleTokens" || body.nodes().size() != 1)
+    throw Error(ErrorCode::kUnsupported,
+                "a region of kind 'sampling' must be one SampleTokens of values in memory");
+  const auto buffer = [&](std::size_t input) {
+    return region.inputs[*body.input_number(sample->inputs[input])];
+  };
+  const auto shape = [&](std::size_t input) { return body.type(sample->inputs[input]).shape; };
+  SamplingProblem problem;
+  problem.logits = buffer(0);
+  problem.reals = buffer(1);
+  problem.integers = buffer(2);
+  problem.sets = buffer(3);
+  problem.biased = buffer(4);
+  problem.biases = buffer(5);
+  problem.tokens = region.outputs[0];
+  problem.dtype = body.type(sample->inputs[0]).dtype;
+  problem.rows = shape(0)[0];
+  problem.vocabulary = shape(0)[1].value();
+  problem.set_count = shape(3)[0];
+  problem.bias_count = shape(4)[0];
+  if (size_of(problem.dtype) > 4)
+    throw Error(ErrorCode::kUnsupported,
+                fmt::format("no token is drawn from logits of type {}, only of floats of 16 and 32 "
+                            "bits",
+                            to_string(problem.dtype)));
+  return problem;
+}
+
+class SamplingKernel final : public KernelProgram {
+ public:
+  explicit SamplingKernel(SamplingProblem problem) : p_(std::move(problem)) {}
+
+  std::string signature(const ExprTable&) const override {
+    return fmt::format("sampling {} {} {} {}", p_.vocabulary, p_.rows.to_string(),
+                       p_.set_count.to_string(), p_.bias_count.to_string());
+  }
+  std::vector<std::uint32_t> buffers() const override {
+    return {p_.logits, p_.reals, p_.integers, p_.sets, p_.biased, p_.biases, p_.tokens};
+  }
+  EmittedKernel emit(KernelRequest request, ExprTable& exprs) const override {
+    return emit_sampling(p_, request, exprs);
+  }
+
+ private:
+  SamplingProblem p_;
+};
+
+class SamplingFamily final : public KernelFamily {
+ public:
+  std::string_view name() const override { return "sampling"; }
+
+  std::string takes(const Region& region, const ir::TargetTraits&) const override {
+    return region.kind() == "sampling" ? "" : "it draws no tokens";
+  }
+
+  std::vector<StepTactics> lower(const Region& region, PlanContext& plan) const override {
+    const SamplingProblem problem = problem_of(region);
+    StepTactics result{step_of(region), {}};
+    // What a greedy draw takes: the row is read once.
+    const Dim logits = problem.rows * Dim(problem.vocabulary);
+    set_cost(result.step,
+             {logits * Dim(static_cast<std::int64_t>(size_of(problem.dtype))),
+              problem.rows * Dim(4), logits * Dim(4)},
+             plan.exprs);
+    if (plan.generates_kernels()) {
+      result.tactics.push_back(only(region.name, std::make_shared<SamplingKernel>(problem)));
+    } else {
+      plan::fb::SamplingStepT step;
+      step.logits = problem.logits;
+      step.reals = problem.reals;
+      step.integers = problem.integers;
+      step.sets = problem.sets;
+      step.biased = problem.biased;
+      step.biases = problem.biases;
+      step.tokens = problem.tokens;
+      step.rows = plan.exprs.intern(problem.rows);
+      step.vocabulary = plan.exprs.intern(Dim(problem.vocabulary));
+      step.sets_rows = plan.exprs.intern(problem.set_count);
+      step.biases_count = plan.exprs.intern(problem.bias_count);
+      result.tactics.push_back(only(step));
+    }
+    std::vector<StepTactics> steps;
+    steps.push_back(std::move(result));
+    return steps;
+  }
+};
+
+}  // namespace
+
+const KernelFamily& sampling_family() {
+  static const SamplingFamily family;
+  return family;
+}
+
+}  // namespace sinter::codegen

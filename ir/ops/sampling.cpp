@@ -1,0 +1,171 @@
+// SampleTokens(logits, reals, integers, sets, biased, biases) -> tokens
+//
+// A token for each row of logits, floats [rows, v], as the row's parameters say:
+//   reals     f64 [rows, 4]   temperature, top-p, least score, repetition penalty
+//   integers  i64 [rows, 6]   the draw's seed, top-k, the row of `sets` with the tokens that are
+//                             allowed and the one with those that were seen (-1: all, none),
+//                             the first bias of the row's and how many there are
+//   sets      i32 [n, ceil(v / 32)]   bit i % 32 of word i / 32 is token i's
+//   biased    i32 [m]         tokens, those of a row ascending
+//   biases    f32 [m]         one for each
+//   tokens    i32 [rows]
+// A row is drawn in this order, in float32 up to scores:
+// 1. Biases are added. Of seen tokens what is above 0 is divided by the penalty, the rest
+//    multiplied by it.
+// 2. Tokens that are not allowed are left out. Without a temperature above 0 and below infinity
+//    the token is the first of the largest.
+// 3. Scores are logits less the largest, over the temperature, in float64. Of the top-k largest
+//    (equal ones in the order of their ids; 0: of all) those stay before which less than top-p of
+//    the weight lies, one at least. A weight is e^score in float32, in whole units of 2^-40. Of
+//    these those whose score is at least the least one; if there are none, the most likely token.
+// 4. The token is the one with the largest sum of score and Gumbel noise -log(-log(1 - u)), where
+//    u = (x + 1/2) / 2^52 with x the upper 52 bits of number id + 1 of the SplitMix64 sequence of
+//    the seed (see fusion/append_sampler.h).
+// The token is v if a logit is NaN, and -1 if none is allowed. Rows of sets that there are not
+// count as -1; biases and tokens that there are not are left out.
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "ir/dim/dim_mismatch.h"
+#include "ir/ops/ops.h"
+
+namespace sinter::ir::ops {
+namespace {
+
+constexpr std::int64_t kReals = 4, kIntegers = 6;
+
+std::vector<TensorType> infer_sample(const Attrs&, Types inputs) {
+  const auto is = [&](std::size_t input, DType type, std::size_t rank) {
+    return inputs[input].dtype == type && inputs[input].shape.size() == rank;
+  };
+  const Shape& logits = inputs[0].shape;
+  if (!is_float(inputs[0].dtype) || logits.size() != 2 || !logits[1].is_constant() ||
+      logits[1].value() < 1 || !is(1, DType::kFloat64, 2) || !is(2, DType::kInt64, 2) ||
+      !is(3, DType::kInt32, 2) || !is(4, DType::kInt32, 1) || !is(5, DType::kFloat32, 1))
+    invalid(
+        "needs logits [rows, vocabulary], f64[rows, 4], i64[rows, 6], i32[sets, words], i32[n] and "
+        "f32[n], found " +
+        list_types(inputs));
+  const auto differ = [&] { return "sizes do not fit each other: " + list_types(inputs); };
+  require_equal(inputs[1].shape, Shape{logits[0], kReals}, differ);
+  require_equal(inputs[2].shape, Shape{logits[0], kIntegers}, differ);
+  require_equal(inputs[3].shape, Shape{inputs[3].shape[0], (logits[1].value() + 31) / 32}, differ);
+  require_equal(inputs[4].shape, inputs[5].shape, differ);
+  return {{DType::kInt32, {logits[0]}}};
+}
+
+std::uint64_t mixed(std::uint64_t x) {
+  x = (x ^ (x >> 30)) * 0xBF58476D1CE4E5B9;
+  x = (x ^ (x >> 27)) * 0x94D049BB133111EB;
+  return x ^ (x >> 31);
+}
+
+double gumbel(std::uint64_t seed, std::int64_t token) {
+  const std::uint64_t bits =
+      mixed(seed + static_cast<std::uint64_t>(token + 1) * 0x9E3779B97F4A7C15);
+  return -std::log(-std::log1p(-(static_cast<double>(bits >> 12) + 0.5) * 0x1p-52));
+}
+
+/// One row's parameters, and its tokens.
+struct SampledRow {
+  double temperature, top_p, least_score;
+  float penalty;
+  std::uint64_t seed;
+  std::int64_t top_k;
+  std::vector<float> values;  // logits with biases and penalties
+  std::vector<bool> allowed;
+
+  SampledRow(Tensors inputs, std::int64_t row) {
+    const Tensor &logits = inputs[0], &reals = inputs[1], &integers = inputs[2];
+    const std::int64_t count = logits.shape()[1];
+    const auto real = [&](std::int64_t i) { return reals.at(row * kReals + i); };
+    const auto integer = [&](std::int64_t i) { return integers.at_int(row * kIntegers + i); };
+    temperature = real(0), top_p = real(1), least_score = real(2);
+    penalty = static_cast<float>(real(3));
+    seed = static_cast<std::uint64_t>(integer(0)), top_k = integer(1);
+    for (std::int64_t i = 0; i < count; ++i)
+      values.push_back(static_cast<float>(logits.at(row * count + i)));
+    const auto& biased = inputs[4];
+    for (std::int64_t i = 0; i < integer(5) && i < biased.element_count(); ++i) {
+      const std::int64_t place = integer(4) + i;
+      if (place < 0 || place >= biased.element_count()) continue;
+      const std::int64_t token = biased.at_int(place);
+      if (token >= 0 && token < count)
+        values[static_cast<std::size_t>(token)] += static_cast<float>(inputs[5].at(place));
+    }
+    allowed = set(inputs[3], integer(2), count, true);
+    const std::vector<bool> seen = set(inputs[3], integer(3), count, false);
+    for (std::size_t i = 0; i < values.size(); ++i)
+      if (seen[i]) values[i] = values[i] > 0 ? values[i] / penalty : values[i] * penalty;
+  }
+
+  static std::vector<bool> set(const Tensor& sets, std::int64_t row, std::int64_t count,
+                               bool without) {
+    const auto size = static_cast<std::size_t>(count);
+    if (row < 0 || row >= sets.shape()[0]) return std::vector<bool>(size, without);
+    std::vector<bool> result;
+    for (std::int64_t i = 0; i < count; ++i)
+      result.push_back((sets.at_int(row * sets.shape()[1] + i / 32) >> (i % 32) & 1) != 0);
+    return result;
+  }
+
+  std::int64_t token() const {
+    if (std::ranges::any_of(values, [](float value) { return std::isnan(value); }))
+      return std::ssize(values);
+    std::vector<std::int64_t> order;  // most likely first
+    for (std::int64_t i = 0; i < std::ssize(values); ++i)
+      if (allowed[static_cast<std::size_t>(i)]) order.push_back(i);
+    if (order.empty()) return -1;
+    const auto value = [&](std::int64_t i) { return values[static_cast<std::size_t>(i)]; };
+    std::ranges::stable_sort(order, [&](auto a, auto b) { return value(a) > value(b); });
+    const float most = value(order[0]);
+    if (!(temperature > 0 && temperature < std::numeric_limits<double>::infinity()))
+      return order[0];
+    if (top_k > 0 && top_k < std::ssize(order)) order.resize(static_cast<std::size_t>(top_k));
+    const auto score = [&](std::int64_t i) {
+      return value(i) == most ? 0 : (double{value(i)} - double{most}) / temperature;
+    };
+    const auto weight = [&](std::int64_t i) {
+      return static_cast<std::uint64_t>(std::exp(static_cast<float>(score(i))) * 0x1p40F);
+    };
+    if (top_p < 1) {
+      std::uint64_t total = 0, before = 0;
+      for (const std::int64_t i : order) total += weight(i);
+      const auto bound =
+          static_cast<std::uint64_t>(std::max(1.0, std::ceil(top_p * static_cast<double>(total))));
+      std::size_t kept = 0;
+      for (; kept < order.size() && before < bound; ++kept) before += weight(order[kept]);
+      order.resize(kept);
+    }
+    std::int64_t best = order.empty() ? -1 : order[0];
+    double best_sum = -std::numeric_limits<double>::infinity();
+    for (const std::int64_t i : order) {
+      if (score(i) < least_score) continue;
+      const double sum = score(i) + gumbel(seed, i);
+      if (sum > best_sum) best = i, best_sum = sum;
+    }
+    return best;
+  }
+};
+
+std::vector<Tensor> evaluate_sample(const Attrs&, Tensors inputs, Types outputs) {
+  std::vector<std::int64_t> tokens;
+  for (std::int64_t row = 0; row < inputs[0].shape()[0]; ++row)
+    tokens.push_back(SampledRow(inputs, row).token());
+  return {Tensor::from_ints(outputs[0].dtype, {inputs[0].shape()[0]}, tokens)};
+}
+
+}  // namespace
+
+std::vector<OpDef> sampling_ops() {
+  OpDef sample;
+  sample.name = "SampleTokens";
+  sample.kind = OpKind::kLibrary;
+  sample.min_inputs = sample.max_inputs = 6;
+  sample.infer = infer_sample;
+  sample.evaluate = evaluate_sample;
+  return {sample};
+}
+
+}  // namespace sinter::ir::ops
