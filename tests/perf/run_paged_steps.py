@@ -3,7 +3,7 @@
 
   run_paged_steps.py --folder F --plans 1b.f16.serve.plan --out tests/perf/results/paged_steps_h200.json
 
-Plans are those that run_serving.py left in its folder. Blocks of the caches lie in no order. Times are microseconds of the GPU with
+Plans are those that run_serving.py left in its folder. --sampling says how tokens are drawn, else they are greedy. Blocks of the caches lie in no order. Times are microseconds of the GPU with
 a cold L2. `bytes`: what all steps but attention move, and the valid rows of the caches, each read once; `of_copy`: their rate over that of a large copy.
 """
 import argparse
@@ -15,7 +15,7 @@ import numpy as np
 from common import ROOT, provenance, sinter_json, write
 
 
-def step_inputs(batch, position, block, room, path):
+def step_inputs(batch, position, block, room, words, sampling, path):
     draw = np.random.default_rng(0)
     each = -(-(position + 1) // block)
     tables = np.zeros((batch, room), np.int32)
@@ -24,8 +24,18 @@ def step_inputs(batch, position, block, room, path):
     slots = tables[np.arange(batch), positions // block] * block + positions % block
     np.savez(path, input_ids=draw.integers(0, 1000, batch).astype(np.int32), positions=positions, slot_mapping=slots,
              sequence_starts=np.arange(batch + 1, dtype=np.int32), block_tables=tables,
-             sample_rows=np.arange(batch, dtype=np.int32))
+             sample_rows=np.arange(batch, dtype=np.int32), **sampling_inputs(batch, words, sampling))
     return batch * each * block
+
+
+def sampling_inputs(batch, words, sampling):
+    """Operands of SampleTokens: all rows are drawn alike, of all tokens, with seeds of their own."""
+    reals = [sampling.get("temperature", 0), sampling.get("top_p", 1), -np.inf, 1]
+    integers = np.tile(np.array([0, int(sampling.get("top_k", 0)), -1, -1, 0, 0], np.int64), (batch, 1))
+    integers[:, 0] = np.arange(batch) * 1234567
+    return {"sampling_reals": np.tile(np.array(reals, np.float64), (batch, 1)), "sampling_integers": integers,
+            "token_sets": np.zeros((1, words), np.int32), "biased_tokens": np.zeros(1, np.int32),
+            "token_biases": np.zeros(1, np.float32)}
 
 
 def shape_of(binding, length):
@@ -41,23 +51,27 @@ def main():
     p.add_argument("--plans", required=True, help="names, divided by commas")
     p.add_argument("--batches", default="1,8,64,256")
     p.add_argument("--position", type=int, default=1024)
+    p.add_argument("--sampling", default="", help="temperature=T,top_p=P,top_k=K; those that are not given change nothing")
     p.add_argument("--profile", action="store_true", help="keep what `sinter profile` says beside the plan")
     p.add_argument("--commit", help="the commit measured, where there is no git checkout")
     p.add_argument("--out", type=Path, required=True)
     a = p.parse_args()
     result = {**provenance(a.commit), "position": a.position, "steps": {}}
+    sampling = {name: float(value) for name, value in (each.split("=") for each in a.sampling.split(",") if each)}
+    result["sampling"] = sampling
     for name in a.plans.split(","):
         plan = a.folder / name
         about = sinter_json(a.sinter, "inspect", plan)
         inputs = {each["name"]: each for each in about["inputs"]}
         room = shape_of(inputs["block_tables"], 0)[1]
+        words = shape_of(inputs["token_sets"], 0)[1]
         block = int(next(each for each in about["options"] if each.startswith("serve=")).split("block=")[1].split(",")[0])
         caches = [each for each in about["inputs"] if "cache_positions" in each["type"]]
         size = {"f16": 2, "bf16": 2, "f32": 4, "i8": 1, "f8e4m3fn": 1}
         row = sum(size[each["type"].split("[")[0]] * int(np.prod(shape_of(each, 1))) for each in caches)
         for batch in map(int, a.batches.split(",")):
             path = a.folder / f"step_{batch}.npz"
-            length = step_inputs(batch, a.position, block, room, path)
+            length = step_inputs(batch, a.position, block, room, words, sampling, path)
             shape = "x".join(map(str, shape_of(caches[0], length)))
             common = (plan, "--inputs", path, f"--shapes={caches[0]['name']}:{shape}")
             bench = sinter_json(a.sinter, "bench", *common, "--deviceIo", "--duration=0.5")

@@ -12,7 +12,7 @@ full length. Work:
   invariance        64 requests of 64 in, 64 out, all at once and one by one: how many texts are equal
   poisson           arrivals at 70 % of the rate of offline_128_128, 256 requests of 128 in, 128 out
 Times are of the wall, in milliseconds, by the engine's callbacks. `idle_share`: of the time, how long no step ran though there
-were requests. A way is how a plan is compiled, as in run_eight_bit_decoders.py.
+were requests. --sampling: how tokens are drawn. A way is how a plan is compiled, as in run_eight_bit_decoders.py.
 """
 import argparse
 import dataclasses
@@ -75,6 +75,7 @@ def main():
     p.add_argument("--work", default=",".join(WORK))
     p.add_argument("--ways", default="f16,w8a8_cache8", help=f"of {', '.join(WAYS)}")
     p.add_argument("--paging", default="", help="what --serve= is given")
+    p.add_argument("--sampling", type=json.loads, default={}, help='of every request, as \'{"temperature": 1, "top_p": 0.95}\'; else greedy')
     p.add_argument("--options", default="", help="more options of generate, divided by blanks")
     p.add_argument("--compile-options", default="", help="more options of compile, divided by blanks, as --tuning-cache=FILE")
     p.add_argument("--compile-only", action="store_true", help="no GPU is needed, with --target=cuda:sm_90")
@@ -85,7 +86,7 @@ def main():
     p.add_argument("--out", type=Path)
     a = p.parse_args()
     began = time.perf_counter()
-    result = {**provenance(a.commit), "serving": {}}
+    result = {**provenance(a.commit), "sampling": a.sampling, "serving": {}}
     if a.out and a.out.exists():
         before = json.loads(a.out.read_text())
         if before["commit"] == result["commit"]:
@@ -131,7 +132,7 @@ def main():
                     if time.perf_counter() - began > a.deadline:
                         break
                     rate = 0.7 * rows.get("offline_128_128", {}).get("requests_per_s", 10)
-                    lines = requests_of(work, config.vocabulary, rate)
+                    lines = [{**line, **a.sampling} for line in requests_of(work, config.vocabulary, rate)]
                     try:
                         rows[work], texts = serve(a.sinter, plan, lines, folder, *a.options.split())
                         if work == "prefix":
