@@ -43,6 +43,12 @@ SINTER_DEVICE u32 key_of(u8 x) { return x; }
 SINTER_DEVICE u64 key_of(i64 x) { return static_cast<u64>(x) ^ 0x8000000000000000ull; }
 SINTER_DEVICE u64 key_of(u64 x) { return x; }
 
+/// The key of what is no NaN, in fewer instructions.
+SINTER_DEVICE u32 key_of_number(float x) {
+  const u32 bits = bits_of(x + 0.0f);  // one zero
+  return bits ^ (static_cast<u32>(static_cast<i32>(bits) >> 31) | 0x80000000u);
+}
+
 /// The float that has a key, which is no NaN's.
 SINTER_DEVICE float float_of_key(u32 key) {
   const u32 bits = (key >> 31) != 0 ? key & 0x7fffffffu : ~key;

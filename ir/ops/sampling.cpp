@@ -16,7 +16,8 @@
 //    the token is the first of the largest.
 // 3. Scores are logits less the largest, over the temperature, in float64. Of the top-k largest
 //    (equal ones in the order of their ids; 0: of all) those stay before which less than top-p of
-//    the weight lies, one at least. A weight is e^score in float32, in whole units of 2^-40. Of
+//    the weight lies, one at least. A weight is e^score in whole units of 2^-40,
+//    both in float32, with the score as a product by 1 over the temperature. Of
 //    these those whose score is at least the least one; if there are none, the most likely token.
 // 4. The token is the one with the largest sum of score and Gumbel noise -log(-log(1 - u)), where
 //    u = (x + 1/2) / 2^52 with x the upper 52 bits of number id + 1 of the SplitMix64 sequence of
@@ -127,7 +128,9 @@ struct SampledRow {
       return value(i) == most ? 0 : (double{value(i)} - double{most}) / temperature;
     };
     const auto weight = [&](std::int64_t i) {
-      return static_cast<std::uint64_t>(std::exp(static_cast<float>(score(i))) * 0x1p40F);
+      const auto rate = static_cast<float>(1 / temperature);
+      const float near = value(i) == most ? 0 : (value(i) - most) * rate;
+      return static_cast<std::uint64_t>(std::exp(near) * 0x1p40F);
     };
     if (top_p < 1) {
       std::uint64_t total = 0, before = 0;

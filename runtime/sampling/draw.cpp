@@ -49,19 +49,20 @@ std::vector<TokenId> allowed_tokens(std::span<const std::uint32_t> allowed, std:
   return tokens;
 }
 
-std::uint64_t weight_of(double score) {
-  return static_cast<std::uint64_t>(std::exp(static_cast<float>(score)) * 0x1p40F);
-}
-
-/// How many of `scores`, largest first, have less than `share` of the weight in front of them.
-std::size_t nucleus(std::span<const double> scores, double share) {
+/// How many of `values`, largest first, have less than `share` of the weight in front of them.
+std::size_t nucleus(std::span<const float> values, double temperature, double share) {
+  const auto rate = static_cast<float>(1 / temperature);
+  const auto weight_of = [&](float value) {
+    const float score = value == values[0] ? 0 : (value - values[0]) * rate;
+    return static_cast<std::uint64_t>(std::exp(score) * 0x1p40F);
+  };
   std::uint64_t total = 0;
-  for (const double score : scores) total += weight_of(score);
+  for (const float value : values) total += weight_of(value);
   const auto bound =
       static_cast<std::uint64_t>(std::max(1.0, std::ceil(share * static_cast<double>(total))));
   std::size_t kept = 0;
-  for (std::uint64_t before = 0; kept < scores.size() && before < bound; ++kept)
-    before += weight_of(scores[kept]);
+  for (std::uint64_t before = 0; kept < values.size() && before < bound; ++kept)
+    before += weight_of(values[kept]);
   return kept;
 }
 
@@ -86,7 +87,9 @@ Candidates candidates_of(std::span<const float> values, const Draw& draw, const 
   for (const TokenId token : result.tokens)
     result.scores.push_back(score_of(value_of(token), most, draw.temperature));
   if (draw.top_p < 1) {
-    const std::size_t kept = nucleus(result.scores, draw.top_p);
+    std::vector<float> sorted;
+    for (const TokenId token : result.tokens) sorted.push_back(value_of(token));
+    const std::size_t kept = nucleus(sorted, draw.temperature, draw.top_p);
     result.tokens.resize(kept), result.scores.resize(kept);
   }
   std::size_t kept = 0;

@@ -58,8 +58,8 @@ inline double score_of(double logit, double most, double temperature) {
 /// What a token is drawn from, at a temperature above 0; none if a logit is NaN or no token is
 /// allowed. Biases are added and penalties applied in float32. Of the top_k largest (equal ones in
 /// the order of their ids) those stay before which less than top_p of the weight lies, one at
-/// least, and of these those with least_score. A token's weight is e^score in float32, in whole
-/// units of 2^-40: sums do not depend on their order.
+/// least, and of these those with least_score. A token's weight is e^score, both in float32, in
+/// whole units of 2^-40: sums do not depend on their order.
 Candidates candidates(std::span<const float> logits, const Draw& draw, const TokenSets& sets);
 
 /// The token; as many as there are if a logit is NaN, -1 if no token is allowed. At a temperature

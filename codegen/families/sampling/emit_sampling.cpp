@@ -49,7 +49,7 @@ EmittedKernel emit_sampling(const SamplingProblem& problem, const KernelRequest&
   const std::string schedule = fmt::format("sampling threads={} cluster={}", kThreads, blocks);
   kernel.source = fmt::format(
       "{}#include \"sampling.cuh\"\n\n// schedule: {}\n"
-      "extern \"C\" __global__ void __launch_bounds__({})\n{} {{\n{}{}"
+      "extern \"C\" __global__ void __launch_bounds__({}, 2)\n{} {{\n{}{}"
       "  const SamplingInputs from = {{reals, integers, sets, biased, biases, {}, {}}};\n"
       "  sample_row<{}, {}, {}, {}>(logits, from, tokens, i64(blockIdx.x / {}), "
       "int(blockIdx.x % {}));\n}}\n",

@@ -8,6 +8,7 @@
 
 #include "cluster.cuh"
 #include "order.cuh"
+#include "vector.cuh"
 
 /// Where the parameters and sets are, and how many.
 struct SamplingInputs {
@@ -23,8 +24,8 @@ struct SamplingInputs {
 /// below `limit`.
 struct TokenCut {
   u32 key;
-  i64 limit;
-  SINTER_DEVICE bool keeps(u32 other, i64 id) const {
+  int limit;
+  SINTER_DEVICE bool keeps(u32 other, int id) const {
     return other > key || (other == key && id < limit);
   }
 };
@@ -36,7 +37,11 @@ struct TokenSampler {
   static constexpr int kWords = (kVocabulary + 31) / 32;
   /// Words of a set that a block has the tokens of.
   static constexpr int kOwnWords = (kWords + kBlocks - 1) / kBlocks;
-  static constexpr u32 kNan = 0xffffffffu;  // the key of every NaN
+  /// Neighbouring tokens that a thread loads at a time: rows are aligned to as many.
+  static constexpr int kVector = kVocabulary % 8 == 0   ? 8
+                                 : kVocabulary % 4 == 0 ? 4
+                                 : kVocabulary % 2 == 0 ? 2
+                                                        : 1;
 
   /// Dynamic shared memory of a block.
   struct Memory {
@@ -54,10 +59,11 @@ struct TokenSampler {
   i64 bias_count;
   float penalty;
   double temperature;
-  float most;  // of the values
+  float most, rate;  // the largest value; 1 over the temperature
   int rank;
-  i64 begin, end;  // the block's tokens
+  int begin, end;  // the block's tokens
   int turn;
+  bool plain;  // values are logits, and all tokens are allowed
 
   SINTER_DEVICE static void wait_for_all() {
     if constexpr (kBlocks > 1)
@@ -81,8 +87,9 @@ struct TokenSampler {
     bias_count = clamped(integers[5] - (first - integers[4]), from.bias_count - first);
     biased = from.biased + first;
     biases = from.biases + first;
-    begin = i64(rank) * kOwnWords * 32;
-    end = begin + i64(kOwnWords) * 32 < kVocabulary ? begin + i64(kOwnWords) * 32 : kVocabulary;
+    plain = allowed == nullptr && seen == nullptr && bias_count == 0;
+    begin = rank * kOwnWords * 32;
+    end = begin + kOwnWords * 32 < kVocabulary ? begin + kOwnWords * 32 : kVocabulary;
     if (bias_count > 0)
       for (int word = static_cast<int>(threadIdx.x); word < kOwnWords; word += kThreads) {
         const i64 low = begin + i64(word) * 32;
@@ -100,7 +107,7 @@ struct TokenSampler {
     if (number < 0 || number >= from.set_count) return nullptr;
     return reinterpret_cast<const u32*>(from.sets) + number * kWords;
   }
-  SINTER_DEVICE static bool has(const u32* set, i64 id) {
+  SINTER_DEVICE static bool has(const u32* set, int id) {
     return (set[id / 32] >> (id % 32) & 1) != 0;
   }
   /// The first bias of a token from `id` on.
@@ -117,21 +124,23 @@ struct TokenSampler {
   }
 
   /// The logit of one of the block's tokens with bias and penalty.
-  SINTER_DEVICE float value_of(i64 id) const {
-    float value = widen(logits[id]);
+  SINTER_DEVICE float adjusted(float value, int id) const {
     if (bias_count > 0 && has(shared.biased, id - begin))
       for (i64 i = bias_of(id); i < bias_count && biased[i] == id; ++i) value += biases[i];
     if (seen != nullptr && has(seen, id))
       value = value > 0.0f ? quotient_to_nearest(value, penalty) : value * penalty;
     return value;
   }
-  SINTER_DEVICE bool allows(i64 id) const { return allowed == nullptr || has(allowed, id); }
+  SINTER_DEVICE bool allows(int id) const { return allowed == nullptr || has(allowed, id); }
   SINTER_DEVICE double score_of(float value) const {
     return value == most ? 0.0
                          : (static_cast<double>(value) - static_cast<double>(most)) / temperature;
   }
+  SINTER_DEVICE float near_score_of(float value) const {
+    return value == most ? 0.0f : (value - most) * rate;
+  }
   SINTER_DEVICE u64 weight_of(float value) const {
-    return static_cast<u64>(exponential(static_cast<float>(score_of(value))) * 0x1p40f);
+    return static_cast<u64>(exponential(near_score_of(value)) * 0x1p40f);
   }
 
   /// The sums of the first kSums values of all the row's threads, and the largest of the others.
@@ -168,40 +177,75 @@ struct TokenSampler {
     turn = 1 - turn;
   }
 
-  /// Calls `take` with the id, key and value of each of the thread's tokens that may be drawn.
+  /// Calls `take` with the id and value of each of the thread's tokens, and whether it may be
+  /// drawn. Ids ascend.
+  template <class Take>
+  SINTER_DEVICE void visit(const Take& take) const {
+    constexpr int kStep = kThreads * kVector;
+    int first = begin + static_cast<int>(threadIdx.x) * kVector;
+    if (first >= end) return;
+    Vec<T, kVector> next = load<kVector>(logits + first);
+    while (first < end) {
+      const Vec<T, kVector> own = next;
+      const int id = first;
+      first += kStep;
+      // Waits for memory beside what is done with this one.
+      if (first < end) next = load<kVector>(logits + first);
+      if (plain) {
+#pragma unroll
+        for (int i = 0; i < kVector; ++i) take(id + i, widen(own.v[i]), true);
+      } else {
+#pragma unroll 1
+        for (int i = 0; i < kVector; ++i)
+          take(id + i, adjusted(widen(own.v[i]), id + i), allows(id + i));
+      }
+    }
+  }
+  /// Those that may be drawn.
   template <class Take>
   SINTER_DEVICE void each(const Take& take) const {
-    for (i64 id = begin + static_cast<i64>(threadIdx.x); id < end; id += kThreads) {
-      if (!allows(id)) continue;
-      const float value = value_of(id);
-      take(id, key_of(value), value);
-    }
+    visit([&](int id, float value, bool may) {
+      if (may) take(id, value);
+    });
   }
 
   /// The cut behind the tokens, most likely first, in front of each of which measures of less than
   /// `bound` lie together; `all`: what is kept so far, which has a measure of `bound` or more.
   template <class Measure>
   SINTER_DEVICE TokenCut cut_at(u64 bound, const TokenCut& all, const Measure& measure) {
-    u64 low = all.key, high = u64(key_of(most)) + 1, above = 0;  // the cut's key is in between
+    u32 low = all.key, high = key_of_number(most) + 1;  // the cut's key is in between
+    u64 above = 0;
     while (high - low > 1) {
-      u64 pivots[kPivots], x[kPivots + 2] = {};
+      u32 pivots[kPivots], top = 0, inverse = 0;
+      decltype(measure(0.0f)) sums[kPivots] = {};
 #pragma unroll
       for (int i = 0; i < kPivots; ++i) {
-        const u64 step = high - low < 8 ? u64(i) + 1 : (high - low) * (i + 1) / 8;
-        pivots[i] = low + step < high ? low + step : high;
+        const u32 step = high - low < 8 ? u32(i) + 1 : (high - low) / 8 * (u32(i) + 1);
+        pivots[i] = step < high - low ? low + step : high;
       }
-      each([&](i64 id, u32 key, float value) {
+      each([&](int id, float value) {
+        const u32 key = key_of_number(value);
         if (key < low || key >= high || !all.keeps(key, id)) return;
-        const u64 own = measure(value);
+        const auto own = measure(value);
 #pragma unroll
-        for (int i = 0; i < kPivots; ++i) x[i] += key >= pivots[i] ? own : 0;
-        x[kPivots] = key > x[kPivots] ? key : x[kPivots];
-        const u64 inverse = ~key;
-        x[kPivots + 1] = inverse > x[kPivots + 1] ? inverse : x[kPivots + 1];
+        for (int i = 0; i < kPivots; ++i) sums[i] += key >= pivots[i] ? own : 0;
+        top = key > top ? key : top;
+        inverse = ~key > inverse ? ~key : inverse;
       });
+      u64 x[kPivots + 2];
+#pragma unroll
+      for (int i = 0; i < kPivots; ++i) x[i] = sums[i];
+      x[kPivots] = top;
+      x[kPivots + 1] = inverse;
       combine<kPivots>(x);
-      const u64 top = x[kPivots], bottom = u32(~static_cast<u32>(x[kPivots + 1]));
-      u64 next_low = low, next_high = pivots[0], behind = x[0];
+      top = static_cast<u32>(x[kPivots]);
+      const u32 bottom = ~static_cast<u32>(x[kPivots + 1]);
+      if (top == bottom) {  // one key is left
+        low = top;
+        break;
+      }
+      u32 next_low = low, next_high = pivots[0];
+      u64 behind = x[0];
 #pragma unroll
       for (int i = 0; i < kPivots; ++i)
         if (above + x[i] >= bound) {
@@ -209,48 +253,45 @@ struct TokenSampler {
           next_high = i + 1 < kPivots ? pivots[i + 1 < kPivots ? i + 1 : i] : high;
           behind = i + 1 < kPivots ? x[i + 1 < kPivots ? i + 1 : i] : 0;
         }
-      if (top == bottom) {  // one key is left
-        low = top;
-        break;
-      }
       above += behind;
       low = next_low > bottom ? next_low : bottom;
       high = next_high < top + 1 ? next_high : top + 1;
     }
     // Of tokens of that key as many as it takes.
-    const u32 key = static_cast<u32>(low);
-    u64 one[1] = {0};
-    each([&](i64, u32 other, float value) {
-      if (other == key) one[0] = measure(value);
+    u64 x[2] = {0, 0};  // how many in the block, the measure of one
+    each([&](int, float value) {
+      if (key_of_number(value) != low) return;
+      x[0] += 1;
+      x[1] = measure(value);
     });
-    combine<0>(one);
-    return {key, limit_of(key, (bound - above + one[0] - 1) / one[0])};
+    return {low, limit_of(low, x, bound - above)};
   }
 
-  /// The id behind the `count`-th token of a key.
-  SINTER_DEVICE i64 limit_of(u32 key, u64 count) {
-    u64 here[kBlocks] = {};
-    each([&](i64, u32 other, float) {
+  /// The id behind the tokens of a key that it takes to come to `missing`: x[0] of them are the
+  /// thread's, each measures x[1] where there are some.
+  SINTER_DEVICE int limit_of(u32 key, u64 (&x)[2], u64 missing) {
+    u64 all[kBlocks + 1];
 #pragma unroll
-      for (int block = 0; block < kBlocks; ++block)
-        here[block] += other == key && block == rank ? 1 : 0;
-    });
-    combine<kBlocks>(here);
-    u64 before = 0, all = 0, own = 0;
+    for (int block = 0; block < kBlocks; ++block) all[block] = block == rank ? x[0] : 0;
+    all[kBlocks] = x[1];
+    combine<kBlocks>(all);
+    const u64 one = all[kBlocks], count = (missing + one - 1) / one;
+    u64 before = 0, total = 0, own = 0;
 #pragma unroll
     for (int block = 0; block < kBlocks; ++block) {
-      before += block < rank ? here[block] : 0;
-      own += block == rank ? here[block] : 0;
-      all += here[block];
+      before += block < rank ? all[block] : 0;
+      own += block == rank ? all[block] : 0;
+      total += all[block];
     }
-    if (count >= all) return kVocabulary;
+    if (count >= total) return kVocabulary;
     u64 limit[1] = {0};
     if (count > before && count <= before + own) {
       const int thread = static_cast<int>(threadIdx.x);
       u64 left = count - before;
-      for (i64 tile = begin; tile < end; tile += kThreads) {
-        const i64 id = tile + thread;
-        const bool hit = id < end && allows(id) && key_of(value_of(id)) == key;
+      for (int tile = begin; tile < end; tile += kThreads) {
+        const int id = tile + thread;
+        const bool hit =
+            id < end && allows(id) && key_of_number(adjusted(widen(logits[id]), id)) == key;
         const u32 bits = __ballot_sync(0xffffffffu, hit);
         if (thread % 32 == 0) shared.counts[thread / 32] = static_cast<u32>(__popc(bits));
         __syncthreads();
@@ -269,34 +310,37 @@ struct TokenSampler {
       }
     }
     combine<0>(limit);
-    return static_cast<i64>(limit[0]);
+    return static_cast<int>(limit[0]);
   }
 
   /// The row's token.
   SINTER_DEVICE i32 draw(double top_p, double least_score, i64 top_k, u64 seed) {
     u64 x[3] = {0, 0, 0};  // allowed tokens, NaNs, and the key of the most likely above its id
-    for (i64 id = begin + static_cast<i64>(threadIdx.x); id < end; id += kThreads) {
-      const u32 key = key_of(value_of(id));
-      x[1] += key == kNan ? 1 : 0;
-      if (!allows(id)) continue;
-      x[0] += 1;
-      const u64 own = u64(key) << 32 | static_cast<u32>(~static_cast<u32>(id));
-      x[2] = own > x[2] ? own : x[2];
-    }
+    float largest = 0.0f;
+    int likeliest = -1;
+    visit([&](int id, float value, bool may) {
+      x[1] += value != value ? 1 : 0;
+      x[0] += may ? 1 : 0;
+      if (may && (likeliest < 0 || value > largest)) {
+        largest = value;
+        likeliest = id;
+      }
+    });
+    if (likeliest >= 0) x[2] = u64(key_of(largest)) << 32 | ~static_cast<u32>(likeliest);
     combine<2>(x);
     if (x[1] != 0) return kVocabulary;
     if (x[0] == 0) return -1;
-    const i64 likeliest = static_cast<i64>(static_cast<u32>(~static_cast<u32>(x[2])));
-    if (!(temperature > 0.0 && temperature < static_cast<double>(infinity())))
-      return static_cast<i32>(likeliest);
+    likeliest = static_cast<int>(~static_cast<u32>(x[2]));
+    if (!(temperature > 0.0 && temperature < static_cast<double>(infinity()))) return likeliest;
     most = float_of_key(static_cast<u32>(x[2] >> 32));
+    rate = static_cast<float>(1.0 / temperature);
     TokenCut cut = {0, kVocabulary};
     if (top_k > 0 && static_cast<u64>(top_k) < x[0])
-      cut = cut_at(static_cast<u64>(top_k), cut, [](float) { return u64(1); });
+      cut = cut_at(static_cast<u64>(top_k), cut, [](float) { return u32(1); });
     if (top_p < 1.0) {
       u64 total[1] = {0};
-      each([&](i64 id, u32 other, float value) {
-        if (cut.keeps(other, id)) total[0] += weight_of(value);
+      each([&](int id, float value) {
+        if (cut.keeps(key_of_number(value), id)) total[0] += weight_of(value);
       });
       combine<1>(total);
       const double share = round_up(top_p * static_cast<double>(total[0]));
@@ -305,19 +349,20 @@ struct TokenSampler {
                    [this](float value) { return weight_of(value); });
     }
     u64 best = 0;
-    i64 best_id = 0;
+    int best_id = 0;
     double best_sum = -static_cast<double>(infinity());
-    each([&](i64 id, u32 other, float value) {
-      if (!cut.keeps(other, id)) return;
+    each([&](int id, float value) {
+      if (!cut.keeps(key_of_number(value), id)) return;
+      const u64 bits = mixed(seed + static_cast<u64>(id + 1) * 0x9E3779B97F4A7C15ull);
+      // With -log1p(-u) >= u a noise is at most -log(u): most tokens need no float64. This u is not
+      // above the exact one, and errors are less than what is added.
+      const float near = near_score_of(value);
+      const float u = static_cast<float>(static_cast<u32>(bits >> 32)) * 0x1p-32f;
+      if (near - logarithm(u) + 1e-3f - 1e-5f * near < static_cast<float>(best_sum)) return;
       const double score = score_of(value);
       if (score < least_score) return;
-      const u64 bits = mixed(seed + static_cast<u64>(id + 1) * 0x9E3779B97F4A7C15ull);
-      const double u = (static_cast<double>(bits >> 12) + 0.5) * 0x1p-52;
-      // With -log1p(-u) >= u a noise is at most -log(u): most tokens need no logarithm of float64.
-      const float near = static_cast<float>(score);
-      const float bound = near - logarithm(static_cast<float>(u));
-      if (bound + 1e-3f - 1e-5f * near < static_cast<float>(best_sum)) return;
-      const double sum = score - logarithm(-logarithm_of_one_plus(-u));
+      const double exact = (static_cast<double>(bits >> 12) + 0.5) * 0x1p-52;
+      const double sum = score - logarithm(-logarithm_of_one_plus(-exact));
       if (sum > best_sum) {
         best_sum = sum;
         best_id = id;
@@ -326,7 +371,7 @@ struct TokenSampler {
     });
     u64 key[1] = {best};
     combine<0>(key);
-    if (key[0] == 0) return static_cast<i32>(likeliest);
+    if (key[0] == 0) return likeliest;
     u64 id[1] = {best == key[0] ? static_cast<u32>(~static_cast<u32>(best_id)) : 0u};
     combine<0>(id);
     return static_cast<i32>(~static_cast<u32>(id[0]));

@@ -138,7 +138,9 @@ def drawn_token(values, reals, integers, allowed, seen, biased):
     order = np.array(order)[:top_k if top_k > 0 else None]
     scores = (values[order].astype(np.float64) - np.float64(values[order[0]])) / temperature
     if top_p < 1:
-        weights = np.floor(np.exp(scores.astype(np.float32)).astype(np.float64) * 2.0**40)
+        near = (values[order] - values[order[0]]) * np.float32(1 / temperature)
+        near = np.where(values[order] == values[order[0]], np.float32(0), near)
+        weights = np.floor(np.exp(near).astype(np.float64) * 2.0**40)
         before = np.concatenate([[0], np.cumsum(weights)[:-1]])
         scores = scores[before < max(1, np.ceil(top_p * weights.sum()))]
     numbers = [mix((seed + (int(i) + 1) * 0x9E3779B97F4A7C15) % 2**64) >> 12 for i in order[:len(scores)]]
