@@ -268,6 +268,15 @@ void PlanBuilder::sort(const std::string& name, fb::SortStepT sort) {
   step(name, {source}, {target}, std::move(work));
 }
 
+void PlanBuilder::sampling(const std::string& name, fb::SamplingStepT sampling) {
+  const std::vector<Id> reads = {sampling.logits, sampling.reals,  sampling.integers,
+                                 sampling.sets,   sampling.biased, sampling.biases};
+  const Id target = sampling.tokens;
+  fb::WorkUnion work;
+  work.Set(std::move(sampling));
+  step(name, reads, {target}, std::move(work));
+}
+
 void PlanBuilder::trees(const std::string& name, fb::TreeStepT trees) {
   const std::vector<Id> reads = {trees.rows_of, trees.thresholds, trees.weights, trees.nodes,
                                  trees.trees};

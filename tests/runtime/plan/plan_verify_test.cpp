@@ -388,6 +388,53 @@ std::string bound_message(const fb::PlanT& meta, std::int64_t batch) {
   return "accepted";
 }
 
+PlanBuilder sampling_plan() {
+  PlanBuilder b;
+  const Id rows = b.symbol("batch", 1, 64), count = b.constant(40);
+  fb::SamplingStepT sampling;
+  sampling.rows = rows;
+  sampling.vocabulary = count;
+  sampling.sets_rows = b.constant(3);
+  sampling.biases_count = b.constant(5);
+  sampling.logits = b.input("logits", DType::kFloat16, {rows, count});
+  sampling.reals = b.input("reals", DType::kFloat64, {rows, b.constant(4)});
+  sampling.integers = b.input("integers", DType::kInt64, {rows, b.constant(6)});
+  sampling.sets = b.input("sets", DType::kInt32, {sampling.sets_rows, b.constant(2)});
+  sampling.biased = b.input("biased", DType::kInt32, {sampling.biases_count});
+  sampling.biases = b.input("biases", DType::kFloat32, {sampling.biases_count});
+  sampling.tokens = b.output("tokens", DType::kInt32, {rows});
+  b.sampling("sample", std::move(sampling));
+  return b;
+}
+
+TEST(PlanVerifySampling, DamageIsRefused) {
+  const auto damaged = [](const auto& damage) {
+    PlanBuilder builder = sampling_plan();
+    plan::PlanParts parts = builder.parts();
+    damage(*parts.meta.steps[0], *parts.meta.steps[0]->work.AsSamplingStep());
+    const std::string refusal = refusal_of(plan::serialize_plan(parts));
+    return refusal == "accepted" ? bound_message(parts.meta, 3) : refusal;
+  };
+  EXPECT_EQ(damaged([](auto&, auto&) {}), "accepted");
+  EXPECT_THAT(damaged([](auto&, auto& work) { std::swap(work.reals, work.integers); }),
+              HasSubstr("its real parameters are not of type f64"));
+  EXPECT_THAT(damaged([](auto&, auto& work) { work.logits = work.sets; }),
+              HasSubstr("its logits are of type i32"));
+  EXPECT_THAT(damaged([](auto&, auto& work) { work.tokens = work.logits; }),
+              HasSubstr("its results are not of type i32"));
+  EXPECT_THAT(damaged([](auto&, auto& work) { work.tokens = work.biased; }),
+              HasSubstr("its results lie where its inputs do"));
+  EXPECT_THAT(damaged([](auto&, auto& work) { work.biases = 99; }), HasSubstr("its biases"));
+  EXPECT_THAT(damaged([](auto&, auto& work) { work.rows = 99; }), HasSubstr("a size"));
+  EXPECT_THAT(damaged([](auto& step, auto&) { step.reads.clear(); }), HasSubstr("undeclared"));
+  EXPECT_THAT(damaged([](auto&, auto& work) { work.rows = work.vocabulary; }),
+              HasSubstr("its logits reach"));
+  EXPECT_THAT(damaged([](auto&, auto& work) { work.sets_rows = work.biases_count; }),
+              HasSubstr("its sets of tokens reach"));
+  EXPECT_THAT(damaged([](auto&, auto& work) { work.biases_count = work.vocabulary; }),
+              HasSubstr("its tokens with a bias reach"));
+}
+
 const DamageCase kBoundCases[] = {
     {"sort_length", [](auto& p) { sort_of(p).length = sort_of(p).outer; }, "its input reaches"},
     {"sort_count", [](auto& p) { sort_of(p).count = sort_of(p).outer; }, "in rows of 4 elements"},
