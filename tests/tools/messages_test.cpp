@@ -64,8 +64,8 @@ class MessagesTest : public CliTest {
 TEST_F(MessagesTest, NameOptionsThatExist) {
   const std::set<std::string> known = options();
   ASSERT_TRUE(known.contains("--dim"));
-  for (const char* folder :
-       {"frontend", "ir", "fusion", "codegen", "runtime", "tools/compiler", "tools/generate"}) {
+  for (const char* folder : {"frontend", "ir", "fusion", "codegen", "runtime", "tools/compiler",
+                             "tools/generate", "tools/tokenizer"}) {
     for (const auto& [option, file] : options_in(folder))
       EXPECT_TRUE(known.contains(option) || kOfOtherPrograms.contains(option))
           << file << " names " << option;

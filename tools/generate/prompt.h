@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "tools/generate/tokenizer.h"
+#include "tools/tokenizer/tokenizer.h"
 
 namespace sinter::tools {
 

@@ -7,7 +7,7 @@
 #include <utility>
 #include <vector>
 
-#include "tools/generate/tokenizer.h"
+#include "tools/tokenizer/tokenizer.h"
 
 namespace sinter::tools {
 

@@ -10,9 +10,9 @@
 
 #include "tools/generate/decoder.h"
 #include "tools/generate/encoder.h"
-#include "tools/generate/tokenizer.h"
 #include "tools/speech/speech_tokens.h"
 #include "tools/speech/transcript.h"
+#include "tools/tokenizer/tokenizer.h"
 
 namespace sinter::tools {
 

@@ -11,12 +11,12 @@
 
 #include "runtime/files/input_file.h"
 #include "tests/tools/cli_fixture.h"
-#include "tools/generate/tokenizer.h"
 #include "tools/speech/add_transcribe.h"
 #include "tools/speech/audio_file.h"
 #include "tools/speech/speech_tokens.h"
 #include "tools/speech/timestamp_rules.h"
 #include "tools/speech/transcript.h"
+#include "tools/tokenizer/tokenizer.h"
 
 namespace sinter::tests {
 namespace {

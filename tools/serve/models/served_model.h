@@ -12,9 +12,9 @@
 #include <sinter/session.h>
 
 #include "tools/generate/chat_template.h"
-#include "tools/generate/tokenizer.h"
 #include "tools/serve/models/embedder.h"
 #include "tools/serve/models/tensor_model.h"
+#include "tools/tokenizer/tokenizer.h"
 
 namespace sinter::tools {
 

@@ -1,4 +1,4 @@
-#include "tools/generate/text_normalizer.h"
+#include "tools/tokenizer/text_normalizer.h"
 
 #include <algorithm>
 #include <cctype>

@@ -1,4 +1,4 @@
-#include "tools/generate/character_map.h"
+#include "tools/tokenizer/character_map.h"
 
 #include <algorithm>
 #include <array>

@@ -1,9 +1,9 @@
-#include "tools/generate/word_pieces.h"
+#include "tools/tokenizer/word_pieces.h"
 
 #include <algorithm>
 #include <utility>
 
-#include "tools/generate/text_normalizer.h"
+#include "tools/tokenizer/text_normalizer.h"
 
 namespace sinter::tools {
 namespace {

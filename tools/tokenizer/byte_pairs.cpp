@@ -1,4 +1,4 @@
-#include "tools/generate/byte_pairs.h"
+#include "tools/tokenizer/byte_pairs.h"
 
 #include <queue>
 #include <tuple>

@@ -1,4 +1,4 @@
-#include "tools/generate/unigram.h"
+#include "tools/tokenizer/unigram.h"
 
 #include <algorithm>
 #include <limits>

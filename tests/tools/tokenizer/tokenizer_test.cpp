@@ -1,5 +1,5 @@
 // Tokenizers against Hugging Face's library (goldens/make_tokenizers.py).
-#include "tools/generate/tokenizer.h"
+#include "tools/tokenizer/tokenizer.h"
 
 #include <fstream>
 #include <nlohmann/json.hpp>
@@ -8,7 +8,7 @@
 #include <gmock/gmock.h>
 #include <sinter/error.h>
 
-#include "tools/generate/byte_pairs.h"
+#include "tools/tokenizer/byte_pairs.h"
 
 namespace sinter::tests {
 namespace {

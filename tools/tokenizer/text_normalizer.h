@@ -7,8 +7,8 @@
 #include <utility>
 #include <vector>
 
-#include "tools/generate/character_map.h"
-#include "tools/generate/text_split.h"
+#include "tools/tokenizer/character_map.h"
+#include "tools/tokenizer/text_split.h"
 
 namespace sinter::tools {
 

@@ -8,7 +8,7 @@
 #include <unordered_map>
 #include <vector>
 
-#include "tools/generate/byte_pairs.h"
+#include "tools/tokenizer/byte_pairs.h"
 
 namespace sinter::tools {
 

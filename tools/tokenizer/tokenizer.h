@@ -13,6 +13,8 @@
 
 namespace sinter::tools {
 
+struct TokenizerData;
+
 class Tokenizer {
  public:
   /// Throws Error(kUsage) if the file cannot be read or is not such a file, Error(kUnsupported) for
@@ -39,9 +41,8 @@ class Tokenizer {
   std::optional<std::int64_t> id_of(std::string_view token) const;
 
  private:
-  struct Impl;
-  explicit Tokenizer(std::unique_ptr<const Impl> impl);
-  std::unique_ptr<const Impl> impl_;
+  explicit Tokenizer(std::unique_ptr<const TokenizerData> data);
+  std::unique_ptr<const TokenizerData> data_;
 };
 
 }  // namespace sinter::tools

@@ -1,4 +1,4 @@
-#include "tools/generate/text_split.h"
+#include "tools/tokenizer/text_split.h"
 
 #include <algorithm>
 
