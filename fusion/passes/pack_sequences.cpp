@@ -210,6 +210,7 @@ class SequencePacker {
     GraphBuilder::OriginScope scope(builder, node.origins);
     const ValueId result = builder.add("Attention", operands,
                                        {{"scale", node.attrs.get_float("scale")},
+                                        {"softcap", node.attrs.get_float("softcap")},
                                         {"guard", node.attrs.get_int("guard")},
                                         {"packed", std::vector<Dim>{packing_->dims().sequence}}});
     packing_->set_packed(node.outputs[0], axes, result);

@@ -353,6 +353,7 @@ class CachePager {
                                    mapped_[node.inputs[*which.value_scales].position()]});
     return b_.add("Attention", inputs,
                   {{"scale", node.attrs.get_float("scale")},
+                   {"softcap", node.attrs.get_float("softcap")},
                    {"limited", std::int64_t{1}},
                    {"guard", ir::kGuardHidden},
                    {"paged", options_.block_size},

@@ -1,4 +1,4 @@
-// Attention spelled out: product, scale, masks, softmax, product.
+// Attention spelled out: product, scale, soft cap, masks, softmax, product.
 #include <algorithm>
 #include <cmath>
 #include <limits>
@@ -76,6 +76,7 @@ class AttentionMatcher {
     if (scores == nullptr) return refused(*softmax);
     const Factored q = factored(scores->inputs[0]), k = factored(scores->inputs[1]);
     scale_ *= q.factor * k.factor;
+    if (softcap_ != 0) scale_ *= softcap_;
     const ValueId v = product_.inputs[1];
     if (graph_.type(q.source).shape.size() < 2 || graph_.type(k.source).shape.size() < 2)
       return std::nullopt;
@@ -193,7 +194,7 @@ class AttentionMatcher {
     return nullptr;
   }
 
-  /// What `node` scales, masks or casts.
+  /// What `node` scales, caps, masks or casts.
   std::optional<ValueId> before(const Node& node) {
     if (is_wide_cast(node)) return node.inputs[0];
     if (node.op->name == "Where") return unscaled(selected(node));
@@ -207,14 +208,33 @@ class AttentionMatcher {
       }
     }
     if (node.op->name == "Add") return unscaled(added(node));
+    if (node.op->name == "Tanh") return uncapped(node);
     return std::nullopt;
   }
 
-  /// What is masked, unless the result of that was scaled.
+  /// What is masked, unless the result of that was scaled or capped.
   std::optional<ValueId> unscaled(std::optional<ValueId> scores) {
     if (!scores || !scaled_) return scores;
-    refusal_ = "the masked scores are scaled once more";
+    refusal_ =
+        softcap_ != 0 ? "the masked scores are capped" : "the masked scores are scaled once more";
     return std::nullopt;
+  }
+
+  /// What a soft cap reads: scores are scale_ * tanh(what is in front), whose own factors follow.
+  std::optional<ValueId> uncapped(const Node& node) {
+    if (softcap_ != 0) {
+      refusal_ = "the scores have two soft caps";
+      return std::nullopt;
+    }
+    // The sign of the factor may as well be that of what is in front: tanh is odd.
+    softcap_ = static_cast<float>(std::abs(scale_));
+    if (softcap_ == 0 || std::isinf(softcap_)) {
+      refusal_ = "the soft cap of the scores is no float32";
+      return std::nullopt;
+    }
+    scale_ = std::copysign(1.0, scale_);
+    scaled_ = true;
+    return node.inputs[0];
   }
 
   bool is_scores(ValueId value) const {
@@ -232,7 +252,7 @@ class AttentionMatcher {
       if (node->op->name == "MatMul") return true;
       const bool may_pass = is_wide_cast(*node) || node->op->name == "Where" ||
                             node->op->name == "Add" || node->op->name == "Mul" ||
-                            node->op->name == "Div";
+                            node->op->name == "Div" || node->op->name == "Tanh";
       if (!may_pass) return false;
       std::optional<ValueId> next;
       for (const ValueId input : node->inputs)
@@ -384,6 +404,7 @@ class AttentionMatcher {
     if (mask_.value.valid() && graph_.type(mask_.value).dtype == DType::kBool)
       attrs.set("fill", fill_);
     if (guard_ != ir::kGuardNone) attrs.set("guard", guard_);
+    if (softcap_ != 0) attrs.set("softcap", softcap_);
     if (limits_) attrs.set("limited", std::int64_t{1});
     const FoldedViews mask = mask_source();
     Piece piece;
@@ -413,7 +434,7 @@ class AttentionMatcher {
   Context& context_;
   const Node& product_;
   Shape scores_shape_;
-  double scale_ = 1, fill_ = -kInfinity;
+  double scale_ = 1, fill_ = -kInfinity, softcap_ = 0;  // 0: no soft cap
   Mask mask_;
   std::optional<KeyLimits> limits_;
   int causal_ = 0;

@@ -1,4 +1,5 @@
 // Scaled dot-product attention.
+#include <cmath>
 #include <limits>
 #include <numeric>
 
@@ -114,6 +115,8 @@ std::vector<TensorType> infer_attention(const Attrs& attrs, Types inputs) {
   if (guard < kGuardNone || guard > kGuardHidden)
     invalid(fmt::format("guard is 0 (none), 1 (NaN) or 2 (hidden rows), not {}", guard));
   shape.push_back(m);
+  if (const double cap = attrs.get_float("softcap"); !(cap >= 0) || std::isinf(cap))
+    invalid(fmt::format("softcap is a number that scores stay below, or 0 for none, not {}", cap));
   if (attrs.get_int("window") < 0 || (attrs.get_int("window") != 0 && !which.tables))
     invalid("a window is a number of keys of paged caches");
   if (which.tables)
@@ -178,6 +181,14 @@ PagedRows paged_rows(GraphBuilder& b, ValueId starts, ValueId tables, const Dim&
   return {b.add("Reshape", {before}, {{"shape", Shape{rows, 1}}}), slots};
 }
 
+/// Scores under the soft cap, if there is one: softcap * tanh(scores / softcap).
+ValueId capped(GraphBuilder& b, ValueId scores, const Attrs& attrs) {
+  const double softcap = attrs.get_float("softcap");
+  if (softcap == 0) return scores;
+  const ValueId cap = b.scalar(b.type(scores).dtype, softcap);
+  return b.add("Mul", {b.add("Tanh", {b.add("Div", {scores, cap})}), cap});
+}
+
 /// The same in single operators where keys and values lie in blocks: each row gathers its own.
 std::vector<ValueId> decompose_paged(GraphBuilder& b, const Node& node,
                                      std::span<const ValueId> inputs, const AttentionInputs& which,
@@ -206,7 +217,8 @@ std::vector<ValueId> decompose_paged(GraphBuilder& b, const Node& node,
   ValueId scores =
       as(b.add("MatMul", {raised(inputs[0], 1), b.add("Transpose", {own_keys}, {{"perm", perm}})}),
          wide);  // [.., m, 1, seen]
-  scores = b.add("Mul", {scores, b.scalar(wide, node.attrs.get_float("scale"))});
+  scores =
+      capped(b, b.add("Mul", {scores, b.scalar(wide, node.attrs.get_float("scale"))}), node.attrs);
   const ValueId key = b.add("Iota", {},
                             {{"shape", Shape{b.type(rows.slots).shape[1]}},
                              {"axis", std::int64_t{0}},
@@ -238,8 +250,8 @@ std::vector<ValueId> decompose_paged(GraphBuilder& b, const Node& node,
   return {b.add("Reshape", {result}, {{"shape", shape}})};
 }
 
-/// softmax(mask(scale * q k')) v in single operators. Scores are in the type that they are computed
-/// in: 16 bits would round what the exponential reads, and large ones are beyond float16.
+/// softmax(mask(cap(scale * q k'))) v in single operators. Scores are in the type that they are
+/// computed in: 16 bits would round what the exponential reads, and large ones are beyond float16.
 std::vector<ValueId> decompose_attention(GraphBuilder& b, const Node& node,
                                          std::span<const ValueId> inputs) {
   const DType type = b.type(inputs[0]).dtype, wide = compute_type(type);
@@ -263,6 +275,7 @@ std::vector<ValueId> decompose_attention(GraphBuilder& b, const Node& node,
   ValueId scores = as(b.add("MatMul", {inputs[0], transposed}), wide);
   if (const double scale = node.attrs.get_float("scale"); scale != 1)
     scores = b.add("Mul", {scores, b.scalar(wide, scale)});
+  scores = capped(b, scores, node.attrs);
   if (which.mask) {
     ValueId mask = inputs[3];
     if (b.type(mask).dtype == DType::kBool) {
@@ -326,7 +339,8 @@ std::vector<OpDef> attention_ops() {
                      {"limited", AttrKind::kInt, Attr(std::int64_t{0})},
                      {"packed", AttrKind::kDims, Attr(std::vector<Dim>{})},
                      {"paged", AttrKind::kInt, Attr(std::int64_t{0})},
-                     {"window", AttrKind::kInt, Attr(std::int64_t{0})}},
+                     {"window", AttrKind::kInt, Attr(std::int64_t{0})},
+                     {"softcap", AttrKind::kFloat, Attr(0.0)}},
            .infer = infer_attention,
            .evaluate = reference::evaluate_attention,
            .detail = CompositeDef{decompose_attention}}};

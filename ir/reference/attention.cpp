@@ -58,14 +58,27 @@ std::vector<std::int64_t> paged_keys(const Attrs& attrs, const Tensor& tables, s
   return result;
 }
 
-/// out += softmax(scale * row k') v over the keys of a list; nothing for none.
+/// The score of a product of q and k: softcap * tanh(score / softcap), or itself where that is 0.
+struct Scoring {
+  double scale, softcap;
+
+  explicit Scoring(const Attrs& attrs)
+      : scale(attrs.get_float("scale")), softcap(attrs.get_float("softcap")) {}
+  double operator()(double product) const {
+    const double score = product * scale;
+    return softcap == 0 ? score : softcap * std::tanh(score / softcap);
+  }
+};
+
+/// out += softmax(cap(scale * row k')) v over the keys of a list; nothing for none.
 void add_listed(const std::vector<std::int64_t>& list, const double* row, const double* k,
-                const double* v, std::int64_t d, std::int64_t dv, double scale, double* out) {
+                const double* v, std::int64_t d, std::int64_t dv, const Scoring& scoring,
+                double* out) {
   std::vector<double> weights;
   for (const std::int64_t key : list) {
     double score = 0;
     for (std::int64_t c = 0; c < d; ++c) score += row[c] * k[key * d + c];
-    weights.push_back(score * scale);
+    weights.push_back(scoring(score));
   }
   if (list.empty()) return;
   const double most = *std::ranges::max_element(weights);
@@ -77,7 +90,8 @@ void add_listed(const std::vector<std::int64_t>& list, const double* row, const 
 
 }  // namespace
 
-/// y = softmax(s) v, where s = scale * q k', replaced by `fill` where a bool mask is false or with
+/// y = softmax(s) v, where s = scale * q k', with `softcap` softcap * tanh(s / softcap) of that,
+/// replaced by `fill` where a bool mask is false or with
 /// the mask added, then -inf where causal hides a key (1: key > row, 2: key > row + n - m) or with
 /// "limited" the row's limit does (key >= limit). A row
 /// whose every s is -inf has the weights 0 / 0 = NaN, or 0 with `guard`: see attention_inputs.h.
@@ -114,6 +128,7 @@ std::vector<Tensor> evaluate_attention(const Attrs& attrs, Tensors inputs, Types
       k_walk(batch, matrix_strides(k_shape, batch)), v_walk(batch, matrix_strides(v_shape, batch)),
       mask_walk(batch, {mask_strides.begin(), mask_strides.end() - 2});
   const std::int64_t causal = attrs.get_int("causal");
+  const Scoring scoring(attrs);
   const std::int64_t last_seen = causal == 0 ? n : causal == 1 ? 0 : n - m;  // by the first row
   std::vector<double> y(static_cast<std::size_t>(count_of(shape)), 0);
   std::vector<double> s(static_cast<std::size_t>(n));
@@ -130,15 +145,14 @@ std::vector<Tensor> evaluate_attention(const Attrs& attrs, Tensors inputs, Types
         const auto limit = static_cast<std::int64_t>(
             limits[static_cast<std::size_t>(limit_walk.offset() + i * limit_strides.end()[-2])]);
         add_listed(paged_keys(attrs, inputs[*which.tables], own.number, limit, n), row,
-                   k.data() + k_walk.offset(), v.data() + v_walk.offset(), d, dv,
-                   attrs.get_float("scale"), out);
+                   k.data() + k_walk.offset(), v.data() + v_walk.offset(), d, dv, scoring, out);
         continue;
       }
       for (std::int64_t j = 0; j < n; ++j) {
         const double* key = k.data() + k_walk.offset() + j * d;
         double score = 0;
         for (std::int64_t c = 0; c < d; ++c) score += row[c] * key[c];
-        score *= attrs.get_float("scale");
+        score = scoring(score);
         if (masked) {
           const double value = mask[static_cast<std::size_t>(
               mask_walk.offset() + i * mask_strides.end()[-2] + j * mask_strides.back())];

@@ -95,6 +95,7 @@ CpuAttention::CpuAttention(const plan::fb::AttentionStepT& step, const BoundShap
       guard_(step.guard),
       scale_(step.scale),
       fill_(step.fill),
+      softcap_(step.softcap),
       causal_(static_cast<int>(step.causal)),
       threads_(threads) {
   const auto& values = shape.expressions;
@@ -411,7 +412,10 @@ class CpuAttention::Worker {
   }
 
   void mask(std::int64_t r, std::int64_t begin, std::int64_t count, float* scores) {
-    scale_values(scores, count, a_.scale_);
+    if (a_.softcap_ > 0)
+      cap_values(scores, count, a_.scale_ / a_.softcap_, a_.softcap_);
+    else
+      scale_values(scores, count, a_.scale_);
     if (!a_.has_mask_) return;
     const Operand& operand = a_.mask_;
     const std::byte* from = at(operand, first_ + r) +

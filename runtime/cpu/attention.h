@@ -1,4 +1,4 @@
-// Attention: softmax(mask(scale * q k')) v.
+// Attention: softmax(mask(cap(scale * q k'))) v.
 #pragma once
 
 #include <cstddef>
@@ -65,7 +65,7 @@ class CpuAttention {
   Operand q_, k_, v_, y_, mask_, limits_, bounds_, key_scales_, value_scales_;
   bool has_mask_ = false, has_limits_ = false, has_scales_ = false;
   int guard_ = 0;
-  float scale_ = 1, fill_ = 0;
+  float scale_ = 1, fill_ = 0, softcap_ = 0;
   int causal_ = 0, threads_ = 1;
   std::int64_t sequences_ = 0, sequence_blocks_ = 0;  // packed: blocks of rows of the longest
   Operand tables_;

@@ -13,7 +13,7 @@
 
 namespace sinter::plan {
 
-inline constexpr std::uint32_t kFormatVersion = 8;
+inline constexpr std::uint32_t kFormatVersion = 9;
 inline constexpr std::size_t kSectionAlignment = 4096;
 inline constexpr std::size_t kWeightAlignment = 256;
 // What bytes that are not copied begin at: a cache line, which weights lie at too.

@@ -121,6 +121,11 @@ TEST(Infer, AttentionBroadcastsBatches) {
   EXPECT_INVALID(infer("Attention", {f32({3, 16}), f32({9, 16}), f32({9, 8})},
                        {{"scale", Attr(0.5)}, {"causal", Attr(std::int64_t{3})}}),
                  "causal is 0");
+  for (const double cap :
+       {-1.0, std::numeric_limits<double>::infinity(), std::numeric_limits<double>::quiet_NaN()})
+    EXPECT_INVALID(infer("Attention", {f32({3, 16}), f32({9, 16}), f32({9, 8})},
+                         {{"scale", Attr(0.5)}, {"softcap", Attr(cap)}}),
+                   "softcap is a number");
 }
 
 TEST(Infer, PointwiseChecksTypes) {

@@ -36,7 +36,9 @@ def configurations():
             "mistral": hf.MistralConfig(**SIZES, sliding_window=8),
             "qwen2": hf.Qwen2Config(**SIZES), "qwen3": hf.Qwen3Config(**SIZES, **head),
             "gemma": hf.GemmaConfig(**SIZES, **head),
-            "gemma2": hf.Gemma2Config(**SIZES, **head, sliding_window=8, query_pre_attn_scalar=16),
+            # Caps are low enough to be felt, and the vocabulary is no echo of the embeddings.
+            "gemma2": hf.Gemma2Config(**SIZES, **head, sliding_window=8, query_pre_attn_scalar=16, tie_word_embeddings=False,
+                                      attn_logit_softcapping=2.0, final_logit_softcapping=3.0),
             "gemma3": hf.Gemma3TextConfig(**SIZES, **head, sliding_window=8, query_pre_attn_scalar=16),
             "phi": hf.PhiConfig(**{**SIZES, "num_key_value_heads": 4}), "phi3": hf.Phi3Config(**SIZES),
             "smollm3": hf.SmolLM3Config(**SIZES), "granite": hf.GraniteConfig(**SIZES), "olmo2": hf.Olmo2Config(**SIZES)}

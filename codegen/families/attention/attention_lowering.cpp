@@ -79,6 +79,7 @@ class AttentionLowering {
     program.rows = q[q.size() - 2];
     program.keys = k[k.size() - 2];
     program.scale = node_.attrs.get_float("scale");
+    program.softcap = node_.attrs.get_float("softcap");
     program.fill = node_.attrs.get_float("fill");
     program.causal = static_cast<int>(node_.attrs.get_int("causal"));
     program.guard = static_cast<int>(node_.attrs.get_int("guard"));
@@ -386,10 +387,12 @@ std::string print_attention(const AttentionProgram& program, const ExprTable& ex
   std::vector<std::string> batch;
   for (const Dim& extent : program.batch) batch.push_back(extent.to_string());
   std::string text = fmt::format(
-      "attention {} batch [{}] rows {} keys {} head {} values {} scale {} fill {} causal {} guard "
+      "attention {} batch [{}] rows {} keys {} head {} values {} scale {}{} fill {} causal {} "
+      "guard "
       "{}{}\n",
       to_string(program.dtype), fmt::join(batch, ", "), program.rows.to_string(),
-      program.keys.to_string(), program.head, program.value_head, program.scale, program.fill,
+      program.keys.to_string(), program.head, program.value_head, program.scale,
+      program.softcap != 0 ? fmt::format(" softcap {}", program.softcap) : "", program.fill,
       program.causal, program.guard, program.cached ? " cached" : "");
   if (!program.front) text += print_operand("q", program.q);
   text += print_operand("k", program.k) + print_operand("v", program.v);

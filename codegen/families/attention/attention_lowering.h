@@ -52,10 +52,10 @@ struct ResultRounding {
 /// Of a paged cache: all sequences of a step, those of few rows (few_rows_of_sequence), of many.
 enum class PagedSequences { kAll, kShort, kLong };
 
-/// y = softmax(mask(scale * q k')) v for every index of the batch; ir/ops/attention.cpp has the
-/// meaning of fill, causal and guard. Rows of q and y are queries, of k and v keys, of the mask
-/// queries; its columns are keys. Rows of the limits are queries: row r sees the keys before
-/// limits[r].
+/// y = softmax(mask(cap(scale * q k'))) v for every index of the batch; ir/ops/attention.cpp has
+/// the meaning of softcap, fill, causal and guard. Rows of q and y are queries, of k and v keys, of
+/// the mask queries; its columns are keys. Rows of the limits are queries: row r sees the keys
+/// before limits[r].
 struct AttentionProgram {
   std::vector<std::uint32_t> buffers;  // Plan.buffers, each once
   DType dtype = DType::kFloat16;  // of q; of k and v unless these have scales; of y unless rounded
@@ -83,6 +83,7 @@ struct AttentionProgram {
   /// kernels' work: a tile that suits one is mostly empty, or reads keys too often, for the other.
   PagedSequences taken = PagedSequences::kAll;
   double scale = 1, fill = 0;
+  double softcap = 0;  // softcap * tanh(scale * q k' / softcap); 0: none
   int causal = 0;
   int guard = 0;
   std::optional<ResultRounding> rounding;  // of y, whose type says which

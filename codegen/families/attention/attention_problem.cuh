@@ -33,12 +33,13 @@ SINTER_DEVICE i32 keys_before(i64 limit, i32 keys) {
 /// block where keys and values are a paged cache (a power of two; 0: they lie in order); kGroup:
 /// rows that each token of such a sequence has, which are heads that share their keys; kWindow: the
 /// last so many keys before its limit are what a row sees (0: all). kLeastRows, kMostRows: of the
-/// packed sequences that the kernel takes (kMostRows 0: any).
+/// packed sequences that the kernel takes (kMostRows 0: any). kCapped: scores have a soft cap.
 template <class T_, class Mask_, int kHead_, int kValueHead_, int kRowWarps_, int kWarpRows_,
           int kKeyGroups_, int kKeys_, int kVector_, bool kPairs_, bool kMaskRows_, bool kMaskKeys_,
           bool kMaskPairs_, bool kCausal_, int kGuard_, class Limits_ = NoLimits,
           bool kPacked_ = false, class Result_ = T_, class Key_ = T_, int kBlock_ = 0,
-          int kGroup_ = 1, int kWindow_ = 0, int kLeastRows_ = 0, int kMostRows_ = 0>
+          int kGroup_ = 1, int kWindow_ = 0, int kLeastRows_ = 0, int kMostRows_ = 0,
+          bool kCapped_ = false>
 struct AttentionShape {
   typedef T_ T;
   typedef Key_ Key;
@@ -56,6 +57,7 @@ struct AttentionShape {
                         kLimited = !IsNoLimits<Limits>::kIs, kPacked = kPacked_;
   static constexpr int kGuard = kGuard_, kBlock = kBlock_, kGroup = kGroup_, kWindow = kWindow_;
   static constexpr int kLeastRows = kLeastRows_, kMostRows = kMostRows_;
+  static constexpr bool kCapped = kCapped_;
   /// Another kernel, of the sequences of fewer rows, clears what no sequence has.
   static constexpr bool kClearsSpare = kPacked && kLeastRows == 0;
   static constexpr bool kPaged = kBlock > 0;
@@ -105,7 +107,8 @@ struct SpareRows {
 };
 
 /// One head. Element (r, c) of an operand is at data[r * its stride + c], of the mask at
-/// mask[r * mask_row + c * mask_key]. Scores are scale * q k'.
+/// mask[r * mask_row + c * mask_key]. Scores are scale * q k', or with a soft cap, which is scale
+/// then, scale * tanh(cap_scale * q k').
 template <class Shape>
 struct AttentionProblem {
   static constexpr int kValueHead = Shape::kValueHead;
@@ -118,6 +121,7 @@ struct AttentionProblem {
   i32 rows, keys, first_row, diagonal;
   i32 batch[3];                          // the head's place in the first dimensions of the batch
   float scale, fill;                     // fill in base 2: times log2(e)
+  float cap_scale;                       // what scores of a soft cap are multiplied by first
   const float *key_scale, *value_scale;  // of rows, if they have any; a stride apart
   i64 key_scale_stride, value_scale_stride;
   SpareRows spare;  // where sequences are packed

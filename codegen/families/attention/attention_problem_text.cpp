@@ -106,7 +106,12 @@ std::string ProblemText::write(bool has_maps) {
     line(fmt::format("const auto* limit = {};", address(*p_.limits)));
     line("p.keys = keys_before(kProgrammatic ? old_value(limit) : *limit, p.keys);");
   }
-  line(fmt::format("p.scale = {};", float_literal(p_.scale)));
+  if (p_.softcap != 0) {
+    line(fmt::format("p.cap_scale = {};", float_literal(p_.scale / p_.softcap)));
+    line(fmt::format("p.scale = {};  // the soft cap", float_literal(p_.softcap)));
+  } else {
+    line(fmt::format("p.scale = {};", float_literal(p_.scale)));
+  }
   line(fmt::format("p.fill = {};", float_literal(in_base_2(p_.fill))));
   line("return p;");
   return std::move(text_);

@@ -34,21 +34,25 @@ std::string shape_text(const AttentionProgram& p, const AttentionSchedule& s) {
                                part("mask keys", p.mask && p.mask->column != Dim(0)),
                                part("mask pairs", mask_in_pairs(p)));
   text += indent + fmt::format("{}, {}", part("causal", p.causal != 0), part("guard", p.guard));
+  // What has a default is written as far as something behind it is not that.
+  const bool is_packed = p.bounds.has_value(), is_capped = p.softcap != 0,
+             names_taken = s.least_rows > 0 || s.most_rows > 0 || is_capped,
+             names_blocks = p.tables || names_taken, names_cache = p.key_scales || names_blocks,
+             names_result = p.rounding || names_cache;
   if (p.has_row_limits())
     text += fmt::format(",\n{}{}", indent, part("limits", storage_name(p.limits->dtype)));
-  const bool is_packed = p.bounds.has_value(),
-             names_result = p.rounding || p.key_scales || p.tables;
-  if ((is_packed || names_result) && !p.has_row_limits())
+  else if (is_packed || names_result)
     text += fmt::format(",\n{}NoLimits", indent);
   if (is_packed || names_result) text += fmt::format(", {}", part("packed", is_packed));
   if (names_result) text += fmt::format(", {}", part("result", storage_name(p.y.dtype)));
-  if (p.key_scales || p.tables) text += fmt::format(", {}", part("cache", storage_name(p.k.dtype)));
-  if (p.tables)
+  if (names_cache) text += fmt::format(", {}", part("cache", storage_name(p.k.dtype)));
+  if (names_blocks)
     text += fmt::format(",\n{}{}, {}, {}", indent, part("block", p.block), part("group", p.group),
                         part("window", p.window));
-  if (s.least_rows > 0 || s.most_rows > 0)
+  if (names_taken)
     text +=
         fmt::format(", {}, {}", part("least rows", s.least_rows), part("most rows", s.most_rows));
+  if (is_capped) text += fmt::format(", {}", part("capped", true));
   text += "> Shape;\n";
   const std::string bytes =
       s.by_warpgroups()

@@ -2,6 +2,7 @@
 #include "runtime/plan/verify/verify_work.h"
 
 #include <algorithm>
+#include <cmath>
 
 #include <sinter/scalar_op.h>
 
@@ -404,6 +405,8 @@ void verify_attention(const Checker& check, const fb::AttentionStepT& work, Uses
     if (head == 0 || head > kMostHead) check.fail("it has heads of {} columns", head);
   if (work.causal > 2) check.fail("its causal mask is of the unknown kind {}", work.causal);
   if (work.guard > 2) check.fail("its guard is of the unknown kind {}", work.guard);
+  if (!(work.softcap >= 0) || std::isinf(work.softcap))
+    check.fail("its soft cap is {}", work.softcap);
   check.expression(work.rows, "the number of rows");
   check.expression(work.keys, "the number of keys");
   check.rank(work.batch.size(), "the batch");

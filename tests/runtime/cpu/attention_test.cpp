@@ -35,14 +35,15 @@ struct AttentionProblem {
   std::vector<std::int64_t> limits = {};  // of each query; empty: none
   std::vector<std::int64_t> bounds = {};  // of packed sequences; empty: they are not
   std::int64_t longest = 1;               // what the plan says of them
+  float softcap = 0;
 };
 
 std::string name_of(const AttentionProblem& c) {
   return fmt::format(
       "groups {} heads {} queries {} keys {} head {} values {} type {} mask {} causal {} limits {} "
-      "bounds [{}]",
+      "bounds [{}] softcap {}",
       c.groups, c.heads, c.queries, c.keys, c.head, c.value_head, to_string(c.type),
-      static_cast<int>(c.mask), c.causal, c.limits.size(), fmt::join(c.bounds, " "));
+      static_cast<int>(c.mask), c.causal, c.limits.size(), fmt::join(c.bounds, " "), c.softcap);
 }
 
 class AttentionCase {
@@ -98,6 +99,7 @@ class AttentionCase {
       step.longest = number(c.longest);
     }
     step.scale = kScale;
+    step.softcap = c.softcap;
     step.fill = static_cast<float>(c.fill);
     step.causal = static_cast<std::uint8_t>(c.causal);
     step.guard = c.guard;
@@ -187,6 +189,7 @@ class AttentionCase {
       sum += value(q_, ((g * c.queries + query) * c.heads + head) * c.head + i) *
              value(k_, (g * c.keys + key) * c.head + i);
     sum *= kScale;
+    if (c.softcap > 0) sum = c.softcap * std::tanh(sum / c.softcap);
     const std::int64_t place = query * c.keys + key;
     if (c.mask == Mask::kFloat) return sum + value(mask_, place);
     if (c.mask == Mask::kBool && mask_[static_cast<std::size_t>(place)] == std::byte{0})
@@ -252,6 +255,31 @@ TEST(CpuAttention, Masks) {
           c.fill = fill;
           cases.push_back(c);
         }
+  expect_all(cases);
+}
+
+TEST(CpuAttention, SoftCaps) {
+  std::vector<AttentionProblem> cases;
+  for (const float softcap : {0.25F, 1.0F, 50.0F})
+    for (const std::int64_t queries : {1, 3, 40})
+      for (const Mask mask : {Mask::kNone, Mask::kBool, Mask::kFloat})
+        for (const DType type : {DType::kFloat32, DType::kBFloat16}) {
+          AttentionProblem c;
+          c.type = type;
+          c.queries = queries;
+          c.keys = 293;
+          c.heads = 2;
+          c.mask = mask;
+          c.causal = 2;
+          c.softcap = softcap;
+          cases.push_back(c);
+        }
+  AttentionProblem packed;
+  packed.queries = packed.keys = 40;
+  packed.bounds = {0, 13, 40};
+  packed.longest = 27;
+  packed.softcap = 0.5F;
+  cases.push_back(packed);
   expect_all(cases);
 }
 
@@ -358,6 +386,7 @@ TEST(AttentionPlan, DamageIsRefusedByName) {
       {"head", [](auto&, auto& step) { step.head = 0; }, "heads of 0 columns"},
       {"value head", [](auto&, auto& step) { step.value_head = 5000; }, "heads of 5000 columns"},
       {"causal", [](auto&, auto& step) { step.causal = 3; }, "unknown kind 3"},
+      {"softcap", [](auto&, auto& step) { step.softcap = -1; }, "its soft cap is -1"},
       {"rows", [](auto&, auto& step) { step.rows = 9999; }, "the number of rows is 9999"},
       {"batch", [](auto&, auto& step) { step.batch.pop_back(); }, "2 batch strides for 1"},
       {"buffer", [](auto&, auto& step) { step.v->buffer = 99; }, "its values is 99"},

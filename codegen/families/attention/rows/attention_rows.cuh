@@ -57,7 +57,7 @@ struct AttentionRows : AttentionSums<Shape> {
   typedef AttentionProblem<Shape> Problem;
   static constexpr int kRowTiles = Shape::kRowTiles, kKeyTiles = Shape::kKeyTiles,
                        kOutTiles = Shape::kOutTiles, kSteps = Shape::kSteps;
-  using Sums::scaled_late, Sums::fill_of, Sums::unit, Sums::base_of, Sums::inverse_of;
+  using Sums::scaled_late, Sums::fill_of, Sums::unit, Sums::base_of, Sums::inverse_of, Sums::capped;
   typedef float Scores[kRowTiles][kKeyTiles][4];
   typedef float Shrink[kRowTiles][2];
 
@@ -204,9 +204,17 @@ struct AttentionRows : AttentionSums<Shape> {
     return least;
   }
 
-  /// Scales and masks; scores are in base 2 afterwards, but for a factor where nothing is added.
+  /// Caps, scales and masks; scores are in base 2 afterwards, but for a factor where nothing is
+  /// added.
   SINTER_DEVICE void mask(const Problem& p, Scores& s, const MaskTile<Shape>& mask_tile,
                           i32 key0) const {
+    if constexpr (Shape::kCapped)
+#pragma unroll
+      for (int r = 0; r < kRowTiles; ++r)
+#pragma unroll
+        for (int j = 0; j < kKeyTiles; ++j)
+#pragma unroll
+          for (int e = 0; e < 4; ++e) s[r][j][e] = capped(p, s[r][j][e]);
     if (!scaled_late(p) || !mask_tile.lets_all_through()) {
       const float factor = scaled_late(p) ? 1.0f : p.scale * kLog2E, fill = fill_of(p);
 #pragma unroll

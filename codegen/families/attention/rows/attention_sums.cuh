@@ -59,6 +59,11 @@ struct AttentionSums {
   static constexpr float kKeyUnit = Word::kUnit,
                          kValuesOver = ScaledRow<typename Shape::Key>::kUnit / Word::kUnit;
 
+  /// A score in parts of the soft cap: tanh(cap_scale * score), off by 2^-19. What is behind it,
+  /// the scale's places, multiplies by the cap.
+  SINTER_DEVICE static float capped(const Problem& p, float score) {
+    return short_one_plus_hyperbolic_tangent(score * p.cap_scale) - 1.0f;
+  }
   /// The factor that turns s into base 2, once its maximum is known: one multiply-add an element.
   SINTER_DEVICE static bool scaled_late(const Problem& p) {
     if (kHasMask && (p.fill > kLarge || p.scale < 1e-6f || p.scale > 1e6f)) return false;

@@ -18,7 +18,7 @@ struct SwappedRows : AttentionSums<Shape> {
   typedef typename Shape::T T;
   typedef typename Shape::Key Key;
   typedef AttentionProblem<Shape> Problem;
-  using Sums::unit, Sums::base_of, Sums::scaled_late;
+  using Sums::unit, Sums::base_of, Sums::scaled_late, Sums::capped;
   static constexpr int kSteps = Shape::kSteps, kKeyTiles = Shape::kKeys / 16,
                        kOutTiles = Shape::kValueHead / 16;
   static_assert(Shape::kHead % 16 == 0 && Shape::kValueHead % 16 == 0, "whole tiles");
@@ -126,8 +126,13 @@ struct SwappedRows : AttentionSums<Shape> {
       }
   }
 
-  /// Scales where that is not done late, and leaves out the keys that a row does not see.
+  /// Caps, scales where that is not done late, and leaves out the keys that a row does not see.
   SINTER_DEVICE void mask(const Problem& p, Scores& s, const MaskTile<Shape>&, i32 key0) const {
+    if constexpr (Shape::kCapped)
+#pragma unroll
+      for (int j = 0; j < kKeyTiles; ++j)
+#pragma unroll
+        for (int e = 0; e < 4; ++e) s[j][e] = capped(p, s[j][e]);
     if (!scaled_late(p)) {
       const float factor = p.scale * kLog2E;
 #pragma unroll

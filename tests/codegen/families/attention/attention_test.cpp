@@ -179,17 +179,22 @@ TEST_P(AttentionCases, MeanTheirBodies) {
 
 /// Steps of a paged cache: single tokens, prompts, sequences of nothing, rows of no sequence.
 TEST(AttentionKernels, ShortAndLongSequencesAreTwoKernels) {
-  for (const char* cache : {"f16", "f8e4m3fn"}) {
+  const std::pair<const char*, const char*> forms[] = {
+      {"f16", "scale = 0.1"},
+      {"f8e4m3fn", "scale = 0.1"},
+      {"f16", "scale = 0.5, softcap = 1.5, window = 37"},
+      {"f8e4m3fn", "scale = 30, softcap = 2"}};
+  for (const auto& [cache, attributes] : forms) {
     const bool has_scales = std::string_view(cache) != "f16";
     const ir::Graph body = ir::parse_graph(fmt::format(
         R"(graph @g(%q: f16[1, 2, 2, tokens, 64], %k: {0}[1, 2, 1, 320, 64], %v: {0}[1, 2, 1, 320, 64],
                     %limits: i64[tokens, 1], %bounds: i32[sequences + 1], %tables: i32[sequences, 5]{1})
              ranges {{tokens: 1..65536, sequences: 1..1023}} {{
-          %y = Attention(%q, %k, %v, %limits, %bounds, %tables{2}) {{scale = 0.1, limited = 1, guard = 2, paged = 16}}
+          %y = Attention(%q, %k, %v, %limits, %bounds, %tables{2}) {{{3}, limited = 1, guard = 2, paged = 16}}
           return y = %y
         }})",
         cache, has_scales ? ", %ks: f32[1, 2, 1, 320, 1], %vs: f32[1, 2, 1, 320, 1]" : "",
-        has_scales ? ", %ks, %vs" : ""));
+        has_scales ? ", %ks, %vs" : "", attributes));
     codegen::ExprTable exprs(body.ranges());
     codegen::AttentionProgram program = lower(body, exprs);
     codegen::group_rows(program);
@@ -237,7 +242,7 @@ TEST(AttentionKernels, ShortAndLongSequencesAreTwoKernels) {
                             });
       };
       EXPECT_EQ(run_variants("short", library, kernels[0].step, values, memory, check_both), "")
-          << cache << ' ' << tokens;
+          << cache << ' ' << attributes << ' ' << tokens;
     }
   }
 }
