@@ -1,30 +1,92 @@
 #include "ir/scaled_rows.h"
 
+#include <algorithm>
+
 namespace sinter::ir {
 namespace {
 
 // Of rows without a number but zero, so that nothing is divided by zero.
 constexpr double kLeastScale = 0x1p-100;
 
+// The eight largest numbers of f8e4m3fn, of which a row's largest magnitude becomes one: all other
+// ones, up to a power of two, have the same mantissas.
+constexpr double kLargestFloats[] = {448, 416, 384, 352, 320, 288, 256, 240};
+constexpr double kLargestInteger = 127;
+
 ValueId as(GraphBuilder& builder, ValueId value, DType type) {
   if (builder.type(value).dtype == type) return value;
   return builder.add("Cast", {value}, {{"to", type}});
 }
 
+/// By how much more than their least scale `rows`, divided by that, are to be divided. Errors are
+/// in units of the least scale, so that they neither overflow nor vanish.
+ValueId best_factor(GraphBuilder& builder, ValueId rows, std::int64_t axis) {
+  constexpr DType kType = DType::kFloat8E4M3FN;
+  const auto number = [&](double value) { return builder.scalar(kRowScaleType, value); };
+  ValueId best = number(1), least;
+  for (const double largest : kLargestFloats) {
+    const double factor = kLargestFloats[0] / largest;
+    const ValueId exact =
+        factor == 1 ? rows : builder.add("Mul", {rows, number(largest / kLargestFloats[0])});
+    const ValueId rounded = as(builder, as(builder, exact, kType), kRowScaleType);
+    ValueId error = builder.add("ReduceSumSquare", {builder.add("Sub", {rounded, exact})},
+                                {{"axes", Ints{axis}}, {"keepdims", std::int64_t{1}}});
+    if (factor == 1) {
+      least = error;
+      continue;
+    }
+    error = builder.add("Mul", {error, number(factor * factor)});
+    best = builder.add("Where", {builder.add("Less", {error, least}), number(factor), best});
+    least = builder.add("Min", {error, least});
+  }
+  return best;
+}
+
 }  // namespace
 
 ScaledRows add_scaled_rows(GraphBuilder& builder, ValueId x, DType type) {
-  const double largest = type == DType::kInt8 ? 127 : 448;
+  const double largest = type == DType::kInt8 ? kLargestInteger : kLargestFloats[0];
   const auto number = [&](double value) { return builder.scalar(kRowScaleType, value); };
   const ValueId wide = as(builder, x, kRowScaleType);
   const auto last = static_cast<std::int64_t>(builder.type(x).shape.size()) - 1;
   const ValueId most = builder.add("ReduceMax", {builder.add("Abs", {wide})},
                                    {{"axes", Ints{last}}, {"keepdims", std::int64_t{1}}});
-  const ValueId scale =
+  ValueId scale =
       builder.add("Max", {builder.add("Mul", {most, number(1 / largest)}), number(kLeastScale)});
   ValueId values = builder.add("Quotient", {wide, scale});
-  if (type == DType::kInt8) values = builder.add("Round", {values});
+  if (type == DType::kInt8) {
+    values = builder.add("Round", {values});
+  } else {
+    scale = builder.add("Mul", {scale, best_factor(builder, values, last)});
+    values = builder.add("Quotient", {wide, scale});
+  }
   return {as(builder, values, type), scale};
+}
+
+std::optional<Graph> rows_before_rounding(const Graph& graph, const ScaledRows& rows, DType type) {
+  GraphBuilder builder(graph.name());
+  for (const auto& [symbol, range] : graph.ranges()) builder.range(symbol, range);
+  std::vector<ValueId> inputs;
+  for (const ValueId input : graph.inputs())
+    inputs.push_back(builder.input(graph.value(input).name, graph.type(input)));
+  const std::vector<ValueId> outputs = inline_graph(builder, graph, inputs);
+  const auto copy_of = [&](ValueId output) {
+    return outputs[static_cast<std::size_t>(std::ranges::find(graph.outputs(), output) -
+                                            graph.outputs().begin())];
+  };
+  const ScaledRows copy{copy_of(rows.values), copy_of(rows.scales)};
+  const DType rounded = builder.type(copy.values).dtype;
+  // Equal nodes of one builder are one, so that made again the rows are the same values.
+  const Node* node = builder.producer(copy.values);
+  while (node != nullptr && (node->op->name == "Cast" || node->op->name == "Round"))
+    node = builder.producer(node->inputs[0]);
+  if (!is_scaled_row_type(rounded) || node == nullptr || node->op->name != "Quotient")
+    return std::nullopt;
+  const ValueId exact = node->inputs[0];
+  const ScaledRows again = add_scaled_rows(builder, exact, rounded);
+  if (again.values != copy.values || again.scales != copy.scales) return std::nullopt;
+  builder.output("exact", builder.add("Cast", {exact}, {{"to", type}}));
+  return builder.finish();
 }
 
 ValueId add_dequantized_rows(GraphBuilder& builder, const ScaledRows& rows, DType type) {

@@ -11,6 +11,7 @@
 #include "fusion/regions/rebuild.h"
 #include "fusion/regions/region.h"
 #include "ir/attention_inputs.h"
+#include "ir/scaled_rows.h"
 
 namespace sinter::fusion {
 namespace {
@@ -141,9 +142,9 @@ class CacheRowFuser {
       return {false, "the place of the new row is not one for all sequences"};
     if (rows.size() != caches.size() - 2)
       return {false, "the new rows of its caches and their scales are not made together"};
-    std::size_t operators = operators_of(q);
-    for (const std::vector<Source>* parts : {&caches, &rows})
-      for (const Source& part : *parts) operators += operators_of(part);
+    std::size_t operators = operators_of(*graph_.node(q.node).body);
+    for (const Source& cache : caches) operators += operators_of(*graph_.node(cache.node).body);
+    for (const Source& row : rows) operators += operators_of(exact_rows(graph_.node(row.node)));
     if (operators > kMostOperators)
       return {false, fmt::format("each block would do {} operators again", operators)};
     const auto asking = ir::divide_exactly(ir::element_count(shape), shape.back());
@@ -171,10 +172,17 @@ class CacheRowFuser {
     return true;
   }
 
+  /// What `part` makes rows of 8 bits of, which a warp of a block rounds by a code of its own.
+  static Graph exact_rows(const Node& part) {
+    const Graph& body = *part.body;
+    ir::ScaledRows made{body.outputs()[0], body.outputs()[1]};
+    if (!ir::is_scaled_row_type(body.type(made.values).dtype)) std::swap(made.values, made.scales);
+    return ir::rows_before_rounding(body, made, ir::kRowScaleType).value_or(body);
+  }
+
   /// Operators that each block does again: not those that say where something lies.
-  std::size_t operators_of(const Source& part) const {
-    const auto& nodes = graph_.node(part.node).body->nodes();
-    return static_cast<std::size_t>(std::ranges::count_if(nodes, [](const Node& node) {
+  static std::size_t operators_of(const Graph& part) {
+    return static_cast<std::size_t>(std::ranges::count_if(part.nodes(), [](const Node& node) {
       return node.op->kind != OpKind::kIndexed || node.op->take() != nullptr;
     }));
   }

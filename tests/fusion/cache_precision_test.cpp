@@ -137,7 +137,7 @@ constexpr const char* kMaskedDecoder = R"(
 graph @main(%q: f32[1, 2, 2, 16], %u: f32[1, 2, 2, 16], %v: f32[1, 2, 2, 16], %at: i64[1],
             %key: f32[1, 2, 8, 16], %value: f32[1, 2, 8, 16])
     states {output 1 -> input 4, output 2 -> input 5} {
-  %far = const f32[16] {9, 0, -7, 0, 0, 0, 12, 0, 0, 5, 0, 0, 0, -8, 0, 0}
+  %far = const f32[16] {9.3, 0, -7.1, 0, 0, 0, 12.4, 0, 0, 5.7, 0, 0, 0, -8.6, 0, 0}
   %k = Add(%u, %far)
   %i0 = Iota() {axis = 0, dtype = i64, shape = [1, 1, 1, 1]}
   %i1 = Iota() {axis = 1, dtype = i64, shape = [1, 2, 1, 1]}

@@ -91,33 +91,18 @@ bool puts_at_same_places(const Graph& graph, const Node& a, const Node& b) {
 }
 
 /// The body of `part`, which makes rows of 8 bits `values` and their `scales`, with the rows before
-/// they are rounded as its only result, in `type`. Nothing if it is not ir::add_scaled_rows that it
-/// does: equal nodes of one builder are one.
-std::optional<Graph> exact_rows(const Node& part, ValueId values, ValueId scales, DType rounded,
-                                DType type) {
-  const Graph& body = *part.body;
+/// they are rounded as its only result, in `type`. Nothing if it makes them otherwise than the
+/// kernel does.
+std::optional<Graph> exact_rows(const Node& part, ValueId values, ValueId scales, DType type) {
   const auto output_of = [&](ValueId value) {
     const auto at = std::ranges::find(part.outputs, value);
-    return body.outputs()[static_cast<std::size_t>(at - part.outputs.begin())];
+    return at == part.outputs.end()
+               ? ValueId{}
+               : part.body->outputs()[static_cast<std::size_t>(at - part.outputs.begin())];
   };
-  if (std::ranges::find(part.outputs, scales) == part.outputs.end()) return std::nullopt;
-  for (const Node& node : body.nodes()) {
-    const Node* magnitude = node.op->name == "ReduceMax" ? body.producer(node.inputs[0]) : nullptr;
-    if (magnitude == nullptr || magnitude->op->name != "Abs") continue;
-    GraphBuilder builder(body.name());
-    for (const auto& [symbol, range] : body.ranges()) builder.range(symbol, range);
-    std::map<ValueId, ValueId> mapped;
-    for (const ValueId input : body.inputs())
-      mapped[input] = builder.input(body.value(input).name, body.type(input));
-    mapped = copy_body(builder, body, std::move(mapped));
-    const ValueId exact = mapped.at(magnitude->inputs[0]);
-    const ir::ScaledRows rows = ir::add_scaled_rows(builder, exact, rounded);
-    if (rows.values != mapped.at(output_of(values)) || rows.scales != mapped.at(output_of(scales)))
-      continue;
-    builder.output("exact", builder.add("Cast", {exact}, {{"to", type}}));
-    return builder.finish();
-  }
-  return std::nullopt;
+  const ir::ScaledRows rows{output_of(values), output_of(scales)};
+  if (!rows.values.valid() || !rows.scales.valid()) return std::nullopt;
+  return ir::rows_before_rounding(*part.body, rows, type);
 }
 
 class PrologueLowering {
@@ -221,9 +206,8 @@ class PrologueLowering {
     const Node* source = body_.producer(root_of(body_, update_of(rows)));
     if (source == nullptr || std::ranges::find(parts_.rows, source) == parts_.rows.end())
       throw Refusal{"rows of 8 bits are not made in front"};
-    const auto exact =
-        exact_rows(*source, root_of(body_, update_of(rows)), root_of(body_, update_of(row_scales)),
-                   operand.dtype, program_.dtype);
+    const auto exact = exact_rows(*source, root_of(body_, update_of(rows)),
+                                  root_of(body_, update_of(row_scales)), program_.dtype);
     if (!exact) throw Refusal{"rows of 8 bits are made otherwise than the kernel does"};
     const std::uint32_t writes[] = {kPrologueValue};
     made.program = lower_region(*exact, reads(*source), writes, exprs_);

@@ -122,6 +122,42 @@ SINTER_DEVICE void widen_across(u32 word, u32& even, u32& odd) {
   widen_bytes<T, C>(word, even, odd);
 }
 
+/// A row's scale over `least`, its largest magnitude over the largest number. Of floats the one
+/// that leaves the least sum of squared errors, where the magnitude becomes one of the eight
+/// largest numbers; every lane of a warp returns it.
+template <int kWidth, class T>
+SINTER_DEVICE float best_factor(const i8* /*codes*/, const T* /*row*/, float /*least*/,
+                                int /*lane*/) {
+  return 1;
+}
+template <int kWidth, class T>
+SINTER_DEVICE float best_factor(const e4m3fn* /*codes*/, const T* row, float least, int lane) {
+  constexpr float kLargest[] = {448, 416, 384, 352, 320, 288, 256, 240};
+  constexpr int kTried = sizeof(kLargest) / sizeof(float);
+  float errors[kTried] = {};
+#pragma unroll
+  for (int i = lane; i < kWidth; i += 32) {
+    const float x = divide(widen(row[i]), least);
+#pragma unroll
+    for (int j = 0; j < kTried; j += 2) {
+      const float even = x * (kLargest[j] / kLargest[0]), odd = x * (kLargest[j + 1] / kLargest[0]);
+      float low, high;
+      widen_pair<e4m3fn>(narrow_pair_saturated<e4m3fn>(even, odd), low, high);
+      errors[j] = fmaf(low - even, low - even, errors[j]);
+      errors[j + 1] = fmaf(high - odd, high - odd, errors[j + 1]);
+    }
+  }
+  float best = 1, lowest = 0;
+#pragma unroll
+  for (int j = 0; j < kTried; ++j) {
+    const float factor = kLargest[0] / kLargest[j];
+    const float error = reduce_lanes<Sum, 32>(errors[j]) * (factor * factor);
+    if (error < lowest) best = factor;
+    lowest = j == 0 ? error : minimum(error, lowest);
+  }
+  return best;
+}
+
 /// A warp makes a row of 8 bits of kWidth elements; every lane returns the row's scale.
 template <int kWidth, class C, class T>
 SINTER_DEVICE float round_row(C* to, const T* row, int lane) {
@@ -132,7 +168,8 @@ SINTER_DEVICE float round_row(C* to, const T* row, int lane) {
 #pragma unroll
   for (int distance = 16; distance > 0; distance /= 2)
     most = maximum(most, exchange(most, distance));
-  const float scale = maximum(most * (1.0f / ScaledRow<C>::kLargest), kLeast);
+  const float least = maximum(most * (1.0f / ScaledRow<C>::kLargest), kLeast);
+  const float scale = least * best_factor<kWidth>(to, row, least, lane);
 #pragma unroll
   for (int i = lane; i < kWidth; i += 32) narrow_code(divide(widen(row[i]), scale), to[i]);
   return scale;
