@@ -196,10 +196,11 @@ void PagedExecutor::make_caches(const PagedExecutorOptions& options) {
 }
 
 PagedExecutor::Sizes PagedExecutor::padded(int tokens, int sequences, int samples) const {
-  const auto& sizes = limits_.sequence_sizes;
-  // A token of each. Several samples of a request may begin with one.
-  if (tokens == sequences && samples <= limits_.max_sequences) {
-    const int size = next_of(sizes, std::max(sequences, samples));
+  // There are seldom more sequences and samples than tokens (several samples of a request may begin
+  // with one): what is small in tokens is small in all. Drafts are such steps, too.
+  const int most = std::max({tokens, sequences, samples});
+  if (most <= limits_.max_sequences) {
+    const int size = next_of(limits_.sequence_sizes, most);
     return {size, size, size};
   }
   // Sequences that there are not cost next to nothing beside a prompt, and fewer sizes are
