@@ -89,6 +89,14 @@ std::optional<Graph> rows_before_rounding(const Graph& graph, const ScaledRows& 
   return builder.finish();
 }
 
+std::optional<Graph> rows_before_rounding(const Graph& graph, DType type) {
+  if (graph.outputs().size() != 2) return std::nullopt;
+  const ValueId one = graph.outputs()[0], other = graph.outputs()[1];
+  const bool is_first = is_scaled_row_type(graph.type(one).dtype);
+  return rows_before_rounding(graph, is_first ? ScaledRows{one, other} : ScaledRows{other, one},
+                              type);
+}
+
 ValueId add_dequantized_rows(GraphBuilder& builder, const ScaledRows& rows, DType type) {
   const ValueId wide = as(builder, rows.values, kRowScaleType);
   return as(builder, builder.add("Mul", {wide, rows.scales}), type);

@@ -32,6 +32,8 @@ ScaledRows add_scaled_rows(GraphBuilder& builder, ValueId x, DType type);
 /// `graph` with the rows of which add_scaled_rows() made `rows`, two of its outputs, as its only
 /// output, in `type`. Nothing if `rows` are made otherwise.
 std::optional<Graph> rows_before_rounding(const Graph& graph, const ScaledRows& rows, DType type);
+/// The same of a graph whose only outputs, in either order, are the rows and their scales.
+std::optional<Graph> rows_before_rounding(const Graph& graph, DType type);
 
 /// What they stand for, rounded to `type`.
 ValueId add_dequantized_rows(GraphBuilder& builder, const ScaledRows& rows, DType type);

@@ -174,10 +174,7 @@ class CacheRowFuser {
 
   /// What `part` makes rows of 8 bits of, which a warp of a block rounds by a code of its own.
   static Graph exact_rows(const Node& part) {
-    const Graph& body = *part.body;
-    ir::ScaledRows made{body.outputs()[0], body.outputs()[1]};
-    if (!ir::is_scaled_row_type(body.type(made.values).dtype)) std::swap(made.values, made.scales);
-    return ir::rows_before_rounding(body, made, ir::kRowScaleType).value_or(body);
+    return ir::rows_before_rounding(*part.body, ir::kRowScaleType).value_or(*part.body);
   }
 
   /// Operators that each block does again: not those that say where something lies.

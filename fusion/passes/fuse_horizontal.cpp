@@ -12,6 +12,7 @@
 #include "fusion/regions/cost.h"
 #include "fusion/regions/rebuild.h"
 #include "fusion/regions/region.h"
+#include "ir/scaled_rows.h"
 
 namespace sinter::fusion {
 namespace {
@@ -63,6 +64,15 @@ bool only_concatenates(const Node& node) {
         return false;
   }
   return true;
+}
+
+/// Operators of a region. Those that find the best scale of rows of 8 bits are many, but the sums
+/// of each scale that they try need no more than a register or two.
+std::size_t operators_of(const Graph& body) {
+  constexpr std::size_t kRounding = 16;
+  const std::size_t all = body.nodes().size();
+  const auto exact = ir::rows_before_rounding(body, ir::kRowScaleType);
+  return exact ? std::min(all, exact->nodes().size() + kRounding) : all;
 }
 
 /// A region that may go with others.
@@ -199,7 +209,7 @@ class HorizontalFuser {
     Candidate found{id,
                     load_of(node),
                     body_text(*node.body),
-                    node.body->nodes().size(),
+                    operators_of(*node.body),
                     node.inputs.size() + node.outputs.size(),
                     true};
     for (const auto* list : {&node.inputs, &node.outputs})
