@@ -11,7 +11,7 @@
 namespace sinter::codegen {
 namespace {
 
-constexpr int kThreads = 512, kMostBlocks = 8;
+constexpr int kThreads = 512, kBlocksAtOnce = 2;  // of a multiprocessor
 /// Vocabularies that are no larger have one block, whose barriers are quicker.
 constexpr std::int64_t kSmall = 4096;
 
@@ -22,6 +22,22 @@ std::uint32_t shared_bytes(std::int64_t vocabulary, int blocks) {
   const std::int64_t bytes =
       (kWarps + 2 * blocks) * kValues * 8 + kWarps * 4 + (words + blocks - 1) / blocks * 4;
   return static_cast<std::uint32_t>((bytes + 7) / 8 * 8);
+}
+
+/// Rows that clusters of so many blocks do all at once. Of more, larger parts cost less than
+/// further rounds of barriers.
+std::int64_t rows_at_once(int blocks, const DeviceModel& device) {
+  return std::max(1, kBlocksAtOnce * device.multiprocessors / blocks);
+}
+
+/// Blocks of a row, most first.
+std::vector<int> clusters(const SamplingProblem& problem, const DeviceModel& device) {
+  if (problem.vocabulary <= kSmall) return {1};
+  std::vector<int> result;
+  for (const int blocks : {8, 2})
+    if (blocks <= device.cluster_blocks) result.push_back(blocks);
+  result.push_back(1);
+  return result;
 }
 
 }  // namespace
@@ -39,31 +55,38 @@ EmittedKernel emit_sampling(const SamplingProblem& problem, const KernelRequest&
   parameters.buffer("i32* __restrict__ tokens", problem.tokens);
   const std::string sets = parameters.dim(problem.set_count);
   const std::string biases = parameters.dim(problem.bias_count);
-  const int blocks =
-      problem.vocabulary <= kSmall ? 1 : std::min(kMostBlocks, request.device->cluster_blocks);
-  const Dim grid = problem.rows * Dim(blocks);
-  const std::string end = parameters.end_of_blocks(grid, "blockIdx.x");
-
   EmittedKernel kernel;
+  kernel.source = kernel_heading(request.name, request.origins) + "#include \"sampling.cuh\"\n";
+  const auto most_rows = ir::upper_bound(problem.rows, exprs.ranges());
+  for (const int blocks : clusters(problem, *request.device)) {
+    const std::int64_t rows = rows_at_once(blocks, *request.device);
+    const bool is_last = blocks == 1 || (most_rows && *most_rows <= rows);
+    const std::size_t number = kernel.step.variants.size();
+    const std::string name =
+        number == 0 ? request.name : fmt::format("{}_v{}", request.name, number);
+    const Dim grid = problem.rows * Dim(blocks);
+    const std::string end = parameters.end_of_blocks(grid, "blockIdx.x");
+    auto variant = std::make_unique<KernelVariantT>();
+    variant->schedule = fmt::format("sampling threads={} cluster={}", kThreads, blocks);
+    kernel.source += fmt::format(
+        "\n// schedule: {}\n"
+        "extern \"C\" __global__ void __launch_bounds__({}, {})\n{} {{\n{}{}"
+        "  const SamplingInputs from = {{reals, integers, sets, biased, biases, {}, {}}};\n"
+        "  sample_row<{}, {}, {}, {}>(logits, from, tokens, i64(blockIdx.x / {}), "
+        "int(blockIdx.x % {}));\n}}\n",
+        variant->schedule, kThreads, kBlocksAtOnce, signature_text(name, parameters.texts()),
+        parameters.lines(), end, sets, biases, storage_name(problem.dtype), problem.vocabulary,
+        kThreads, blocks, blocks, blocks);
+    variant->function = name;
+    variant->grid = {exprs.intern(grid), exprs.intern(1), exprs.intern(1)};
+    variant->cluster = static_cast<std::uint32_t>(blocks);
+    variant->block = {kThreads, 1, 1};
+    variant->shared_bytes = shared_bytes(problem.vocabulary, blocks);
+    if (!is_last) variant->conditions.emplace_back(exprs.intern(problem.rows), 1, rows);
+    kernel.step.variants.push_back(std::move(variant));
+    if (is_last) break;
+  }
   kernel.step.args = parameters.args();
-  const std::string schedule = fmt::format("sampling threads={} cluster={}", kThreads, blocks);
-  kernel.source = fmt::format(
-      "{}#include \"sampling.cuh\"\n\n// schedule: {}\n"
-      "extern \"C\" __global__ void __launch_bounds__({}, 2)\n{} {{\n{}{}"
-      "  const SamplingInputs from = {{reals, integers, sets, biased, biases, {}, {}}};\n"
-      "  sample_row<{}, {}, {}, {}>(logits, from, tokens, i64(blockIdx.x / {}), "
-      "int(blockIdx.x % {}));\n}}\n",
-      kernel_heading(request.name, request.origins), schedule, kThreads,
-      signature_text(request.name, parameters.texts()), parameters.lines(), end, sets, biases,
-      storage_name(problem.dtype), problem.vocabulary, kThreads, blocks, blocks, blocks);
-  auto variant = std::make_unique<KernelVariantT>();
-  variant->function = request.name;
-  variant->grid = {exprs.intern(grid), exprs.intern(1), exprs.intern(1)};
-  variant->cluster = static_cast<std::uint32_t>(blocks);
-  variant->block = {kThreads, 1, 1};
-  variant->schedule = schedule;
-  variant->shared_bytes = shared_bytes(problem.vocabulary, blocks);
-  kernel.step.variants.push_back(std::move(variant));
   return kernel;
 }
 

@@ -348,30 +348,73 @@ struct TokenSampler {
       cut = cut_at(bound < total[0] ? bound : total[0], cut,
                    [this](float value) { return weight_of(value); });
     }
-    u64 best = 0;
-    int best_id = 0;
-    double best_sum = -static_cast<double>(infinity());
+    return most_likely_sum(cut, seed, least_score, likeliest);
+  }
+
+  /// The sum of score and noise, in float32: to within slack_of(score). Behind infinity's end:
+  /// none.
+  SINTER_DEVICE static float near_sum(float score, u64 bits) {
+    // u in parts that each float has exactly enough bits for.
+    const float u = (static_cast<float>(static_cast<u32>(bits >> 32)) +
+                     (static_cast<float>(static_cast<u32>(bits) >> 12) + 0.5f) * 0x1p-20f) *
+                    0x1p-32f;
+    return score - logarithm(-logarithm_of_one_plus(-(u < 1.0f ? u : 0x0.ffffffp0f)));
+  }
+  SINTER_DEVICE static float slack_of(float sum) { return 1e-3f + 1e-5f * absolute(sum); }
+
+  SINTER_DEVICE static u64 bits_of_noise(u64 seed, int id) {
+    return mixed(seed + static_cast<u64>(id + 1) * 0x9E3779B97F4A7C15ull);
+  }
+  SINTER_DEVICE double sum_of(float value, u64 bits) const {
+    const double u = (static_cast<double>(bits >> 12) + 0.5) * 0x1p-52;
+    return score_of(value) - logarithm(-logarithm_of_one_plus(-u));
+  }
+
+  /// The token that is kept and has the largest sum; `likeliest` if there is none. Sums are
+  /// compared in float32 first: float64 decides among the few that are within its errors of the
+  /// largest.
+  SINTER_DEVICE i32 most_likely_sum(const TokenCut& cut, u64 seed, double least_score,
+                                    int likeliest) {
+    float first = -infinity(), second = -infinity(), first_value = 0.0f;  // the thread's largest
+    int first_id = -1;
     each([&](int id, float value) {
       if (!cut.keeps(key_of_number(value), id)) return;
-      const u64 bits = mixed(seed + static_cast<u64>(id + 1) * 0x9E3779B97F4A7C15ull);
-      // With -log1p(-u) >= u a noise is at most -log(u): most tokens need no float64. This u is not
-      // above the exact one, and errors are less than what is added.
-      const float near = near_score_of(value);
-      const float u = static_cast<float>(static_cast<u32>(bits >> 32)) * 0x1p-32f;
-      if (near - logarithm(u) + 1e-3f - 1e-5f * near < static_cast<float>(best_sum)) return;
-      const double score = score_of(value);
-      if (score < least_score) return;
-      const double exact = (static_cast<double>(bits >> 12) + 0.5) * 0x1p-52;
-      const double sum = score - logarithm(-logarithm_of_one_plus(-exact));
-      if (sum > best_sum) {
-        best_sum = sum;
-        best_id = id;
-        best = key_of(sum);
+      if (score_of(value) < least_score) return;
+      const float sum = near_sum(near_score_of(value), bits_of_noise(seed, id));
+      if (sum > first) {
+        second = first;
+        first = sum;
+        first_id = id;
+        first_value = value;
+      } else if (sum > second) {
+        second = sum;
       }
     });
+    u64 x[1] = {first_id < 0 ? 0 : key_of_number(first)};
+    combine<0>(x);
+    if (x[0] == 0) return likeliest;
+    const float largest = float_of_key(static_cast<u32>(x[0]));
+    const float enough = largest - slack_of(largest);
+    u64 best = 0;
+    int best_id = first_id;
+    if (first >= enough && first_id >= 0)
+      best = key_of(sum_of(first_value, bits_of_noise(seed, first_id)));
+    u64 close[1] = {second >= enough ? u64(1) : u64(0)};
+    combine<0>(close);
+    if (close[0] != 0) {  // a thread has two that may be it, which is rare
+      each([&](int id, float value) {
+        if (!cut.keeps(key_of_number(value), id) || score_of(value) < least_score) return;
+        const u64 bits = bits_of_noise(seed, id);
+        if (near_sum(near_score_of(value), bits) < enough) return;
+        const u64 own = key_of(sum_of(value, bits));
+        if (own > best) {
+          best = own;
+          best_id = id;
+        }
+      });
+    }
     u64 key[1] = {best};
     combine<0>(key);
-    if (key[0] == 0) return likeliest;
     u64 id[1] = {best == key[0] ? static_cast<u32>(~static_cast<u32>(best_id)) : 0u};
     combine<0>(id);
     return static_cast<i32>(~static_cast<u32>(id[0]));
