@@ -47,8 +47,8 @@ struct GemmWeights {
   std::int64_t group = 0;  // neighbouring k's that share a scale; 0: all
   bool zeros = false;
   DType scales = DType::kFloat32;   // their type once packed
-  bool zeros_of_four_bits = false;  // all are integers of -8 .. 7: known once packed
   bool floats = false;              // of 8 bits: f8e4m3fn, else integers
+  bool zeros_of_four_bits = false;  // all are integers of -8 .. 7: known once packed
 
   bool is_quantized() const { return bits < 16; }
 };
