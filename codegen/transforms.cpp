@@ -3,12 +3,13 @@
 namespace sinter::codegen {
 
 std::span<const ir::Transform* const> transforms() {
-  static const ir::Transform* const all[] = {&kPackedGroups, &kNarrowestType, &kStaysWithin};
+  static const ir::Transform* const all[] = {&kPackedGroups, &kNarrowestType, &kHasFourBits,
+                                             &kStaysWithin};
   return all;
 }
 
 std::span<const ir::Derivation* const> derivations() {
-  static const ir::Derivation* const all[] = {&kPackedValues, &kPackedElements};
+  static const ir::Derivation* const all[] = {&kPackedValues, &kPackedForBytes, &kPackedElements};
   return all;
 }
 

@@ -8,10 +8,12 @@
 namespace sinter::codegen {
 
 /// Weights in the order of the kernels, and what is beside them (families/gemm/weights).
-extern const ir::Derivation kPackedValues, kPackedElements;
+extern const ir::Derivation kPackedValues, kPackedForBytes, kPackedElements;
 extern const ir::Transform kPackedGroups;
 /// The narrowest type that has all scales.
 extern const ir::Transform kNarrowestType;
+/// Whether zero points are integers that weights of 4 bits may be.
+extern const ir::Transform kHasFourBits;
 /// Whether weights that are unpacked stay within a type (unpacked_weights).
 extern const ir::Transform kStaysWithin;
 

@@ -62,6 +62,26 @@ SINTER_WGMMA_FLOATS(e4m3fn, e5m2, "e4m3.e5m2")
 SINTER_WGMMA_FLOATS(e5m2, e4m3fn, "e5m2.e4m3")
 SINTER_WGMMA_FLOATS(e5m2, e5m2, "e5m2.e5m2")
 #undef SINTER_WGMMA_FLOATS
+// The same with a left operand in registers.
+#define SINTER_WGMMA_LEFT(n, registers, sums, a0, a1, a2, a3, at, keep)                           \
+  SINTER_DEVICE void wgmma_instruction(e4m3fn, e4m3fn, float(&d)[n / 8][4], const u32(&a)[4],     \
+                                       u64 b, bool add) {                                         \
+    asm volatile("{\n.reg .pred p;\nsetp.ne.b32 p, " keep                                         \
+                 ", 0;\n"                                                                         \
+                 "wgmma.mma_async.sync.aligned.m64n" #n "k32.f32.e4m3.e4m3 {" registers "}, {" a0 \
+                 ", " a1 ", " a2 ", " a3 "}, " at ", p, 1, 1;\n}"                                 \
+                 : sums                                                                           \
+                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b),                            \
+                   "r"(static_cast<int>(add)));                                                   \
+  }
+SINTER_WGMMA_LEFT(64, SINTER_REGISTERS_32, SINTER_SUMS_8("f", 0), "%32", "%33", "%34", "%35", "%36",
+                  "%37")
+SINTER_WGMMA_LEFT(96, SINTER_REGISTERS_48, SINTER_SUMS_8("f", 0) SINTER_COMMA SINTER_SUMS_4("f", 8),
+                  "%48", "%49", "%50", "%51", "%52", "%53")
+SINTER_WGMMA_LEFT(128, SINTER_REGISTERS_64,
+                  SINTER_SUMS_8("f", 0) SINTER_COMMA SINTER_SUMS_8("f", 8), "%64", "%65", "%66",
+                  "%67", "%68", "%69")
+#undef SINTER_WGMMA_LEFT
 #undef SINTER_WGMMA_ALL
 #undef SINTER_WGMMA
 #undef SINTER_COMMA
@@ -69,6 +89,33 @@ SINTER_WGMMA_FLOATS(e5m2, e5m2, "e5m2.e5m2")
 #undef SINTER_SUMS_4
 #undef SINTER_SUMS
 #endif
+
+/// d[64][kN] = (add ? d : 0) + a[64][32] b[32][kN] of a warpgroup, of e4m3: `a` is the fragments of
+/// mma_fragments, warp w having rows 16 w and following; b's element (k, n) is element
+/// (n, first + k) of a tile of one block of columns.
+template <class B, int kTiles>
+SINTER_DEVICE void wgmma_from_registers(float (&d)[kTiles][4], const u32 (&a)[4], const B* tile,
+                                        int first, bool add) {
+#ifdef __CUDACC__
+  const u32 low = describe_tile(tile, 0) + static_cast<u32>(first / 16);
+  wgmma_instruction(B{}, B{}, d, a, whole_descriptor(low), add);
+#else
+  struct Operand {
+    u32 a[4];
+  };
+  const Operand mine{{a[0], a[1], a[2], a[3]}};
+  const emulator::WarpExchange<Operand> lanes(mine);
+  const int g = emulator::current % 32 / 4, t = emulator::current % 4 * 2;
+  for (int j = 0; j < kTiles; ++j)
+    for (int i = 0; i < 4; ++i) {
+      float sum = add ? d[j][i] : 0;
+      for (int k = 0; k < 32; ++k)
+        sum += widen(byte_of<B>(lanes[g * 4 + k % 16 / 4].a[i / 2 + k / 16 * 2], k % 4)) *
+               widen(tile[swizzled_byte<kTiles * 8>(j * 8 + t + i % 2, first + k)]);
+      d[j][i] = sum;
+    }
+#endif
+}
 
 /// d as in wgmma; a's element (row, k) is element (row, first + k) of a tile of one block of
 /// columns, b's element (k, n) is element (n, first + k) of a tile of kTileRows rows.

@@ -8,7 +8,6 @@
 #include "fusion/regions/attention_access.h"
 #include "fusion/regions/operand.h"
 #include "fusion/regions/rebuild.h"
-#include "ir/constants/recipe.h"
 #include "ir/ops/product_types.h"
 #include "ir/reference/kernels.h"
 
@@ -153,31 +152,6 @@ bool has_attention(const TargetTraits& target, const Graph& graph, const Node& n
   return attention_refusal(target, graph.types(node.inputs)).empty();
 }
 
-/// Why the target has no product with these quantized weights; empty if it has one.
-std::string quantized_refusal(const TargetTraits& target, const Graph& graph, const Node& node) {
-  const TensorType& x = graph.type(node.inputs[0]);
-  if (target.quantized_matmul.count(x.dtype) == 0)
-    return fmt::format("this target has no product of {} with quantized weights",
-                       to_string(x.dtype));
-  if (is_float8(graph.type(node.inputs[1]).dtype) && !target.quantized_floats)
-    return fmt::format("this target has no product with weights of {}",
-                       to_string(graph.type(node.inputs[1]).dtype));
-  const Dim& columns = graph.type(node.inputs[1]).shape[0];
-  if (columns.is_constant() && columns.value() < target.quantized_least_columns)
-    return fmt::format("this target's products with quantized weights have {} columns or more",
-                       target.quantized_least_columns);
-  const std::int64_t group = node.attrs.get_int("group");
-  const bool all = group == 0 || (x.shape.back().is_constant() && group >= x.shape.back().value());
-  if (!all && group % target.quantized_group != 0)
-    return fmt::format("this target's groups are multiples of {}, not {}", target.quantized_group,
-                       group);
-  constexpr double kLargestHalf = 65504;
-  if (target.quantized_zeros_in_type && x.dtype == DType::kFloat16 && node.inputs.size() > 3)
-    if (const Tensor* zeros = graph.value(node.inputs[3]).constant.get())
-      if (!ir::is_within(*zeros, kLargestHalf)) return "a zero point is beyond f16";
-  return "";
-}
-
 /// The product with float weights, which are made here.
 std::vector<ValueId> dequantize(GraphBuilder& builder, Context& context, const Node& node,
                                 std::span<const ValueId> inputs, const std::string& refusal) {
@@ -209,7 +183,9 @@ Graph decompose(const Graph& graph, Context& context) {
         if (node.op->kind == OpKind::kComposite && context.fuse)
           return node.op->composite().decompose(builder, node, inputs);
         if (node.op->name == "QuantMatMul")
-          if (const std::string no = quantized_refusal(context.target, old, node); !no.empty()) {
+          if (const std::string no =
+                  quantized_refusal(context.target, old, node, old.type(node.inputs[0]).dtype);
+              !no.empty()) {
             ++dequantized[no];
             return dequantize(builder, context, node, inputs, no);
           }

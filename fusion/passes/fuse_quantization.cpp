@@ -1,3 +1,4 @@
+#include "fusion/eight_bit/four_bit_product.h"
 #include "fusion/passes/passes.h"
 #include "fusion/quantize/block_product.h"
 #include "fusion/quantize/narrow_maxima.h"
@@ -20,7 +21,11 @@ Graph fuse_products(const Graph& graph, Context& context) {
     if (auto block = block_products.find(node, block_refusal)) {
       pieces.push_back(block_products.piece(std::move(*block)));
       reason = "its operands are floats of 8 bits, whose products are scaled block by block of k";
-    } else if (auto product = products.find(node, refusal)) {
+    } else if (auto four = find_four_bit_product(graph, context.target, node, refusal)) {
+      pieces.push_back(four_bit_piece(graph, std::move(*four)));
+      reason =
+          "x stands for floats of 8 bits, which weights of 4 bits multiply: its scale is behind";
+    } else if (auto product = refusal.empty() ? products.find(node, refusal) : std::nullopt) {
       pieces.push_back(products.piece(std::move(*product)));
     } else {
       if (!block_refusal.empty()) refusal = block_refusal;

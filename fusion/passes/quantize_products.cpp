@@ -20,6 +20,7 @@
 #include "fusion/quantize/layer_inputs.h"
 #include "fusion/quantize/quantizer.h"
 #include "fusion/regions/constant_values.h"
+#include "fusion/regions/operand.h"
 #include "fusion/regions/rebuild.h"
 #include "ir/reference/kernels.h"
 
@@ -37,6 +38,7 @@ struct ActivationGroup {
 struct EightBitLayer {
   std::size_t place = 0;  // of the node
   bool is_conv = false;
+  bool has_four_bits = false;  // of weights, which stay as they are
   std::size_t group = 0;
   EightBitWeights weights;
   QuantizedLayer report;
@@ -75,41 +77,47 @@ class ProductQuantizer {
   bool is_block() const { return options_.activation_scales == ActivationScales::kBlock; }
   const Node& node_of(const EightBitLayer& layer) const { return graph_.nodes()[layer.place]; }
 
+  /// Weights of 4 bits, which e4m3 holds exactly.
+  bool has_four_bits(const Node& node) const {
+    constexpr int kBits = 4;
+    return *options_.type == DType::kFloat8E4M3FN && node.op->name == "QuantMatMul" &&
+           node.attrs.get_int("bits") == kBits;
+  }
+
   bool is_layer(const Node& node) const {
-    const bool is_conv = node.op->name == "Conv";
-    if (!is_conv && node.op->name != "MatMul") return false;
+    const bool is_conv = node.op->name == "Conv", is_four_bit = has_four_bits(node);
+    if (!is_conv && !is_four_bit && node.op->name != "MatMul") return false;
     const ValueId x = node.inputs[0], weight = node.inputs[1];
     const auto is_wide = [&](ValueId value) {
       const DType type = graph_.type(value).dtype;
       return is_arithmetic_float(type) && type != DType::kFloat64;
     };
     const Shape& shape = graph_.type(weight).shape;
-    return is_wide(x) && is_wide(weight) && !values_.knows(x) && values_.knows(weight) &&
-           (is_conv || shape.size() == 2) && graph_.type(x).shape.size() >= 2 &&
+    return is_wide(x) && (is_four_bit || is_wide(weight)) && !values_.knows(x) &&
+           values_.knows(weight) && (is_conv || shape.size() == 2) &&
+           graph_.type(x).shape.size() >= 2 &&
            std::ranges::none_of(shape, [](const Dim& dim) { return dim == Dim(0); });
   }
 
   void find_layers() {
-    std::set<std::size_t> found;
-    for (std::size_t i = 0; i < graph_.nodes().size(); ++i)
+    std::set<std::size_t> found, products;
+    for (std::size_t i = 0; i < graph_.nodes().size(); ++i) {
       if (is_layer(graph_.nodes()[i])) found.insert(i);
-    const std::set<std::size_t> last = last_layers(graph_, found);
+      if (found.contains(i) || graph_.nodes()[i].op->name == "QuantMatMul") products.insert(i);
+    }
+    const std::set<std::size_t> last = last_layers(graph_, products);
     std::map<std::pair<ValueId, bool>, std::size_t> groups;
     for (const std::size_t place : found) {
       const Node& node = graph_.nodes()[place];
       EightBitLayer layer;
       layer.place = place;
       layer.is_conv = node.op->name == "Conv";
+      layer.has_four_bits = has_four_bits(node);
+      layer.report = start_report(layer, node);
       QuantizedLayer& report = layer.report;
-      const TensorType& weight = graph_.type(node.inputs[1]);
-      report.name = layer_name(node);
-      report.n = weight.shape[layer.is_conv ? 0 : 1].value();
-      report.k = ir::element_count(weight.shape).value() / report.n;
-      report.bytes_before = report.bytes_after =
-          static_cast<double>(report.n * report.k) * static_cast<double>(size_of(weight.dtype));
       report.kept = reason_to_keep(node, report, last.contains(place));
       if (!report.kept.empty()) {
-        kept_.push_back(std::move(layer));
+        note_kept(std::move(layer));
         continue;
       }
       const auto [group, is_new] =
@@ -119,6 +127,46 @@ class ProductQuantizer {
       groups_[layer.group].layers.push_back(layers_.size());
       layers_.push_back(std::move(layer));
     }
+  }
+
+  /// Of weights of 4 bits what is said of them already.
+  QuantizedLayer start_report(const EightBitLayer& layer, const Node& node) const {
+    QuantizedLayer report;
+    report.name = layer_name(node);
+    const Shape& weight = graph_.type(node.inputs[1]).shape;
+    if (!layer.has_four_bits) {
+      report.n = weight[layer.is_conv ? 0 : 1].value();
+      report.k = ir::element_count(weight).value() / report.n;
+      report.bytes_before = report.bytes_after =
+          static_cast<double>(report.n * report.k) *
+          static_cast<double>(size_of(graph_.type(node.inputs[1]).dtype));
+      return report;
+    }
+    if (const auto known = own_report(report.name); known != context_.layers.end()) return *known;
+    report.n = weight[0].value();
+    report.k = graph_.type(node.inputs[0]).shape.back().value();
+    for (std::size_t i = 1; i < node.inputs.size(); ++i) {
+      const TensorType& type = graph_.type(node.inputs[i]);
+      report.bytes_before += static_cast<double>(ir::element_count(type.shape).value()) *
+                             static_cast<double>(size_of(type.dtype));
+    }
+    report.bytes_after = report.bytes_before;
+    return report;
+  }
+
+  std::vector<QuantizedLayer>::iterator own_report(const std::string& name) const {
+    return std::ranges::find_if(context_.layers,
+                                [&](const QuantizedLayer& each) { return each.name == name; });
+  }
+
+  /// Weights of 4 bits stay so: of them it is the activation that is kept.
+  void note_kept(EightBitLayer layer) {
+    if (layer.has_four_bits)
+      context_.precision_notes.push_back(fmt::format("{}: '{}' keeps its activations: {}",
+                                                     name_of_type(), layer.report.name,
+                                                     layer.report.kept));
+    else
+      kept_.push_back(std::move(layer));
   }
 
   std::string reason_to_keep(const Node& node, const QuantizedLayer& layer, bool is_last) const {
@@ -134,7 +182,12 @@ class ProductQuantizer {
     const bool is_conv = node.op->name == "Conv";
     if (is_conv && !is_static())
       return "a convolution has no tokens to have scales: --activation-scales static";
-    if (is_block() && layer.k % kScaleBlock != 0)
+    if (has_four_bits(node)) {
+      if (is_block())
+        return "weights of 4 bits have scales of their own: --activation-scales token or static";
+      const std::string no = quantized_refusal(context_.target, graph_, node, DType::kFloat8E4M3FN);
+      if (!no.empty() && !options_.emulate) return no;
+    } else if (is_block() && layer.k % kScaleBlock != 0)
       return fmt::format("its k of {} is no multiple of {}, which share a scale", layer.k,
                          kScaleBlock);
     if (std::ranges::any_of(options_.include, has)) return "";
@@ -167,6 +220,7 @@ class ProductQuantizer {
       choose_scales_on_samples();
     }
     for (EightBitLayer& layer : layers_) {
+      if (layer.has_four_bits) continue;
       if (const EightBitLayer* same = with_same_weights(layer))
         layer.weights = same->weights;
       else
@@ -185,7 +239,7 @@ class ProductQuantizer {
     const auto is_smoothed = [&](const EightBitLayer& each) {
       return !groups_[each.group].scale.smoothing.empty();
     };
-    if (is_smoothed(layer)) return nullptr;
+    if (is_smoothed(layer) || layer.has_four_bits) return nullptr;
     for (const EightBitLayer& other : layers_) {
       if (&other == &layer) return nullptr;
       if (other.is_conv == layer.is_conv && !is_smoothed(other) &&
@@ -198,8 +252,9 @@ class ProductQuantizer {
   void compensate_weights() {
     std::vector<RoundedLayer> rounded;
     for (EightBitLayer& layer : layers_)
-      rounded.push_back(
-          {layer.place, layer.is_conv ? Tensor() : smoothed_weights(layer), &layer.weights});
+      rounded.push_back({layer.place,
+                         layer.is_conv || layer.has_four_bits ? Tensor() : smoothed_weights(layer),
+                         &layer.weights});
     divide_samples();
     compensate(graph_, fitted_, rounded, add_rounded_layers());
   }
@@ -322,6 +377,12 @@ class ProductQuantizer {
 
   void describe_weights(EightBitLayer& layer, const EightBitLayer* same) {
     QuantizedLayer& report = layer.report;
+    if (layer.has_four_bits) {
+      constexpr int kBits = 4;
+      report.bits = kBits;
+      report.type = type_text(layer);
+      return;
+    }
     if (same != nullptr) {
       report.weight_error = same->report.weight_error;
       report.output_error = same->report.output_error;
@@ -353,7 +414,8 @@ class ProductQuantizer {
 
   std::string type_text(const EightBitLayer& layer) const {
     const ActivationScale& scale = groups_[layer.group].scale;
-    std::string text = fmt::format("{} x {}{}", to_string(scale.type), to_string(*options_.type),
+    std::string text = fmt::format("{} x {}{}", to_string(scale.type),
+                                   layer.has_four_bits ? "int4" : to_string(*options_.type),
                                    text_of(scale.scales));
     if (scale.zero != 0) text += fmt::format(", zero {}", scale.zero);
     if (!scale.smoothing.empty()) text += ", smoothed";
@@ -394,7 +456,7 @@ class ProductQuantizer {
     layer.report.bits = 0;
     layer.report.type.clear();
     layer.report.bytes_after = layer.report.bytes_before;
-    kept_.push_back(layer);
+    note_kept(layer);
     dropped.insert(i);
   }
 
@@ -405,7 +467,14 @@ class ProductQuantizer {
     std::vector<EightBitLayer> all = layers_;
     all.insert(all.end(), kept_.begin(), kept_.end());
     std::ranges::sort(all, {}, &EightBitLayer::place);
-    for (EightBitLayer& layer : all) context_.layers.push_back(std::move(layer.report));
+    for (EightBitLayer& layer : all) {
+      const auto known =
+          layer.has_four_bits ? own_report(layer.report.name) : context_.layers.end();
+      if (known != context_.layers.end())
+        *known = std::move(layer.report);
+      else
+        context_.layers.push_back(std::move(layer.report));
+    }
   }
 
   /// The rounded layer; `add_weights(type)` adds its weights as floats of a type.
@@ -415,7 +484,7 @@ class ProductQuantizer {
                     const AddWeights& add_weights) const {
     std::vector<ValueId> operands(inputs.begin(), inputs.end());
     operands[0] = add_rounded(builder, operands[0], groups_[layer.group].scale, smooths);
-    operands[1] = add_weights(builder.type(operands[1]).dtype);
+    if (!layer.has_four_bits) operands[1] = add_weights(builder.type(operands[1]).dtype);
     return builder.add(node.op->name, std::move(operands), node.attrs);
   }
 

@@ -123,7 +123,8 @@ std::optional<Projection> find_projection(const Graph& graph, const Node& node,
 
 bool fit_together(const Graph& graph, const Projection& a, const Projection& b) {
   if (a.matmul->op != b.matmul->op || a.matmul->attrs != b.matmul->attrs) return false;
-  if (a.weight != nullptr) return a.weight->dtype() == b.weight->dtype() && steps_fit(graph, a, b);
+  if (!steps_fit(graph, a, b)) return false;
+  if (a.weight != nullptr) return a.weight->dtype() == b.weight->dtype();
   if (a.quantized[1]->dtype() != b.quantized[1]->dtype()) return false;
   return a.quantized.size() < 3 || b.quantized.size() < 3 ||
          a.quantized[2]->dtype() == b.quantized[2]->dtype();

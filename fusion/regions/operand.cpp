@@ -3,7 +3,10 @@
 #include <algorithm>
 #include <cmath>
 
+#include <fmt/format.h>
+
 #include "ir/affine.h"
+#include "ir/constants/recipe.h"
 
 namespace sinter::fusion {
 namespace {
@@ -42,16 +45,43 @@ bool is_matrix_product(const Node& node) {
 }
 
 bool has_eight_bit_operands(const Graph& graph, const Node& node) {
-  if (node.op->name != "MatMul" && node.op->name != "BlockMatMul" && node.op->name != "Conv")
-    return false;
+  if (!is_matrix_product(node) && node.op->name != "Conv") return false;
   return size_of(graph.type(node.inputs[0]).dtype) == 1 &&
          size_of(graph.type(node.outputs[0]).dtype) > 1;
 }
 
 bool multiplies_narrow(const TargetTraits& target, const Graph& graph, const Node& node) {
   const auto& pairs = node.op->name == "Conv" ? target.narrow_convs : target.narrow_products;
-  return has_eight_bit_operands(graph, node) &&
-         pairs.contains({graph.type(node.inputs[0]).dtype, graph.type(node.inputs[1]).dtype});
+  if (!has_eight_bit_operands(graph, node)) return false;
+  const DType x = graph.type(node.inputs[0]).dtype;
+  if (node.op->name == "QuantMatMul") return quantized_refusal(target, graph, node, x).empty();
+  return pairs.contains({x, graph.type(node.inputs[1]).dtype});
+}
+
+std::string quantized_refusal(const TargetTraits& target, const Graph& graph, const Node& node,
+                              DType x) {
+  if (!target.quantized_matmul.contains(x))
+    return fmt::format("this target has no product of {} with quantized weights", to_string(x));
+  if (is_float8(graph.type(node.inputs[1]).dtype) && !target.quantized_floats)
+    return fmt::format("this target has no product with weights of {}",
+                       to_string(graph.type(node.inputs[1]).dtype));
+  const Dim& columns = graph.type(node.inputs[1]).shape[0];
+  if (columns.is_constant() && columns.value() < target.quantized_least_columns)
+    return fmt::format("this target's products with quantized weights have {} columns or more",
+                       target.quantized_least_columns);
+  const Dim& k = graph.type(node.inputs[0]).shape.back();
+  const std::int64_t group = node.attrs.get_int("group");
+  const bool all = group == 0 || (k.is_constant() && group >= k.value());
+  if (!all && group % target.quantized_group != 0)
+    return fmt::format("this target's groups are multiples of {}, not {}", target.quantized_group,
+                       group);
+  constexpr double kLargestHalf = 65504;
+  // Floats of 8 bits are multiplied as halves by some kernels.
+  const bool as_halves = x == DType::kFloat16 || is_float8(x);
+  if (target.quantized_zeros_in_type && as_halves && node.inputs.size() > 3)
+    if (const Tensor* zeros = graph.value(node.inputs[3]).constant.get())
+      if (!ir::is_within(*zeros, kLargestHalf)) return "a zero point is beyond f16";
+  return "";
 }
 
 std::size_t viewed_operands(const Node& product) {

@@ -1,6 +1,7 @@
 // The operands of matrix products as strided accesses of stored tensors.
 #pragma once
 
+#include <string>
 #include <vector>
 
 #include "fusion/context.h"
@@ -15,11 +16,15 @@ Graph views_only(const Graph& graph, const TensorType& from, std::span<const Nod
 
 /// True for MatMul, QuantMatMul and BlockMatMul: x [.., m, k] times a right operand.
 bool is_matrix_product(const Node& node);
-/// True for a MatMul, BlockMatMul or Conv whose operands have 8 bits each, and whose result is
-/// their sums.
+/// True for a MatMul, BlockMatMul or Conv whose operands have 8 bits each, or a QuantMatMul whose x
+/// does, and whose result is their sums.
 bool has_eight_bit_operands(const Graph& graph, const Node& node);
 /// True for one that the target multiplies as it is.
 bool multiplies_narrow(const TargetTraits& target, const Graph& graph, const Node& node);
+/// Why the target has no product of `x` and the quantized weights of `node`, a QuantMatMul; empty
+/// if it has one.
+std::string quantized_refusal(const TargetTraits& target, const Graph& graph, const Node& node,
+                              DType x);
 /// Operands of such a product that may be read through views: both, x alone of a product with
 /// quantized weights.
 std::size_t viewed_operands(const Node& product);

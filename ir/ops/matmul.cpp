@@ -44,11 +44,14 @@ std::vector<OpDef> matmul_ops() {
 namespace {
 
 /// x [batch..., m, k], weight [n, k] of i8 or, without zero points, f8e4m3fn, or [n, ceil(k / 2)]
-/// of u8, scales and zero points [n, groups] -> [batch..., m, n].
+/// of u8, scales and zero points [n, groups] -> [batch..., m, n] of x's type; beside weights of 4
+/// bits x may be f8e4m3fn, whose sums are f32.
 std::vector<TensorType> infer_quant_matmul(const Attrs& attrs, Types inputs) {
-  require_float(inputs);
   const Shape &x = inputs[0].shape, &weight = inputs[1].shape;
   const std::int64_t bits = attrs.get_int("bits"), group = attrs.get_int("group");
+  const DType type = inputs[0].dtype;
+  const bool is_narrow = type == DType::kFloat8E4M3FN && bits == 4;
+  if (!is_narrow) require_float(inputs);
   if (bits != 4 && bits != 8) invalid(fmt::format("weights have 4 or 8 bits, not {}", bits));
   if (group < 0) invalid(fmt::format("groups of {} elements", group));
   if (x.size() < 2 || weight.size() != 2 || !x.back().is_constant() || !weight[0].is_constant())
@@ -57,11 +60,12 @@ std::vector<TensorType> infer_quant_matmul(const Attrs& attrs, Types inputs) {
   const std::int64_t k = x.back().value();
   const bool are_floats = inputs[1].dtype == DType::kFloat8E4M3FN && inputs.size() == 3;
   const DType stored = bits == 4 ? DType::kUInt8 : are_floats ? DType::kFloat8E4M3FN : DType::kInt8;
-  if (inputs[0].dtype == DType::kFloat64 || inputs[1].dtype != stored ||
+  if (type == DType::kFloat64 || inputs[1].dtype != stored ||
       weight[1] != Dim(bits == 8 ? k : (k + 1) / 2))
     invalid(fmt::format(
-        "{} columns of x need {}-bit weights [n, {}] of {}, and x of f16, bf16 or f32; found {}", k,
-        bits, bits == 8 ? k : (k + 1) / 2, sinter::to_string(stored), list_types(inputs)));
+        "{} columns of x need {}-bit weights [n, {}] of {}, and x of f16, bf16 or f32{}; found {}",
+        k, bits, bits == 8 ? k : (k + 1) / 2, sinter::to_string(stored),
+        bits == 4 ? ", or of f8e4m3fn" : "", list_types(inputs)));
   const Shape grouped{weight[0], Dim(group_count(k, group))};
   const auto is_scale = [](DType type) {
     return is_arithmetic_float(type) && type != DType::kFloat64;
@@ -74,11 +78,12 @@ std::vector<TensorType> infer_quant_matmul(const Attrs& attrs, Types inputs) {
     invalid(fmt::format("zero points must be {} of i8 or f32, found {}",
                         sinter::ir::to_string(grouped), list_types(inputs)));
   TensorType result = inputs[0];
+  if (is_narrow) result.dtype = DType::kFloat32;
   result.shape.back() = weight[0];
   return {result};
 }
 
-/// A product with the weights as x's type, which are made here.
+/// A product with the weights as the result's type, which are made here.
 std::vector<ValueId> decompose_quant_matmul(GraphBuilder& b, const Node& node,
                                             std::span<const ValueId> inputs) {
   std::vector<Tensor> operands;
@@ -89,9 +94,11 @@ std::vector<ValueId> decompose_quant_matmul(GraphBuilder& b, const Node& node,
     operands.push_back(*constant);
   }
   const TensorType x = b.type(inputs[0]);
+  const DType type = is_float8(x.dtype) ? DType::kFloat32 : x.dtype;
   const QuantizedWeights weights = weights_of(node.attrs, operands, x.shape.back().value());
-  const ValueId weight = b.constant(dequantized(weights, x.dtype));
-  return {b.add("MatMul", {inputs[0], b.add("Transpose", {weight}, {{"perm", Ints{1, 0}}})})};
+  const ValueId weight = b.constant(dequantized(weights, type));
+  const ValueId rows = x.dtype == type ? inputs[0] : b.add("Cast", {inputs[0]}, {{"to", type}});
+  return {b.add("MatMul", {rows, b.add("Transpose", {weight}, {{"perm", Ints{1, 0}}})})};
 }
 
 }  // namespace

@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 #include <sinter/error.h>
 
+#include "ir/parallel.h"
 #include "ir/text/lexer.h"
 #include "ir/text/text.h"
 
@@ -17,7 +18,8 @@ constexpr std::int64_t kMaxElements = std::int64_t{1} << 28;
 /// Standard normal deviates: SplitMix64 and the Box-Muller transform.
 class NormalGenerator {
  public:
-  explicit NormalGenerator(std::uint64_t seed) : state_(seed) {}
+  /// Of the numbers of a seed, those from number `first` on.
+  NormalGenerator(std::uint64_t seed, std::size_t first) : state_(seed + 2 * first * kStep) {}
 
   double next() {
     const double radius = std::sqrt(-2 * std::log(uniform()));
@@ -27,7 +29,7 @@ class NormalGenerator {
  private:
   /// In (0, 1].
   double uniform() {
-    state_ += 0x9e3779b97f4a7c15ull;
+    state_ += kStep;
     std::uint64_t z = state_;
     z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9ull;
     z = (z ^ (z >> 27)) * 0x94d049bb133111ebull;
@@ -35,6 +37,7 @@ class NormalGenerator {
     return static_cast<double>((z >> 11) + 1) * 0x1p-53;
   }
 
+  static constexpr std::uint64_t kStep = 0x9e3779b97f4a7c15ull;
   std::uint64_t state_;
 };
 
@@ -353,11 +356,15 @@ class GraphParser {
       if (!is_float(type.dtype) && !bytes_alone)
         lexer_.fail_at(start, "only floats and integers of 8 bits may be random");
       lexer_.expect("(");
-      NormalGenerator generator(static_cast<std::uint64_t>(lexer_.integer()));
+      const auto seed = static_cast<std::uint64_t>(lexer_.integer());
       lexer_.expect(")");
-      for (std::size_t i = 0; i < end; i += size)
-        store_double(type.dtype, bytes.data() + i,
-                     bytes_alone ? random_byte(type.dtype, generator) : generator.next());
+      constexpr std::size_t kAtOnce = 1 << 16;  // of a thread
+      for_each_range(end / size, kAtOnce, [&](std::size_t i, std::size_t last) {
+        NormalGenerator generator(seed, i);
+        for (; i < last; ++i)
+          store_double(type.dtype, bytes.data() + i * size,
+                       bytes_alone ? random_byte(type.dtype, generator) : generator.next());
+      });
     } else {
       lexer_.expect("{");
       for (std::size_t i = 0; i < end; i += size) {

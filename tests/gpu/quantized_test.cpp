@@ -116,6 +116,14 @@ class Text {
     output(y);
   }
 
+  /// A product of x [m, k] rounded to f8e4m3fn, and a bias behind it.
+  void narrow_product(const Form& form, const std::string& m, std::int64_t n, std::int64_t k) {
+    const std::string x = add("Cast(" + input(fmt::format("{}, {}", m, k)) + ") {to = f8e4m3fn}");
+    const std::string sums = add("QuantMatMul(" + x + ", " + operands(form, n, k, {}));
+    const std::string y = add(fmt::format("Cast({}) {{to = {}}}", sums, type_));
+    output(add(fmt::format("Add({}, {})", y, input(std::to_string(n)))));
+  }
+
   ir::Graph graph() const {
     return ir::parse_graph(
         fmt::format("graph @main({}){} {{\n{}  return {}\n}}", inputs_, ranges, lines_, outputs_),
@@ -209,6 +217,24 @@ TEST_P(QuantizedRows, MayBeUnknown) {
     std::vector<ir::Bindings> sizes;
     for (const int rows : {1, 7, 256, 64, 1000, 2, 300, 16, 65}) sizes.push_back({{"rows", rows}});
     check(text, DType::kBFloat16, sizes);
+  }
+}
+
+// Weights of 4 bits beside rows of 8, by whichever kernels the sizes choose.
+TEST(NarrowRows, OfEightBitsAgreeWithTheReference) {
+  if (architecture() == "sm_80" || architecture() == "sm_86")
+    GTEST_SKIP() << "no products of 8-bit floats";
+  for (const Form& form : kForms) {
+    if (form.bits != 4) continue;
+    SCOPED_TRACE(form.name);
+    Text text(DType::kFloat16);
+    text.ranges = " ranges {rows: 1..4096}";
+    text.narrow_product(form, "rows", 264, 1040);
+    text.narrow_product(form, "rows", 392, 520);
+    std::vector<ir::Bindings> sizes;
+    for (const int rows : {1, 5, 16, 17, 64, 100, 256, 300, 2049})
+      sizes.push_back({{"rows", rows}});
+    check(text, DType::kFloat16, sizes);
   }
 }
 

@@ -47,6 +47,8 @@ WAYS = {
     "int8 W8A8 all": ([], ["--precision=int8", "--max-error=1"], True, None),
     "int8 W8A8 not smoothed": ([], ["--precision=int8", "--smooth=off", "--max-error=1"], True, None),
     "int8 W8A8 by token": ([], ["--precision=int8", "--activation-scales=token"], True, 0.02),
+    "int4 g128 W4A8": ([], ["--weights=int4:group=128:asymmetric", "--precision=fp8", "--activation-scales=token"],
+                       False, None),
     "fp8 W8A8": ([], ["--precision=fp8"], True, 0.01),
     "float32 caches": (CACHES, [], False, None),
     "fp8 caches": (CACHES, ["--cache-precision=fp8"], False, 0.01),  # three bits of mantissa are few for keys
@@ -116,7 +118,7 @@ def main():
     for way in a.ways.split(","):
         written, compiled, calibrated, bound = WAYS[way]
         with tempfile.TemporaryDirectory() as folder:
-            is_eight_bit = "W8A8" in way
+            is_eight_bit = "A8" in way  # of activations
             sinter = Sinter(a.sinter, folder, a.target, None if is_eight_bit else a.precision)
             read = ["--emulate"] if a.target == "cpu" and "--precision=fp8" in compiled else []
             if calibrated:

@@ -1,8 +1,9 @@
 // Times product kernels over all their schedules against the library (cuBLASLt; cuDNN for
 // convolutions), for the products of small transformers, the convolutions of vision models, and
 // large products of 8 bits (names begin with i8_ and e4m3_; with block_ those with scales of
-// blocks, which the library is not asked for: their errors are relative to the first schedule's
-// result). Needs a GPU; NVRTC compiles the kernels there.
+// blocks, with w4a8_ and w4a16_ those with weights of 4 bits, which the library is not asked for:
+// their errors are relative to the first schedule's result). Needs a GPU; NVRTC compiles the
+// kernels there.
 //
 //   bench_gemm [--filter TEXT,TEXT..] [--copies N] [--repeats N] [--threads N] [--early 1]
 //                  [--most N] [--way TEXT] [--also SCHEDULE;SCHEDULE..] > FILE.json
@@ -29,6 +30,7 @@
 #include <mutex>
 #include <nlohmann/json.hpp>
 #include <random>
+#include <span>
 #include <sstream>
 #include <string>
 #include <thread>
@@ -44,6 +46,7 @@
 #include "codegen/families/gemm/gemm_schedule.h"
 #include "codegen/targets/cuda/cuda_target.h"
 #include "fusion/pipeline.h"
+#include "ir/parallel.h"
 #include "ir/tensor.h"
 #include "ir/text/text.h"
 #include "runtime/cuda/device_info.h"
@@ -261,6 +264,14 @@ std::vector<Workload> workloads(const Options& options) {
     all.push_back({fmt::format("block_{}_bare", shape.name), shape.m, shape.n,
                    [&shape](int copies) { return fused(block_graph_text(shape, copies)); }, false,
                    false});
+  for (const FourBitTypes& types : kFourBitTypes)
+    for (const EightBitShape& shape : kFourBitShapes)
+      for (const int group : kFourBitGroups)
+        all.push_back({fmt::format("{}_{}_g{}", types.name, shape.name, group), shape.m, shape.n,
+                       [&shape, &types, group](int copies) {
+                         return fused(graph_text(shape, types, group, copies));
+                       },
+                       shape.m <= 64, false});
   std::erase_if(all, [&](const Workload& workload) {
     return !options.filter.empty() &&
            std::none_of(options.filter.begin(), options.filter.end(), [&](const auto& text) {
@@ -291,6 +302,8 @@ std::vector<std::string> schedules_of(const Workload& shape, bool by_warpgroups,
     auto product = codegen::lower_gemm(*node.body, true, {}, inputs, outputs, exprs, refusal);
     if (!product) throw std::runtime_error(shape.name + ": " + refusal);
     product->by_warpgroups = by_warpgroups;
+    if (product->weights)  // as they are packed
+      product->weights->scales = types[product->program.buffers[product->scales_buffer()]];
     codegen::KernelRequest request;
     set_gemm(request, *product);
     request.name = "product";
@@ -335,14 +348,13 @@ codegen::CompiledPlan compile(const ir::Graph& graph, const std::string& way, bo
 
 /// Bits of `count` numbers of one type: of floats of 16 bits small multiples of 1/1024 around zero,
 /// products of thousands of which stay in range; of 8 bits what weights are; of 32 bits scales.
-std::vector<std::byte> random_values(DType type, std::size_t count, std::uint64_t seed) {
+void draw_values(DType type, std::span<std::byte> values, std::uint64_t seed) {
   std::mt19937_64 random(seed);
-  std::vector<std::byte> values(count * size_of(type));
   if (type == DType::kFloat32) {
     std::uniform_real_distribution<double> around_one(0.5, 1.5);
-    for (std::size_t i = 0; i < count; ++i)
-      ir::store_double(type, values.data() + i * size_of(type), around_one(random));
-    return values;
+    for (std::size_t at = 0; at < values.size(); at += size_of(type))
+      ir::store_double(type, values.data() + at, around_one(random));
+    return;
   }
   if (size_of(type) == 1) {
     std::normal_distribution<double> normal(0, is_float(type) ? 1 : 32);
@@ -351,13 +363,22 @@ std::vector<std::byte> random_values(DType type, std::size_t count, std::uint64_
       ir::store_double(type, &value,
                        std::clamp(is_float(type) ? drawn : std::round(drawn), -127., 127.));
     }
-    return values;
+    return;
   }
-  for (std::size_t i = 0; i < count; ++i) {
+  for (std::size_t at = 0; at < values.size(); at += sizeof(std::uint16_t)) {
     const auto bits =
         static_cast<std::uint16_t>((random() & 1) << 15 | (0x2c00 + (random() & 0x7ff)));
-    std::memcpy(values.data() + i * sizeof(bits), &bits, sizeof(bits));
+    std::memcpy(values.data() + at, &bits, sizeof(bits));
   }
+}
+
+/// On all threads, in parts with seeds of their own.
+std::vector<std::byte> random_values(DType type, std::size_t count, std::uint64_t seed) {
+  constexpr std::size_t kPart = 1 << 16;
+  std::vector<std::byte> values(count * size_of(type));
+  ir::for_each_range(values.size(), kPart, [&](std::size_t begin, std::size_t end) {
+    draw_values(type, std::span(values).subspan(begin, end - begin), seed << 32 | begin / kPart);
+  });
   return values;
 }
 

@@ -23,6 +23,7 @@ constexpr EightBitShape kEightBitShapes[] = {
     {"512_1280_1280", 512, 1280, 1280},     {"512_1280_5120", 512, 1280, 5120},
     {"2048_4096_14336", 2048, 4096, 14336}, {"2048_4096_4096", 2048, 4096, 4096},
     {"256_28672_4096", 256, 28672, 4096},   {"256_4096_14336", 256, 4096, 14336},
+    {"512_14336_4096", 512, 14336, 4096},   {"256_14336_4096", 256, 14336, 4096},
 };
 /// Convolutions of 3x3 with pads of 1 and channels last.
 struct EightBitConv {
@@ -125,6 +126,37 @@ inline std::string block_graph_text(const EightBitShape& shape, int copies) {
         "  %p{0} = BlockMatMul(%x{0}, %t{0}, %s{0}, %v{0}) {{block = 128, columns = 128}}\n"
         "  %d{0} = Cast(%p{0}) {{to = f16}}\n",
         c, shape.n, shape.k, 100 + c, (shape.n + 127) / 128, shape.k / 128, 1 / std::sqrt(shape.k));
+    outputs += fmt::format("{}y{} = %d{}", c == 0 ? "" : ", ", c, c);
+  }
+  return fmt::format("graph @main({}) {{\n{}  return {}\n}}", inputs, body, outputs);
+}
+
+/// Weights of 4 bits with scales of groups, beside rows of 8-bit floats or of 16-bit ones, whose
+/// weights become such floats; results in f16.
+struct FourBitTypes {
+  const char *name, *rows, *sums;
+};
+constexpr FourBitTypes kFourBitTypes[] = {{"w4a8", "f8e4m3fn", "f32"}, {"w4a16", "f16", "f16"}};
+constexpr EightBitShape kFourBitShapes[] = {
+    {"2048_14336_4096", 2048, 14336, 4096}, {"4096_4096_4096", 4096, 4096, 4096},
+    {"512_14336_4096", 512, 14336, 4096},   {"256_14336_4096", 256, 14336, 4096},
+    {"64_14336_4096", 64, 14336, 4096},     {"8_14336_4096", 8, 14336, 4096},
+};
+constexpr int kFourBitGroups[] = {128, 32};
+inline std::string graph_text(const EightBitShape& shape, const FourBitTypes& types, int group,
+                              int copies) {
+  std::string inputs, body, outputs;
+  for (int c = 0; c < copies; ++c) {
+    inputs +=
+        fmt::format("{}%x{}: {}[{}, {}]", c == 0 ? "" : ", ", c, types.rows, shape.m, shape.k);
+    body += fmt::format(
+        "  %w{0} = const u8[{1}, {2}] random({3})\n"
+        "  %v{0} = const f16[{1}, {4}] splat({5})\n"
+        "  %p{0} = QuantMatMul(%x{0}, %w{0}, %v{0}) {{bits = 4, group = {6}}}\n"
+        "  %a{0} = const {7}[] {{0.5}}\n  %s{0} = Mul(%p{0}, %a{0})\n"
+        "  %d{0} = Cast(%s{0}) {{to = f16}}\n",
+        c, shape.n, shape.k / 2, 100 + c, shape.k / group, 0.25 / std::sqrt(shape.k), group,
+        types.sums);
     outputs += fmt::format("{}y{} = %d{}", c == 0 ? "" : ", ", c, c);
   }
   return fmt::format("graph @main({}) {{\n{}  return {}\n}}", inputs, body, outputs);

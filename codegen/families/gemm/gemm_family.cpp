@@ -127,7 +127,7 @@ class RegionTactics {
   /// Loops would do on any device what its tensor cores cannot, and nobody would see why it is
   /// slow.
   void require_float8() const {
-    if (!product_.is_eight_bit() || !is_float(product_.left_type())) return;
+    if (!is_float8(product_.left_type())) return;
     for (const DeviceModel* device : plan_.devices)
       if (device->float8_flops == 0)
         throw Error(
@@ -245,7 +245,7 @@ class GemmFamily final : public KernelFamily {
   }
 
   std::vector<std::string_view> schedules() const override {
-    return {"warp_tile", "small_m", "int8_gemv", "tma", "pingpong", "mixed_input"};
+    return {"warp_tile", "small_m", "int8_gemv", "tma", "pingpong", "mixed_input", "w4a8"};
   }
 
  private:

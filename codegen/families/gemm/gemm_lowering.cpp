@@ -274,7 +274,9 @@ std::string print_gemm(const GemmProgram& product, const ExprTable& exprs) {
   if (product.weights)
     text += fmt::format(" weights of {} bits{} group {}{}", product.weights->bits,
                         product.weights->floats ? " (floats)" : "", product.weights->group,
-                        product.weights->zeros ? " zeros" : "");
+                        !product.weights->zeros               ? ""
+                        : product.weights->zeros_of_four_bits ? " zeros of 4 bits"
+                                                              : " zeros");
   if (product.blocks)
     text += fmt::format(" scales of blocks of {} by {}", product.blocks->depth,
                         product.blocks->columns);

@@ -46,8 +46,9 @@ struct GemmWeights {
   int bits = 8;            // 16: elements of x's type, with none of what follows
   std::int64_t group = 0;  // neighbouring k's that share a scale; 0: all
   bool zeros = false;
-  DType scales = DType::kFloat32;  // their type once packed
-  bool floats = false;             // of 8 bits: f8e4m3fn, else integers
+  DType scales = DType::kFloat32;   // their type once packed
+  bool floats = false;              // of 8 bits: f8e4m3fn, else integers
+  bool zeros_of_four_bits = false;  // all are integers of -8 .. 7: known once packed
 
   bool is_quantized() const { return bits < 16; }
 };
@@ -99,7 +100,7 @@ struct GemmProgram {
   Dim row_step;
   std::vector<Dim> batch_rows;
 
-  /// Operands of 8 bits: their products are integers, or 8-bit floats.
+  /// Operands of 8 bits: their products are integers, or 8-bit floats; or x's beside weights of 4.
   bool is_eight_bit() const { return size_of(type) == 1; }
   bool is_float8() const { return is_eight_bit() && is_float(type); }
   int element_bytes() const { return static_cast<int>(size_of(type)); }  // of a and of b

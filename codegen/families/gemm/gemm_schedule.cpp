@@ -142,6 +142,7 @@ GemmSchedule forced_schedule(const ProgramAnalysis& analysis, const GemmProblem&
 /// Rows up to which there is a schedule each.
 std::span<const std::int64_t> row_steps(const GemmProblem& problem) {
   if (kMixedInputKernel.is_for(problem.product)) return kMixedInputRows;
+  if (kW4A8Kernel.is_for(problem.product)) return kW4A8Rows;
   if (problem.product.by_warpgroups) return kWarpgroupRows;
   if (leaves_to_small_m(problem)) return kSmallMRows;
   return kRows;
@@ -151,13 +152,14 @@ std::span<const std::int64_t> row_steps(const GemmProblem& problem) {
 
 std::vector<Condition> gemm_limits(const GemmProgram& product, ExprTable& exprs,
                                    const DeviceModel& device) {
-  if (kMixedInputKernel.is_for(product)) {
+  const bool has_eight_bits = kW4A8Kernel.is_for(product);
+  if (kMixedInputKernel.is_for(product) || has_eight_bits) {
     std::vector<Condition> conditions;
     const auto least = ir::lower_bound(product.m, exprs.ranges());
     const auto most = ir::upper_bound(product.m, exprs.ranges());
     if (!least || *least < kLeastMixedInputRows)
       conditions.emplace_back(exprs.intern(Dim(kLeastMixedInputRows) - product.m), 1, 0);
-    if (!most || *most > kMostMixedInputRows)
+    if (!has_eight_bits && (!most || *most > kMostMixedInputRows))
       conditions.emplace_back(exprs.intern(product.m), 1, kMostMixedInputRows);
     return conditions;
   }

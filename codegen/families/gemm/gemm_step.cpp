@@ -49,7 +49,10 @@ GemmStep::GemmStep(const Node& node, std::vector<std::uint32_t> inputs,
   const std::uint32_t writes[] = {between_};
   if (nodes_.is_conv)
     lower_conv_library(reads, options.tf32);
-  else if (is_eight_bit())
+  else if (multiplies_quantized(*nodes_.matmul) && size_of(left_type_) == 1)
+    // For its weights and its work: no library does it, whatever is behind the sums.
+    library_ = lower_matmul(bare_product(part), reads, writes, exprs_, false);
+  else if (size_of(left_type_) == 1)
     lower_eight_bit_library(reads, options.fast_accumulation);
   else
     library_ = lower_matmul(*nodes_.matmul->body, reads, writes, exprs_, options.tf32);

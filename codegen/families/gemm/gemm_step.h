@@ -40,7 +40,8 @@ class GemmStep {
   const std::optional<LoopProgramT>& rows() const { return rows_; }
   std::optional<std::uint32_t> prologue_rows() const { return prologue_rows_; }
   bool is_quantized() const;
-  bool is_eight_bit() const { return size_of(left_type_) == 1; }
+  /// Of both operands.
+  bool is_eight_bit() const { return size_of(left_type_) == 1 && !is_quantized(); }
   DType left_type() const { return left_type_; }  // of the product's left operand
   /// The buffers of a product's weights, their scales and zero points if there are any.
   std::vector<std::uint32_t> weights() const;

@@ -241,7 +241,7 @@ bool is_schedule(const std::string& requested) {
 
 bool is_warpgroup_schedule(const std::string& requested) {
   return requested.starts_with("tma ") || requested.starts_with("pingpong ") ||
-         requested.starts_with("mixed_input ");
+         requested.starts_with("mixed_input ") || requested.starts_with("w4a8 ");
 }
 
 std::optional<std::string> tuning_tactic(const std::string& name, std::size_t part) {

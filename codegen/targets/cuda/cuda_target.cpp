@@ -46,7 +46,7 @@ ir::TargetTraits make_traits() {
     traits.narrow_products.insert({{one, one}, {one, other}, {other, one}, {other, other}});
   traits.narrow_convs = traits.narrow_products;
   traits.narrow_unit = 16;  // rows of whole 16 bytes
-  traits.quantized_matmul = {DType::kFloat16, DType::kBFloat16};
+  traits.quantized_matmul = {DType::kFloat16, DType::kBFloat16, DType::kFloat8E4M3FN};
   traits.quantized_group = 16;
   traits.quantized_least_columns = 2;
   traits.quantized_zeros_in_type = true;

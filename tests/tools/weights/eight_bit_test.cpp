@@ -135,6 +135,14 @@ TEST_F(EightBitTest, RefusesWhatMeansNothing) {
               AllOf(HasSubstr("--calibration FILE.npz"), HasSubstr("--activation-scales token")));
   EXPECT_THAT(refusal({"--precision=int8", "--weights=int8", "--calibration", file}),
               HasSubstr("choose one of them"));
+  EXPECT_THAT(refusal({"--precision=int8", "--weights=int4", "--calibration", file}),
+              HasSubstr("--weights int4 with --precision fp8"));
+  EXPECT_THAT(
+      refusal({"--precision=fp8", "--emulate", "--weights=int4", "--activation-scales=block"}),
+      HasSubstr("--activation-scales token or static"));
+  EXPECT_THAT(refusal({"--precision=fp8", "--emulate", "--weights=int4", "--weight-scales=tensor",
+                       "--activation-scales=token"}),
+              HasSubstr(":group=N"));
   EXPECT_THAT(refusal({"--precision=int8", "--calibration", file, "--smooth=2"}),
               HasSubstr("an exponent from 0 to 1"));
   EXPECT_THAT(refusal({"--precision=int8", "--calibration", file, "--smooth=half"}),

@@ -37,11 +37,21 @@ fusion::EightBitOptions eight_bit_to_fusion(const CompileOptions& options,
     return result;
   }
   const auto name = to_string(options.precision);
-  if (options.weights.bits != 0)
+  const bool is_four_by_eight =
+      options.weights.bits == 4 && options.precision == Precision::kFloat8;
+  if (options.weights.bits != 0 && !is_four_by_eight)
     throw usage_error(
-        "--precision {} gives products operands of 8 bits, --weights int{} weights alone: choose "
-        "one of them",
-        name, options.weights.bits);
+        "--precision {} gives products operands of 8 bits, --weights {}{} weights alone: choose "
+        "one of them, or --weights int4 with --precision fp8",
+        name, options.weights.floats ? "fp" : "int", options.weights.bits);
+  if (is_four_by_eight && given.activation_scales == ActivationScales::kBlock)
+    throw usage_error(
+        "--activation-scales block gives weights a scale for each block of 128 x 128, --weights "
+        "int4 has scales of its own: --activation-scales token or static");
+  if (is_four_by_eight && !given.per_channel)
+    throw usage_error(
+        "--weight-scales tensor is about weights of 8 bits; those of --weights int4 have a scale "
+        "for each channel, or as :group=N says");
   if (given.smoothing && !(*given.smoothing >= 0 && *given.smoothing <= 1))
     throw usage_error("--smooth is {}: it is auto, off, or an exponent from 0 to 1",
                       *given.smoothing);

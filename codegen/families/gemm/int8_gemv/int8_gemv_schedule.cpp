@@ -35,7 +35,7 @@ bool is_unknown(const GemmProgram& product, std::int64_t m) {
 
 bool is_for(const GemmProgram& product) {
   return !product.by_warpgroups && product.weights && product.weights->is_quantized() &&
-         !product.weights->floats;
+         !product.weights->floats && !product.is_eight_bit();
 }
 
 /// A SmallM tile whose warps all share k.

@@ -38,7 +38,9 @@ bool takes_groups(const GemmProgram& product) {
                         (group % kPart == 0 || kPart % group == 0));
 }
 
-bool is_for(const GemmProgram& product) { return product.by_warpgroups && product.weights; }
+bool is_for(const GemmProgram& product) {
+  return product.by_warpgroups && product.weights && !product.is_eight_bit();
+}
 
 std::string refuse(const GemmProblem& problem) {
   const GemmProgram& product = problem.product;

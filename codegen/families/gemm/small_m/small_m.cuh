@@ -12,11 +12,15 @@
 /// cluster, share k. Each warp takes kDepth of it at a time. All partial accumulators are added in
 /// one fixed order. kVectorA, kVectorB: elements of one copy of x and of weights that are not
 /// packed. kPrologueRows: so many rows of x lie whole in shared memory behind all else (made_rows),
-/// kRowStride elements apart; 0: x is copied step by step.
+/// kRowStride elements apart; 0: x is copied step by step. X: what x is stored as, T or floats of 8
+/// bits, which become T in registers: weights are then packed for these (PackedWeights).
 template <class T, class Weights, class Scaling, int kM, int kColumns, int kDepth, int kWarpsN,
           int kWarpsK, int kStages, int kSplitK, int kVectorA = 8, int kVectorB = 8, int kParts = 1,
-          int kPrologueRows = 0, int kRowStride = 0>
+          int kPrologueRows = 0, int kRowStride = 0, class X = T>
 struct SmallMTile {
+  static constexpr int kBytesX = static_cast<int>(sizeof(X));
+  static constexpr bool kWidens = kBytesX == 1;
+  static_assert(!kWidens || (Weights::kPacked && kPrologueRows == 0), "packed for such x");
   static constexpr bool kPacked = Weights::kPacked;
   typedef typename Scaling::Stored S;
   static constexpr int kN = kColumns * kWarpsN, kThreads = 32 * kWarpsN * kWarpsK;
@@ -54,8 +58,9 @@ struct SmallMTile {
   static constexpr bool kRowsAreMade = kPrologueRows > 0;
   static constexpr int kRowsThere = kRowsAreMade ? kPrologueRows : kM;  // others repeat the last
   static_assert(!kRowsAreMade || kM <= 8, "made rows are a few");
-  static constexpr int kStrideA = kRowsAreMade ? kRowStride : odd_units(kDepth);
-  static constexpr int kRowsBytes = kRowsAreMade ? 0 : kM * kStrideA * 2;
+  static constexpr int kStrideA =
+      kRowsAreMade ? kRowStride : odd_units(kDepth * kBytesX / 2) * 2 / kBytesX;
+  static constexpr int kRowsBytes = kRowsAreMade ? 0 : kM * kStrideA * kBytesX;
   static constexpr int kStage = kWarpsK * (kWarpsN * kWarpBytes + kRowsBytes);
   static constexpr int kAccumulatorStride = kN + 4;
   static constexpr int kSumBytes = kWarpsK * kM * kAccumulatorStride * 4;
@@ -68,7 +73,7 @@ struct SmallMTile {
 
   /// What a block multiplies: weights and scales from its first column on, at k = 0.
   struct Operands {
-    const T* a;  // first row
+    const X* a;  // first row
     i64 stride_a;
     const void* b;
     i64 stride_b;  // packed: bytes of 16 columns; else elements of a row
@@ -87,8 +92,8 @@ struct SmallMTile {
   SINTER_DEVICE static unsigned char* weights_of(unsigned char* stage) {
     return stage + warp() * kWarpBytes;
   }
-  SINTER_DEVICE static T* rows_of(unsigned char* stage) {
-    return reinterpret_cast<T*>(stage + kWarpsK * kWarpsN * kWarpBytes + part_of_k() * kRowsBytes);
+  SINTER_DEVICE static X* rows_of(unsigned char* stage) {
+    return reinterpret_cast<X*>(stage + kWarpsK * kWarpsN * kWarpBytes + part_of_k() * kRowsBytes);
   }
 
   /// Where column `n` of the tile is: in which part, and there.
@@ -208,19 +213,19 @@ struct SmallMTile {
     constexpr int kAcross = kDepth / kVectorA, kCount = kM * kAcross, kSharing = 32 * kWarpsN;
     const int thread = threadIdx.x % kSharing;
     const i32 k = x.begin + (step * kWarpsK + part_of_k()) * kDepth;
-    T* shared = rows_of(stage);
+    X* shared = rows_of(stage);
 #pragma unroll
     for (int at = 0; at < kCount; at += kSharing) {
       const int i = at + thread;
       if (kCount % kSharing != 0 && i >= kCount) break;
       const int row = i / kAcross, column = i % kAcross * kVectorA;
       const bool valid = row < x.rows && k + column < x.end;
-      const T* from = valid ? x.a + row * x.stride_a + k + column : x.a;
-      T* to = shared + row * kStrideA + column;
-      if constexpr (kVectorA == 1)
-        *to = valid ? *after_grid_wait(from) : T{0};
+      const X* from = valid ? x.a + row * x.stride_a + k + column : x.a;
+      X* to = shared + row * kStrideA + column;
+      if constexpr (kVectorA * kBytesX < 4)
+        *to = valid ? *after_grid_wait(from) : X{0};
       else
-        cp_async<kVectorA * 2>(to, from, valid);
+        cp_async<kVectorA * kBytesX>(to, from, valid);
     }
   }
 
@@ -297,9 +302,20 @@ struct SmallMTile {
     }
   }
 
+  /// Row lane / 4 of eight, of x of 8 bits: four neighbours of the fragment's 16 of k, the even
+  /// ones first, as the weights' bytes become fragments.
+  SINTER_DEVICE static void widen_rows(u32 (&right)[2], const X* rows, int first, int k) {
+    const int lane = threadIdx.x % 32;
+    const int row = first + lane / 4 < kM ? first + lane / 4 : kM - 1;  // others repeat the last
+    const u32 word = *reinterpret_cast<const u32*>(rows + row * kStrideA + k + lane % 4 * 4);
+    const u32 pairs = pick_bytes(word, 0, 0x3120);
+    right[0] = PackedFloats::template widen_both<T>(pairs & 0xffff);
+    right[1] = PackedFloats::template widen_both<T>(pairs >> 16);
+  }
+
   /// One step's share of this warp.
   SINTER_DEVICE static void multiply_stage(Accumulators& accumulators, unsigned char* stage,
-                                           const T* rows) {
+                                           const X* rows) {
     const int lane = threadIdx.x % 32;
     const unsigned char* weights = weights_of(stage);
 #pragma unroll
@@ -317,7 +333,10 @@ struct SmallMTile {
         const int k = fold * kFold + at;
         Accumulators& into = kGrouped ? part[at / 16 % kChains] : accumulators;
         u32 right[kTilesM][2];
-        if constexpr (kTilesM == 1) {
+        if constexpr (kWidens) {
+#pragma unroll
+          for (int j = 0; j < kTilesM; ++j) widen_rows(right[j], rows, j * 8, k);
+        } else if constexpr (kTilesM == 1) {
           const T* own = rows + (lane % 8 < kRowsThere ? lane % 8 : kRowsThere - 1) * kStrideA + k;
           if constexpr (kFold % 32 == 0) {
             if (at % 32 == 0) load_matrix_x4(two, own + lane / 8 * 8);
@@ -396,9 +415,9 @@ struct SmallMTile {
       cp_async_commit();
       unsigned char* stage = stage_of(shared, s);
       multiply_stage(accumulators, stage,
-                     kRowsAreMade
-                         ? made_rows(shared) + x.begin + (s * kWarpsK + part_of_k()) * kDepth
-                         : rows_of(stage));
+                     kRowsAreMade ? reinterpret_cast<const X*>(made_rows(shared)) + x.begin +
+                                        (s * kWarpsK + part_of_k()) * kDepth
+                                  : rows_of(stage));
     }
     cp_async_wait<0>();
     __syncthreads();  // the accumulators take the stages' place

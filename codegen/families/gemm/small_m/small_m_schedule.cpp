@@ -28,24 +28,29 @@ bool has_packed_elements(const GemmProgram& product) {
 }
 
 bool is_for(const GemmProgram& product) {
-  return !product.by_warpgroups && !product.is_eight_bit();
+  return !product.by_warpgroups && (!product.is_eight_bit() || product.weights);
 }
 
 }  // namespace
 
 bool leaves_to_small_m(const GemmProblem& problem) {
   const GemmProgram& product = problem.product;
+  if (product.weights) return true;
   if (product.is_eight_bit()) return false;
-  if (product.weights || product.parts > 1 || product.rows) return true;
+  if (product.parts > 1 || product.rows) return true;
   return !product.windows && !product.rows_are_k && problem.reductions == 0 && problem.most_m &&
          *problem.most_m <= kFewRows;
 }
 
-std::string refuse_small_m(const GemmProblem& problem) { return refuse_packing(problem.product); }
+std::string refuse_small_m(const GemmProblem& problem) {
+  if (problem.product.is_eight_bit() && problem.product.rows)
+    return "rows of 8 bits are not made in front of a product";
+  return refuse_packing(problem.product);
+}
 
 bool SmallM::fits(const GemmProblem& problem, const GemmSchedule& s) const {
   const GemmProgram& product = problem.product;
-  if (!refuse_packing(product).empty() || problem.reductions > 0 || s.cluster_n != 1 ||
+  if (!refuse_small_m(problem).empty() || problem.reductions > 0 || s.cluster_n != 1 ||
       s.stages < 2 || threads() > kMostThreads)
     return false;
   const bool rows = s.m <= 8 ? (s.m & (s.m - 1)) == 0 : s.m % 16 == 0;
@@ -74,7 +79,8 @@ int SmallM::stage_bytes(const GemmProgram& product, const GemmSchedule& s,
     const auto scale = static_cast<int>(size_of(product.weights->scales));
     weights += units * folds * kFragment * (scale + (product.weights->zeros ? 2 : 0));
   }
-  const int x = with_prologue ? s.m * odd_units(depth) * 2 : 0;
+  const int bytes = product.element_bytes();
+  const int x = with_prologue ? s.m * odd_units(depth, bytes) * bytes : 0;
   return warps_k * (warps_n * weights + x);
 }
 
@@ -154,9 +160,11 @@ std::string SmallM::type(const GemmText& text) const {
                                                    : "RowsAreColumns, NoScales";
   return fmt::format(
       "WithAccumulators<SmallMTile<{}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}{}>>",
-      storage_name(product.type), weights, s.m, s.n / warps_n, s.k / warps_k, warps_n, warps_k,
-      s.stages, s.split_k, s.vector_a, s.vector_b, product.parts,
-      product.rows ? fmt::format(", {}, {}", product.rows->most, product.rows->stride) : "");
+      storage_name(multiplied_type(product.type)), weights, s.m, s.n / warps_n, s.k / warps_k,
+      warps_n, warps_k, s.stages, s.split_k, s.vector_a, s.vector_b, product.parts,
+      product.rows             ? fmt::format(", {}, {}", product.rows->most, product.rows->stride)
+      : product.is_eight_bit() ? fmt::format(", 0, 0, {}", storage_name(product.type))
+                               : "");
 }
 
 void SmallM::write_operands(GemmText& text) const {

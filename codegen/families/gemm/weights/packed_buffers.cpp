@@ -86,7 +86,8 @@ PackedBuffers::Packed PackedBuffers::make(const GemmProgram& product, const Key&
     return buffers_.constant(std::make_shared<const Tensor>(part));
   };
   const auto add_values = [&](const Tensor& values) {
-    const auto [at, added] = values_.try_emplace({key[0], product.rows_are_k});
+    const auto [at, added] =
+        values_.try_emplace({key[0], product.rows_are_k, product.is_eight_bit()});
     if (added) at->second = buffers_.made_constant(std::make_shared<const Tensor>(values));
     return at->second;
   };
@@ -101,7 +102,7 @@ PackedBuffers::Packed PackedBuffers::make(const GemmProgram& product, const Key&
   if (key[2] != kNone) weights.zero_points = tensor(key[2]);
   const PackedWeights packed = pack_weights(weights, product.type);
   return {add_values(packed.values), add(packed.scales), packed.zeros ? add(*packed.zeros) : kNone,
-          packed.scales.dtype()};
+          packed.scales.dtype(), packed.zeros_of_four_bits};
 }
 
 void PackedBuffers::pack(GemmProgram& product) {
@@ -115,6 +116,7 @@ void PackedBuffers::pack(GemmProgram& product) {
   if (added) at->second = make(product, key);
   const Packed& packed = at->second;
   product.weights->scales = packed.type;
+  product.weights->zeros_of_four_bits = packed.zeros_of_four_bits;
   product.rows_are_k = false;
   buffers[product.b_buffer()] = packed.values;
   if (is_quantized) buffers[product.scales_buffer()] = packed.scales;

@@ -37,13 +37,15 @@ class PackedBuffers {
   struct Packed {
     std::uint32_t values = 0, scales = 0, zeros = 0;
     DType type = DType::kFloat32;  // of the scales
+    bool zeros_of_four_bits = false;
   };
   Packed make(const GemmProgram& product, const Key& key);
 
   PlanBuffers& buffers_;
   std::set<std::uint64_t> elements_;
   std::map<std::pair<Key, DType>, Packed> known_;
-  std::map<std::pair<std::uint32_t, bool>, std::uint32_t> values_;  // by buffer and rows_are_k
+  // By buffer, rows_are_k and whether x has 8 bits, on which the order depends.
+  std::map<std::tuple<std::uint32_t, bool, bool>, std::uint32_t> values_;
 };
 
 }  // namespace sinter::codegen

@@ -52,6 +52,10 @@ std::vector<std::uint32_t> UnpackProgram::reads() const {
 std::optional<UnpackProgram> plan_unpacking(const GemmProgram& packed, PlanBuffers& buffers,
                                             ExprTable& exprs, std::string& refusal) {
   const Ranges& ranges = exprs.ranges();
+  if (packed.is_eight_bit()) {
+    refusal = "x has 8 bits";
+    return std::nullopt;
+  }
   const Dim rows = packed.m * ir::element_count(packed.batch);
   const auto most = ir::upper_bound(rows, ranges);
   if (most && *most < kUnpackedRows) {

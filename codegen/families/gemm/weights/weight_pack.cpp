@@ -50,6 +50,19 @@ class Numbers {
   std::int64_t n_, k_, pitch_;
 };
 
+/// 4 bits, for rows of x of 8 bits.
+void pack_unit_for_bytes(const Numbers& numbers, std::int64_t n, std::int64_t k,
+                         std::uint8_t* unit) {
+  constexpr int kWords = 4, kBytes = 4;
+  for (int lane = 0; lane < kLanes; ++lane)
+    for (int j = 0; j < kWords; ++j)
+      for (int i = 0; i < kBytes; ++i) {
+        const std::int64_t column = n + lane / 4, depth = k + j * kFragment + lane % 4 * kBytes + i;
+        unit[lane * 16 + j * kBytes + i] = static_cast<std::uint8_t>(
+            numbers.at(column, depth) | numbers.at(column + 8, depth) << 4);
+      }
+}
+
 void pack_unit(const Numbers& numbers, int bits, std::int64_t n, std::int64_t k,
                std::uint8_t* unit) {
   const int fragments = bits == 8 ? 2 : 4;
@@ -118,33 +131,57 @@ Elements elements_of(const Attrs& attrs, const Tensor& weights) {
 
 }  // namespace
 
-const ir::Derivation kPackedValues = {
-    "packed_values",
-    [](const Attrs& attrs, std::span<const Tensor> inputs) {
-      const std::int64_t bits = attrs.get_int("bits"), k = attrs.get_int("k");
-      return (bits == 4 || bits == 8) && ir::has_inputs(inputs, 1, 2) &&
-             size_of(inputs[0].dtype()) == 1 && k >= 0 &&
-             inputs[0].shape()[1] == (bits == 8 ? k : k / 2 + k % 2);
-    },
-    [](const Attrs& attrs, std::span<const Tensor> inputs) {
-      const std::int64_t depth = unit_depth(static_cast<int>(attrs.get_int("bits")));
-      return std::pair(DType::kUInt8, Ints{ceil_div(inputs[0].shape()[0], kPackedColumns),
-                                           packed_depth(attrs.get_int("k")) / depth, kUnitBytes});
-    },
-    [](const Attrs& attrs, std::span<const Tensor> inputs) {
-      const Ints shape = kPackedValues.type(attrs, inputs).second;
-      ir::QuantizedWeights weights;
-      weights.bits = static_cast<int>(attrs.get_int("bits"));
-      weights.k = attrs.get_int("k");
-      weights.values = inputs[0];
-      const ir::HeldBytes held = weights.values.hold();
-      const Numbers numbers(weights, held.bytes);
-      return made_tiles(shape, [&](std::int64_t tile, std::uint8_t* unit) {
-        for (std::int64_t u = 0; u < shape[1]; ++u, unit += kUnitBytes)
-          pack_unit(numbers, weights.bits, tile * kPackedColumns, u * unit_depth(weights.bits),
-                    unit);
-      });
-    }};
+namespace {
+
+bool are_values(const Attrs& attrs, std::span<const Tensor> inputs) {
+  const std::int64_t bits = attrs.get_int("bits"), k = attrs.get_int("k");
+  return (bits == 4 || bits == 8) && ir::has_inputs(inputs, 1, 2) &&
+         size_of(inputs[0].dtype()) == 1 && k >= 0 &&
+         inputs[0].shape()[1] == (bits == 8 ? k : k / 2 + k % 2);
+}
+
+std::pair<DType, Ints> type_of_values(const Attrs& attrs, std::span<const Tensor> inputs) {
+  const std::int64_t depth = unit_depth(static_cast<int>(attrs.get_int("bits")));
+  return {DType::kUInt8, Ints{ceil_div(inputs[0].shape()[0], kPackedColumns),
+                              packed_depth(attrs.get_int("k")) / depth, kUnitBytes}};
+}
+
+std::vector<std::byte> packed_values(const Attrs& attrs, std::span<const Tensor> inputs,
+                                     bool for_bytes) {
+  const Ints shape = type_of_values(attrs, inputs).second;
+  ir::QuantizedWeights weights;
+  weights.bits = static_cast<int>(attrs.get_int("bits"));
+  weights.k = attrs.get_int("k");
+  weights.values = inputs[0];
+  const ir::HeldBytes held = weights.values.hold();
+  const Numbers numbers(weights, held.bytes);
+  return made_tiles(shape, [&](std::int64_t tile, std::uint8_t* unit) {
+    const std::int64_t depth = unit_depth(weights.bits);
+    for (std::int64_t u = 0; u < shape[1]; ++u, unit += kUnitBytes) {
+      if (for_bytes)
+        pack_unit_for_bytes(numbers, tile * kPackedColumns, u * depth, unit);
+      else
+        pack_unit(numbers, weights.bits, tile * kPackedColumns, u * depth, unit);
+    }
+  });
+}
+
+}  // namespace
+
+const ir::Derivation kPackedValues = {"packed_values", are_values, type_of_values,
+                                      [](const Attrs& attrs, std::span<const Tensor> inputs) {
+                                        return packed_values(attrs, inputs, false);
+                                      }};
+
+const ir::Derivation kPackedForBytes = {"packed_for_bytes",
+                                        [](const Attrs& attrs, std::span<const Tensor> inputs) {
+                                          return attrs.get_int("bits") == 4 &&
+                                                 are_values(attrs, inputs);
+                                        },
+                                        type_of_values,
+                                        [](const Attrs& attrs, std::span<const Tensor> inputs) {
+                                          return packed_values(attrs, inputs, true);
+                                        }};
 
 const ir::Derivation kPackedElements = {
     "packed_elements",
@@ -228,6 +265,17 @@ const ir::Transform kNarrowestType = {
     },
     1};
 
+const ir::Transform kHasFourBits = {
+    "has_four_bits",
+    [](const Attrs&, std::span<const Tensor> inputs) { return inputs.size() == 1; },
+    [](const Attrs&, std::span<const Tensor> inputs) {
+      const bool has = std::ranges::all_of(inputs[0].to_doubles(), [](double value) {
+        return value >= -8 && value <= 7 && value == std::floor(value);
+      });
+      return std::vector{Tensor::scalar(DType::kBool, has ? 1 : 0)};
+    },
+    1};
+
 std::string refuse_groups(std::int64_t group, std::int64_t k) {
   if (group == 0 || group >= k || group % kFragment == 0) return "";
   return fmt::format("groups of {} are no multiple of {}", group, kFragment);
@@ -237,15 +285,19 @@ PackedWeights pack_weights(const ir::QuantizedWeights& weights, DType x_type) {
   if (const std::string refusal = refuse_groups(weights.group, weights.k); !refusal.empty())
     throw Error(ErrorCode::kUnsupported, refusal);
   PackedWeights packed;
-  packed.values =
-      ir::derive(kPackedValues, {{"bits", std::int64_t{weights.bits}}, {"k", weights.k}},
-                 std::span(&weights.values, 1));
+  packed.values = ir::derive(is_float8(x_type) ? kPackedForBytes : kPackedValues,
+                             {{"bits", std::int64_t{weights.bits}}, {"k", weights.k}},
+                             std::span(&weights.values, 1));
   packed.scales = pack_groups(weights.scales, weights, scale_type(weights.scales));
   if (weights.zero_points) {
-    packed.zeros = pack_groups(*weights.zero_points, weights, x_type);
+    const DType type = multiplied_type(x_type);
+    packed.zeros = pack_groups(*weights.zero_points, weights, type);
     if (!ir::is_within(*packed.zeros, std::numeric_limits<double>::max()))
       throw Error(ErrorCode::kUnsupported,
-                  fmt::format("a zero point of weights is beyond {}", to_string(x_type)));
+                  fmt::format("a zero point of weights is beyond {}", to_string(type)));
+    packed.zeros_of_four_bits =
+        is_float8(x_type) &&
+        ir::apply(kHasFourBits, {}, std::span(&*weights.zero_points, 1)).front().at_int(0) != 0;
   }
   return packed;
 }

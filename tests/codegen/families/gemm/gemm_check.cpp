@@ -153,7 +153,11 @@ void GemmCheck::add(const std::string& name, ir::Graph body, const std::string& 
     const auto& buffers = own.program.buffers;
     own.weights->scales = test.types[buffers[own.scales_buffer()]];
     test.types[buffers[own.b_buffer()]] = DType::kUInt8;
-    if (own.weights->zeros) test.types[buffers[own.zeros_buffer()]] = own.type;
+    if (own.weights->zeros) {
+      DType& zeros = test.types[buffers[own.zeros_buffer()]];
+      own.weights->zeros_of_four_bits = zeros == DType::kInt8 && own.is_eight_bit();
+      zeros = codegen::multiplied_type(own.type);
+    }
   }
   codegen::KernelRequest request;
   set_gemm(request, test.product);
@@ -241,7 +245,8 @@ std::string GemmCheck::run_case(const Case& test, const codegen::EmittedKernel& 
     ir::Tensor& weights = inputs[test.product.program.buffers[test.product.b_buffer()]];
     weights = random_weights(weights);
     const codegen::GemmWeights& packed = *test.product.weights;
-    if (test.product.by_warpgroups && (packed.group != 0 || packed.zeros)) {
+    if (test.product.by_warpgroups && !test.product.is_eight_bit() &&
+        (packed.group != 0 || packed.zeros)) {
       // Warpgroups round such weights once they are scaled: powers of two change nothing.
       ir::Tensor& scales = inputs[test.product.program.buffers[test.product.scales_buffer()]];
       std::vector<double> values = scales.to_doubles();
@@ -251,7 +256,10 @@ std::string GemmCheck::run_case(const Case& test, const codegen::EmittedKernel& 
     if (test.product.weights->zeros) {  // numbers that x's type has
       ir::Tensor& zeros = inputs[test.product.program.buffers[test.product.zeros_buffer()]];
       std::vector<double> values = zeros.to_doubles();
-      for (double& value : values) value = std::round(value);
+      for (double& value : values) {
+        value = std::round(value);
+        if (test.product.weights->zeros_of_four_bits) value = std::clamp(3 * value - 1, -8.0, 7.0);
+      }
       zeros = ir::Tensor::from_doubles(zeros.dtype(), zeros.shape(), values);
     }
   }

@@ -5,7 +5,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "small_m_check.h"
+#include "quantized_graphs.h"
 
 namespace sinter::test {
 namespace {

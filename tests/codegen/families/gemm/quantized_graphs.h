@@ -1,9 +1,13 @@
-// Graphs of products with quantized weights, for tests of their kernels.
+// Graphs of products with quantized weights, for tests of their kernels, and schedules of small-M.
 #pragma once
 
+#include <initializer_list>
 #include <string>
+#include <string_view>
 
 #include <fmt/format.h>
+
+#include "gemm_check.h"
 
 namespace sinter::test {
 
@@ -36,6 +40,31 @@ inline std::string quantized_graph(const std::string& type, const std::string& m
       w.group);
 }
 
+/// y = silu(x w * rows + bias) of f16, with weights of 4 bits and x of f8e4m3fn; a scale for each
+/// row of x. `gated`: silu(left half) * right half instead, of n columns each.
+inline std::string four_by_eight_graph(const std::string& m, int n, int k, const Weights& w,
+                                       bool gated = false) {
+  const int columns = gated ? 2 * n : n, groups = w.group == 0 ? 1 : (k + w.group - 1) / w.group;
+  const bool zeros = w.zeros[0] != '\0';
+  const std::string half = fmt::format("steps = [1, 1], shape = [{}, {}]}}\n", m, n);
+  return fmt::format(
+      "graph @g(%x: f8e4m3fn[{0}, {2}], %w: u8[{1}, {3}], %s: {4}[{1}, {5}]{6}, "
+      "%rows: f32[{0}, 1], %b: f16[{1}]) {{\n"
+      "  %0 = QuantMatMul(%x, %w, %s{7}) {{bits = 4, group = {8}}}\n"
+      "  %1 = Mul(%0, %rows)\n"
+      "  %2 = Cast(%1) {{to = f16}}\n"
+      "  %3 = Add(%2, %b)\n{9}"
+      "  return y = %y\n}}\n",
+      m, columns, k, (k + 1) / 2, w.scales, groups,
+      zeros ? fmt::format(", %z: {}[{}, {}]", w.zeros, columns, groups) : "", zeros ? ", %z" : "",
+      w.group,
+      gated ? fmt::format("  %4 = Slice(%3) {{starts = [0, 0], {0}"
+                          "  %5 = Slice(%3) {{starts = [0, {1}], {0}"
+                          "  %6 = Silu(%4)\n  %y = Mul(%6, %5)\n",
+                          half, n)
+            : "  %y = Silu(%3)\n");
+}
+
 /// y = silu(left half of x w) * right half, of `halves` columns each; bits 16: float weights.
 inline std::string gate_graph(const std::string& m, int halves, int k, int bits, int group = 0) {
   const int n = 2 * halves, groups = group == 0 ? 1 : (k + group - 1) / group;
@@ -56,6 +85,25 @@ inline std::string gate_graph(const std::string& m, int halves, int k, int bits,
       "  %4 = Mul(%3, %2) : f16[{0}, {4}]\n"
       "  return y = %4\n}}\n",
       m, k, weights, product, halves);
+}
+
+inline std::string small_m_scheduled(const char* tile, int splits = 1) {
+  const bool slices = std::string_view(tile).find("slices=") != std::string_view::npos;
+  return fmt::format("{} {} split_k={} cluster_n=1", slices ? "int8_gemv" : "small_m", tile,
+                     splits);
+}
+
+/// Three rows times weights of both widths in such groups, types and splits in turns.
+inline void add_groups(GemmCheck& check, std::initializer_list<int> groups, const char* tile) {
+  int number = 0;
+  for (const int group : groups)
+    for (const int bits : {8, 4}) {
+      const Weights weights = {bits, group, number % 3 == 0 ? "f32" : "f16"};
+      check.add(fmt::format("g{}", number),
+                quantized_graph(number % 2 == 0 ? "f16" : "bf16", "3", 40, 520, weights),
+                small_m_scheduled(tile, 1 + number % 2));
+      ++number;
+    }
 }
 
 }  // namespace sinter::test

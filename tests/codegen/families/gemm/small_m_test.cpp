@@ -9,7 +9,6 @@
 #include "codegen/families/gemm/weights/weight_pack.h"
 #include "gemm_check.h"
 #include "quantized_graphs.h"
-#include "small_m_check.h"
 
 namespace sinter::test {
 namespace {
