@@ -81,6 +81,8 @@ struct EightBitOptions {
   double max_error = 0.015;  // of the model's outputs on the samples: layers stay until it holds
   std::vector<std::string> include;  // texts in names of layers that would stay for what they are
   bool emulate = false;              // layers that the target has no products of 8 bits for, too
+  /// `--attention-precision`: of queries, keys, values and weights of attention: kFloat8E4M3FN.
+  std::optional<DType> attention;
 };
 
 /// What `--serve` asks for: a decoder of many sequences at once, whose caches lie in blocks.
@@ -109,9 +111,9 @@ inline constexpr char kTokens[] = "tokens", kSequences[] = "sequences", kSamples
 /// What became of one layer under WeightOptions or EightBitOptions. Errors are relative, in the
 /// 2-norm.
 struct QuantizedLayer {
-  std::string name;  // its ONNX nodes
-  std::int64_t n = 0, k = 0;
-  int bits = 0;      // 0: kept
+  std::string name;           // its ONNX nodes
+  std::int64_t n = 0, k = 0;  // of attention: the heads of values, and of queries and keys
+  int bits = 0;               // 0: kept
   std::string type;  // of both operands, if the activation is rounded, too: "u8 x i8, zero 12";
   double weight_error = 0;
   double output_error = 0;  // on calibration samples, else on normal deviates of a fixed seed

@@ -43,6 +43,7 @@ const std::vector<Pass>& pipeline() {
       {"fuse_quantization", fuse_quantization, true},
       {"recognise_attention", recognise_attention, true},
       {"fold_row_scales", fold_row_scales, true},
+      {"quantize_attention", quantize_attention, true, false},
       {"page_caches", page_caches, false, false},
       {"pack_sequences", pack_sequences, false, false},
       {"decompose", decompose},

@@ -6,6 +6,7 @@
 #include <optional>
 
 #include "ir/attributes.h"
+#include "ir/dim/dim.h"
 #include "ir/scaled_rows.h"
 
 namespace sinter::ir {
@@ -13,6 +14,19 @@ namespace sinter::ir {
 /// Which weights count as zero (attribute "guard"): none, those that are NaN, or those of rows of
 /// which every score is -inf. Of the last, a NaN among the scores stays one.
 inline constexpr std::int64_t kGuardNone = 0, kGuardNan = 1, kGuardHidden = 2;
+
+/// Whether queries of this type, keys and values are floats of 8 bits as they are, without scales.
+/// Values are given transposed then, [.., dv, columns], where the columns are the keys and zeros up
+/// to value_columns(), since tensor cores add up along rows. The result is float32, as that of
+/// products of such floats is, and who made the operands scales it.
+constexpr bool is_eight_bit_attention(DType queries) { return queries == DType::kFloat8E4M3FN; }
+inline constexpr std::int64_t kValueUnit = 16;  // keys that are copied at once
+inline Dim value_columns(const Dim& keys, const Ranges& ranges = {}) {
+  return ceil_div(keys, kValueUnit, ranges) * Dim(kValueUnit);
+}
+/// Weights relative to the largest of a row are in 0 to 1. They are rounded times this, which uses
+/// the range that e4m3 has.
+inline constexpr double kWeightUnit = 256;
 
 struct AttentionInputs {
   std::optional<std::size_t> mask, limits, bounds, tables, key_scales, value_scales;

@@ -26,6 +26,11 @@ struct ReductionSplit {
   std::int64_t held_bytes = 0, held_row_bytes = 0, run_bytes = 1;
 };
 
+/// Heads of attention of 8 bits (is_eight_bit_attention) that a target has a kernel for.
+struct EightBitHeads {
+  std::int64_t unit = 1, least = 1, most = 0;  // multiples of the first; most 0: none
+};
+
 /// A target is described by these alone: nothing asks for its name.
 struct TargetTraits {
   /// Regions become kernels that the compiler writes; else they are programs that the runtime
@@ -60,6 +65,7 @@ struct TargetTraits {
   /// (ir/scaled_rows.h), and what heads are multiples of then.
   std::set<DType> attention_scaled_rows;
   std::int64_t attention_scaled_head = 1;
+  EightBitHeads attention_eight_bit;
   // Element types for which a recurrent layer is one kernel, and the most units that it may have.
   std::set<DType> recurrent_types;
   std::int64_t recurrent_units = 0;

@@ -33,17 +33,23 @@ constexpr int copy_threads(int units) {
   return across;
 }
 
-/// copy_tile_rows for columns of kUnits times 16 bytes.
-template <int kRows, int kUnits, int kThreads, class T>
+/// Row r of a tile is row r of what is copied.
+struct InOrder {
+  SINTER_DEVICE int operator()(int row) const { return row; }
+};
+
+/// copy_tile_rows for columns of kUnits times 16 bytes. Row r of the tile is row order(r) of those
+/// from `first` on; rows that are copied at once stay among themselves.
+template <int kRows, int kUnits, int kThreads, class T, class Order = InOrder>
 SINTER_DEVICE void copy_tile_columns(T* tile, const T* from, i64 stride, i32 first, i32 count,
-                                     int thread) {
+                                     int thread, const Order& order = {}) {
   constexpr int kAcross = copy_threads<kRows, kThreads>(kUnits), kAtOnce = kThreads / kAcross;
   static_assert(kAtOnce % 8 == 0, "a thread's rows all have the same place among eight");
   const int row = thread / kAcross, column = thread % kAcross * 8;
   if (kAcross != kUnits && column >= kUnits * 8) return;
   T* const to = tile + swizzled_place<kRows>(row, column);
   // Carried from copy to copy: these threads have few registers.
-  const T* source = from + (first + row) * stride + column;
+  const T* source = from + (first + order(row)) * stride + column;
   const i64 step = kAtOnce * stride;
   if (first + kRows <= count) {  // an instruction each where the stride is constant
 #pragma unroll
@@ -51,7 +57,7 @@ SINTER_DEVICE void copy_tile_columns(T* tile, const T* from, i64 stride, i32 fir
       cp_async<16>(to + i * kAtOnce * 64, source);
     return;
   }
-  i32 left = count - first - row;
+  i32 left = count - first - order(row);
 #pragma unroll
   for (int i = 0; i < kRows / kAtOnce; ++i) {
     cp_async<16>(to + i * kAtOnce * 64, left > 0 ? source : from, left > 0);

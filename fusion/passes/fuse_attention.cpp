@@ -4,6 +4,7 @@
 #include "fusion/quantize/quantization.h"
 #include "fusion/regions/attention_access.h"
 #include "fusion/regions/rebuild.h"
+#include "ir/attention_inputs.h"
 
 namespace sinter::fusion {
 namespace {
@@ -57,7 +58,14 @@ class AttentionFuser {
       }
       return any;
     };
-    const bool has_views = store_through();
+    bool has_views = store_through();
+    for (auto narrowed = narrowing(node, stored); narrowed.valid();
+         narrowed = narrowing(node, stored)) {
+      decide(context_, node, graph_.node(narrowed), true, "the result is scaled as it is stored");
+      result = add_scalar_step(body, narrowed, result);
+      stored = graph_.node(narrowed).outputs[0];
+      has_views = store_through() || has_views;
+    }
     if (const auto nodes = quantization(stored); !nodes.empty()) {
       const Node& last = graph_.node(nodes.back());
       decide(context_, node, last, true, "the result is stored in 8 bits");
@@ -67,6 +75,22 @@ class AttentionFuser {
       if (!has_views) store_through();
     }
     return body_piece("attention", body, std::array{result}, {stored});
+  }
+
+  /// What is alone to read `stored`, a result of operands of 8 bits, and scales it by a number or
+  /// makes 16-bit floats of it; nothing if there is no such node.
+  NodeId narrowing(const Node& attention, ValueId stored) const {
+    const bool is_wide = ir::is_eight_bit_attention(graph_.type(attention.inputs[0]).dtype) &&
+                         graph_.type(stored).dtype == DType::kFloat32;
+    if (!is_wide || graph_.is_output(stored) || graph_.users(stored).size() != 1) return {};
+    const NodeId id = graph_.users(stored)[0];
+    const Node& reader = graph_.node(id);
+    const bool scales = reader.op->name == "Mul" && reader.inputs[0] == stored &&
+                        known_number(graph_, reader.inputs[1]).has_value();
+    const DType to = graph_.type(reader.outputs[0]).dtype;
+    const bool narrows =
+        reader.op->name == "Cast" && (to == DType::kFloat16 || to == DType::kBFloat16);
+    return scales || narrows ? id : NodeId{};
   }
 
   /// The nodes from `stored`, which each is alone to read, that quantize it with one scale; none if
@@ -95,17 +119,20 @@ class AttentionFuser {
   }
 
   ValueId add_quantization(BodyBuilder& body, std::span<const NodeId> nodes, ValueId value) {
-    for (const NodeId id : nodes) {
-      const Node& node = graph_.node(id);
-      body.origins().insert(body.origins().end(), node.origins.begin(), node.origins.end());
-      GraphBuilder::OriginScope scope(body.builder(), node.origins);
-      std::vector<ValueId> inputs{value};
-      for (std::size_t i = 1; i < node.inputs.size(); ++i)
-        inputs.push_back(body.builder().scalar(graph_.type(node.inputs[i]).dtype,
-                                               *known_number(graph_, node.inputs[i])));
-      value = body.builder().add(node.op->name, inputs, node.attrs);
-    }
+    for (const NodeId id : nodes) value = add_scalar_step(body, id, value);
     return value;
+  }
+
+  /// A node whose operands behind the first are numbers that are known.
+  ValueId add_scalar_step(BodyBuilder& body, NodeId id, ValueId value) {
+    const Node& node = graph_.node(id);
+    body.origins().insert(body.origins().end(), node.origins.begin(), node.origins.end());
+    GraphBuilder::OriginScope scope(body.builder(), node.origins);
+    std::vector<ValueId> inputs{value};
+    for (std::size_t i = 1; i < node.inputs.size(); ++i)
+      inputs.push_back(body.builder().scalar(graph_.type(node.inputs[i]).dtype,
+                                             *known_number(graph_, node.inputs[i])));
+    return body.builder().add(node.op->name, inputs, node.attrs);
   }
 
   ValueId add_view(BodyBuilder& body, NodeId id, ValueId value) {

@@ -4,6 +4,7 @@
 
 #include "fusion/passes/passes.h"
 #include "fusion/projections/projection.h"
+#include "fusion/quantize/quantization.h"
 #include "fusion/regions/attention_access.h"
 #include "fusion/regions/epilogue.h"
 #include "fusion/regions/operand.h"
@@ -53,6 +54,83 @@ bool reads_slices(const Graph& graph, ValueId value, const TargetTraits& target,
   return true;
 }
 
+/// A slice of a 16-bit value that one reader rounds to 8 bits: cast(cast(slice) / scale).
+struct RoundedSlice {
+  const Node* slice = nullptr;
+  double scale = 1;
+  DType type = DType::kFloat16;
+};
+
+const Node* only_reader(const Graph& graph, ValueId value, std::string_view op) {
+  if (graph.users(value).size() != 1 || graph.is_output(value)) return nullptr;
+  const Node& node = graph.node(graph.users(value)[0]);
+  return node.op->name == op && node.inputs[0] == value ? &node : nullptr;
+}
+
+std::optional<RoundedSlice> rounded_slice(const Graph& graph, const Node& slice) {
+  const Node* wide = only_reader(graph, slice.outputs[0], "Cast");
+  if (wide == nullptr || graph.type(wide->outputs[0]).dtype != DType::kFloat32) return std::nullopt;
+  const Node* quotient = only_reader(graph, wide->outputs[0], "Quotient");
+  if (quotient == nullptr) return std::nullopt;
+  const auto scale = known_number(graph, quotient->inputs[1]);
+  const Node* codes = only_reader(graph, quotient->outputs[0], "Cast");
+  if (!scale || codes == nullptr || !is_float8(graph.type(codes->outputs[0]).dtype))
+    return std::nullopt;
+  return RoundedSlice{&slice, *scale, graph.type(codes->outputs[0]).dtype};
+}
+
+/// Values whose slices, all of them together, are rounded to floats of 8 bits with one scale.
+std::set<ValueId> values_to_round(const Graph& graph) {
+  std::map<ValueId, std::vector<RoundedSlice>> by_value;
+  for (const Node& node : graph.nodes())
+    if (node.op->name == "Slice")
+      if (const auto rounded = rounded_slice(graph, node))
+        by_value[node.inputs[0]].push_back(*rounded);
+  std::set<ValueId> result;
+  for (const auto& [value, slices] : by_value) {
+    Dim elements = 0;
+    bool all = slices.size() == graph.users(value).size() && !graph.is_output(value);
+    for (const RoundedSlice& each : slices) {
+      elements += ir::element_count(graph.type(each.slice->outputs[0]).shape);
+      all = all && each.scale == slices[0].scale && each.type == slices[0].type;
+    }
+    if (all && elements == ir::element_count(graph.type(value).shape)) result.insert(value);
+  }
+  return result;
+}
+
+/// Rounds what has slices as a whole, as the product that makes it may do as it stores, in place of
+/// each slice.
+Graph round_in_front_of_slices(const Graph& graph) {
+  const std::set<ValueId> values = values_to_round(graph);
+  if (values.empty()) return graph;
+  const auto sliced = [&](const Node& codes) -> const Node* {
+    const Node* node = &codes;
+    for (const std::string_view op : {"Cast", "Quotient", "Cast"}) {
+      if (node == nullptr || node->op->name != op) return nullptr;
+      node = graph.producer(node->inputs[0]);
+    }
+    return node != nullptr && node->op->name == "Slice" && values.contains(node->inputs[0])
+               ? node
+               : nullptr;
+  };
+  return ir::rewrite(graph,
+                     [&](GraphBuilder& builder, const Graph&, const Node& node,
+                         std::span<const ValueId> inputs) -> std::optional<std::vector<ValueId>> {
+                       const Node* const slice = sliced(node);
+                       if (slice == nullptr) return std::nullopt;
+                       const Node* const quotient = builder.producer(inputs[0]);
+                       const ValueId scale = quotient->inputs[1];
+                       const ValueId wide = quotient->inputs[0];
+                       const ValueId part = builder.producer(wide)->inputs[0];
+                       ValueId value = builder.producer(part)->inputs[0];
+                       value = builder.add("Cast", {value}, {{"to", DType::kFloat32}});
+                       value = builder.add("Quotient", {value, scale});
+                       value = builder.add("Cast", {value}, node.attrs);
+                       return std::vector{builder.add("Slice", {value}, slice->attrs)};
+                     });
+}
+
 }  // namespace
 
 Graph merge_projections(const Graph& graph, Context& context) {
@@ -79,7 +157,7 @@ Graph merge_projections(const Graph& graph, Context& context) {
       pieces.push_back(joined_projections(graph, std::move(parts)));
     }
   }
-  return rebuild(graph, pieces);
+  return round_in_front_of_slices(rebuild(graph, pieces));
 }
 
 }  // namespace sinter::fusion

@@ -38,6 +38,9 @@ Graph fuse_quantization(const Graph& graph, Context& context);
 Graph recognise_attention(const Graph& graph, Context& context);
 /// Attention reads rows of 8 bits and their scales as they are, where the target's does.
 Graph fold_row_scales(const Graph& graph, Context& context);
+/// Queries, keys, values and weights of attention become floats of 8 bits where
+/// context.eight_bit.attention asks for it; throws Error(kUsage) without samples.
+Graph quantize_attention(const Graph& graph, Context& context);
 /// Makes a decoder of one text one of many sequences whose caches lie in blocks, where
 /// context.paging asks for it; throws Error(kUnsupported) naming what does not allow it.
 Graph page_caches(const Graph& graph, Context& context);

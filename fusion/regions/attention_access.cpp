@@ -7,6 +7,7 @@
 #include "fusion/regions/broadcast.h"
 #include "fusion/regions/operand.h"
 #include "ir/affine.h"
+#include "ir/attention_inputs.h"
 
 namespace sinter::fusion {
 namespace {
@@ -65,6 +66,10 @@ Graph inverse_views(const Graph& graph, ValueId value, std::span<const NodeId> v
 
 std::string attention_refusal(const TargetTraits& target, std::span<const TensorType> inputs) {
   const DType type = inputs[0].dtype;
+  if (ir::is_eight_bit_attention(type))  // whose pass has looked at the heads
+    return target.attention_eight_bit.most > 0
+               ? ""
+               : fmt::format("this target has no attention of {}", to_string(type));
   const bool step = target.attention_steps.count(type) > 0;
   if (!step && !target.attention)
     return fmt::format("this target has no attention of {}", to_string(type));

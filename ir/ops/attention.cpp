@@ -84,26 +84,42 @@ void check_scales(Types inputs, const AttentionInputs& which) {
   }
 }
 
+/// Queries, keys and transposed values of 8 bits.
+void check_eight_bit(const Attrs& attrs, Types inputs) {
+  require_same_dtype(inputs.first(3));
+  if (attrs.get_int("limited") != 0 || !attrs.get_dims("packed").empty() ||
+      attrs.get_int("paged") != 0 || inputs.size() > 4)
+    invalid("attention of 8 bits has no limits, packed sequences or paged caches: " +
+            list_types(inputs));
+}
+
 /// q [batch..., m, d], k [batch..., n, d], v [batch..., n, dv], mask broadcastable to
 /// [batch..., m, n], limits to [batch..., m, 1] -> [batch..., m, dv]; the batch dimensions of q, k
 /// and v broadcast. k and v of 8 bits have scales, f32 of their shapes with one column. With
 /// "paged" rows starts[i] to starts[i + 1] are sequence i, whose key j is row tables[i, j / paged]
 /// * paged + j % paged of k and v; rows see those before their limit, with "window" the last so
-/// many of them.
+/// many of them. Of q, k and v of f8e4m3fn v is transposed: attention_inputs.h.
 std::vector<TensorType> infer_attention(const Attrs& attrs, Types inputs) {
   const AttentionInputs which = attention_inputs(attrs, inputs.size(), inputs[1].dtype);
-  check_scales(inputs, which);
+  const bool eight_bit = is_eight_bit_attention(inputs[0].dtype);
+  eight_bit ? check_eight_bit(attrs, inputs) : check_scales(inputs, which);
   if (attrs.get_int("limited") != 0 && !which.limits) invalid("there is no input for the limits");
   const Shape &q = inputs[0].shape, &k = inputs[1].shape, &v = inputs[2].shape;
   if (q.size() < 2 || k.size() < 2 || v.size() < 2)
     invalid("needs q [.., m, d], k [.., n, d] and v [.., n, dv], found " + list_types(inputs));
   const Dim &m = q[q.size() - 2], &n = k[k.size() - 2];
+  const Dim &values = eight_bit ? v.back() : v[v.size() - 2],
+            &value_head = eight_bit ? v[v.size() - 2] : v.back();
   const auto unfit = [&] {
-    return "q and k differ in their last dimension, or k and v in their last but one: " +
-           list_types(inputs);
+    return eight_bit
+               ? "q and k differ in their last dimension, or columns of v are not the keys "
+                 "up to a multiple of 16: " +
+                     list_types(inputs)
+               : "q and k differ in their last dimension, or k and v in their last but one: " +
+                     list_types(inputs);
   };
   require_equal(q.back(), k.back(), unfit);
-  require_equal(n, v[v.size() - 2], unfit);
+  require_equal(eight_bit ? value_columns(n) : n, values, unfit);
   Shape shape = with_context(list_types(inputs), [&] {
     return broadcast(broadcast(batch_of(q), batch_of(k)), batch_of(v));
   });
@@ -137,8 +153,8 @@ std::vector<TensorType> infer_attention(const Attrs& attrs, Types inputs) {
     require_broadcast(inputs, *which.limits, shape, "limits");
     shape.pop_back();
   }
-  shape.push_back(v.back());
-  return {{inputs[0].dtype, shape}};
+  shape.push_back(value_head);
+  return {{eight_bit ? DType::kFloat32 : inputs[0].dtype, shape}};
 }
 
 /// [rows] of i64: how many of `bounds` [sequences + 1] are no greater than each row's number. It is
@@ -250,6 +266,40 @@ std::vector<ValueId> decompose_paged(GraphBuilder& b, const Node& node,
   return {b.add("Reshape", {result}, {{"shape", shape}})};
 }
 
+/// What attention of 8 bits makes of its masked scores [.., m, n] and of values [.., dv, columns]:
+/// weights relative to the largest are rounded, and their product is divided by their sum, in which
+/// they are not.
+ValueId rounded_weights_product(GraphBuilder& b, const Node& node, ValueId scores, ValueId values,
+                                const Dim& n) {
+  const DType wide = b.type(scores).dtype;
+  const auto last = static_cast<std::int64_t>(b.type(scores).shape.size()) - 1;
+  const Attrs along{{"axes", std::vector{last}}, {"keepdims", std::int64_t{1}}};
+  const ValueId zero = b.scalar(wide, 0);
+  ValueId most = b.add("ReduceMax", {scores}, along);
+  most = b.add("Where", {b.add("Equal", {most, b.scalar(wide, -kInfinity)}), zero, most});
+  const ValueId weights = b.add("Exp", {b.add("Sub", {scores, most})});
+  const ValueId sum = b.add("ReduceSum", {weights}, along);
+  const ValueId unit = b.scalar(wide, kWeightUnit);
+  const ValueId codes =
+      b.add("Cast", {b.add("Mul", {weights, unit})}, {{"to", Attr(DType::kFloat8E4M3FN)}});
+  Shape shape = b.type(values).shape;
+  const std::size_t rank = shape.size();
+  shape.back() = n;
+  values = b.add("Slice", {values},
+                 {{"starts", Shape(rank, Dim(0))}, {"steps", Ints(rank, 1)}, {"shape", shape}});
+  Ints perm(rank);
+  std::iota(perm.begin(), perm.end(), 0);
+  std::swap(perm[rank - 1], perm[rank - 2]);
+  const ValueId product = b.add("MatMul", {b.add("Cast", {codes}, {{"to", Attr(wide)}}),
+                                           b.add("Transpose", {values}, {{"perm", perm}})});
+  const ValueId result = b.add("Div", {product, b.add("Mul", {sum, unit})});
+  const std::int64_t guard = node.attrs.get_int("guard");
+  if (guard == kGuardNone) return result;
+  ValueId drops = b.add("Equal", {sum, zero});
+  if (guard == kGuardNan) drops = b.add("Or", {drops, b.add("IsNan", {sum})});
+  return b.add("Where", {drops, zero, result});
+}
+
 /// softmax(mask(cap(scale * q k'))) v in single operators. Scores are in the type that they are
 /// computed in: 16 bits would round what the exponential reads, and large ones are beyond float16.
 std::vector<ValueId> decompose_attention(GraphBuilder& b, const Node& node,
@@ -260,7 +310,12 @@ std::vector<ValueId> decompose_attention(GraphBuilder& b, const Node& node,
   };
   const AttentionInputs which =
       attention_inputs(node.attrs, inputs.size(), b.type(inputs[1]).dtype);
-  ValueId keys = inputs[1], values = inputs[2];
+  const bool eight_bit = is_eight_bit_attention(type);
+  ValueId queries = inputs[0], keys = inputs[1], values = inputs[2];
+  if (eight_bit) {
+    queries = as(queries, wide);
+    keys = as(keys, wide);
+  }
   if (which.key_scales) {
     keys = add_dequantized_rows(b, {keys, inputs[*which.key_scales]}, type);
     values = add_dequantized_rows(b, {values, inputs[*which.value_scales]}, type);
@@ -272,7 +327,7 @@ std::vector<ValueId> decompose_attention(GraphBuilder& b, const Node& node,
   std::swap(perm[perm.size() - 1], perm[perm.size() - 2]);
   const Dim m = q[q.size() - 2], n = k[k.size() - 2];
   const ValueId transposed = b.add("Transpose", {keys}, {{"perm", perm}});
-  ValueId scores = as(b.add("MatMul", {inputs[0], transposed}), wide);
+  ValueId scores = as(b.add("MatMul", {queries, transposed}), wide);
   if (const double scale = node.attrs.get_float("scale"); scale != 1)
     scores = b.add("Mul", {scores, b.scalar(wide, scale)});
   scores = capped(b, scores, node.attrs);
@@ -310,6 +365,7 @@ std::vector<ValueId> decompose_attention(GraphBuilder& b, const Node& node,
     const ValueId seen = b.add("GreaterOrEqual", {rows, columns});
     scores = b.add("Where", {seen, scores, b.scalar(wide, -kInfinity)});
   }
+  if (eight_bit) return {rounded_weights_product(b, node, scores, as(values, wide), n)};
   const auto last = static_cast<std::int64_t>(b.type(scores).shape.size()) - 1;
   ValueId weights = b.add("Softmax", {scores}, {{"axis", last}});
   const std::int64_t guard = node.attrs.get_int("guard");

@@ -28,6 +28,25 @@ std::vector<double> scaled_rows(const Tensor& rows, Tensors inputs,
   return all;
 }
 
+/// Values of attention of 8 bits, [.., dv, columns], as rows of keys.
+std::vector<double> values_by_rows(const Tensor& values, std::int64_t n) {
+  const std::vector<double> all = values.to_doubles();
+  const Ints& shape = values.shape();
+  const std::int64_t dv = shape[shape.size() - 2], columns = shape.back();
+  std::vector<double> rows(static_cast<std::size_t>(std::ssize(all) / columns * n));
+  for (std::int64_t i = 0; i < std::ssize(rows); ++i)
+    rows[static_cast<std::size_t>(i)] =
+        all[static_cast<std::size_t>((i / (n * dv) * dv + i % dv) * columns + i / dv % n)];
+  return rows;
+}
+
+/// Weights relative to their row's largest, times kWeightUnit, as f8e4m3fn has them.
+std::vector<double> rounded_weights(std::span<const double> weights) {
+  std::vector<double> times(weights.begin(), weights.end());
+  for (double& weight : times) weight *= kWeightUnit;
+  return Tensor::from_doubles(DType::kFloat8E4M3FN, {std::ssize(times)}, times).to_doubles();
+}
+
 struct SequenceRows {
   std::int64_t begin = 0, end = 0;
   std::int64_t number = 0;
@@ -97,17 +116,23 @@ void add_listed(const std::vector<std::int64_t>& list, const double* row, const 
 /// whose every s is -inf has the weights 0 / 0 = NaN, or 0 with `guard`: see attention_inputs.h.
 /// k and v of 8 bits are times their rows' scales. With "packed", rows and keys bounds[i] to
 /// bounds[i + 1] are sequence i, which sees its own keys alone; rows that are in no sequence are
-/// zero. With "paged" a row sees the keys that its sequence's block table names.
+/// zero. With "paged" a row sees the keys that its sequence's block table names. Of q, k and v of 8
+/// bits (is_eight_bit_attention) the weights, relative to the row's largest, are rounded to
+/// f8e4m3fn times kWeightUnit; the sum that divides them is that of exact ones.
 std::vector<Tensor> evaluate_attention(const Attrs& attrs, Tensors inputs, Types outputs) {
+  const bool eight_bit = is_eight_bit_attention(inputs[0].dtype());
   const Ints shape = concrete_shape(outputs[0].shape), &q_shape = inputs[0].shape(),
-             &k_shape = inputs[1].shape(), &v_shape = inputs[2].shape();
+             &k_shape = inputs[1].shape();
   const std::int64_t m = shape[shape.size() - 2], dv = shape.back(), d = q_shape.back(),
                      n = k_shape[k_shape.size() - 2];
+  Ints v_shape = inputs[2].shape();
+  if (eight_bit) v_shape.end()[-2] = n, v_shape.back() = dv;
   const Ints batch(shape.begin(), shape.end() - 2);
   const AttentionInputs which = attention_inputs(attrs, inputs.size(), inputs[1].dtype());
   const std::vector<double> q = inputs[0].to_doubles(),
                             k = scaled_rows(inputs[1], inputs, which.key_scales),
-                            v = scaled_rows(inputs[2], inputs, which.value_scales);
+                            v = eight_bit ? values_by_rows(inputs[2], n)
+                                          : scaled_rows(inputs[2], inputs, which.value_scales);
   const std::vector<SequenceRows> sequences =
       which.bounds ? sequences_of_rows(inputs[*which.bounds], m) : std::vector<SequenceRows>();
   const bool masked = which.mask.has_value();
@@ -174,6 +199,10 @@ std::vector<Tensor> evaluate_attention(const Attrs& attrs, Tensors inputs, Types
         continue;  // y is zero
       double sum = 0;
       for (double& score : s) sum += score = std::exp(score - most);
+      if (eight_bit && sum > 0) {
+        s = rounded_weights(s);
+        sum *= kWeightUnit;
+      }
       for (std::int64_t j = 0; j < n; ++j) {
         double weight = s[static_cast<std::size_t>(j)] / sum;
         if (guard == kGuardNan && std::isnan(weight)) weight = 0;

@@ -2,8 +2,8 @@
 //
 // Lines that start with // before the graph set the context: "// target=cuda", "// fuse=off",
 // "// precision=fp16", "// channels_last=on", "// quantized=off", "// weights=int8", "// group=32",
-// "// caches=fp8", "// packed=on", "// eight_bit=int8", "// samples=4" (normal deviates), "//
-// token_scales=on",
+// "// caches=fp8", "// attention=fp8" (or off), "// packed=on", "// eight_bit=int8", "// samples=4"
+// (normal deviates), "// token_scales=on",
 // "// smooth=0.5", "// max_error=0.1", "// emulate=on", "// print=layers", "// print=decisions" (or
 // layouts), "// tolerance=1e-2" (of the results, see below). SINTER_UPDATE_GOLDENS=1 rewrites the
 // expectations; review them as a diff.
@@ -69,6 +69,7 @@ void set_option(Case& test, const std::string& key, const std::string& value) {
     if (value == "off") test.context.target.narrow_products.clear();
   } else if (key == "attention") {
     if (value == "off") test.context.target.attention_steps.clear();
+    if (value == "fp8") test.context.eight_bit.attention = DType::kFloat8E4M3FN;
   } else if (key == "weights") {
     test.context.weights.bits = value == "int4" ? 4 : 8;
   } else if (key == "caches") {

@@ -61,6 +61,11 @@ class AttentionFamily final : public KernelFamily {
   void kernels(const Region& region, PlanContext& plan, StepTactics& result) const {
     AttentionStep attention = lower_attention_step(region.graph, region.node, region.inputs,
                                                    region.outputs, plan.buffers, plan.exprs);
+    // As products of such floats are where k is above that.
+    constexpr std::int64_t kMostUnpromoted = 1024;
+    const auto most_keys = ir::upper_bound(attention.program.keys, plan.exprs.ranges());
+    attention.program.promoted = attention.program.eight_bit && !plan.options.fast_accumulation &&
+                                 (!most_keys || *most_keys > kMostUnpromoted);
     set_cost(result.step, attention.work, plan.exprs);
     Tactic tactic;
     if (!attention.before.empty()) {

@@ -20,6 +20,7 @@ constexpr const char* kKeySymbol = "$key";
 constexpr const char* kHeadSymbol = "$head";
 constexpr const char* kSequenceSymbol = "$sequence";
 constexpr const char* kBlockSymbol = "$block";
+constexpr const char* kColumnSymbol = "$column";
 
 /// What an operand's rows and columns are indexed by.
 struct Walks {
@@ -95,7 +96,13 @@ class AttentionLowering {
     // A buffer that several operands read is one parameter.
     program.q = trace(program, 0, {row, along}, "q");
     program.k = trace(program, 1, {key, along}, "k");
-    program.v = trace(program, 2, {key, column}, "v");
+    program.eight_bit = ir::is_eight_bit_attention(program.dtype);
+    if (program.eight_bit) {
+      add_symbol(kColumnSymbol, shape_of(2).back());
+      program.v = trace(program, 2, {column, Dim::symbol(kColumnSymbol)}, "v");
+    } else {
+      program.v = trace(program, 2, {key, column}, "v");
+    }
     const ir::AttentionInputs which =
         ir::attention_inputs(node_.attrs, node_.inputs.size(), body_.type(node_.inputs[1]).dtype);
     if (which.mask) program.mask = trace(program, *which.mask, {row, key}, "the mask");
@@ -196,13 +203,25 @@ class AttentionLowering {
       }
     }
     const TensorType& type = body_.type(current);
+    if (program.eight_bit && !program.rounding) program.dtype = type.dtype;
     return operand(program.number_of(output_), type.dtype, linearize(index, type.shape), walks,
                    "the result");
   }
 
-  /// False if `node` is no part of round(result / scale) + zero. The pass has looked at the whole.
+  /// False if `node` is no part of round(result / scale) + zero, in front of which the result of
+  /// operands of 8 bits is scaled and made 16-bit. The pass has looked at the whole.
   bool take_rounding(AttentionProgram& program, const Node& node) const {
     if (node.op->kind != OpKind::kPointwise) return false;
+    if (program.eight_bit && !program.rounding) {
+      if (node.op->name == "Mul") {
+        program.value_scale *= body_.value(node.inputs[1]).constant->at(0);
+        return true;
+      }
+      if (node.op->name == "Cast" && size_of(body_.type(node.outputs[0]).dtype) == 2) {
+        program.dtype = body_.type(node.outputs[0]).dtype;
+        return true;
+      }
+    }
     if (!program.rounding) program.rounding.emplace();
     if (node.op->name == "Cast" || node.op->name == "Round") return true;
     const auto* constant =
@@ -399,6 +418,9 @@ std::string print_attention(const AttentionProgram& program, const ExprTable& ex
   if (program.key_scales)
     text += print_operand("key scales", *program.key_scales) +
             print_operand("value scales", *program.value_scales);
+  if (program.eight_bit)
+    text += fmt::format("  eight bits, values times {}{}\n", program.value_scale,
+                        program.promoted ? " promoted" : "");
   if (program.mask) text += print_operand("mask", *program.mask);
   if (program.limits) text += print_operand("limits", *program.limits);
   if (program.bounds)
@@ -459,7 +481,8 @@ StepCost cost_of(const AttentionProgram& program, const ExprTable& exprs, const 
                                     : program.keys;
   work.flops = Dim(program.causal != 0 ? 1 : 2) * program.rows * seen * (head + value_head) *
                ir::element_count(program.batch);
-  work.arithmetic = gemm_arithmetic(program.dtype, plan::fb::MathMode::Default);
+  work.arithmetic = gemm_arithmetic(program.eight_bit ? program.q.dtype : program.dtype,
+                                    plan::fb::MathMode::Default);
   if (!program.front) return work;
   const SizeOf of_buffer = [&](std::uint32_t buffer) {
     return buffer == kPrologueValue ? BufferSize{Dim(0), 1} : size(program.buffers[buffer]);

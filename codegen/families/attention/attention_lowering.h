@@ -58,7 +58,8 @@ enum class PagedSequences { kAll, kShort, kLong };
 /// before limits[r].
 struct AttentionProgram {
   std::vector<std::uint32_t> buffers;  // Plan.buffers, each once
-  DType dtype = DType::kFloat16;  // of q; of k and v unless these have scales; of y unless rounded
+  // Of q, k and v unless these have 8 bits; of y unless rounded.
+  DType dtype = DType::kFloat16;
   std::int64_t head = 0, value_head = 0;
   Dim rows, keys;
   std::vector<Dim> batch;  // extents, outermost first; neighbours that all walk alike are one
@@ -86,6 +87,12 @@ struct AttentionProgram {
   double softcap = 0;  // softcap * tanh(scale * q k' / softcap); 0: none
   int causal = 0;
   int guard = 0;
+  /// Queries, keys and values of 8 bits (ir/attention_inputs.h): v's rows are columns of values,
+  /// its columns keys. Results are times `value_scale`; `promoted`: sums over many keys are
+  /// float32.
+  bool eight_bit = false;
+  double value_scale = 1;
+  bool promoted = false;
   std::optional<ResultRounding> rounding;  // of y, whose type says which
   /// Keys and values are a cache, of which the step in front changes a few rows at most: they may
   /// be fetched before that has ended.

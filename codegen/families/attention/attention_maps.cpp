@@ -21,7 +21,7 @@ bool copies_by_engine(const AttentionProgram& program, const AttentionSchedule& 
   sizes.insert(sizes.end(), {program.rows, program.keys});
   return schedule.by_warpgroups() && program.head % kBoxColumns == 0 &&
          program.value_head % kBoxColumns == 0 && program.batch.size() <= kMostMappedBatch &&
-         !program.limits && !program.bounds && !program.key_scales &&
+         !program.limits && !program.bounds && !program.key_scales && !program.eight_bit &&
          !ir::is_from_data(sizes, exprs.ranges());
 }
 

@@ -40,8 +40,8 @@ struct alignas(8) MaskPair<float> {
   SINTER_DEVICE float at(int i) const { return i == 0 ? low : high; }
 };
 
-/// A lane's part of the mask of `Shape` (AttentionShape) over one tile of keys. It has columns
-/// t + 8 j and t + 8 j + 1 of rows row_of(i / 2, i % 2).
+/// A lane's part of the mask of `Shape` (AttentionShape) over one tile of keys. It has keys
+/// Shape::key_of(j, t) and the next of rows row_of(i / 2, i % 2).
 template <class Shape, class Mask = typename Shape::Mask>
 struct MaskTile {  // of floats, added
   static constexpr bool kHasMask = true, kAdds = true;
@@ -59,13 +59,14 @@ struct MaskTile {  // of floats, added
       if constexpr (!Shape::kMaskKeys) {
         values[i][0].set(*from, *from);
       } else if (whole) {
-        const Mask* const first = from + (key0 + t) * p.mask_key;
+        const Mask* const first = from + (key0 + Shape::key_of(0, t)) * p.mask_key;
 #pragma unroll
         for (int j = 0; j < kTiles; ++j) {
+          const int further = Shape::key_of(j, 0);
           if constexpr (Shape::kMaskPairs)
-            values[i][j].load(first + j * 8);
+            values[i][j].load(first + further);
           else
-            values[i][j].set(first[j * 8 * p.mask_key], first[(j * 8 + 1) * p.mask_key]);
+            values[i][j].set(first[further * p.mask_key], first[(further + 1) * p.mask_key]);
         }
       } else {
         const auto element = [&](i32 key) {
@@ -73,7 +74,7 @@ struct MaskTile {  // of floats, added
         };
 #pragma unroll
         for (int j = 0; j < kTiles; ++j) {
-          const i32 key = key0 + t + j * 8;
+          const i32 key = key0 + Shape::key_of(j, t);
           values[i][j].set(element(key), element(key + 1));
         }
       }
@@ -109,7 +110,7 @@ struct MaskTile<Shape, b8> {  // where it is false, scores are replaced
         const i32 key = first + w * 32;
         const u32 word = votes_of_warp(key >= p.keys || widen(p.mask[key * p.mask_key]));
         all = all && word == 0xffffffffu;
-        bits[w] = word >> t;
+        bits[w] = word >> Shape::key_of(0, t);
       }
     } else {
 #pragma unroll
@@ -119,7 +120,7 @@ struct MaskTile<Shape, b8> {  // where it is false, scores are replaced
         bits[i] = 0;
 #pragma unroll
         for (int c = 0; c < kColumns; ++c) {
-          const i32 key = key0 + c / 2 * 8 + t + c % 2;
+          const i32 key = key0 + Shape::key_of(c / 2, t) + c % 2;
           const b8 element = from[(key < p.keys ? key : p.keys - 1) * p.mask_key];
           bits[i] |= static_cast<u32>(widen(element)) << c;
         }
@@ -131,7 +132,7 @@ struct MaskTile<Shape, b8> {  // where it is false, scores are replaced
   SINTER_DEVICE float apply(float score, int row, int column, float fill) const {
     u32 word;
     if constexpr (kByKey)
-      word = bits[column / 8] >> (column / 2 % 4 * 8 + column % 2);
+      word = bits[column / 8] >> (Shape::key_of(column / 2 % 4, 0) + column % 2);
     else
       word = bits[Shape::kMaskRows ? row : 0] >> (Shape::kMaskKeys ? column : 0);
     return (word & 1) != 0 ? score : fill;

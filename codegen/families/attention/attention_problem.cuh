@@ -42,6 +42,7 @@ template <class T_, class Mask_, int kHead_, int kValueHead_, int kRowWarps_, in
           bool kCapped_ = false>
 struct AttentionShape {
   typedef T_ T;
+  typedef T_ Query;
   typedef Key_ Key;
   typedef Mask_ Mask;  // b8: true attends, false scores `fill`; a float is added; NoMask
   typedef Limits_ Limits;
@@ -67,6 +68,11 @@ struct AttentionShape {
   static_assert(kPaged || (kGroup == 1 && kWindow == 0), "of paged caches");
   static_assert(kHead % 8 == 0 && kValueHead % 8 == 0 && kKeys % 16 == 0, "whole matrices of 8x8");
   static constexpr bool kScaled = sizeof(Key) == 1;
+  // Of operands of 8 bits without scales: see EightBitShape.
+  static constexpr bool kEightBit = false;
+  static constexpr float kWeightExponent = 0;
+  /// Which key of a tile column 8 j + t of scores is, t even; the next column is the next key.
+  SINTER_DEVICE static constexpr int key_of(int j, int t) { return j * 8 + t; }
   static_assert(!kScaled || (kHead % 16 == 0 && kValueHead % 16 == 0), "whole units of 16 bytes");
   static_assert(!kScaled || !kPacked || kPaged, "packed keys are no cache");
   static_assert(kKeys <= 128, "a lane keeps its part of a bool mask in 32 bits");
@@ -112,7 +118,7 @@ struct SpareRows {
 template <class Shape>
 struct AttentionProblem {
   static constexpr int kValueHead = Shape::kValueHead;
-  const typename Shape::T* q;
+  const typename Shape::Query* q;
   const typename Shape::Key *k, *v;
   typename Shape::Result* y;
   const typename Shape::Mask* mask;
@@ -130,7 +136,8 @@ struct AttentionProblem {
   const i32* table;
   i32 cache_rows;
   i64 q_member, y_member;
-  // Where results have 8 bits: they are rounded behind y_factor, and y_zero is what zero is.
+  // Where results, or operands, have 8 bits: results are times y_factor before they are rounded.
+  // y_zero is what zero is.
   float y_factor, y_zero;
 
   /// The end of the keys that a row sees by its limit.

@@ -89,8 +89,10 @@ std::string ProblemText::write(bool has_maps) {
     operand("key_scale", *p_.key_scales);
     operand("value_scale", *p_.value_scales);
   }
+  if (p_.rounding || p_.eight_bit)
+    line(fmt::format("p.y_factor = {};",
+                     float_literal(p_.value_scale / (p_.rounding ? p_.rounding->scale : 1.0))));
   if (p_.rounding) {
-    line(fmt::format("p.y_factor = {};", float_literal(1 / p_.rounding->scale)));
     line(fmt::format("p.y_zero = {};", float_literal(p_.rounding->zero)));
   }
   line(p_.mask ? fmt::format("p.mask = {};", address(*p_.mask)) : "p.mask = nullptr;");

@@ -16,6 +16,7 @@ constexpr int kMostShared = 96 * 1024;
 constexpr std::int64_t kLongestHead = 256;
 constexpr int kLeastKeys = 16;                    // of a tile
 constexpr std::int64_t kLeastWarpgroupHead = 40;  // below, tiles would be mostly empty
+constexpr int kEightBitKeys = 128;                // of a tile that is copied: a row of 128 bytes
 
 /// Bytes of shared memory that its blocks may use.
 std::uint32_t most_shared(const DeviceModel& device, const AttentionSchedule& schedule) {
@@ -40,15 +41,15 @@ int common_vector(std::initializer_list<const AttentionOperand*> operands) {
 
 /// Registers that a lane needs at least: scores, their weights, the result, queries, and the mask.
 int registers_by_warpgroups(const AttentionProgram& program, const AttentionSchedule& schedule) {
-  const bool stay = schedule.queries > 1;
+  const bool stay = schedule.queries > 1 || program.eight_bit;
   const int others = stay ? 32 : 40;
   int mask = 0;
   if (program.mask && program.mask->dtype != DType::kBool && program.mask->column != Dim(0))
     mask = schedule.keys / 4 * (program.mask->row == Dim(0) ? 1 : 2) *
            static_cast<int>(size_of(program.mask->dtype)) / 4;
-  const int heads =
-      static_cast<int>(program.value_head / 2 + (stay ? 0 : (program.head + 15) / 16 * 4));
-  return schedule.keys / 2 + schedule.keys / 4 + heads + mask + others;
+  const int heads = static_cast<int>(program.value_head / 2 * (program.promoted ? 2 : 1) +
+                                     (stay ? 0 : (program.head + 15) / 16 * 4));
+  return schedule.keys / 2 + schedule.keys / (program.eight_bit ? 8 : 4) + heads + mask + others;
 }
 
 /// Elements of a row in a tile of warpgroups: whole blocks of 64.
@@ -64,11 +65,13 @@ bool members_fit(const AttentionProgram& program, int vector) {
 bool fits_warpgroups(const AttentionProgram& program, const DeviceModel& device,
                      const AttentionSchedule& schedule) {
   if (!device.has_wgmma) return false;
+  if (program.eight_bit && kEightBitKeys % schedule.keys != 0) return false;
+  const int operand_vector = program.eight_bit ? 16 : 8;
   const auto fits = [](std::int64_t head) { return head >= kLeastWarpgroupHead && head % 8 == 0; };
   const bool known = schedule.keys == 64 || schedule.keys == 96 || schedule.keys == 128;
   return fits(program.head) && fits(program.value_head) && known &&
-         common_vector({&program.q}) == 8 &&
-         common_vector({&program.k, &program.v}) == (program.key_scales ? 16 : 8) &&
+         common_vector({&program.q}) == operand_vector &&
+         common_vector({&program.k, &program.v}) == (program.key_scales ? 16 : operand_vector) &&
          common_vector({&program.y}) >= 8 && members_fit(program, 8) && schedule.warp_rows == 16 &&
          schedule.key_groups == 1 && schedule.splits == 1 && schedule.ahead == 1 &&
          schedule.queries <= 2 && schedule.row_warps % 4 == 0 && schedule.row_warps <= 12 &&
@@ -234,10 +237,15 @@ int few_rows_of_sequence(const AttentionProgram& program, const Ranges& ranges) 
 std::uint32_t attention_shared_bytes(const AttentionProgram& program,
                                      const AttentionSchedule& schedule) {
   if (schedule.by_warpgroups()) {
+    // Of 16 bits. Tiles of 8 bits have rows of 128 bytes, of keys, and of a head's values.
     const std::int64_t elements =
-        std::int64_t{schedule.queries} * schedule.rows() * tile_width(program.head) +
-        std::int64_t{schedule.stages} * schedule.keys *
-            (tile_width(program.head) + tile_width(program.value_head));
+        program.eight_bit
+            ? (std::int64_t{schedule.queries} * schedule.rows() +
+               schedule.stages * (kEightBitKeys + program.value_head)) *
+                  64
+            : std::int64_t{schedule.queries} * schedule.rows() * tile_width(program.head) +
+                  std::int64_t{schedule.stages} * schedule.keys *
+                      (tile_width(program.head) + tile_width(program.value_head));
     // Rows of 8 bits that are on their way (WidenedTile): 16 bytes and a scale for each thread.
     const auto widened = [&](std::int64_t head) {
       return (schedule.keys * (head / 16) + 127) / 128 * 128 * std::int64_t{16 + 4};
@@ -280,6 +288,19 @@ bool can_schedule_attention(const AttentionProgram& program, std::string& reason
     if (head < 8 || head > kLongestHead || head % 8 != 0)
       return refuse(
           fmt::format("head dimension {} is no multiple of 8 up to {}", head, kLongestHead));
+  if (program.eight_bit) {
+    if (program.head % 16 != 0 || program.value_head % 16 != 0 || program.head < 48 ||
+        program.head > 128 || program.value_head < 48 || program.value_head > 128)
+      return refuse(
+          fmt::format("heads of {} and {} of 8 bits are no multiples of 16 from 48 to 128",
+                      program.head, program.value_head));
+    if (common_vector({&program.q, &program.k, &program.v}) != 16)
+      return refuse("rows of 8 bits do not begin at multiples of 16 bytes");
+    if (common_vector({&program.y}) < 8)
+      return refuse("rows of the result do not begin at multiples of 8 elements");
+    if (program.front || program.limits || program.bounds)
+      return refuse("operands of 8 bits have no limits, sequences or queries made by the kernel");
+  }
   if (program.key_scales) {
     if (program.head % 16 != 0 || program.value_head % 16 != 0)
       return refuse(fmt::format("heads of {} and {} with caches of 8 bits are no multiples of 16",
@@ -343,6 +364,7 @@ bool takes(const AttentionProgram& program, const DeviceModel& device,
   if (!fits_prologue(program, schedule)) return false;
   if (!program.tables && (schedule.least_rows > 0 || schedule.most_rows > 0)) return false;
   if (schedule.by_warpgroups()) return fits_warpgroups(program, device, schedule);
+  if (program.eight_bit) return false;
   return schedule.threads() <= 512 && schedule.keys % 16 == 0 && schedule.keys <= 128 &&
          (!schedule.swapped() || (fits_swapped(program) && schedule.key_groups > 1)) &&
          schedule.splits <= std::min(16, device.cluster_blocks) && schedule.ahead <= 8 &&
@@ -389,6 +411,31 @@ std::vector<AttentionSchedule> choose_attention(const AttentionProgram& program,
     schedule.blocks = most_blocks;
     return schedule;
   };
+  if (program.eight_bit) {
+    // Products are half as long beside their exponentials as those of 16 bits. Sums that are
+    // promoted take as many registers again, so tiles of scores are narrower.
+    const int keys = program.promoted ? 64 : 128, turns = device.multiprocessors;
+    if (longest <= 64) {
+      chooser.add(by_warpgroups(1, keys, 2, 1, 2 * turns), {{blocks, 576}, {program.keys, 1024}});
+      chooser.add(by_warpgroups(3, keys, 2, 2, turns), {});
+    } else {
+      chooser.add(by_warpgroups(1, keys, 2, 1, 2 * turns), {{blocks, few}, {program.keys, 512}});
+    }
+    // Also where a mask takes too many registers for that.
+    chooser.add(by_warpgroups(2, keys, 2, 2, turns), {});
+    chooser.add(by_warpgroups(2, 64, 2, 2, turns), {});
+    chooser.add(by_warpgroups(1, 64, 2, 1, 2 * turns), {});
+    std::vector<AttentionSchedule> schedules = chooser.take();
+    if (schedules.empty() || !schedules.back().conditions.empty())
+      throw Error(
+          ErrorCode::kUnsupported,
+          device.has_wgmma
+              ? "attention of 8 bits has no registers for this mask: keep the layer in 16 "
+                "bits by --keep"
+              : "attention of 8 bits has kernels for sm_90 alone, whose warpgroups multiply "
+                "8 bits: leave out --attention-precision");
+    return schedules;
+  }
   const int of_few = warp_rows_of_few(program, exprs.ranges());
   if (program.tables) {
     // Steps of few tokens for each sequence: 8 or 16 rows a block, whose warps share out the keys,

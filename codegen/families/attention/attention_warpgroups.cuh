@@ -50,9 +50,15 @@ struct AttentionPipeline {
   typedef typename Shape::T T;
   static constexpr bool kMapped = kMapped_;  // by the copy engine, which one thread tells
   static constexpr int kStages = kStages_, kQueries = kQueries_;
-  static constexpr int kQueryTile = Shape::kRows * tile_width(Shape::kHead),
-                       kKeyTile = Shape::kKeys * tile_width(Shape::kHead),
-                       kValueTile = Shape::kKeys * tile_width(Shape::kValueHead);
+  // Tiles of elements of 8 bits are those of half as many of 16. Of values they have columns of 128
+  // keys, and one row for each of a head.
+  static constexpr bool kBytes = Shape::kEightBit;
+  static constexpr int kTileKeys = kBytes ? 128 : Shape::kKeys,
+                       kHead = kBytes ? Shape::kHead / 2 : Shape::kHead;
+  static constexpr int kQueryTile = Shape::kRows * tile_width(kHead),
+                       kKeyTile = kTileKeys * tile_width(kHead),
+                       kValueTile = kBytes ? Shape::kValueHead * kTileKeys / 2
+                                           : Shape::kKeys * tile_width(Shape::kValueHead);
   static constexpr int kTileBytes = (kQueries * kQueryTile + kStages * (kKeyTile + kValueTile)) * 2;
   typedef WidenedTile<Shape, Shape::kHead> WidenedKeys;
   typedef WidenedTile<Shape, Shape::kValueHead> WidenedValues;
@@ -68,7 +74,8 @@ struct AttentionPipeline {
   static constexpr int kProducerRegisters = kGroups == 3 ? 32 : 40;
   static constexpr int kConsumerRegisters = kGroups == 3 ? 160 : kGroups == 2 ? 232 : 216;
   static_assert(Shape::kRowTiles == 1 && Shape::kKeyGroups == 1 && Shape::kRowWarps % 4 == 0 &&
-                    Shape::kVector == (Shape::kScaled ? 16 : 8),
+                    Shape::kVector == (Shape::kScaled || kBytes ? 16 : 8) &&
+                    kTileKeys % Shape::kKeys == 0,
                 "whole warpgroups and rows of 16 bytes");
 
   T *queries, *keys, *values;
@@ -87,10 +94,9 @@ struct AttentionPipeline {
     free_values = full_values + kStages;
     if constexpr (!kMapped) {
       for (int tile = 0; tile < kQueries; ++tile)
-        clear_padding<Shape::kRows, Shape::kHead>(queries + tile * kQueryTile, threadIdx.x,
-                                                  kThreads);
+        clear_padding<Shape::kRows, kHead>(queries + tile * kQueryTile, threadIdx.x, kThreads);
       for (int stage = 0; stage < kStages; ++stage)
-        clear_padding<Shape::kKeys, Shape::kHead>(keys + stage * kKeyTile, threadIdx.x, kThreads);
+        clear_padding<kTileKeys, kHead>(keys + stage * kKeyTile, threadIdx.x, kThreads);
     }
     constexpr int kCopying = kMapped ? 1 : 128;
     if (threadIdx.x == 0) {
@@ -154,7 +160,7 @@ SINTER_DEVICE void copy_tiles(const Pipeline& pipeline, u32 items, ProblemOf pro
     copy_queries(pipeline.queries + query.stage * Pipeline::kQueryTile, p,
                  pipeline.full_queries[query.stage]);
     query = query.next();
-    for (i32 key0 = first_key; key0 < end; key0 += Shape::kKeys, at = at.next()) {
+    for (i32 key0 = first_key; key0 < end; key0 += Pipeline::kTileKeys, at = at.next()) {
       pipeline.free_keys[at.stage].wait(at.phase);
       copy_keys(pipeline.keys + at.stage * Pipeline::kKeyTile, p, key0,
                 pipeline.full_keys[at.stage]);

@@ -53,7 +53,11 @@ std::string shape_text(const AttentionProgram& p, const AttentionSchedule& s) {
     text +=
         fmt::format(", {}, {}", part("least rows", s.least_rows), part("most rows", s.most_rows));
   if (is_capped) text += fmt::format(", {}", part("capped", true));
-  text += "> Shape;\n";
+  if (p.eight_bit)
+    text += fmt::format("> WideShape;\n  typedef EightBitShape<WideShape, {}, {}> Shape;\n",
+                        storage_name(p.q.dtype), part("promoted", p.promoted));
+  else
+    text += "> Shape;\n";
   const std::string bytes =
       s.by_warpgroups()
           ? fmt::format("AttentionPipeline<Shape, {}, {}>::kSharedBytes", s.stages, s.queries)
@@ -64,9 +68,10 @@ std::string shape_text(const AttentionProgram& p, const AttentionSchedule& s) {
 }
 
 /// The instruction by which warpgroups multiply weights with values of `columns` elements a row,
-/// where warpgroup.cuh has none.
+/// where warpgroup.cuh has none. Of 8 bits, both are contiguous along the keys.
 std::string wgmma_text(DType type, std::int64_t columns) {
-  if (columns == 64 || columns == 96 || columns == 128) return "";
+  const bool eight_bit = size_of(type) == 1;
+  if (!eight_bit && (columns == 64 || columns == 96 || columns == 128)) return "";
   std::vector<std::string> registers, tiles;
   for (std::int64_t i = 0; i < columns / 2; ++i) {
     registers.push_back(fmt::format("%{}", i));
@@ -74,6 +79,21 @@ std::string wgmma_text(DType type, std::int64_t columns) {
   }
   const std::string name = storage_name(type);
   const std::int64_t first = columns / 2;
+  if (eight_bit)
+    return fmt::format(
+        "\n#if defined(SINTER_WARPGROUPS) && defined(__CUDACC__)\n"
+        "SINTER_DEVICE void wgmma_instruction({0}, {0}, float (&d)[{1}][4], const u32 (&a)[4], "
+        "u64 b, bool add) {{\n"
+        "  asm volatile(\n"
+        "      \"{{\\n.reg .pred p;\\nsetp.ne.b32 p, %{2}, 0;\\n\"\n"
+        "      \"wgmma.mma_async.sync.aligned.m64n{3}k32.f32.e4m3.e4m3 {{{4}}}, {{%{5}, %{6}, "
+        "%{7}, "
+        "%{8}}}, %{9}, p, 1, 1;\\n}}\"\n"
+        "      : {10}\n"
+        "      : \"r\"(a[0]), \"r\"(a[1]), \"r\"(a[2]), \"r\"(a[3]), \"l\"(b), "
+        "\"r\"(static_cast<int>(add)));\n}}\n#endif\n",
+        name, columns / 8, first + 5, columns, fmt::join(registers, ", "), first, first + 1,
+        first + 2, first + 3, first + 4, fmt::join(tiles, ", "));
   return fmt::format(
       "\n#if defined(SINTER_WARPGROUPS) && defined(__CUDACC__)\n"
       "template <bool kRowsAreK>\nSINTER_DEVICE void wgmma_instruction({0}, float (&d)[{1}][4], "
@@ -139,8 +159,9 @@ class AttentionEmitter {
     if (by_warpgroups) kernel.source += fmt::format("{}\n", kExactTarget);
     kernel.source += "#include \"attention.cuh\"\n";
     if (by_warpgroups)
-      kernel.source +=
-          "#include \"attention_warpgroups.cuh\"\n" + wgmma_text(p_.dtype, p_.value_head);
+      kernel.source += fmt::format("#include \"{}.cuh\"\n{}",
+                                   p_.eight_bit ? "attention_eight_bit" : "attention_warpgroups",
+                                   wgmma_text(p_.eight_bit ? p_.v.dtype : p_.dtype, p_.value_head));
     if (p_.front) kernel.source += "#include \"vector.cuh\"\n";
     std::vector<std::string> parameters = args_.texts();
     if (p_.bounds) parameters.insert(parameters.begin(), "i64 tiles");
@@ -299,6 +320,12 @@ class AttentionEmitter {
     item += of_tiles;
     if (p_.front) return text + attend_with_prologue(schedule, item);
     text += begin(schedule, item);
+    if (p_.eight_bit)
+      return fmt::format(
+          "#ifdef SINTER_WARPGROUPS\n{}  attend_in_eight_bits<Shape, {}, {}>(u32({}), [&](u32 "
+          "item) "
+          "{{\n    return {};\n  }});\n}}\n#endif\n",
+          text, schedule.stages, schedule.queries, texts.count, problem_of("item"));
     if (schedule.by_warpgroups())
       return fmt::format(
           "#ifdef SINTER_WARPGROUPS\n{}  attend_by_warpgroups<Shape, {}, {}>(u32({}), [&](u32 "

@@ -28,6 +28,7 @@ ir::TargetTraits make_traits() {
   traits.attention_prologue = true;
   traits.attention_scaled_rows = {DType::kInt8, DType::kFloat8E4M3FN};
   traits.attention_scaled_head = 16;
+  traits.attention_eight_bit = {.unit = 16, .least = 48, .most = 128};
   traits.gemm_kernels = true;
   traits.conv_kernel_flops = kMostKernelFlops;
   traits.recurrent_types = {DType::kFloat16, DType::kBFloat16};

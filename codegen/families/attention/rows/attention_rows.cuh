@@ -240,7 +240,7 @@ struct AttentionRows : AttentionSums<Shape> {
         const i32 first = Shape::kWindow > 0 ? end - Shape::kWindow : 0;
 #pragma unroll
         for (int j = 0; j < kKeyTiles; ++j) {
-          const i32 key = key0 + j * 8 + t + e % 2;
+          const i32 key = key0 + Shape::key_of(j, t) + e % 2;
           if (key >= end || (Shape::kWindow > 0 && key < first)) s[r][j][e] = -infinity();
         }
       }
@@ -261,13 +261,14 @@ struct AttentionRows : AttentionSums<Shape> {
         maximum = fmaxf(maximum, exchange(maximum, 2));
         const float base = base_of(maximum, factor);
         shrink[r][h] = fast_exp2(most[r][h] * factor - base);
+        const float weight_base = base - Shape::kWeightExponent;
         most[r][h] = maximum;
         sum[r][h] *= shrink[r][h];
 #pragma unroll
         for (int j = 0; j < kKeyTiles; ++j)
 #pragma unroll
           for (int e = h * 2; e < h * 2 + 2; ++e) {
-            s[r][j][e] = fast_exp2(s[r][j][e] * factor - base);
+            s[r][j][e] = fast_exp2(s[r][j][e] * factor - weight_base);
             sum[r][h] += s[r][j][e];
           }
       }

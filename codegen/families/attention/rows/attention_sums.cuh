@@ -90,7 +90,7 @@ struct AttentionSums {
     // is zero.
     if (Shape::kGuard != 0 && total == 0) return 1;
     const float inverse = p.keys > 0 ? divide(1.0f, total) : 0.0f;
-    if constexpr (Shape::kRoundsResult) return inverse * p.y_factor;
+    if constexpr (Shape::kRoundsResult || Shape::kEightBit) return inverse * p.y_factor;
     return inverse;
   }
 

@@ -1,0 +1,261 @@
+// Attention of queries, keys and values of 8 bits (e4m3) by warpgroups (sm_90a). What is summed up
+// has to be contiguous in both operands of such products: values come transposed. Weights go from
+// the sums of one product to the left operand of the next without leaving their lanes, since rows
+// of keys are copied in another order (EightBitShape::key_of).
+#pragma once
+
+#include "attention_warpgroups.cuh"
+#include "eight_bit_warpgroup.cuh"
+
+/// An AttentionShape, whose T is the result's type (or what it is rounded from), with operands of 8
+/// bits. kPromoted: each tile's product with values is added to the sums in float32; else they stay
+/// in the tensor cores' accumulators, which have about 14 bits.
+template <class Shape, class Operand, bool kPromoted_>
+struct EightBitShape : Shape {
+  typedef Operand Query;
+  typedef Operand Key;
+  static constexpr bool kEightBit = true, kScaled = false, kPromoted = kPromoted_;
+  /// Weights are 2^x of up to so many, which uses what e4m3 has: kWeightUnit of the reference.
+  static constexpr float kWeightExponent = 8;
+  static_assert(Shape::kHead % 16 == 0 && Shape::kHead <= 128, "units of 16 bytes, a row of 128");
+  static_assert(Shape::kValueHead % 16 == 0 && Shape::kValueHead <= 256 && Shape::kVector == 16,
+                "as many columns as products have");
+  static_assert(!Shape::kPacked && !Shape::kLimited, "whole sequences");
+
+  /// Which key of a tile column 8 j + t + (0 or 1) of scores is, t even: in two tiles of 16 keys a
+  /// lane of four has four neighbours, which it has as the left operand of the next product.
+  SINTER_DEVICE static constexpr int key_of(int j, int t) { return j / 2 * 16 + t * 2 + j % 2 * 2; }
+};
+
+#ifdef SINTER_WARPGROUPS
+
+/// Starts d[64][8 kTiles] = (add ? d : 0) + a[64][32] b[32][8 kTiles]; a has four neighbours along
+/// k in each register: lane l has rows l / 4 and, in a[1] and a[3], 8 further on, k from l % 4 * 4
+/// on and, in a[2] and a[3], 16 further on. b's element (k, n) is element (n, first + k) of a tile
+/// of 8 kTiles rows and one block of columns.
+template <class A, class B, int kTiles>
+SINTER_DEVICE void wgmma_of_bytes(float (&d)[kTiles][4], const u32 (&a)[4], const B* tile,
+                                  int first, bool add) {
+#ifdef __CUDACC__
+  wgmma_instruction(A{}, B{}, d, a,
+                    whole_descriptor(describe_tile(tile, 0) + static_cast<u32>(first / 16)), add);
+#else
+  struct Operand {
+    u32 a[4];
+  };
+  const Operand mine{{a[0], a[1], a[2], a[3]}};
+  const emulator::WarpExchange<Operand> lanes(mine);
+  const int g = emulator::current % 32 / 4, t = emulator::current % 4 * 2;
+  for (int j = 0; j < kTiles; ++j)
+    for (int i = 0; i < 4; ++i) {
+      const int column = j * 8 + t + i % 2;
+      float sum = add ? d[j][i] : 0;
+      for (int k = 0; k < 32; ++k) {
+        const u32 four = lanes[g * 4 + k % 16 / 4].a[i / 2 + k / 16 * 2];
+        sum += widen(A{static_cast<u8>(four >> (k % 4 * 8))}) *
+               widen(tile[swizzled_byte<kTiles * 8>(column, first + k)]);
+      }
+      d[j][i] = sum;
+    }
+#endif
+}
+
+/// By the warps that copy, in units of 16 bytes, as if elements had 16 bits.
+template <class Shape, class Pipeline, class ProblemOf>
+SINTER_DEVICE void copy_byte_tiles(const Pipeline& pipeline, u32 items, ProblemOf problem_of) {
+  typedef typename Shape::T T;
+  typedef AttentionProblem<Shape> Problem;
+  constexpr int kUnits = Shape::kHead / 16;
+  const int thread = static_cast<int>(threadIdx.x) - Shape::kThreads;
+  const auto halves = [](const auto* from) { return reinterpret_cast<const T*>(from); };
+  copy_tiles<Shape>(
+      pipeline, items, problem_of,
+      [&](T* tile, const Problem& p, MBarrier& full) {
+        copy_tile_columns<Shape::kRows, kUnits, 128>(tile, halves(p.q), p.q_stride / 2, p.first_row,
+                                                     p.rows, thread);
+        full.arrive_with_copies();
+      },
+      [&](T* tile, const Problem& p, i32 key0, MBarrier& full) {
+        copy_tile_columns<Pipeline::kTileKeys, kUnits, 128>(
+            tile, halves(p.k), p.k_stride / 2, key0, p.keys, thread,
+            [](int row) { return Shape::key_of(row / 8, row % 8 / 2 * 2) + row % 2; });
+        full.arrive_with_copies();
+      },
+      [&](T* tile, const Problem& p, i32 key0, MBarrier& full) {
+        // A unit has 16 keys; those behind the last key are zero, as are whole ones.
+        constexpr int kAcross = Pipeline::kTileKeys / 16;
+        const bool exists = key0 + thread % kAcross * 16 < p.keys;
+        copy_tile_columns<Shape::kValueHead, kAcross, 128>(
+            tile, halves(p.v) + (exists ? key0 / 2 : 0), p.v_stride / 2, 0,
+            exists ? Shape::kValueHead : 0, thread);
+        full.arrive_with_copies();
+      });
+}
+
+/// What a warp that multiplies does: WarpgroupRows for operands of 8 bits. Queries stay in shared
+/// memory. Tiles that are copied have one or several tiles of Shape::kKeys keys.
+template <class Shape, class Pipeline>
+struct EightBitRows {
+  typedef AttentionRows<Shape> Rows;
+  typedef AttentionProblem<Shape> Problem;
+  typedef typename Shape::Key Key;
+  static constexpr int kKeys = Shape::kKeys, kGroups = Pipeline::kGroups,
+                       kStages = Pipeline::kStages, kParts = Pipeline::kTileKeys / kKeys;
+  static constexpr bool kPromoted = Shape::kPromoted;
+  static constexpr int kOutTiles = Shape::kOutTiles;
+
+  const Pipeline& pipeline;
+  int lane, warp;
+  PipelineState<kStages> at;  // the tile whose values come next
+  int part = 0;               // of it
+  PipelineState<Pipeline::kQueries> query;
+  Rows rows;
+  float s[1][Shape::kKeyTiles][4], shrink[1][2];
+  float products[kPromoted ? kOutTiles : 1][4];  // of a tile, with values
+  u32 weights[kKeys / 32][4];
+  MaskTile<Shape> mask_tile;
+
+  SINTER_DEVICE void release(MBarrier& place) const {
+    if (lane == 0) place.arrive();
+  }
+  SINTER_DEVICE void start_scores(PipelineState<kStages> place, int of) {
+    const auto* const keys =
+        reinterpret_cast<const Key*>(pipeline.keys + place.stage * Pipeline::kKeyTile) +
+        of * kKeys * 128;
+    // Of the group: a warp agrees about it.
+    const auto* const own =
+        reinterpret_cast<const Key*>(pipeline.queries + query.stage * Pipeline::kQueryTile) +
+        __shfl_sync(0xffffffffu, warp / 4, 0) * 64 * 128;
+    warpgroup_arrive();
+#pragma unroll
+    for (int k = 0; k < Shape::kHead; k += 32)
+      WarpgroupProduct<Key, Key>::template start<kKeys, false>(s[0], own, keys, k, k > 0);
+    warpgroup_commit();
+  }
+  SINTER_DEVICE void start_values() {
+    const auto* const values =
+        reinterpret_cast<const Key*>(pipeline.values + at.stage * Pipeline::kValueTile);
+    warpgroup_arrive();
+#pragma unroll
+    for (int step = 0; step < kKeys / 32; ++step) {
+      if constexpr (kPromoted)
+        wgmma_of_bytes<Key>(products, weights[step], values, part * kKeys + step * 32, step > 0);
+      else
+        wgmma_of_bytes<Key>(rows.y[0], weights[step], values, part * kKeys + step * 32, true);
+    }
+    warpgroup_commit();
+  }
+  template <int kUnderWay>
+  SINTER_DEVICE void finish_scores(PipelineState<kStages> place, int of) {
+    warpgroup_wait<kUnderWay>();
+    settle(s[0]);
+    if (of == kParts - 1) release(pipeline.free_keys[place.stage]);
+  }
+  /// Sums so far are relative to the maximum before the weights of these products; `shrink` makes
+  /// them relative to theirs.
+  SINTER_DEVICE void finish_values(bool last_of_tile) {
+    warpgroup_wait<0>();
+    settle(weights);
+    if constexpr (kPromoted) {
+      settle(products);
+#pragma unroll
+      for (int j = 0; j < kOutTiles; ++j)
+#pragma unroll
+        for (int e = 0; e < 4; ++e)
+          rows.y[0][j][e] = rows.y[0][j][e] * shrink[0][e / 2] + products[j][e];
+    } else {
+      settle(rows.y[0]);
+    }
+    if (last_of_tile) release(pipeline.free_values[at.stage]);
+  }
+  SINTER_DEVICE void pack() {
+#pragma unroll
+    for (int step = 0; step < kKeys / 32; ++step)
+#pragma unroll
+      for (int i = 0; i < 4; ++i) {
+        const float* const first = s[0][step * 4 + i / 2 * 2] + i % 2 * 2;
+        const float* const second = s[0][step * 4 + i / 2 * 2 + 1] + i % 2 * 2;
+        weights[step][i] = narrow_pair_saturated<Key>(first[0], first[1]) |
+                           narrow_pair_saturated<Key>(second[0], second[1]) << 16;
+      }
+  }
+
+  /// The first tile: no values are under way.
+  SINTER_DEVICE void begin(const Problem& p, i32 key0) {
+    part = 0;
+    pipeline.full_keys[at.stage].wait(at.phase);
+    Pipeline::fence_copies();
+    start_scores(at, 0);
+    rows.load_mask(p, mask_tile, key0);
+    finish_scores<0>(at, 0);
+    rows.mask(p, s, mask_tile, key0);
+    rows.weigh(p, s, shrink);
+    pack();
+  }
+  /// See WarpgroupRows.
+  SINTER_DEVICE void advance(const Problem& p, i32 key0) {
+    const bool is_last = part == kParts - 1;  // of its tile
+    const PipelineState<kStages> next = is_last ? at.next() : at;
+    const int next_part = is_last ? 0 : part + 1;
+    if (is_last) pipeline.full_keys[next.stage].wait(next.phase);
+    if (part == 0) pipeline.full_values[at.stage].wait(at.phase);
+    Pipeline::fence_copies();
+    if constexpr (kGroups > 1) named_barrier_sync(warp / 4);
+    start_scores(next, next_part);
+    start_values();
+    if constexpr (kGroups > 1) named_barrier_arrive((warp / 4 + 1) % kGroups);
+    rows.load_mask(p, mask_tile, key0);
+    finish_scores<1>(next, next_part);
+    rows.mask(p, s, mask_tile, key0);
+    finish_values(is_last);
+    rows.weigh(p, s, shrink);
+    if constexpr (!kPromoted) rows.rescale(shrink);
+    pack();
+    at = next;
+    part = next_part;
+  }
+  /// The last values. Of a tile that was not needed as a whole the keys are free now, too.
+  SINTER_DEVICE void end() {
+    if (part == 0) pipeline.full_values[at.stage].wait(at.phase);
+    Pipeline::fence_copies();
+    start_values();
+    finish_values(true);
+    if (part != kParts - 1) release(pipeline.free_keys[at.stage]);
+    at = at.next();
+  }
+
+  SINTER_DEVICE void attend(const Problem& p) {
+    const i32 keys = end_of_keys(p);
+    rows.clear(p.first_row + warp * 16, lane);
+    if (keys > 0) {
+      pipeline.full_queries[query.stage].wait(query.phase);
+      begin(p, 0);
+      for (i32 key0 = kKeys; key0 < keys; key0 += kKeys) advance(p, key0);
+      release(pipeline.free_queries[query.stage]);
+      query = query.next();
+      end();
+    }
+    rows.store_tiles(p);
+  }
+};
+
+/// attend_by_warpgroups for an EightBitShape.
+template <class Shape, int kStages, int kQueries, class ProblemOf>
+SINTER_DEVICE void attend_in_eight_bits(u32 items, ProblemOf problem_of) {
+  typedef AttentionPipeline<Shape, kStages, kQueries> Pipeline;
+  SINTER_DYNAMIC_SHARED(shared);
+  const Pipeline pipeline(shared);
+  const int warp = threadIdx.x / 32;
+  if (warp >= Shape::kRowWarps) {
+    set_registers<Pipeline::kProducerRegisters, false>();
+    copy_byte_tiles<Shape>(pipeline, items, problem_of);
+  } else {
+    set_registers<Pipeline::kConsumerRegisters, true>();
+    if (Pipeline::kGroups > 1 && warp / 4 == Pipeline::kGroups - 1) named_barrier_arrive(0);
+    EightBitRows<Shape, Pipeline> rows{pipeline, static_cast<int>(threadIdx.x % 32), warp};
+    visit_items<Shape>(items, problem_of,
+                       [&](const AttentionProblem<Shape>& p) { rows.attend(p); });
+  }
+}
+
+#endif  // SINTER_WARPGROUPS
