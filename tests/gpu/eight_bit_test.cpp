@@ -326,5 +326,64 @@ TEST(EightBit, AttentionBehindItsProjections) {
   }
 }
 
+/// Queries, keys and values of 16 bits, rounded to e4m3 with one scale in front of attention, as
+/// --attention-precision fp8 makes it.
+struct RoundedAttention {
+  int rows, keys, head;
+  const char* mask = "";   // its type and shape
+  const char* attrs = "";  // beside the scale
+};
+
+ir::Graph rounded_attention(const RoundedAttention& test) {
+  const int columns = (test.keys + 15) / 16 * 16;
+  const bool has_mask = *test.mask != 0;
+  std::string inputs, body = "  %scale = const f32[] {0.002}\n";
+  for (const auto& [name, rows] : {std::pair("q", test.rows), {"k", test.keys}, {"v", test.keys}}) {
+    inputs += fmt::format("%{}: f16[2, {}, 3, {}], ", name, rows, test.head);
+    body += fmt::format(
+        "  %{0}w = Cast(%{0}) {{to = f32}}\n  %{0}d = Quotient(%{0}w, %scale)\n"
+        "  %{0}c = Cast(%{0}d) {{to = f8e4m3fn}}\n"
+        "  %{0}h = Transpose(%{0}c) {{perm = [0, 2, 1, 3]}}\n",
+        name);
+  }
+  inputs.resize(inputs.size() - 2);
+  if (has_mask) inputs += fmt::format(", %mask: {}", test.mask);
+  return ir::parse_graph(fmt::format(
+      "graph @main({0}) {{\n{1}"
+      "  %vp = Pad(%vh) {{begins = [0, 0, 0, 0], ends = [0, 0, {2}, 0], fill = 0}}\n"
+      "  %vt = Transpose(%vp) {{perm = [0, 1, 3, 2]}}\n"
+      "  %s = Attention(%qh, %kh, %vt{3}) {{scale = {4}{5}}}\n"
+      "  %m = Mul(%s, %scale)\n  %n = Cast(%m) {{to = f16}}\n"
+      "  %y = Transpose(%n) {{perm = [0, 2, 1, 3]}}\n  return y = %y\n}}",
+      inputs, body, columns - test.keys, has_mask ? ", %mask" : "", 0.000004 * 4, test.attrs));
+}
+
+using EightBitAttention = WarpgroupTest;
+
+// Weights are rounded relative to the largest score so far, by the reference to the largest of all:
+// of one tile of keys both are the same.
+TEST_F(EightBitAttention, OfRoundedOperands) {
+  for (const RoundedAttention& test : {RoundedAttention{100, 128, 64},
+                                       {1, 17, 64},
+                                       {300, 64, 128, "", ", causal = 1"},
+                                       {200, 257, 80},
+                                       {700, 700, 64, "", ", causal = 1"},
+                                       {257, 257, 64, "bool[2, 1, 1, 257]", ", guard = 2"},
+                                       {130, 500, 96, "f16[130, 500]"},
+                                       {300, 1500, 64},
+                                       {520, 2100, 128},
+                                       {2100, 2100, 128, "", ", causal = 1"}}) {
+    SCOPED_TRACE(
+        fmt::format("{} x {} x {} {}{}", test.rows, test.keys, test.head, test.mask, test.attrs));
+    const ir::Graph graph = rounded_attention(test);
+    const auto inputs = random_inputs(graph, {});
+    Session session(compile(graph, true));
+    const auto outputs = run(session, graph, inputs);
+    const ir::Tensor expected = ir::evaluate(graph, inputs)[0];
+    EXPECT_LE(relative_error(outputs[0], expected), test.keys <= 128 ? 1e-2 : 8e-2);
+    expect_same_bits(run(session, graph, inputs), outputs);
+  }
+}
+
 }  // namespace
 }  // namespace sinter::gpu_test

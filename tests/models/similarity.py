@@ -3,6 +3,7 @@
 
   tests/models/similarity.py --target cuda --out tests/gpu/results/similarity_fp16.json
   tests/models/similarity.py --precision int8 --out tests/models/results/similarity_int8_cpu.json
+  tests/models/similarity.py --precision model --attention-precision fp8
 
 Two hundred pairs of sentences, each with the one that follows it, are taken from the Python Language Reference,
 which is part of every Python (pydoc_data.topics, PSF licence). The matrix of the cosine similarities of all
@@ -76,13 +77,14 @@ def embed(sentences, run):
 
 def calibration_options(folder, a):
     """The samples, and what else the precision takes."""
-    if a.precision not in ("int8", "fp8"):
+    attention = a.attention_precision == "fp8"
+    if a.precision not in ("int8", "fp8") and not attention:
         return []
     feeds = minilm_inputs.encode(CALIBRATION.read_text().splitlines(), minilm_inputs.tokenizer())
     path = Path(folder) / "samples.npz"
     np.savez(path, **{name: rows.reshape(SAMPLES, -1, rows.shape[1]) for name, rows in feeds.items()})
-    emulate = ["--emulate"] if a.target == "cpu" and a.precision == "fp8" else []
-    return ["--calibration", path, *emulate, *a.options]
+    emulate = ["--emulate"] if a.target == "cpu" and "fp8" in (a.precision, a.attention_precision) else []
+    return ["--calibration", path, *emulate, *(["--attention-precision=fp8"] if attention else []), *a.options]
 
 
 def cosines(found, expected):
@@ -108,6 +110,7 @@ def main():
     p.add_argument("--sinter", default=str(ROOT / "build" / "bin" / "sinter"))
     p.add_argument("--target", default="cpu")
     p.add_argument("--precision", default="fp16", choices=list(LEAST))
+    p.add_argument("--attention-precision", default="model", choices=("model", "fp8"))
     p.add_argument("--pairs", type=int, default=200)
     p.add_argument("--options", nargs="*", default=[], help="more for sinter compile, such as --options=--smooth=off")
     p.add_argument("--commit", help="the commit checked, where there is no git checkout")
@@ -124,7 +127,7 @@ def main():
     matrices = [e[0::2] @ e[1::2].T for e in (found, expected)]
     correlation = spearman(*matrices)
     nearest = float(np.mean(matrices[0].argmax(1) == matrices[1].argmax(1)))
-    least_correlation, least_cosine = LEAST[a.precision]
+    least_correlation, least_cosine = LEAST["fp8" if a.attention_precision == "fp8" else a.precision]
     cosine = cosines(found, expected)
     ok = bool(np.isfinite(found).all() and correlation >= least_correlation and cosine.min() >= least_cosine)
     text = "\n".join(sentences)
@@ -132,7 +135,7 @@ def main():
                   sentences=dict(pairs=len(pairs), source="Python Language Reference, pydoc_data.topics",
                                  python=sys.version.split()[0], sha256=hashlib.sha256(text.encode()).hexdigest(),
                                  example=pairs[0]),
-                  options=a.options, spearman=correlation, least=least_correlation,
+                  attention_precision=a.attention_precision, options=a.options, spearman=correlation, least=least_correlation,
                   cosine=dict(min=float(cosine.min()), mean=float(cosine.mean())), least_cosine=least_cosine,
                   same_nearest=nearest,
                   relative_error=relative_error(found, expected),

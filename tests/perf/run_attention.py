@@ -3,8 +3,12 @@
 
   tests/perf/run_attention.py --out tests/perf/results/attention_h200.json
   tests/perf/run_attention.py --filter h64_s512 --schedule "attention rows=8x16 key_groups=1 keys=128 vector=8 stages=2"
+  tests/perf/run_attention.py --precision fp8 --filter s4096 --out tests/perf/results/attention_fp8_h200.json
+  tests/perf/run_attention.py --precision fp8_alone --filter s4096 --out tests/perf/results/attention_fp8_alone_h200.json
 
-Plans are compiled from models of one Attention of opset 23. Times are GPU microseconds with a cold L2, of
+Plans are compiled from models of one Attention of opset 23. --precision fp8: what `compile --attention-precision fp8` makes of
+that, which rounds queries, keys and values of 16 bits to e4m3 with one scale each in front of the attention; fp8_alone: that
+attention without it, of operands that are e4m3, as FlashAttention-3's figures are. torch's stay those of 16 bits. Times are GPU microseconds with a cold L2, of
 the work alone: Sinter's by `bench --deviceIo`, torch's by events. Errors are against float64, of one head:
 relative to its norm, and the largest of an element, relative where that is above 1; torch's fastest backend in
 the same measure. In bfloat16 rounding the exact result is 1.65e-3 of the norm already and rounding the weights
@@ -85,6 +89,41 @@ class Point:
         graph = helper.make_graph(nodes, "attention", values,
                                   [helper.make_tensor_value_info("y", seen, self.shapes[0])])
         onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 23)], ir_version=11), path)
+
+
+    def takes_eight_bits(self):
+        return self.width % 16 == 0 and 48 <= self.width <= 128 and self.rows > 1 and self.heads == self.key_heads
+
+    def save_eight_bits(self, path, alone):
+        """Graph text. Scales suit normal deviates, of which none is beyond 6."""
+        batch, rows, keys, width = f"1, {self.heads}", self.rows, self.keys, self.width
+        columns = (keys + 15) // 16 * 16
+        wide, scale = self.dtype, 6 / 448
+        lines = ["%scale = const f32[] {" + repr(scale) + "}"]
+
+        def rounded(name):
+            lines.extend([f"%{name}w = Cast(%{name}) {{to = f32}}", f"%{name}d = Quotient(%{name}w, %scale)",
+                          f"%{name}8 = Cast(%{name}d) {{to = f8e4m3fn}}"])
+        if alone:
+            inputs = {"q8": f"f8e4m3fn[{batch}, {rows}, {width}]", "k8": f"f8e4m3fn[{batch}, {keys}, {width}]",
+                      "vt": f"f8e4m3fn[{batch}, {width}, {columns}]"}
+        else:
+            inputs = {"q": f"{wide}[{batch}, {rows}, {width}]", "k": f"{wide}[{batch}, {keys}, {width}]",
+                      "v": f"{wide}[{batch}, {keys}, {width}]"}
+            for name in "qkv":
+                rounded(name)
+            padded = "v8"
+            if columns != keys:
+                padded = "vp"
+                lines.append(f"%vp = Pad(%v8) {{begins = [0, 0, 0, 0], ends = [0, 0, {columns - keys}, 0], fill = 0}}")
+            lines.append(f"%vt = Transpose(%{padded}) {{perm = [0, 1, 3, 2]}}")
+        if self.mask:
+            inputs["mask"] = f"{'bool' if self.mask == 'keys' else wide}[{', '.join(map(str, self.mask_shape))}]"
+        lines += [f"%s = Attention(%q8, %k8, %vt{', %mask' if self.mask else ''}) "
+                  f"{{scale = {width ** -0.5 * scale * scale!r}, causal = {int(self.causal)}}}",
+                  "%m = Mul(%s, %scale)", f"%y = Cast(%m) {{to = {wide}}}", "return y = %y"]
+        signature = ", ".join(f"%{name}: {kind}" for name, kind in inputs.items())
+        path.write_text(f"graph @attention({signature}) {{\n  " + "\n  ".join(lines) + "\n}\n")
 
 
 def points():
@@ -183,6 +222,7 @@ def main():
     p.add_argument("--commit", help="the commit measured, where there is no git checkout")
     p.add_argument("--filter", default="", help="names that contain one of these texts, separated by commas")
     p.add_argument("--schedule", help="the one schedule of the kernel, as `inspect` prints them")
+    p.add_argument("--precision", default="model", choices=("model", "fp8", "fp8_alone"), help="see above")
     p.add_argument("--target", default="cuda:sm_90")
     p.add_argument("--seconds", type=float, default=0.1, help="about so long for each time of torch's")
     p.add_argument("--plans", help="folder where plans lie or are put; compiles only what is missing")
@@ -191,6 +231,9 @@ def main():
     p.add_argument("--out", default=str(ROOT / "tests" / "perf" / "results" / "attention_h200.json"))
     a = p.parse_args()
     chosen = [x for x in points() if any(text in x.name for text in a.filter.split(","))]
+    eight_bits = a.precision != "model"
+    if eight_bits:
+        chosen = [x for x in chosen if x.takes_eight_bits()]
     options = [f"--schedule={a.schedule}"] if a.schedule else []
     with tempfile.TemporaryDirectory() as tmp:
         folder = Path(a.plans or tmp)
@@ -198,17 +241,21 @@ def main():
         sinter = Sinter(a.sinter, folder, target=a.target)
 
         def compiled(point):
-            plan = folder / f"{point.name}.plan"
+            name = point.name if not eight_bits else f"{point.name}_{a.precision}"
+            plan = folder / f"{name}.plan"
             if not plan.exists():
-                path = folder / f"{point.name}.onnx"
-                point.save(path)
+                path = folder / f"{name}.{'txt' if eight_bits else 'onnx'}"
+                if eight_bits:
+                    point.save_eight_bits(path, a.precision == "fp8_alone")
+                else:
+                    point.save(path)
                 sinter.compile(path, *options)
             return plan
         with ThreadPoolExecutor(a.jobs) as pool:
             plans = list(pool.map(compiled, chosen))
         if a.compile_only:
             return
-        result = {**provenance(a.commit), "schedule": a.schedule, "points": {}}
+        result = {**provenance(a.commit), "schedule": a.schedule, "precision": a.precision, "points": {}}
         for point, plan in zip(chosen, plans):
             bench = sinter.json("bench", plan, "--deviceIo", "--iterations=60", "--duration=0.3", "--warmUp=3")
             row = {"sinter_us": bench["compute_us"]["median"], "torch_us": torch_times(point, a.seconds)}
@@ -216,7 +263,8 @@ def main():
             best = min(times, key=times.get)
             row.update(best=best, ratio=round(times[best] / row["sinter_us"], 3),
                        tflops=round(point.flops / row["sinter_us"] * 1e-6, 1))
-            if point.rows <= EXACT and (point.heads <= 16 or point.dtype == "bf16" or point.mask):
+            measured = a.precision == "model" or (a.precision == "fp8" and point.dtype == "f16")
+            if measured and point.rows <= EXACT and (point.heads <= 16 or point.dtype == "bf16" or point.mask):
                 try:
                     if point.dtype == "bf16":
                         wide = folder / f"{point.name}_wide.onnx"

@@ -6,7 +6,8 @@
 
 Workloads are those of run_peers.py, with random weights: for times, and errors say only that nothing is broken. Each is
 exported by PyTorch and compiled in float16 and in each of `precisions`: fp8 and int8 with static scales, calibrated on the
-inputs that are timed, or by token (_token). Every layer that may has 8 bits (--max-error is out of reach). Times are
+inputs that are timed, or by token (_token). With _attention attention has 8 bits, too (--attention-precision fp8); fp16_attention
+is that alone. Every layer that may has 8 bits (--max-error is out of reach). Times are
 microseconds of the GPU with a cold L2 and of a synchronised call, in turns of the same run; `speedup` is float16's time
 over theirs, `relative_error` that of the largest error of an output against PyTorch's float32. With --peers PyTorch's own
 products of 8 bits (eight_bit_peers.py) run behind ours, compiled by torch.compile in --peer-mode; max-autotune takes
@@ -24,16 +25,22 @@ from run_peers import error_of, export_one
 
 def compile_plan(sinter, path, precision, half):
     plan = path.with_suffix(f".{precision}.plan")
-    if precision == "fp16":
+    kind, *how = precision.split("_")
+    calibrated = "attention" in how
+    if kind == "fp16":
         options = [f"--precision={'model' if half else 'fp16'}"]
     else:
-        kind, *how = precision.split("_")
         scales = next((name for name in ("token", "block") if name in how), "static")
-        options = [f"--precision={kind}", f"--activation-scales={scales}", "--max-error=100", "--weight-rounding=nearest"]
-        if "fast" in how:
-            options.append("--fp8-accumulation=fast")
-        if scales == "static":
-            options += ["--calibration", path.with_suffix(".npz")]
+        options = [f"--precision={kind}", f"--activation-scales={scales}", "--weight-rounding=nearest"]
+        calibrated = calibrated or scales == "static"
+    if "attention" in how:
+        options.append("--attention-precision=fp8")
+    if "fast" in how:
+        options.append("--fp8-accumulation=fast")
+    if precision != "fp16":
+        options.append("--max-error=100")
+    if calibrated:
+        options += ["--calibration", path.with_suffix(".npz")]
     start = time.perf_counter()
     sinter_json(sinter, "compile", path, "-o", plan, "--target=cuda", *options)
     return plan, round(time.perf_counter() - start, 1)
@@ -88,7 +95,8 @@ def main():
     p.add_argument("--sinter", default=str(ROOT / "build" / "bin" / "sinter"))
     p.add_argument("--workloads", default="bert_b32_s128,bert_b8_s384,bert_b64_s512,vit_l14_b8,unet_64")
     p.add_argument("--precisions", default="fp8,fp8_token,int8",
-                   help="fp8 or int8, with _token or _block (scales of activations) and _fast (--fp8-accumulation)")
+                   help="fp8 or int8, with _token or _block (scales of activations), _fast (--fp8-accumulation) and "
+                        "_attention (--attention-precision); fp16_attention")
     p.add_argument("--peers", default="", help="of eight_bit_peers.py, or all")
     p.add_argument("--peer-mode", default="max-autotune", help="of torch.compile")
     p.add_argument("--peer-limit", type=float, default=120, help="seconds of one peer on one model, compilation included")

@@ -57,8 +57,15 @@ void add_eight_bit_options(Command& verb, BuildTexts& texts) {
   verb.add_option("--include", options.include,
                   "int8 and fp8: layers whose name has this text, though they would stay for what "
                   "they are (the last layer, convolutions of single channels); may be repeated");
+  verb.add_option(
+          "--attention-precision", texts.attention_precision,
+          "What attention multiplies: model (its own type, or --precision's), or fp8: "
+          "queries, keys, values and weights of e4m3, scales found on --calibration (sm_90)")
+      ->check_one_of({"model", "fp8"})
+      ->capture_default_str();
   verb.add_flag("--emulate", options.emulate,
-                "int8 and fp8: products that the target does not have are computed in float on "
+                "int8 and fp8: products, and attention, that the target does not have are computed "
+                "in float on "
                 "rounded operands, for their accuracy");
 }
 
@@ -273,6 +280,7 @@ BuildRequest::BuildRequest(const BuildTexts& texts, const Console& console)
   for (const auto& [name, tensor] : constants_)
     options_.constants.push_back({name, view_of(tensor)});
   options_.states = parse_states(texts.states);
+  options_.attention_precision = parse_attention_precision(texts.attention_precision);
   options_.eight_bit.activation_scales = parse_activation_scales(texts.activation_scales);
   options_.states.cache_precision = parse_cache_precision(texts.cache_precision);
   if (!texts.paging_text.empty())

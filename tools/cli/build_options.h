@@ -24,7 +24,7 @@ struct BuildTexts {
   std::vector<std::string> bounds;  // "frames=1000"
   std::vector<std::string> states;  // auto, none, or INPUT=OUTPUT
   std::string cache_precision = "model";
-  std::string activation_scales = "static";
+  std::string activation_scales = "static", attention_precision = "model";
   std::string paging_text;             // of --serve; empty: none
   std::string sample;                  // empty: none
   std::vector<std::string> entries;    // empty: one list of steps

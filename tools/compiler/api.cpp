@@ -103,6 +103,17 @@ CachePrecision parse_cache_precision(std::string_view text) {
   throw usage_error("'{}' is no precision of caches: write model, fp8 or int8", text);
 }
 
+std::string_view to_string(AttentionPrecision precision) {
+  return precision == AttentionPrecision::kModel ? "model" : "fp8";
+}
+
+AttentionPrecision parse_attention_precision(std::string_view text) {
+  for (const AttentionPrecision precision :
+       {AttentionPrecision::kModel, AttentionPrecision::kFloat8})
+    if (to_string(precision) == text) return precision;
+  throw usage_error("'{}' is no precision of attention: write model or fp8", text);
+}
+
 std::string_view to_string(ActivationScales scales) {
   switch (scales) {
     case ActivationScales::kStatic: return "static";

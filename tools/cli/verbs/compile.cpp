@@ -46,9 +46,13 @@ int run_compile(const CompileArguments& options, const Console& console) {
   if (!build.stop_after.empty()) return print_graphs(build, console);
   build.tuning = parse(options.tuning);
   if (options.accuracy.max_error > 0) {
-    if (!options.verify && !has_eight_bit(build.precision))
-      throw usage_error("--max-error is about --verify, or --precision int8 or fp8");
-    if (has_eight_bit(build.precision)) build.eight_bit.max_error = options.accuracy.max_error;
+    const bool has_budget =
+        has_eight_bit(build.precision) || build.attention_precision != AttentionPrecision::kModel;
+    if (!options.verify && !has_budget)
+      throw usage_error(
+          "--max-error is about --verify, or --precision int8 or fp8, or --attention-precision "
+          "fp8");
+    if (has_budget) build.eight_bit.max_error = options.accuracy.max_error;
   }
   build.tuning.operator_libraries = options.accuracy.session.operator_libraries;
   if (!build.tuning.operator_libraries.empty() && !options.verify && build.tuning.seconds <= 0)

@@ -40,7 +40,8 @@ fusion::Context context_of(const BuildOptions& options, const Target& target) {
   context.target = target.traits();
   context.fuse = options.fuse;
   context.precision = precision_to_fusion(options.precision, context.target);
-  context.weights = to_fusion(options.weights, has_eight_bit(options.precision),
+  const bool has_attention = options.attention_precision != AttentionPrecision::kModel;
+  context.weights = to_fusion(options.weights, has_eight_bit(options.precision) || has_attention,
                               options.states.cache_precision != CachePrecision::kModel);
   context.eight_bit = eight_bit_to_fusion(options, context.target);
   context.max_memory = memory_limit(options);
@@ -209,7 +210,9 @@ std::vector<std::pair<std::string, std::string>> manifest_options(const BuildOpt
   std::vector<std::pair<std::string, std::string>> all = {
       {"fuse", options.fuse ? "on" : "off"},
       {"precision", std::string(to_string(options.precision))}};
-  if (has_eight_bit(options.precision))
+  if (options.attention_precision != AttentionPrecision::kModel)
+    all.emplace_back("attention-precision", to_string(options.attention_precision));
+  if (has_eight_bit(options.precision) || options.attention_precision != AttentionPrecision::kModel)
     for (auto& text : eight_bit_texts(options.eight_bit)) all.push_back(std::move(text));
   if (options.weights.bits != 0) all.emplace_back("weights", to_text(options.weights));
   if (options.states.cache_precision != CachePrecision::kModel)

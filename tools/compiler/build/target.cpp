@@ -30,6 +30,8 @@ ir::TargetTraits Target::traits() const {
   for (const std::string& architecture : architectures)
     if (kind->device(architecture).cluster_blocks < kRecurrentBlocks)
       traits.recurrent_types.clear();
+  for (const std::string& architecture : architectures)
+    if (!kind->device(architecture).has_wgmma) traits.attention_eight_bit = {};
   return traits;
 }
 

@@ -14,6 +14,26 @@ fusion::ActivationScales to_fusion(ActivationScales scales) {
   return fusion::ActivationScales::kStatic;
 }
 
+/// Throws if the options do not go together, or not with the target.
+void require_eight_bit_attention(const CompileOptions& options, const ir::TargetTraits& target) {
+  const EightBitOptions& given = options.eight_bit;
+  if (!(given.max_error > 0)) throw usage_error("--max-error must be above 0");
+  for (const auto& [is_given, name] :
+       {std::pair(options.packed, "--packed"), std::pair(options.paging.has_value(), "--serve"),
+        std::pair(!options.entries.empty(), "--entry"), std::pair(!options.fuse, "--fuse=off")})
+    if (is_given)
+      throw usage_error("--attention-precision fp8 does not go with {}: leave one of them out",
+                        name);
+  if (given.emulate || target.attention_eight_bit.most > 0) return;
+  throw unsupported_error(
+      "--attention-precision fp8: {}; leave it out, or write --emulate, which computes it in "
+      "floats on rounded operands, as accurate and slower",
+      target.generates_kernels
+          ? "its kernels are for sm_90, whose warpgroups multiply 8 bits, and --target names "
+            "another architecture"
+          : "the target has no attention of 8 bits");
+}
+
 }  // namespace
 
 bool has_eight_bit(Precision precision) {
@@ -25,17 +45,23 @@ fusion::EightBitOptions eight_bit_to_fusion(const CompileOptions& options,
   const EightBitOptions& given = options.eight_bit;
   fusion::EightBitOptions result;
   const EightBitOptions defaults;
-  const bool is_asked_for = given.activation_scales != ActivationScales::kStatic ||
-                            !given.per_channel || given.smoothing || !given.include.empty() ||
-                            given.emulate || !given.compensate ||
-                            given.max_error != defaults.max_error;
-  if (!has_eight_bit(options.precision)) {
-    if (is_asked_for)
-      throw usage_error(
-          "--activation-scales, --weight-scales, --weight-rounding, --smooth, --include and "
-          "--emulate are about --precision int8 or fp8, which is not given");
-    return result;
+  const bool has_attention = options.attention_precision != AttentionPrecision::kModel;
+  const bool is_asked_for =
+      given.activation_scales != ActivationScales::kStatic || !given.per_channel ||
+      given.smoothing || !given.include.empty() || !given.compensate ||
+      (!has_attention && (given.emulate || given.max_error != defaults.max_error));
+  if (!has_eight_bit(options.precision) && is_asked_for)
+    throw usage_error(
+        "--activation-scales, --weight-scales, --weight-rounding, --smooth, --include and "
+        "--emulate are about --precision int8 or fp8 (--emulate about --attention-precision, "
+        "too), which is not given");
+  if (has_attention) {
+    require_eight_bit_attention(options, target);
+    result.attention = DType::kFloat8E4M3FN;
+    result.emulate = given.emulate;
+    result.max_error = given.max_error;
   }
+  if (!has_eight_bit(options.precision)) return result;
   const auto name = to_string(options.precision);
   const bool is_four_by_eight =
       options.weights.bits == 4 && options.precision == Precision::kFloat8;

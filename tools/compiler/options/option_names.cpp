@@ -8,6 +8,7 @@ namespace {
 
 constexpr std::array kOptionNames = {
     OptionName{"--activation-scales", "eight_bit.activation_scales"},
+    OptionName{"--attention-precision", "attention_precision"},
     OptionName{"--bound", "bounds"},
     OptionName{"--cache-precision", "states.cache_precision"},
     OptionName{"--calibration", "weights.calibration"},

@@ -59,8 +59,8 @@ fusion::WeightOptions to_fusion(const WeightOptions& weights, bool has_eight_bit
        weights.max_layer_error > 0))
     throw usage_error(
         "--keep, --calibration and --max-layer-error are about --weights int8 or int4, or "
-        "--precision int8 or fp8 (--calibration about --cache-precision, too), of which none is "
-        "given");
+        "--precision int8 or fp8, or --attention-precision fp8 (--calibration about "
+        "--cache-precision, too), of which none is given");
   fusion::WeightOptions result;
   result.bits = weights.bits;
   result.floats = weights.floats;
@@ -92,7 +92,7 @@ double bytes_without_rounding(const std::vector<fusion::QuantizedLayer>& layers,
                               double plan_bytes) {
   double bytes = plan_bytes;
   for (const auto& layer : layers) {
-    if (!layer.kept.empty()) continue;
+    if (!layer.kept.empty() || layer.bytes_before == 0) continue;  // attention has no weights
     const double elements = static_cast<double>(layer.n) * static_cast<double>(layer.k);
     DType type = layer.bytes_before > 2 * elements ? DType::kFloat32 : DType::kFloat16;
     if (precision == fusion::Precision::kFloat16) type = DType::kFloat16;

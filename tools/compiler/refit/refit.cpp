@@ -116,6 +116,7 @@ class Refitter {
       : plan_(plan), weights_(weights), partial_(partial), recipes_(recipes_in(*plan)) {}
 
   Refitted run(const Reporter& reporter) {
+    check_scales();
     check_names();
     std::vector<std::optional<Tensor>> sources;
     for (const RecipeSource& source : recipes_.sources) {
@@ -158,6 +159,16 @@ class Refitter {
       all = all && is_given;
     }
     return !some ? Given::kNothing : all ? Given::kAll : Given::kSome;
+  }
+
+  /// Attention of 8 bits has no weights of which a scale could be made.
+  void check_scales() const {
+    if (!plan_->meta.manifest) return;
+    for (const auto& option : plan_->meta.manifest->options)
+      if (option->key == "attention-precision")
+        throw unsupported_error(
+            "the plan's attention has scales that samples gave with the old weights "
+            "(--attention-precision): compile the new model");
   }
 
   void check_names() const {

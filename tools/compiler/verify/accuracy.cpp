@@ -104,7 +104,8 @@ Accuracy measure(const BuildResult& built, const BuildOptions& build, const Veri
 double default_bound(DType type, const CompileOptions& options, const ir::TargetTraits& target) {
   const double base =
       std::max({bound_of_precision(options.precision), bound_of_weights(options.weights.bits),
-                bound_of_caches(options.states.cache_precision)});
+                bound_of_caches(options.states.cache_precision),
+                options.attention_precision == AttentionPrecision::kFloat8 ? 1e-1 : 0.0});
   // A sum in another order may round to the next number, which is far.
   if (is_float8(type)) return std::max(base, std::ldexp(1.0, -float8_format(type).mantissa_bits));
   // Kernels compute 16-bit results to a sixteenth of their rounding (--math): some round the other

@@ -63,6 +63,7 @@ def compile(model: Any, path: str | os.PathLike[str] | None = None, *, example_i
             max_layer_error: float = 0.0, calibration: Mapping[str, Any] | str | os.PathLike[str] | None = None,
             activation_scales: str = "static", weight_scales: str = "channel", smoothing: float | None = None,
             weight_rounding: str = "compensated", max_error: float | None = None, include_layers: Sequence[str] = (), emulate: bool = False,
+            attention_precision: str = "model",
             dims: Mapping[str, Any] | None = None, bounds: Mapping[str, int] | None = None,
             min_shapes: Mapping[str, Sequence[int]] | str | None = None,
             max_shapes: Mapping[str, Sequence[int]] | str | None = None, constants: Mapping[str, Any] | None = None,
@@ -99,6 +100,8 @@ def compile(model: Any, path: str | os.PathLike[str] | None = None, *, example_i
         "fp8": "static" (on `calibration`), "token" or, of "fp8", "block"; "channel" or "tensor"; SmoothQuant's exponent (0: none, None: the
         best for each layer); "compensated" (on `calibration`) or "nearest"; the most that outputs may be off by on the samples; layers that would stay for what they are; products
         that the target does not have in float on rounded operands
+      attention_precision: "model", or "fp8": queries, keys, values and weights of attention in e4m3 (sm_90), with
+        scales from `calibration`
       dims: by name: 8, (1, 64), (32, 960, 32) for multiples of 32, range(32, 961, 32), or what it equals ("batch",
         "past + seq"); an input of one bool that chooses between two bodies: 0 or 1
       bounds: the most that sizes may be which follow from data, by the value that holds one or the node that finds it
@@ -139,7 +142,7 @@ def compile(model: Any, path: str | os.PathLike[str] | None = None, *, example_i
         tensors, target=target, precision=precision, weights=weights, keep_layers=keep_layers,
         max_layer_error=max_layer_error, calibration=calibration, activation_scales=activation_scales,
         weight_scales=weight_scales, smoothing=smoothing, weight_rounding=weight_rounding, max_error=max_error,
-        include_layers=include_layers, emulate=emulate, dims=dims, bounds=bounds, min_shapes=min_shapes,
+        include_layers=include_layers, emulate=emulate, attention_precision=attention_precision, dims=dims, bounds=bounds, min_shapes=min_shapes,
         max_shapes=max_shapes, constants=constants, operators=operators, pad_selections=pad_selections,
         drop_unsupported_outputs=drop_unsupported_outputs, states=states, cache_precision=cache_precision, packed=packed, serve=serve, sample=sample,
         entries=entries, fuse=fuse, disabled_passes=disabled_passes, programmatic_launch=programmatic_launch,

@@ -120,7 +120,7 @@ def verify_options(tensors: Tensors, value, operator_libraries=()):
 
 def compile_options(tensors: Tensors, *, target="auto", precision="model", weights="model", keep_layers=(),
                     max_layer_error=0.0, calibration=None, activation_scales="static", weight_scales="channel", smoothing=None, weight_rounding="compensated",
-                    max_error=None, include_layers=(), emulate=False, dims=None, bounds=None, min_shapes=None, max_shapes=None, constants=None,
+                    max_error=None, include_layers=(), emulate=False, attention_precision="model", dims=None, bounds=None, min_shapes=None, max_shapes=None, constants=None,
                     operators=(), pad_selections=False, drop_unsupported_outputs=False, states="auto", cache_precision="model", packed=False, serve=None, sample=None, entries=None, fuse=True, disabled_passes=(),
                     programmatic_launch=True, precise_math=False, fast_accumulation=False, schedule="", strict=False, tune=0.0, tuning_file=None,
                     tuning_gpu="", tuning_shapes=None, jobs=0, max_compile_memory=None, kernel_cache="default",
@@ -154,6 +154,7 @@ def compile_options(tensors: Tensors, *, target="auto", precision="model", weigh
         eight_bit.max_error = float(max_error)
     eight_bit.include, eight_bit.emulate = list(include_layers), bool(emulate)
     options.eight_bit = eight_bit
+    options.attention_precision = attention_precision
 
     options.min_shapes, options.max_shapes = shapes(min_shapes), shapes(max_shapes)
     options.dims = dim_ranges(dims)

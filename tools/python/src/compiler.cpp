@@ -222,7 +222,13 @@ void bind_compiler(nb::module_& module) {
                kernel_cache, verify)
       .def_prop_rw(
           "precision", [](const CompileOptions& o) { return std::string(to_string(o.precision)); },
-          [](CompileOptions& o, const std::string& text) { o.precision = parse_precision(text); });
+          [](CompileOptions& o, const std::string& text) { o.precision = parse_precision(text); })
+      .def_prop_rw(
+          "attention_precision",
+          [](const CompileOptions& o) { return std::string(to_string(o.attention_precision)); },
+          [](CompileOptions& o, const std::string& text) {
+            o.attention_precision = parse_attention_precision(text);
+          });
 
   module.def("parse_weights", [](const std::string& text) { return parse_weights(text); });
   module.def("parse_bytes", [](const std::string& text) { return parse_bytes(text); });

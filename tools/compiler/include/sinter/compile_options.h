@@ -186,6 +186,13 @@ struct EightBitOptions {
   bool emulate = false;
 };
 
+/// What attention multiplies: the model's type (or that of Precision), or queries, keys, values and
+/// weights of e4m3 with scales from WeightOptions::calibration.
+enum class AttentionPrecision { kModel, kFloat8 };
+/// "model", "fp8".
+SINTER_API std::string_view to_string(AttentionPrecision precision);
+SINTER_API AttentionPrecision parse_attention_precision(std::string_view text);
+
 /// "model", "int8" or "int4", with ":group=N", ":asymmetric", ":embeddings", ":head", ":wide=E" as
 /// `sinter compile --weights` takes them; calibration, kept layers and errors stay empty.
 SINTER_API WeightOptions parse_weights(std::string_view text);
@@ -271,6 +278,9 @@ struct CompileOptions {
   Precision precision = Precision::kModel;
   WeightOptions weights;
   EightBitOptions eight_bit;
+  /// kFloat8: attention that cannot be so stays, and the result's layers say why; `eight_bit` says
+  /// the most that the outputs may be off by, and whether targets without it emulate it.
+  AttentionPrecision attention_precision = AttentionPrecision::kModel;
 
   Shapes min_shapes, max_shapes;
   DimRanges dims;
