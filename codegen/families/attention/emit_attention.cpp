@@ -71,7 +71,7 @@ std::string shape_text(const AttentionProgram& p, const AttentionSchedule& s) {
 /// where warpgroup.cuh has none. Of 8 bits, both are contiguous along the keys.
 std::string wgmma_text(DType type, std::int64_t columns) {
   const bool eight_bit = size_of(type) == 1;
-  if (!eight_bit && (columns == 64 || columns == 96 || columns == 128)) return "";
+  if (columns == 64 || columns == 96 || columns == 128) return "";
   std::vector<std::string> registers, tiles;
   for (std::int64_t i = 0; i < columns / 2; ++i) {
     registers.push_back(fmt::format("%{}", i));

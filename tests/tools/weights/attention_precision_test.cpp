@@ -61,7 +61,7 @@ TEST_F(AttentionPrecisionTest, PrintsALineForEach) {
   const auto result = compile(model(), {"--target=cpu", "--emulate", "--max-error=1",
                                         "--calibration", samples(), "--verify"});
   EXPECT_EQ(result.code, 0) << result.err;
-  EXPECT_THAT(result.out, AllOf(HasSubstr("f8e4m3fn: q, k, v, weights"), HasSubstr("MatMul")));
+  EXPECT_THAT(result.out, AllOf(HasSubstr("f8e4m3fn: q, k, v, weights"), HasSubstr("Attention")));
   EXPECT_THAT(result.err, AllOf(HasSubstr("attention in fp8: 2 of 2"),
                                 HasSubstr("put the model's outputs off by")));
 }
@@ -72,9 +72,9 @@ TEST_F(AttentionPrecisionTest, StaysOverTheBudgetAndByName) {
   EXPECT_EQ(budget.code, 0) << budget.err;
   EXPECT_THAT(budget.out, HasSubstr("--max-error is 1e-06"));
   EXPECT_THAT(budget.err, HasSubstr("attention in fp8: 0 of 2"));
-  const auto kept = compile(model(), {"--target=cpu", "--emulate", "--max-error=1", "--keep=MatMul",
-                                      "--calibration", samples()});
-  EXPECT_THAT(kept.out, HasSubstr("kept: its name has 'MatMul' (--keep)"));
+  const auto kept = compile(model(), {"--target=cpu", "--emulate", "--max-error=1",
+                                      "--keep=Attention", "--calibration", samples()});
+  EXPECT_THAT(kept.out, HasSubstr("kept: its name has 'Attention' (--keep)"));
 }
 
 TEST_F(AttentionPrecisionTest, HeadsWithoutAKernelStay) {
