@@ -76,7 +76,9 @@ class EpilogueMatcher {
         return absorb(reader, "the product's scalar factor");
       }
     }
-    if (!is_conv_ && bare && plain && (widens(reader) || narrows(reader))) {
+    // What is dequantized has its type by then.
+    if (!is_conv_ && bare && plain && epilogue_.chain.empty() &&
+        (widens(reader) || narrows(reader))) {
       epilogue_.cast = graph_.type(reader.outputs[0]).dtype;
       return absorb(reader, is_narrow_ ? "the product is stored as it is wanted"
                                        : "the product is stored as it was summed up");
