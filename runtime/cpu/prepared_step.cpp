@@ -66,8 +66,7 @@ PreparedStep StepMaker::make(const plan::fb::StepT& step, const BoundShape& shap
                   static_cast<std::size_t>(shape.expressions[copy.bytes])};
     }
     case Work::SortStep: return RowSort(meta, *step.work.AsSortStep(), shape, threads);
-    case Work::SamplingStep:
-      return Sampling(meta, *step.work.AsSamplingStep(), shape, threads);
+    case Work::SamplingStep: return Sampling(meta, *step.work.AsSamplingStep(), shape, threads);
     case Work::SuppressionStep: return Suppression(*step.work.AsSuppressionStep(), shape, threads);
     case Work::TreeStep:
       return Trees(weights.plan(), *step.work.AsTreeStep(), shape, weights, threads);

@@ -2,9 +2,9 @@
 
 #include <algorithm>
 
-#include "runtime/sampling/random.h"
 #include "runtime/format_error.h"
 #include "runtime/plan/hash.h"
+#include "runtime/sampling/random.h"
 
 namespace sinter::engine {
 

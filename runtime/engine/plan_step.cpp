@@ -1,9 +1,9 @@
 // How a step is filled.
 #include <algorithm>
 
-#include "runtime/sampling/random.h"
 #include "runtime/engine/scheduler.h"
 #include "runtime/engine/speculation.h"
+#include "runtime/sampling/random.h"
 
 namespace sinter::engine {
 StepPlan Scheduler::plan(EngineTime now) {

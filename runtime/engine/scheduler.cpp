@@ -3,9 +3,9 @@
 
 #include <algorithm>
 
-#include "runtime/sampling/random.h"
 #include "runtime/engine/sampler.h"
 #include "runtime/format_error.h"
+#include "runtime/sampling/random.h"
 
 namespace sinter::engine {
 namespace {

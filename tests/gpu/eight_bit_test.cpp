@@ -361,8 +361,8 @@ ir::Graph rounded_attention(const RoundedAttention& test) {
 using EightBitAttention = WarpgroupTest;
 
 // Weights are rounded relative to the largest score so far, by the reference to the largest of all,
-// and the hardware adds these scores up with 14 bits: some weights, which have four bits, are rounded
-// the other way.
+// and the hardware adds these scores up with 14 bits: some weights, which have four bits, are
+// rounded the other way.
 TEST_F(EightBitAttention, OfRoundedOperands) {
   for (const RoundedAttention& test : {RoundedAttention{100, 128, 64},
                                        {1, 17, 64},

@@ -393,8 +393,7 @@ void verify_sampling(const Checker& check, const fb::SamplingStepT& work, Uses& 
   is(work.tokens, DType::kInt32, "its results");
   for (const std::uint32_t size : {work.rows, work.vocabulary, work.sets_rows, work.biases_count})
     check.expression(size, "a size");
-  uses.reads.insert(
-      {work.logits, work.reals, work.integers, work.sets, work.biased, work.biases});
+  uses.reads.insert({work.logits, work.reals, work.integers, work.sets, work.biased, work.biases});
   uses.writes.insert(work.tokens);
   if (uses.reads.contains(work.tokens)) check.fail("its results lie where its inputs do");
 }

@@ -4,16 +4,16 @@
 #include <array>
 #include <set>
 
-#include "runtime/sampling/random.h"
 #include "runtime/engine/utf8.h"
 #include "runtime/format_error.h"
+#include "runtime/sampling/random.h"
 
 namespace sinter::testing {
 
 using engine::BlockId;
-using sampling::mix;
 using engine::StepPlan;
 using engine::StepResult;
+using sampling::mix;
 
 std::vector<float> fake_logits(std::span<const TokenId> tokens, int vocabulary) {
   std::uint64_t all = 0;

@@ -11,9 +11,9 @@ namespace sinter::testing {
 namespace {
 
 using engine::accept_drafts;
-using sampling::DrawNumbers;
 using engine::look_up_drafts;
 using engine::SlotSampler;
+using sampling::DrawNumbers;
 using ::testing::ElementsAre;
 using ::testing::IsEmpty;
 
