@@ -77,6 +77,7 @@ TEST_F(AttentionPrecisionTest, StaysOverTheBudgetAndByName) {
   EXPECT_THAT(kept.out, HasSubstr("kept: its name has 'Attention' (--keep)"));
 }
 
+#ifdef SINTER_WITH_CUDA
 TEST_F(AttentionPrecisionTest, HeadsWithoutAKernelStay) {
   const auto result =
       compile(model(40), {"--target=cuda:sm_90", "--precision=fp16", "--calibration", samples(40)});
@@ -92,6 +93,7 @@ TEST_F(AttentionPrecisionTest, MakesKernelsOfEightBits) {
   EXPECT_THAT(source.out, HasSubstr("attend_in_eight_bits<Shape"));
   EXPECT_THAT(source.out, Not(HasSubstr("attend_by_warpgroups")));
 }
+#endif
 
 TEST_F(AttentionPrecisionTest, RefusesWhatMeansNothing) {
   const auto refusal = [&](int code, std::vector<std::string> options) {
