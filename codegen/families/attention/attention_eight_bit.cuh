@@ -29,37 +29,6 @@ struct EightBitShape : Shape {
 
 #ifdef SINTER_WARPGROUPS
 
-/// Starts d[64][8 kTiles] = (add ? d : 0) + a[64][32] b[32][8 kTiles]; a has four neighbours along
-/// k in each register: lane l has rows l / 4 and, in a[1] and a[3], 8 further on, k from l % 4 * 4
-/// on and, in a[2] and a[3], 16 further on. b's element (k, n) is element (n, first + k) of a tile
-/// of 8 kTiles rows and one block of columns.
-template <class A, class B, int kTiles>
-SINTER_DEVICE void wgmma_of_bytes(float (&d)[kTiles][4], const u32 (&a)[4], const B* tile,
-                                  int first, bool add) {
-#ifdef __CUDACC__
-  wgmma_instruction(A{}, B{}, d, a,
-                    whole_descriptor(describe_tile(tile, 0) + static_cast<u32>(first / 16)), add);
-#else
-  struct Operand {
-    u32 a[4];
-  };
-  const Operand mine{{a[0], a[1], a[2], a[3]}};
-  const emulator::WarpExchange<Operand> lanes(mine);
-  const int g = emulator::current % 32 / 4, t = emulator::current % 4 * 2;
-  for (int j = 0; j < kTiles; ++j)
-    for (int i = 0; i < 4; ++i) {
-      const int column = j * 8 + t + i % 2;
-      float sum = add ? d[j][i] : 0;
-      for (int k = 0; k < 32; ++k) {
-        const u32 four = lanes[g * 4 + k % 16 / 4].a[i / 2 + k / 16 * 2];
-        sum += widen(A{static_cast<u8>(four >> (k % 4 * 8))}) *
-               widen(tile[swizzled_byte<kTiles * 8>(column, first + k)]);
-      }
-      d[j][i] = sum;
-    }
-#endif
-}
-
 /// By the warps that copy, in units of 16 bytes, as if elements had 16 bits.
 template <class Shape, class Pipeline, class ProblemOf>
 SINTER_DEVICE void copy_byte_tiles(const Pipeline& pipeline, u32 items, ProblemOf problem_of) {
@@ -139,9 +108,9 @@ struct EightBitRows {
 #pragma unroll
     for (int step = 0; step < kKeys / 32; ++step) {
       if constexpr (kPromoted)
-        wgmma_of_bytes<Key>(products, weights[step], values, part * kKeys + step * 32, step > 0);
+        wgmma_from_registers(products, weights[step], values, part * kKeys + step * 32, step > 0);
       else
-        wgmma_of_bytes<Key>(rows.y[0], weights[step], values, part * kKeys + step * 32, true);
+        wgmma_from_registers(rows.y[0], weights[step], values, part * kKeys + step * 32, true);
     }
     warpgroup_commit();
   }
