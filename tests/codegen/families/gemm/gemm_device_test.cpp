@@ -99,32 +99,35 @@ TEST(GemmDevices, WarpgroupsAreScheduledForADeviceThatHasThem) {
 }
 
 TEST(GemmKernels, EachParsesItsOwnSchedulesAlone) {
-  const auto product_of = [](bool by_warpgroups, int bits) {
+  const auto product_of = [](DType type, bool by_warpgroups, int bits) {
     codegen::GemmProgram product;
+    product.type = type;
     product.m = 256, product.n = 1024, product.k = 2048;
     product.by_warpgroups = by_warpgroups;
     if (bits > 0) product.weights.emplace().bits = bits;
     return product;
   };
   std::vector<std::string> found;
-  for (const bool by_warpgroups : {false, true})
-    for (const int bits : {0, 4}) {
-      const codegen::GemmProgram product = product_of(by_warpgroups, bits);
-      codegen::GemmProblem problem{product, codegen::reference_device()};
-      problem.n = 1024, problem.k = 2048;
-      problem.most_n = 1024, problem.most_k = 2048;
-      for (const codegen::GemmKernel* kernel : codegen::gemm_kernels()) {
-        if (!kernel->is_for(product)) continue;
-        for (const codegen::GemmSchedule& s : kernel->schedules(problem)) {
-          for (const codegen::GemmKernel* other : codegen::gemm_kernels()) {
-            const auto parsed = other->parse(s.to_string());
-            ASSERT_EQ(parsed.has_value(), other == kernel) << s.to_string();
-            EXPECT_EQ(parsed.value_or(s).to_string(), s.to_string());
-          }
-          found.push_back(kernel->name);
+  const codegen::GemmProgram products[] = {
+      product_of(DType::kFloat16, false, 0), product_of(DType::kFloat16, false, 4),
+      product_of(DType::kFloat16, true, 0), product_of(DType::kFloat16, true, 4),
+      product_of(DType::kFloat8E4M3Fn, true, 4)};
+  for (const codegen::GemmProgram& product : products) {
+    codegen::GemmProblem problem{product, codegen::reference_device()};
+    problem.n = 1024, problem.k = 2048;
+    problem.most_n = 1024, problem.most_k = 2048;
+    for (const codegen::GemmKernel* kernel : codegen::gemm_kernels()) {
+      if (!kernel->is_for(product)) continue;
+      for (const codegen::GemmSchedule& s : kernel->schedules(problem)) {
+        for (const codegen::GemmKernel* other : codegen::gemm_kernels()) {
+          const auto parsed = other->parse(s.to_string());
+          ASSERT_EQ(parsed.has_value(), other == kernel) << s.to_string();
+          EXPECT_EQ(parsed.value_or(s).to_string(), s.to_string());
         }
+        found.push_back(kernel->name);
       }
     }
+  }
   for (const codegen::GemmKernel* kernel : codegen::gemm_kernels())
     EXPECT_THAT(found, testing::Contains(kernel->name));
 }
