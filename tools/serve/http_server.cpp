@@ -112,9 +112,12 @@ struct HttpServer::Impl {
       setsockopt(socket, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof yes);
       listener = socket;
     });
-    // The library's five requests are few for clients that keep their connection; an idle one goes
-    // after its own five seconds.
+    // The library's five requests are few for clients that keep their connection. Its five seconds
+    // for idle ones are those of OpenAI's package: a request that is sent at that moment would meet a
+    // closed connection. When the server ends it waits as long for idle ones, so that more costs too.
+    constexpr std::time_t kIdleSeconds = 8;
     http.set_keep_alive_max_count(std::numeric_limits<std::size_t>::max());
+    http.set_keep_alive_timeout(kIdleSeconds);
     // Where others wait, a client has one answer and comes again behind them.
     http.set_post_routing_handler([this](const httplib::Request&, httplib::Response& answer) {
       if (waiting_connections == 0) return;
