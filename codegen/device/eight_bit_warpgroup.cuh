@@ -106,14 +106,13 @@ SINTER_DEVICE void wgmma_from_registers(float (&d)[kTiles][4], const u32 (&a)[4]
   const Operand mine{{a[0], a[1], a[2], a[3]}};
   const emulator::WarpExchange<Operand> lanes(mine);
   const int g = emulator::current % 32 / 4, t = emulator::current % 4 * 2;
-  for (int j = 0; j < kTiles; ++j)
-    for (int i = 0; i < 4; ++i) {
-      float sum = add ? d[j][i] : 0;
-      for (int k = 0; k < 32; ++k)
-        sum += widen(byte_of<B>(lanes[g * 4 + k % 16 / 4].a[i / 2 + k / 16 * 2], k % 4)) *
-               widen(tile[swizzled_byte<kTiles * 8>(j * 8 + t + i % 2, first + k)]);
-      d[j][i] = sum;
-    }
+  float rows[2][32];
+  for (int i = 0; i < 2; ++i)
+    for (int k = 0; k < 32; ++k)
+      rows[i][k] = widen(byte_of<B>(lanes[g * 4 + k % 16 / 4].a[i + k / 16 * 2], k % 4));
+  emulator::add_products(d, rows, add, [&](int j, int i, int k) {
+    return widen(tile[swizzled_byte<kTiles * 8>(j * 8 + t + i, first + k)]);
+  });
 #endif
 }
 
@@ -130,16 +129,15 @@ struct EightBitProduct {
     wgmma_instruction(A{}, B{}, d, whole_descriptor(describe_tile(a, 0) + further),
                       whole_descriptor(describe_tile(b, 0) + further), add);
 #else
-    const int lane = threadIdx.x % 32, warp = threadIdx.x / 32 % 4;
-    for (int j = 0; j < kTiles; ++j)
-      for (int i = 0; i < 4; ++i) {
-        const int row = warp * 16 + lane / 4 + i / 2 * 8, column = j * 8 + lane % 4 * 2 + i % 2;
-        SumOf<A> sum = add ? d[j][i] : 0;
-        for (int k = first; k < first + 32; ++k)
-          sum += static_cast<SumOf<A> >(widen(a[swizzled_byte<64>(row, k)])) *
-                 static_cast<SumOf<A> >(widen(b[swizzled_byte<kTiles * 8>(column, k)]));
-        d[j][i] = sum;
-      }
+    const int lane = threadIdx.x % 32, row = threadIdx.x / 32 % 4 * 16 + lane / 4;
+    SumOf<A> rows[2][32];
+    for (int i = 0; i < 2; ++i)
+      for (int k = 0; k < 32; ++k)
+        rows[i][k] = static_cast<SumOf<A> >(widen(a[swizzled_byte<64>(row + i * 8, first + k)]));
+    emulator::add_products(d, rows, add, [&](int j, int i, int k) {
+      const B& value = b[swizzled_byte<kTiles * 8>(j * 8 + lane % 4 * 2 + i, first + k)];
+      return static_cast<SumOf<A> >(widen(value));
+    });
 #endif
   }
 };

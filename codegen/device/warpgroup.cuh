@@ -248,18 +248,17 @@ SINTER_DEVICE void wgmma(float (&d)[kTiles][4], const u32 (&a)[4], const T* tile
   const Operand mine{{a[0], a[1], a[2], a[3]}};
   const emulator::WarpExchange<Operand> lanes(mine);
   const int g = emulator::current % 32 / 4, t = emulator::current % 4 * 2;
-  for (int j = 0; j < kTiles; ++j)
-    for (int i = 0; i < 4; ++i) {
-      const int column = j * 8 + t + i % 2;
-      float sum = add ? d[j][i] : 0;
-      for (int k = 0; k < 16; ++k) {
-        const u32 pair = lanes[g * 4 + k % 8 / 2].a[i / 2 + k / 8 * 2];
-        const T b = tile[kRowsAreK ? swizzled_place<kTileRows>(first + k, column)
-                                   : swizzled_place<kTileRows>(column, first + k)];
-        sum += (k % 2 == 0 ? low_of<T>(pair) : high_of<T>(pair)) * widen(b);
-      }
-      d[j][i] = sum;
+  float rows[2][16];
+  for (int i = 0; i < 2; ++i)
+    for (int k = 0; k < 16; ++k) {
+      const u32 pair = lanes[g * 4 + k % 8 / 2].a[i + k / 8 * 2];
+      rows[i][k] = k % 2 == 0 ? low_of<T>(pair) : high_of<T>(pair);
     }
+  emulator::add_products(d, rows, add, [&](int j, int i, int k) {
+    const int column = j * 8 + t + i;
+    return widen(tile[kRowsAreK ? swizzled_place<kTileRows>(first + k, column)
+                                : swizzled_place<kTileRows>(column, first + k)]);
+  });
 #endif
 }
 

@@ -256,6 +256,22 @@ class WarpExchange {
   T mine_;
 };
 
+/// What an instruction of a warpgroup leaves in a thread's registers: columns 0 and 1 of each of
+/// kTiles tiles, of two rows; `column(tile, i, k)` is an element of b.
+template <class Sum, int kTiles, int kDepth, class Column>
+void add_products(Sum (&d)[kTiles][4], const Sum (&rows)[2][kDepth], bool add,
+                  const Column& column) {
+  for (int j = 0; j < kTiles; ++j)
+    for (int i = 0; i < 2; ++i) {
+      Sum sums[2] = {add ? d[j][i] : 0, add ? d[j][2 + i] : 0};
+      for (int k = 0; k < kDepth; ++k) {
+        const Sum value = column(j, i, k);
+        for (int row = 0; row < 2; ++row) sums[row] += rows[row][k] * value;
+      }
+      for (int row = 0; row < 2; ++row) d[j][row * 2 + i] = sums[row];
+    }
+}
+
 /// `from` null: zeros.
 inline void cp_async(void* to, const void* from, int bytes) {
   PendingCopy copy{to, bytes, {}};
@@ -289,13 +305,23 @@ inline unsigned float_to_bits(float value) {
   return bits;
 }
 
-inline float half_to_float(unsigned short half) {
+inline float compute_float_of_half(unsigned short half) {
   const unsigned sign = (half & 0x8000u) << 16, exponent = (half >> 10) & 31u;
   const unsigned fraction = half & 0x3ffu;
   if (exponent == 31) return bits_to_float(sign | 0x7f800000u | fraction << 13);
   if (exponent != 0) return bits_to_float(sign | (exponent + 112) << 23 | fraction << 13);
   const float magnitude = static_cast<float>(fraction) * 0x1p-24f;
   return sign != 0 ? -magnitude : magnitude;
+}
+
+inline float half_to_float(unsigned short half) {
+  static const std::vector<float> all = [] {
+    std::vector<float> values(0x10000);
+    for (unsigned i = 0; i < values.size(); ++i)
+      values[i] = compute_float_of_half(static_cast<unsigned short>(i));
+    return values;
+  }();
+  return all[half];
 }
 
 inline unsigned short float_to_half(float value) {
