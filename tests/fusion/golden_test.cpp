@@ -21,13 +21,14 @@
 #include "fusion/pipeline.h"
 #include "ir/text/text.h"
 #include "support.h"
+#include "tests/support/paths.h"
 
 namespace sinter::fusion::test {
 namespace {
 
 namespace fs = std::filesystem;
 
-const fs::path kGoldens = fs::path(SINTER_SOURCE_DIR) / "tests/fusion/goldens";
+const fs::path kGoldens = fs::path(source_dir()) / "tests/fusion/goldens";
 constexpr std::string_view kSeparator = "----\n";
 
 struct Case {

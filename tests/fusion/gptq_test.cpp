@@ -17,6 +17,7 @@
 #include "ir/reference/evaluate.h"
 #include "ir/text/text.h"
 #include "support.h"
+#include "tests/support/paths.h"
 
 namespace sinter::fusion::test {
 namespace {
@@ -58,7 +59,7 @@ double error_of(const ir::QuantizedWeights& rounded) {
 }
 
 TEST(Compensation, ErrorsAreNoGreaterThanNumPys) {
-  std::ifstream file(SINTER_SOURCE_DIR "/tests/fusion/gptq.json");
+  std::ifstream file(source_dir() + "/tests/fusion/gptq.json");
   const auto golden = nlohmann::json::parse(file);
   for (const bool symmetric : {true, false}) {
     const auto& expected = golden.at(symmetric ? "symmetric" : "asymmetric");
@@ -86,7 +87,7 @@ Tensor eight_bits(DType type, double largest, const Tensor& moments) {
 }
 
 TEST(Compensation, NumbersOfEightBitsAreNoFurtherOffThanNumPys) {
-  std::ifstream file(SINTER_SOURCE_DIR "/tests/fusion/gptq.json");
+  std::ifstream file(source_dir() + "/tests/fusion/gptq.json");
   const auto golden = nlohmann::json::parse(file);
   for (const auto& [name, type, largest] :
        {std::tuple("int8", DType::kInt8, 127.0), {"e4m3", DType::kFloat8E4M3FN, 448.0}}) {

@@ -11,6 +11,7 @@
 #include "fusion/passes/passes.h"
 #include "ir/reference/evaluate.h"
 #include "ir/text/text.h"
+#include "tests/support/paths.h"
 
 namespace sinter::fusion::test {
 namespace {
@@ -21,7 +22,7 @@ constexpr std::int64_t kBlock = 4, kWidth = 4, kHeads = 2, kVocabulary = 32;
 
 /// The graph of a golden case, without its options and what is expected.
 std::string golden(const std::string& name) {
-  std::ifstream file(SINTER_SOURCE_DIR "/tests/fusion/goldens/page_caches/" + name + ".txt");
+  std::ifstream file(source_dir() + "/tests/fusion/goldens/page_caches/" + name + ".txt");
   std::string text, line;
   while (std::getline(file, line) && !line.starts_with("----"))
     if (!line.starts_with("// ")) text += line + "\n";

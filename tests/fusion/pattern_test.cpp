@@ -13,6 +13,7 @@
 #include "ir/text/text.h"
 #include "sinter/error.h"
 #include "support.h"
+#include "tests/support/paths.h"
 
 namespace sinter::fusion::test {
 namespace {
@@ -134,7 +135,7 @@ TEST(Matcher, LongProductsEnd) {
 /// The order of the operands of commutative operators is the exporter's accident.
 TEST(Recognise, OperandOrderDoesNotMatter) {
   namespace fs = std::filesystem;
-  const fs::path folder = fs::path(SINTER_SOURCE_DIR) / "tests/fusion/goldens/recognise";
+  const fs::path folder = fs::path(source_dir()) / "tests/fusion/goldens/recognise";
   int checked = 0;
   for (const auto& entry : fs::directory_iterator(folder)) {
     std::ifstream file(entry.path());

@@ -8,6 +8,7 @@
 #include <stdexcept>
 
 #include "ir/text/text.h"
+#include "tests/support/paths.h"
 
 namespace sinter::gpu_test {
 namespace {
@@ -17,7 +18,7 @@ namespace fs = std::filesystem;
 /// Below the current folder, if that is a tree's root: the tree need not lie where it was built.
 fs::path case_folder() {
   const fs::path here = "tests/gpu/cases";
-  return fs::exists(here) ? here : SINTER_SOURCE_DIR / here;
+  return fs::exists(here) ? here : source_dir() / here;
 }
 
 /// "batch=1 seq=64; batch=3 seq=17"

@@ -10,6 +10,7 @@
 #include "ir/graph.h"
 #include "ir/reference/evaluate.h"
 #include "ir/reference/kernels.h"
+#include "tests/support/paths.h"
 
 namespace sinter::ir {
 namespace {
@@ -66,7 +67,7 @@ Attr decode_attr(const AttrSpec& spec, const json& value) {
 const std::map<std::string, std::vector<Case>>& all_cases() {
   static const auto cases = [] {
     std::map<std::string, std::vector<Case>> result;
-    std::ifstream file(SINTER_SOURCE_DIR "/tests/ir/goldens/goldens.json");
+    std::ifstream file(source_dir() + "/tests/ir/goldens/goldens.json");
     const json root = json::parse(file);
     for (const json& entry : root["cases"]) {
       const OpDef& op = get_op(entry["op"].get<std::string>());

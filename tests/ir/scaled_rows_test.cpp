@@ -9,6 +9,7 @@
 #include <gtest/gtest.h>
 
 #include "ir/reference/evaluate.h"
+#include "tests/support/paths.h"
 
 namespace sinter::ir {
 namespace {
@@ -27,7 +28,7 @@ std::vector<Tensor> rounded(const std::vector<float>& exact, std::int64_t column
 }
 
 TEST(ScaledRows, TakeTheScalesOfNumPy) {
-  std::ifstream file(SINTER_SOURCE_DIR "/tests/ir/goldens/scaled_rows.json");
+  std::ifstream file(source_dir() + "/tests/ir/goldens/scaled_rows.json");
   const auto golden = nlohmann::json::parse(file);
   ASSERT_GT(golden.size(), 16u);
   std::vector<float> exact;

@@ -5,6 +5,7 @@
 #include <gmock/gmock.h>
 #include <sinter/threads.h>
 
+#include "tests/support/paths.h"
 #include "tests/tools/cli_fixture.h"
 #include "tools/compiler/run/npy.h"
 
@@ -272,7 +273,7 @@ TEST_F(CliTest, CompilesForGpusThatAreNotThere) {
 #endif
 
 TEST_F(CliTest, OperatorsInTheDocumentationAreThoseOfTheTable) {
-  std::ifstream file(SINTER_SOURCE_DIR "/frontend/OPERATORS.md");
+  std::ifstream file(source_dir() + "/frontend/OPERATORS.md");
   const std::string text((std::istreambuf_iterator<char>(file)), {});
   EXPECT_EQ(sinter({"ops", "--markdown"}).out, text) << "tools/update_docs writes it anew";
 }

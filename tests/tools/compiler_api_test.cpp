@@ -13,6 +13,7 @@
 #include <sinter/compiler.h>
 #include <sys/resource.h>
 
+#include "tests/support/paths.h"
 #include "tests/tools/cli_fixture.h"
 #include "tools/compiler/options/option_names.h"
 #include "tools/compiler/run/npy.h"
@@ -493,8 +494,7 @@ TEST_F(CompilerApi, AllOptionsThatMessagesNameAreKnown) {
   int named = 0;
   const std::regex text(R"re("(?:[^"\\]|\\.)*")re"), flag("--[a-z][-A-Za-z]*");
   for (const char* folder : {"frontend", "fusion", "codegen", "tools/compiler"})
-    for (const auto& entry :
-         fs::recursive_directory_iterator(fs::path(SINTER_SOURCE_DIR) / folder)) {
+    for (const auto& entry : fs::recursive_directory_iterator(fs::path(source_dir()) / folder)) {
       if (entry.path().extension() != ".cpp" || entry.path().filename() == "option_names.cpp")
         continue;
       std::istringstream lines(read(entry.path().string()));

@@ -11,6 +11,7 @@
 #include "ir/text/text.h"
 #include "runtime/plan/plan_data.h"
 #include "runtime/plan_access.h"
+#include "tests/support/paths.h"
 #include "tests/tools/cli_fixture.h"
 #include "tools/compiler/options/entries.h"
 
@@ -21,7 +22,7 @@ using nlohmann::json;
 using testing::AllOf;
 using testing::HasSubstr;
 
-const std::string kDecoder = SINTER_SOURCE_DIR "/models/tiny/decoder.onnx";
+const std::string kDecoder = source_dir() + "/models/tiny/decoder.onnx";
 
 class EntryTest : public CliTest {
  protected:
@@ -52,7 +53,7 @@ TEST_F(EntryTest, TheyShareCachesOfEightBits) {
 }
 
 TEST_F(EntryTest, PrefillAndDecodeShareWeightsAndCaches) {
-  std::ifstream file(SINTER_SOURCE_DIR "/tests/tools/goldens/greedy.json");
+  std::ifstream file(source_dir() + "/tests/tools/goldens/greedy.json");
   const json goldens = json::parse(file)["decoder"];
   const auto generate = [&](const std::string& plan, const json& golden) {
     std::string prompt;

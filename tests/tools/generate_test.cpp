@@ -8,6 +8,7 @@
 #include <gmock/gmock.h>
 #include <sinter/error.h>
 
+#include "tests/support/paths.h"
 #include "tests/tools/cli_fixture.h"
 #include "tools/generate/prompt.h"
 
@@ -18,8 +19,8 @@ using nlohmann::json;
 using testing::AllOf;
 using testing::HasSubstr;
 
-const std::string kModels = SINTER_SOURCE_DIR "/models/tiny/";
-constexpr const char* kGoldens = SINTER_SOURCE_DIR "/tests/tools/goldens/";
+const std::string kModels = source_dir() + "/models/tiny/";
+const std::string kGoldens = source_dir() + "/tests/tools/goldens/";
 
 json read_json(const std::string& name) {
   std::ifstream file(kGoldens + name);
@@ -56,7 +57,7 @@ class GenerateTest : public CliTest {
 
 /// Decoders of ONNX Runtime GenAI's builder: with caches that grow, and with one buffer.
 TEST_F(GenerateTest, GreedyTokensOfGenAiExportsAreThoseOfOnnxRuntime) {
-  const std::string folder = SINTER_SOURCE_DIR "/tests/conformance/genai/node/test_";
+  const std::string folder = source_dir() + "/tests/conformance/genai/node/test_";
   for (const std::string model :
        {"llama_fp32_cpu", "gemma2_int4_cpu", "qwen3_int4_cuda", "phi3long_fp32_cpu"}) {
     std::ifstream file(folder + model + "/greedy.json");
@@ -113,7 +114,7 @@ TEST_F(GenerateTest, CachesMayGrow) {
 }
 
 TEST_F(GenerateTest, BufferThatIsShorterThanTheTextIsRefused) {
-  const std::string folder = SINTER_SOURCE_DIR "/tests/conformance/genai/node/";
+  const std::string folder = source_dir() + "/tests/conformance/genai/node/";
   const auto plan =
       compile({"--dim", "past_sequence_length=16", "--dim", "total_sequence_length=1..32"},
               folder + "test_llama_fp32_cpu/model.onnx");

@@ -8,6 +8,7 @@
 
 #include <gmock/gmock.h>
 
+#include "tests/support/paths.h"
 #include "tests/tools/cli_fixture.h"
 
 namespace sinter::tests {
@@ -18,7 +19,7 @@ std::map<std::string, std::string> options_in(const std::string& folder) {
   const std::regex literal(R"re("(?:[^"\\\n]|\\.)*")re"), option(R"((^|[^\w-])(--[A-Za-z][\w-]*))");
   std::map<std::string, std::string> found;
   for (const auto& entry : std::filesystem::recursive_directory_iterator(
-           std::filesystem::path(SINTER_SOURCE_DIR) / folder)) {
+           std::filesystem::path(source_dir()) / folder)) {
     if (entry.path().extension() != ".cpp" && entry.path().extension() != ".h") continue;
     std::ifstream file(entry.path());
     for (std::string line; std::getline(file, line);) {

@@ -13,6 +13,7 @@
 #include "fusion/pipeline.h"
 #include "ir/reference/evaluate.h"
 #include "ir/text/text.h"
+#include "tests/support/paths.h"
 #include "tests/tools/cli_fixture.h"
 #include "tools/compiler/options/sample.h"
 
@@ -25,7 +26,7 @@ using testing::HasSubstr;
 
 const json& sampler_goldens() {
   static const json all = [] {
-    std::ifstream file(SINTER_SOURCE_DIR "/tests/tools/goldens/sampler.json");
+    std::ifstream file(source_dir() + "/tests/tools/goldens/sampler.json");
     return json::parse(file);
   }();
   return all;
@@ -216,7 +217,7 @@ TEST(SampleOption, IsReadAndWritten) {
 class SampledPlan : public CliTest {
  protected:
   std::string compile(const std::string& sample, const std::vector<std::string>& more = {}) {
-    std::vector<std::string> words = {"compile",      SINTER_SOURCE_DIR "/models/tiny/decoder.onnx",
+    std::vector<std::string> words = {"compile",      source_dir() + "/models/tiny/decoder.onnx",
                                       "-o",           path("plan"),
                                       "--target=cpu", "--sample",
                                       sample};
@@ -234,7 +235,7 @@ class SampledPlan : public CliTest {
 };
 
 TEST_F(SampledPlan, GreedyTokensAreThoseOfTheHost) {
-  std::ifstream file(SINTER_SOURCE_DIR "/tests/tools/goldens/greedy.json");
+  std::ifstream file(source_dir() + "/tests/tools/goldens/greedy.json");
   const json greedy = json::parse(file);
   for (const auto& options :
        std::vector<std::vector<std::string>>{{}, {"--dim", "sequence=1..4"}}) {
@@ -280,7 +281,7 @@ TEST_F(SampledPlan, RefusesWhatTheHostWouldChooseOtherwise) {
 
 TEST_F(SampledPlan, IsVerifiedAgainstTheModelWithItsSampler) {
   const auto result =
-      sinter({"verify", SINTER_SOURCE_DIR "/models/tiny/decoder.onnx", "--target=cpu", "--sample",
+      sinter({"verify", source_dir() + "/models/tiny/decoder.onnx", "--target=cpu", "--sample",
               "greedy,keep_logits", "--shapes", "input_ids:1x3,past_key_0:1x2x8x8"});
   EXPECT_EQ(result.code, 0) << result.out << result.err;
   EXPECT_THAT(result.out, testing::AllOf(HasSubstr("token"), HasSubstr("logits")));

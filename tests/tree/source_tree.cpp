@@ -6,6 +6,8 @@
 #include <functional>
 #include <regex>
 
+#include "tests/support/paths.h"
+
 namespace sinter::testing {
 namespace {
 
@@ -36,7 +38,7 @@ const SourceTree& SourceTree::get() {
 }
 
 SourceTree::SourceTree() {
-  const fs::path root = SINTER_SOURCE_DIR;
+  const fs::path root = source_dir();
   const std::set<std::string> extensions = {".h", ".cpp", ".cuh", ".c", ".cu"};
   for (const char* folder : kFolders)
     for (const auto& entry : fs::recursive_directory_iterator(root / folder))

@@ -10,6 +10,7 @@
 #include "codegen/families/loops/emit_loops.h"
 #include "cuda_programs.h"
 #include "ir/text/text.h"
+#include "tests/support/paths.h"
 
 namespace sinter::test {
 namespace {
@@ -24,7 +25,7 @@ std::string read(const std::string& path) {
 class CudaText : public testing::TestWithParam<const char*> {};
 
 TEST_P(CudaText, IsTheGolden) {
-  const std::string stem = std::string(SINTER_SOURCE_DIR "/tests/codegen/goldens/") + GetParam();
+  const std::string stem = source_dir() + "/tests/codegen/goldens/" + GetParam();
   const std::string listing = read(stem + ".loops");
   ASSERT_NE(listing, "") << stem;
   const ir::Graph body = ir::parse_graph(listing.substr(0, listing.find("----\n")));

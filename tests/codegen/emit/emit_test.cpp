@@ -17,6 +17,7 @@
 #include "cuda_random_programs.h"
 #include "ir/text/text.h"
 #include "tests/codegen/emulation/cuda_check.h"
+#include "tests/support/paths.h"
 
 namespace sinter::test {
 namespace {
@@ -290,7 +291,7 @@ TEST(CudaEmulation, LoweredRegions) {
   CudaCheck check({{"batch", {1, 64, nullptr}}, {"seq", {1, 512, nullptr}}});
   int count = 0;
   for (const auto& entry :
-       std::filesystem::directory_iterator(SINTER_SOURCE_DIR "/tests/codegen/goldens")) {
+       std::filesystem::directory_iterator(source_dir() + "/tests/codegen/goldens")) {
     if (entry.path().extension() != ".loops") continue;
     std::ifstream file(entry.path());
     std::stringstream text;

@@ -16,6 +16,8 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include "tests/support/paths.h"
+
 namespace sinter::test {
 
 namespace fs = std::filesystem;
@@ -29,13 +31,14 @@ std::string read_file(const fs::path& path) {
   return text.str();
 }
 
-/// "-I.. " for every folder of device headers.
+/// "-I.. " for every folder of device headers, in and below the folder `sinter`.
 std::string device_folders() {
   std::set<fs::path> folders;
-  for (const auto& entry : fs::recursive_directory_iterator(SINTER_SOURCE_DIR "/codegen"))
+  for (const auto& entry : fs::recursive_directory_iterator(source_dir() + "/codegen"))
     if (entry.path().extension() == ".cuh") folders.insert(entry.path().parent_path());
   std::string text;
-  for (const fs::path& folder : folders) text += fmt::format("-I{} ", folder.string());
+  for (const fs::path& folder : folders)
+    text += fmt::format("-Isinter/{} ", folder.lexically_relative(source_dir()).string());
   return text;
 }
 
@@ -118,14 +121,16 @@ EmulatedKernels::EmulatedKernels(std::span<const codegen::EmittedKernel> kernels
   source.close();
   // Undefined behaviour (an overflowing index, a misaligned vector) traps; null pointers and what
   // lies outside of buffers do so without help. Compiling takes longer than running: hence -Og.
-  // Compiled by its name in its folder, so that ccache knows the same kernels again.
+  // Compiled by its name in its folder, with headers behind a link, so that ccache knows the same
+  // kernels again wherever the sources lie.
+  fs::create_directory_symlink(source_dir(), folder_ + "/sinter");
   const std::string command = fmt::format(
-      "cd {1} && ({3} g++ -std=c++17 -Og -w -fPIC -fno-strict-aliasing "
+      "cd {} && ({} g++ -std=c++17 -Og -w -fPIC -fno-strict-aliasing "
       "-fsanitize=alignment,bounds,shift,signed-integer-overflow,integer-divide-by-zero "
       "-fsanitize=object-size,return,unreachable -fsanitize-undefined-trap-on-error "
-      "-I{0}/tests/codegen/emulation/cuda_emulator {2}"
+      "-Isinter/tests/codegen/emulation/cuda_emulator {}"
       "-c -o kernels.o kernels.cpp && g++ -shared -o kernels.so kernels.o) > log 2>&1",
-      SINTER_SOURCE_DIR, folder_, device_folders(), SINTER_CCACHE);
+      folder_, SINTER_CCACHE, device_folders());
   if (std::system(command.c_str()) != 0)
     throw std::runtime_error(
         fmt::format("{}\n{}", command, read_file(folder_ + "/log").substr(0, 8000)));

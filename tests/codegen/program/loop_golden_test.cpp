@@ -10,6 +10,7 @@
 
 #include "ir/text/text.h"
 #include "tests/codegen/emulation/region_check.h"
+#include "tests/support/paths.h"
 
 namespace sinter::test {
 namespace {
@@ -19,7 +20,7 @@ constexpr std::string_view kSeparator = "----\n";
 std::vector<std::string> golden_names() {
   std::vector<std::string> names;
   for (const auto& entry :
-       std::filesystem::directory_iterator(SINTER_SOURCE_DIR "/tests/codegen/goldens"))
+       std::filesystem::directory_iterator(source_dir() + "/tests/codegen/goldens"))
     if (entry.path().extension() == ".loops") names.push_back(entry.path().stem().string());
   std::sort(names.begin(), names.end());
   return names;
@@ -28,8 +29,7 @@ std::vector<std::string> golden_names() {
 class LoopListing : public testing::TestWithParam<std::string> {};
 
 TEST_P(LoopListing, IsTheGolden) {
-  const std::string path =
-      std::string(SINTER_SOURCE_DIR "/tests/codegen/goldens/") + GetParam() + ".loops";
+  const std::string path = source_dir() + "/tests/codegen/goldens/" + GetParam() + ".loops";
   std::ifstream in(path);
   std::stringstream whole;
   whole << in.rdbuf();

@@ -13,6 +13,7 @@
 
 #include "api_plans.h"
 #include "c_program.h"
+#include "tests/support/paths.h"
 
 namespace sinter::testing {
 namespace {
@@ -169,7 +170,7 @@ std::vector<std::string> exported_functions() {
 
 TEST(CAbi, IsWhatWasReleased) {
   // What the list has stays; what is new is added to it, and SINTER_C_ABI_VERSION grows.
-  const fs::path list = fs::path(SINTER_SOURCE_DIR) / "tests/runtime/goldens/c_abi.txt";
+  const fs::path list = fs::path(source_dir()) / "tests/runtime/goldens/c_abi.txt";
   std::vector<std::string> found = {fmt::format("version {}", sinter_c_abi_version())};
   for (const std::string& name : exported_functions()) found.push_back(name + "()");
   std::size_t count = 0;
@@ -186,7 +187,7 @@ TEST(CAbi, IsWhatWasReleased) {
 TEST(CAbi, TheHeaderDeclaresWhatIsExported) {
   std::string headers;
   for (const char* name : {"sinter_c.h", "sinter_c_engine.h"}) {
-    std::ifstream file(fs::path(SINTER_SOURCE_DIR) / "runtime/include/sinter" / name);
+    std::ifstream file(fs::path(source_dir()) / "runtime/include/sinter" / name);
     headers.append(std::istreambuf_iterator<char>(file), {});
   }
   const auto functions = exported_functions();

@@ -9,6 +9,7 @@
 #include "runtime/cuda/device_info.h"
 #include "runtime/libraries/cuda_libraries.h"
 #include "tests/runtime/cuda/cuda_fixture.h"
+#include "tests/support/paths.h"
 
 namespace sinter::testing {
 namespace {
@@ -99,8 +100,7 @@ TEST(CudaLibraryTest, CommandsAreForWhatIsInstalled) {
   EXPECT_EQ(command("", "/opt/env/lib/python3.11/site-packages/sinter/_core.so"),
             "pip install 'some-package>=1,<2'");
   EXPECT_EQ(command("cuda", "/usr/lib/libsinter.so.0.1"), "pip install 'some-package>=1,<2'");
-  EXPECT_EQ(command("cuda", SINTER_BINARY_DIR "/bin/sinter"),
-            SINTER_SOURCE_DIR "/tools/setup --cuda");
+  EXPECT_EQ(command("cuda", binary_dir() + "/bin/sinter"), source_dir() + "/tools/setup --cuda");
 }
 
 TEST(CudaLibraryTest, MissingEntryPointIsNamed) {

@@ -10,6 +10,8 @@
 #include <gmock/gmock.h>
 #include <sinter/error.h>
 
+#include "tests/support/paths.h"
+
 namespace sinter::testing {
 namespace {
 
@@ -45,7 +47,7 @@ void expect_share(int count, double share) {
 }
 
 TEST(SlotSampler, DrawsNumpysTokens) {
-  std::ifstream file(SINTER_SOURCE_DIR "/tests/tools/goldens/sampler.json");
+  std::ifstream file(source_dir() + "/tests/tools/goldens/sampler.json");
   const auto goldens = nlohmann::json::parse(file);
   int drawn = 0;
   for (const auto& golden : goldens["cases"]) {

@@ -8,6 +8,7 @@
 #include <gmock/gmock.h>
 #include <sinter/error.h>
 
+#include "tests/support/paths.h"
 #include "tests/tools/cli_fixture.h"
 
 namespace sinter::tests {
@@ -29,7 +30,7 @@ std::string message_of(Call call) {
 }
 
 TEST(ChatTemplates, GiveWhatJinjaGives) {
-  std::ifstream file(SINTER_SOURCE_DIR "/tests/tools/goldens/chat.json");
+  std::ifstream file(source_dir() + "/tests/tools/goldens/chat.json");
   const ordered_json goldens = ordered_json::parse(file);
   ASSERT_GT(goldens["cases"].size(), 40u);
   for (const auto& golden : goldens["cases"]) {

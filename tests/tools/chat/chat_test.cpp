@@ -6,6 +6,7 @@
 
 #include <gmock/gmock.h>
 
+#include "tests/support/paths.h"
 #include "tests/tools/cli_fixture.h"
 #include "tests/tools/tiny_tokenizer.h"
 
@@ -18,7 +19,7 @@ using testing::HasSubstr;
 class ChatTest : public CliTest {
  protected:
   void SetUp() override {
-    const auto compiled = sinter({"compile", SINTER_SOURCE_DIR "/models/tiny/decoder.onnx", "-o",
+    const auto compiled = sinter({"compile", source_dir() + "/models/tiny/decoder.onnx", "-o",
                                   path("plan"), "--target=cpu"});
     ASSERT_EQ(compiled.code, 0) << compiled.err;
     std::ofstream(path("tokenizer.json")) << tiny_tokenizer();

@@ -10,6 +10,7 @@
 #include <sinter/error.h>
 
 #include "runtime/engine/drafting_executor.h"
+#include "tests/support/paths.h"
 #include "tests/tools/cli_fixture.h"
 #include "tests/tools/generate/tiny_decoder.h"
 
@@ -192,7 +193,7 @@ TEST_F(PagedExecutorTest, DrawsOfThePlanAreThoseOfTheHost) {
 
 /// Decoders as ONNX Runtime GenAI's model builder writes them (GroupQueryAttention, MatMulNBits).
 TEST_F(PagedExecutorTest, ModelsOfGenAIGiveWhatTheyGiveAlone) {
-  const std::string folder = SINTER_SOURCE_DIR "/tests/conformance/genai/node/";
+  const std::string folder = source_dir() + "/tests/conformance/genai/node/";
   for (const char* name : {"test_llama_fp32_cpu", "test_qwen3_int4_cuda"}) {
     const std::string model = folder + name + "/model.onnx";
     const auto compile_to = [&](const char* plan, const std::vector<std::string>& options) {
@@ -227,7 +228,7 @@ TEST_F(PagedExecutorTest, ModelsOfGenAIGiveWhatTheyGiveAlone) {
 }
 
 TEST_F(PagedExecutorTest, ModelsThatCountTokensAreRefusedByName) {
-  const std::string folder = SINTER_SOURCE_DIR "/tests/conformance/genai/node/";
+  const std::string folder = source_dir() + "/tests/conformance/genai/node/";
   const auto refusal_of = [&](const char* name) {
     return sinter({"compile", folder + name + "/model.onnx", "-o", path("plan"), "--target=cpu",
                    "--serve"})

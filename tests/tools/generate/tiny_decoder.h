@@ -14,15 +14,16 @@
 #include <sinter/engine.h>
 
 #include "runtime/engine/executor.h"
+#include "tests/support/paths.h"
 
 namespace sinter::tests {
 
-inline const std::string kTinyDecoder = SINTER_SOURCE_DIR "/models/tiny/decoder.onnx";
+inline const std::string kTinyDecoder = source_dir() + "/models/tiny/decoder.onnx";
 
 /// Prompts with their greedy tokens.
 inline const nlohmann::json& greedy() {
   static const nlohmann::json cases = [] {
-    std::ifstream file(SINTER_SOURCE_DIR "/tests/tools/goldens/greedy.json");
+    std::ifstream file(source_dir() + "/tests/tools/goldens/greedy.json");
     return nlohmann::json::parse(file)["decoder"];
   }();
   return cases;

@@ -5,6 +5,7 @@
 
 #include <sinter/session.h>
 
+#include "tests/support/paths.h"
 #include "tests/tools/serve/serve_fixture.h"
 
 namespace sinter::tests {
@@ -17,8 +18,8 @@ using Ids = std::vector<std::int64_t>;
 class ServeEmbeddingsTest : public ServeTest {
  protected:
   void SetUp() override {
-    const auto compiled = sinter({"compile", SINTER_SOURCE_DIR "/models/tiny/bert.onnx", "-o",
-                                  path("plan"), "--target=cpu"});
+    const auto compiled = sinter(
+        {"compile", source_dir() + "/models/tiny/bert.onnx", "-o", path("plan"), "--target=cpu"});
     ASSERT_EQ(compiled.code, 0) << compiled.err;
     model_.plan = path("plan");
     model_.session.threads = 1;

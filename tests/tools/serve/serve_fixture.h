@@ -7,6 +7,7 @@
 #include <gmock/gmock.h>
 #include <httplib.h>
 
+#include "tests/support/paths.h"
 #include "tests/tools/cli_fixture.h"
 #include "tools/serve/http_server.h"
 
@@ -19,7 +20,7 @@ constexpr int kContext = 48;
 class ServeTest : public CliTest {
  protected:
   void SetUp() override {
-    const auto compiled = sinter({"compile", SINTER_SOURCE_DIR "/models/tiny/decoder.onnx", "-o",
+    const auto compiled = sinter({"compile", source_dir() + "/models/tiny/decoder.onnx", "-o",
                                   path("plan"), "--target=cpu"});
     ASSERT_EQ(compiled.code, 0) << compiled.err;
     model_.plan = path("plan");

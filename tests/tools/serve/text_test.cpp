@@ -4,6 +4,7 @@
 #include <random>
 #include <sstream>
 
+#include "tests/support/paths.h"
 #include "tests/tools/serve/serve_fixture.h"
 #include "tests/tools/tiny_tokenizer.h"
 #include "tools/serve/api/api_error.h"
@@ -19,7 +20,7 @@ json prompt(std::initializer_list<int> ids, int tokens = 8) {
 
 TEST_F(ServeTest, GreedyTokensAreThoseOfNumpy) {
   begin();
-  std::ifstream file(SINTER_SOURCE_DIR "/tests/tools/goldens/greedy.json");
+  std::ifstream file(source_dir() + "/tests/tools/goldens/greedy.json");
   const json goldens = json::parse(file);
   ASSERT_FALSE(goldens["decoder"].empty());
   for (const json& golden : goldens["decoder"]) {

@@ -10,6 +10,7 @@
 #include <sinter/sinter.h>
 
 #include "runtime/files/input_file.h"
+#include "tests/support/paths.h"
 #include "tests/tools/cli_fixture.h"
 #include "tools/speech/add_transcribe.h"
 #include "tools/speech/audio_file.h"
@@ -24,8 +25,8 @@ namespace {
 using nlohmann::json;
 using testing::HasSubstr;
 
-const std::string kTiny = SINTER_SOURCE_DIR "/models/tiny/";
-const std::string kGoldens = SINTER_SOURCE_DIR "/tests/tools/goldens/";
+const std::string kTiny = source_dir() + "/models/tiny/";
+const std::string kGoldens = source_dir() + "/tests/tools/goldens/";
 
 json golden() {
   std::ifstream file(kGoldens + "speech.json");

@@ -8,6 +8,7 @@
 #include <gmock/gmock.h>
 #include <sinter/error.h>
 
+#include "tests/support/paths.h"
 #include "tools/tokenizer/byte_pairs.h"
 
 namespace sinter::tests {
@@ -19,7 +20,7 @@ using tools::Tokenizer;
 
 const json& goldens() {
   static const json cases = [] {
-    std::ifstream file(SINTER_SOURCE_DIR "/tests/tools/goldens/tokenizers.json");
+    std::ifstream file(source_dir() + "/tests/tools/goldens/tokenizers.json");
     return json::parse(file);
   }();
   return cases;

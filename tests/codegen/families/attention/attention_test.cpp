@@ -20,6 +20,7 @@
 #include "tests/codegen/emulation/compile_all.h"
 #include "tests/codegen/emulation/cuda_emulation.h"
 #include "tests/codegen/emulation/region_check.h"
+#include "tests/support/paths.h"
 
 namespace sinter::test {
 namespace {
@@ -380,7 +381,7 @@ TEST(AttentionKernels, AreReadable) {
   const EmittedAttention kernel = emit(kAttentionCases[0]);
   const std::string text =
       codegen::print_attention(kernel.program, kernel.exprs) + "----\n" + kernel.kernel.source;
-  const std::string path = SINTER_SOURCE_DIR "/tests/codegen/goldens/attention.kernel.cu";
+  const std::string path = source_dir() + "/tests/codegen/goldens/attention.kernel.cu";
   if (std::getenv("SINTER_UPDATE_GOLDENS") != nullptr) {
     std::ofstream(path) << text;
     return;

@@ -19,6 +19,7 @@
 #include "tests/codegen/emit/cuda_programs.h"
 #include "tests/codegen/emulation/compile_all.h"
 #include "tests/codegen/emulation/cuda_check.h"
+#include "tests/support/paths.h"
 
 namespace sinter::test {
 namespace {
@@ -48,8 +49,7 @@ struct Programs {
   Programs() {
     for (const char* name : {"add_layernorm", "embedding", "masked_softmax", "mean_pool",
                              "rotate_half", "merge_heads"}) {
-      std::ifstream file(std::string(SINTER_SOURCE_DIR "/tests/codegen/goldens/") + name +
-                         ".loops");
+      std::ifstream file(source_dir() + "/tests/codegen/goldens/" + name + ".loops");
       std::stringstream text;
       text << file.rdbuf();
       const std::string listing = text.str();

@@ -1,0 +1,14 @@
+#include "tests/support/paths.h"
+
+namespace sinter::test {
+
+const std::string& source_dir() {
+  static const std::string path = SINTER_SOURCE_DIR;
+  return path;
+}
+const std::string& binary_dir() {
+  static const std::string path = SINTER_BINARY_DIR;
+  return path;
+}
+
+}  // namespace sinter::test

@@ -1,0 +1,11 @@
+#pragma once
+
+#include <string>
+
+namespace sinter::test {
+
+/// The folder of the sources, and that of the build.
+const std::string& source_dir();
+const std::string& binary_dir();
+
+}  // namespace sinter::test
