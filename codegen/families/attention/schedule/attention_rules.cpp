@@ -1,0 +1,356 @@
+#include "codegen/families/attention/schedule/attention_rules.h"
+
+#include <algorithm>
+
+#include <fmt/format.h>
+#include <sinter/error.h>
+
+#include "codegen/emit/schedule_neighbours.h"
+#include "codegen/families/attention/schedule/attention_fit.h"
+
+namespace sinter::codegen {
+namespace {
+
+constexpr int kLeastKeys = 16;  // of a tile
+
+Dim heads_of(const AttentionProgram& program) { return ir::element_count(program.batch); }
+
+/// Adds schedules with what sizes have to be for them; leaves out those that never apply.
+class Chooser {
+ public:
+  Chooser(const AttentionProgram& program, ExprTable& exprs, const DeviceModel& device)
+      : program_(program),
+        exprs_(exprs),
+        device_(device),
+        heads_(ir::element_count(program.batch)) {
+    base_.vector = common_vector({&program.k, &program.v});
+    base_.pairs =
+        (program.front ? common_vector({&program.y}) : common_vector({&program.q, &program.y})) > 1;
+  }
+
+  /// `limits`: sizes that may not exceed a number.
+  using Limits = std::vector<std::pair<Dim, std::int64_t>>;
+  void add(AttentionSchedule schedule, const Limits& limits) {
+    if (done_ || !fits_prologue(program_, schedule)) return;
+    schedule.vector = base_.vector;
+    schedule.pairs = base_.pairs;
+    if (schedule.by_warpgroups()) {
+      if (fits_warpgroups(program_, device_, schedule))
+        add_on(some_gpus_, std::move(schedule), limits);
+      return;
+    }
+    if (schedule.splits > device_.cluster_blocks) return;
+    while (attention_shared_bytes(program_, schedule) > most_shared(device_, schedule)) {
+      if (schedule.ahead > 1)
+        --schedule.ahead;
+      else if (schedule.key_groups > 1)
+        schedule.key_groups /= 2;
+      else if (schedule.keys > kLeastKeys)
+        schedule.keys /= 2;
+      else
+        return;
+    }
+    if (schedule.splits > 1 && schedule.key_groups == 1) return;  // not made
+    add_on(schedule.splits > 1 ? some_gpus_ : any_gpu_, std::move(schedule), limits);
+  }
+
+  /// Blocks if each has `rows` rows.
+  Dim blocks(int rows) const { return heads_ * tiles_of_rows(program_, rows, exprs_.ranges()); }
+  const AttentionSchedule& base() const { return base_; }
+  std::vector<AttentionSchedule> take() { return std::move(schedules_); }
+
+ private:
+  /// What schedules before take: on some GPUs (with clusters, with warpgroups), or on all.
+  struct Earlier {
+    std::vector<std::vector<Condition>> conditions;
+    bool takes_all = false;
+  };
+
+  void add_on(Earlier& earlier, AttentionSchedule schedule, const Limits& limits) {
+    if (earlier.takes_all) return;
+    for (const auto& [size, most] : limits) {
+      const auto low = ir::lower_bound(size, exprs_.ranges());
+      const auto high = ir::upper_bound(size, exprs_.ranges());
+      if (low && *low > most) return;
+      if (high && *high <= most) continue;
+      schedule.conditions.emplace_back(exprs_.intern(size), 1, most);
+    }
+    // What an earlier schedule takes under fewer conditions never gets here.
+    const auto holds = [&](const Condition& wanted) {
+      return std::ranges::any_of(schedule.conditions, [&](const Condition& own) {
+        return own.expression() == wanted.expression() && own.max() <= wanted.max();
+      });
+    };
+    for (const auto& conditions : earlier.conditions)
+      if (std::ranges::all_of(conditions, holds)) return;
+    earlier.takes_all = schedule.conditions.empty();
+    earlier.conditions.push_back(schedule.conditions);
+    done_ = any_gpu_.takes_all;
+    schedules_.push_back(std::move(schedule));
+  }
+
+  const AttentionProgram& program_;
+  ExprTable& exprs_;
+  const DeviceModel& device_;
+  Dim heads_;
+  AttentionSchedule base_;
+  Earlier any_gpu_, some_gpus_;
+  bool done_ = false;
+  std::vector<AttentionSchedule> schedules_;
+};
+
+}  // namespace
+
+std::vector<AttentionSchedule> choose_attention(const AttentionProgram& program, ExprTable& exprs,
+                                                const DeviceModel& device,
+                                                const std::string& forced) {
+  Chooser chooser(program, exprs, device);
+  if (!forced.empty()) {
+    AttentionSchedule schedule = parse_attention_schedule(forced);
+    schedule.vector = std::min(schedule.vector, chooser.base().vector);
+    schedule.pairs = chooser.base().pairs;
+    if (!fits_kernel(program, device, schedule))
+      throw Error(ErrorCode::kUnsupported,
+                  fmt::format("the schedule '{}' does not take this attention", forced));
+    return {std::move(schedule)};
+  }
+  const std::int64_t longest = std::max(program.head, program.value_head);
+  const Dim sixteens = chooser.blocks(16), blocks = chooser.blocks(64);
+  const std::int64_t few = 2 * device.multiprocessors;
+  const auto by_warps = [](int row_warps, int warp_rows, int key_groups, int keys, int splits = 1) {
+    AttentionSchedule schedule;
+    schedule.row_warps = row_warps;
+    schedule.warp_rows = warp_rows;
+    schedule.key_groups = key_groups;
+    schedule.keys = keys;
+    schedule.splits = splits;
+    return schedule;
+  };
+  // By warpgroups: `groups` of 64 rows.
+  const auto by_warpgroups = [](int groups, int keys, int stages, int queries, int most_blocks) {
+    AttentionSchedule schedule;
+    schedule.row_warps = 4 * groups;
+    schedule.keys = keys;
+    schedule.stages = stages;
+    schedule.queries = queries;
+    schedule.blocks = most_blocks;
+    return schedule;
+  };
+  if (program.eight_bit) {
+    // Products are half as long beside their exponentials as those of 16 bits. Sums that are
+    // promoted take as many registers again, so tiles of scores are narrower.
+    const int keys = program.promoted ? 64 : 128, turns = device.multiprocessors;
+    if (longest <= 64) {
+      chooser.add(by_warpgroups(1, keys, 2, 1, 2 * turns), {{blocks, 576}, {program.keys, 1024}});
+      chooser.add(by_warpgroups(3, keys, 2, 2, turns), {});
+    } else {
+      chooser.add(by_warpgroups(1, keys, 2, 1, 2 * turns), {{blocks, few}, {program.keys, 512}});
+    }
+    // Also where a mask takes too many registers for that.
+    chooser.add(by_warpgroups(2, keys, 2, 2, turns), {});
+    chooser.add(by_warpgroups(2, 64, 2, 2, turns), {});
+    chooser.add(by_warpgroups(1, 64, 2, 1, 2 * turns), {});
+    std::vector<AttentionSchedule> schedules = chooser.take();
+    if (schedules.empty() || !schedules.back().conditions.empty())
+      throw Error(
+          ErrorCode::kUnsupported,
+          device.has_wgmma
+              ? "attention of 8 bits has no registers for this mask: keep the layer in 16 "
+                "bits by --keep"
+              : "attention of 8 bits has kernels for sm_90 alone, whose warpgroups multiply "
+                "8 bits: leave out --attention-precision");
+    return schedules;
+  }
+  const int of_few = warp_rows_of_few(program, exprs.ranges());
+  if (program.tables) {
+    // Steps of few tokens for each sequence: 8 or 16 rows a block, whose warps share out the keys,
+    // and clusters of blocks where there are few; as many warps as let all blocks run at once;
+    // where they do not, tiles of fewer keys, of which each warp has two under way. Else prompts:
+    // 64 rows a block or more, of sequences of many rows alone if a kernel in front takes the
+    // others.
+    const Dim rows = program.rows * Dim(program.group),
+              items = heads_of(program) * program.sequences;
+    const std::int64_t all_at_once = device.multiprocessors;
+    const auto at_most = [&](std::int64_t of_sequence) {
+      return std::pair<Dim, std::int64_t>{rows - Dim(of_sequence) * program.sequences, 0};
+    };
+    // `most_rows`: of the sequences taken. The last takes all sizes within `common` limits.
+    const auto add_short = [&](int most_rows, const Chooser::Limits& common) {
+      const auto add = [&](AttentionSchedule schedule, std::int64_t most_items) {
+        schedule.most_rows = most_rows;
+        Chooser::Limits limits = common;
+        if (most_items > 0) limits.emplace_back(items, most_items);
+        chooser.add(std::move(schedule), limits);
+      };
+      add(by_warps(1, of_few, 4, 32, 8), few / 8);
+      add(by_warps(1, of_few, 4, 32, 2), few / 2);
+      add(by_warps(1, of_few, 4, 32), 3 * all_at_once);
+      if (program.key_scales) {  // bound by what makes floats of bytes, not by what is under way
+        add(by_warps(1, of_few, 4, 16), 6 * all_at_once);
+        add(by_warps(1, of_few, 2, 16), 0);
+      } else {
+        add(by_warps(1, of_few, 2, 32), 6 * all_at_once);
+        AttentionSchedule ahead = by_warps(1, of_few, 4, 16);
+        ahead.ahead = 2;
+        add(ahead, 0);
+      }
+    };
+    const auto add_long = [&](AttentionSchedule schedule) {
+      if (program.taken == PagedSequences::kLong) schedule.least_rows = of_few + 1;
+      chooser.add(std::move(schedule), {});
+    };
+    if (program.taken != PagedSequences::kLong) {
+      add_short(0, {at_most(of_few)});
+      if (of_few < kFewInTheMean)
+        chooser.add(by_warps(1, kFewInTheMean, 4, 32), {at_most(kFewInTheMean)});
+    }
+    if (program.taken == PagedSequences::kShort) {
+      add_short(of_few, {});
+    } else {
+      add_long(by_warpgroups(2, 128, longest <= 64 ? 3 : 2, 1, device.multiprocessors));
+      add_long(by_warpgroups(2, 64, 3, 1, device.multiprocessors));
+      add_long(by_warps(4, 16, 1, longest <= 128 ? 64 : 32));
+    }
+    return chooser.take();
+  }
+  if (program.bounds) {
+    // Sequences of up to 256 rows in the mean take 64 rows a block. Blocks take items in turns, as
+    // few of them are left over.
+    const Chooser::Limits short_ones{{program.rows - Dim(256) * program.sequences, 0}};
+    const int blocks_of_one_group = 2 * device.multiprocessors;
+    chooser.add(by_warps(1, 16, 4, 32), {{sixteens, few}});
+    if (longest <= 64) {
+      chooser.add(by_warpgroups(1, 128, 2, 1, blocks_of_one_group), short_ones);
+      chooser.add(by_warpgroups(2, 128, 3, 1, device.multiprocessors), {});
+    } else {
+      chooser.add(by_warpgroups(1, 64, 2, 1, blocks_of_one_group), short_ones);
+      chooser.add(by_warpgroups(2, 128, 3, 1, device.multiprocessors), {});
+      chooser.add(by_warpgroups(2, 64, 3, 1, device.multiprocessors), {});
+    }
+    chooser.add(by_warps(4, 16, 1, longest <= 128 ? 64 : 32), {});
+    return chooser.take();
+  }
+  // A few queries, as in decoding: every 8 or 16 get a block, or a cluster where keys are many.
+  const std::pair<Dim, std::int64_t> few_rows{program.rows, of_few == 8 ? 8 : 32};
+  const Dim few_items = chooser.blocks(of_few);
+  const auto add_few = [&](int groups, int keys, int splits, std::int64_t most_items,
+                           std::int64_t most_keys) {
+    Chooser::Limits limits{few_rows, {few_items, most_items}};
+    if (most_keys > 0) limits.emplace_back(program.keys, most_keys);
+    chooser.add(by_warps(1, of_few, groups, keys, splits), limits);
+  };
+  const bool wide = longest > 64;
+  constexpr std::int64_t kShort = 4096, kOneRound = 1024, kAny = 0;
+  add_few(2, 32, 1, few, 64);
+  add_few(4, 32, 1, few, 512);
+  add_few(4, 32, 8, few / 8, kOneRound);
+  if (!wide) add_few(4, 64, 8, few / 8, kShort);
+  add_few(wide ? 4 : 8, 64, 8, few / 8, kAny);
+  add_few(8, wide ? 32 : 64, 2, few / 2, kAny);
+  add_few(8, 32, 1, few, kAny);
+  if (program.front) {
+    chooser.add(by_warps(1, of_few, 8, 32), {});
+    return chooser.take();
+  }
+  // Many heads of so few rows that 64 a block would be mostly empty.
+  chooser.add(by_warps(1, of_few, program.key_scales ? 4 : 2, 32), {{program.rows, of_few}});
+  // Warpgroups, as an H200 measured them: 64 rows a block, two blocks on a multiprocessor, where
+  // that fills it evenly or keys are few; 128 or, where registers allow it, 192 rows else. Blocks
+  // take items in turns unless rows are causal and long: then whoever is done first takes the next.
+  constexpr std::int64_t kNoLimit = INT64_MAX;
+  const bool causal = program.causal != 0 || program.has_row_limits();
+  const std::int64_t in_turns = !causal || longest <= 64 ? 8192 : 2048;
+  const auto add_groups = [&](int groups, int keys, int stages, std::int64_t most_items,
+                              std::int64_t most_keys, int queries = 1) {
+    Chooser::Limits limits;
+    if (most_items != kNoLimit) limits.emplace_back(blocks, most_items);
+    Chooser::Limits short_limits = limits;
+    if (most_keys != kNoLimit) limits.emplace_back(program.keys, most_keys);
+    short_limits.emplace_back(program.keys, std::min(most_keys, in_turns));
+    const int at_once = groups == 1 ? 2 : 1;
+    chooser.add(by_warpgroups(groups, keys, stages, queries, device.multiprocessors * at_once),
+                short_limits);
+    if (most_keys > in_turns) chooser.add(by_warpgroups(groups, keys, stages, queries, 0), limits);
+  };
+  const bool plain = !causal && !program.mask;
+  if (longest <= 64) {
+    add_groups(1, 128, 2, 576, 1024);
+    add_groups(1, program.mask ? 64 : 128, 2, kNoLimit, 128);
+    if (causal) add_groups(1, 128, 2, 384, 2048);
+    add_groups(2, 128, 3, plain ? 1100 : kNoLimit, 1024);
+    if (plain) add_groups(3, 128, 2, kNoLimit, kNoLimit, 2);
+    add_groups(3, 96, 3, kNoLimit, kNoLimit);
+    // Where a mask takes too many registers for that:
+    add_groups(2, 128, 2, kNoLimit, kNoLimit);
+    add_groups(2, 64, 3, kNoLimit, kNoLimit);
+  } else {
+    add_groups(1, 64, 2, few, 512);
+    add_groups(1, 64, 2, 576, causal ? 512 : 256);
+    if (causal) add_groups(1, 64, 2, few, 1024);
+    add_groups(2, 128, causal ? 2 : 3, kNoLimit, kNoLimit);
+    add_groups(2, 64, 3, kNoLimit, kNoLimit);
+  }
+  // Few rows in all: every 16 get a block, and warps share out the keys, so that as many loads as
+  // possible are under way and the chain of products is short.
+  chooser.add(by_warps(1, 16, 2, 32), {{sixteens, few}, {program.keys, 64}});
+  chooser.add(by_warps(1, 16, 4, 32), {{sixteens, few}, {program.keys, 512}});
+  chooser.add(by_warps(1, 16, 8, 32), {{sixteens, few}});
+  // Less than a block of four warps for each multiprocessor: two groups of them share out the keys.
+  chooser.add(by_warps(4, 16, 2, 32), {{blocks, device.multiprocessors}});
+  // Registers: 32 rows a warp halve what is read from shared memory, but hold twice the result.
+  if (longest <= 128) {
+    chooser.add(by_warps(4, 16, 1, 64), {{blocks, 16 * device.multiprocessors}});
+    chooser.add(by_warps(4, 32, 1, longest <= 64 ? 64 : 32), {});
+  } else {
+    chooser.add(by_warps(4, 16, 1, 32), {});
+  }
+  return chooser.take();
+}
+
+std::vector<AttentionSchedule> all_attention_schedules(const AttentionProgram& program,
+                                                       ExprTable& exprs,
+                                                       const DeviceModel& device) {
+  const AttentionSchedule base = Chooser(program, exprs, device).base();
+  std::vector<AttentionSchedule> all;
+  const auto add = [&](const AttentionSchedule& schedule) {
+    if (fits_kernel(program, device, schedule)) all.push_back(schedule);
+  };
+  for (const int keys : {16, 32, 64, 96, 128}) {
+    AttentionSchedule schedule = base;
+    schedule.keys = keys;
+    for (schedule.warp_rows = 8; schedule.warp_rows <= 32; schedule.warp_rows *= 2)
+      for (schedule.row_warps = 1; schedule.row_warps <= 8; schedule.row_warps *= 2)
+        for (schedule.key_groups = 1; schedule.key_groups <= 8; schedule.key_groups *= 2)
+          for (schedule.splits = 1; schedule.splits <= 16; schedule.splits *= 2)
+            for (schedule.ahead = 1; schedule.ahead <= 3; ++schedule.ahead) add(schedule);
+    schedule = base;
+    schedule.keys = keys;
+    for (schedule.row_warps = 4; schedule.row_warps <= 12; schedule.row_warps += 4)
+      for (schedule.stages = 2; schedule.stages <= 3; ++schedule.stages)
+        for (const int blocks : {0, schedule.blocks_at_once() * device.multiprocessors}) {
+          schedule.blocks = blocks;
+          for (schedule.queries = 1; schedule.queries <= 2; ++schedule.queries) add(schedule);
+        }
+  }
+  return all;
+}
+
+std::vector<AttentionSchedule> attention_candidates(const AttentionProgram& program,
+                                                    ExprTable& exprs, const DeviceModel& device,
+                                                    const AttentionSchedule& rule, bool clusters) {
+  Neighbours<AttentionSchedule> found(rule);
+  // A trial's inputs are random, and random bounds are no sequences.
+  if (program.bounds) return found.take();
+  for (AttentionSchedule& schedule : all_attention_schedules(program, exprs, device)) {
+    if (!clusters && (schedule.splits > 1 || schedule.by_warpgroups())) continue;
+    double distance = steps_between(schedule.rows(), rule.rows()) +
+                      steps_between(schedule.keys, rule.keys) +
+                      steps_between(schedule.key_groups, rule.key_groups) +
+                      steps_between(schedule.splits, rule.splits);
+    if (schedule.by_warpgroups() != rule.by_warpgroups()) distance += 2;
+    found.add(std::move(schedule), distance);
+  }
+  return found.take();
+}
+
+}  // namespace sinter::codegen
