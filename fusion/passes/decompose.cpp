@@ -117,25 +117,28 @@ ValueId join_in_steps(GraphBuilder& builder, const Node& concat, std::span<const
   return parts[0];
 }
 
-/// True if the target has a convolution of its own for `node`, in one layout or the other.
-bool has_conv(const Context& context, const Graph& graph, const Node& node) {
+/// What a convolution becomes.
+enum class ConvForm {
+  kOwn,      // the target has one for its types, in one layout or the other
+  kWidened,  // of 16-bit floats, where the target has one of float32
+  kProduct
+};
+
+ConvForm conv_form(const Context& context, const Graph& graph, const Node& node) {
+  const TargetTraits& target = context.target;
+  if (has_eight_bit_operands(graph, node)) {
+    const bool is_own =
+        multiplies_narrow(target, graph, node) && (context.fuse || !target.conv_as_kernels);
+    return is_own ? ConvForm::kOwn : ConvForm::kProduct;
+  }
   const DType type = graph.type(node.outputs[0]).dtype;
-  if (has_eight_bit_operands(graph, node))
-    return multiplies_narrow(context.target, graph, node) &&
-           (context.fuse || !context.target.conv_as_kernels);
-  return (context.target.has_conv && type == DType::kFloat32) ||
-         (context.target.conv_any_float && context.fuse && is_float(type));
+  if (target.conv_any_float && context.fuse && is_float(type)) return ConvForm::kOwn;
+  if (target.has_conv && type == DType::kFloat32) return ConvForm::kOwn;
+  const bool is_half = type == DType::kFloat16 || type == DType::kBFloat16;
+  return target.has_conv && is_half ? ConvForm::kWidened : ConvForm::kProduct;
 }
 
-bool is_widened_conv(const Context& context, const Graph& graph, const Node& node) {
-  const DType type = graph.type(node.outputs[0]).dtype;
-  return context.target.has_conv && !has_conv(context, graph, node) &&
-         !has_eight_bit_operands(graph, node) &&
-         (type == DType::kFloat16 || type == DType::kBFloat16);
-}
-
-/// A convolution of 16-bit floats on a target that has one of float32: its operands are widened,
-/// and its result is rounded once.
+/// ConvForm::kWidened: the operands are widened, and the result is rounded once.
 ValueId widened_conv(GraphBuilder& builder, const Node& node, std::span<const ValueId> inputs) {
   std::vector<ValueId> operands;
   for (const ValueId input : inputs) {
@@ -191,11 +194,15 @@ Graph decompose(const Graph& graph, Context& context) {
           }
         if (node.op->name == "Attention" && !has_attention(context.target, old, node))
           return node.op->composite().decompose(builder, node, inputs);
-        if (node.op->name == "Conv" && is_widened_conv(context, old, node))
-          return std::vector{widened_conv(builder, node, inputs)};
-        if (node.op->name == "Conv" && !has_conv(context, old, node))
-          return std::vector{
-              conv_as_matmul(builder, context.target, node, inputs, old.type(node.outputs[0]))};
+        if (node.op->name == "Conv") {
+          switch (conv_form(context, old, node)) {
+            case ConvForm::kOwn: return std::nullopt;
+            case ConvForm::kWidened: return std::vector{widened_conv(builder, node, inputs)};
+            case ConvForm::kProduct:
+              return std::vector{
+                  conv_as_matmul(builder, context.target, node, inputs, old.type(node.outputs[0]))};
+          }
+        }
         if (node.op->name == "MatMul")
           return std::vector{matrix_product(builder, context.target, inputs[0], inputs[1])};
         if (node.op->name == "Concat" && inputs.size() > kMostJoined)

@@ -19,17 +19,14 @@ BatchOptions options_of(const Plan& plan, const sinter_batch_options* given_opti
   options.all_inputs = said.all_inputs != 0;
   options.first_row = said.first_row;
   options.rows = said.rows == 0 ? -1 : said.rows;
-  if (said.input_count > 0) given(said.inputs, "inputs");
-  for (std::size_t i = 0; i < said.input_count; ++i) {
-    const sinter_input_columns& each = said.inputs[i];
+  for (const sinter_input_columns& each : given_array(said.inputs, said.input_count, "inputs")) {
     InputColumns& columns = options.inputs.emplace_back();
     if (each.input >= plan.inputs().size())
       throw usage_error("there is no input {}: the plan has {}", each.input, plan.inputs().size());
     columns.input = plan.inputs()[each.input].name;
-    if (each.column_count > 0) given(each.columns, "columns");
-    for (std::size_t k = 0; k < each.column_count; ++k) {
-      if (!each.columns[k]) throw usage_error("the name of column {} is NULL", k);
-      columns.columns.emplace_back(each.columns[k]);
+    for (const char* name : given_array(each.columns, each.column_count, "columns")) {
+      if (!name) throw usage_error("the name of column {} is NULL", columns.columns.size());
+      columns.columns.emplace_back(name);
     }
     if (each.mask) columns.mask = each.mask;
   }

@@ -55,13 +55,6 @@ constexpr std::pair<sinter_constraint, Constraint::Kind> kConstraints[] = {
 /// sinter_generation_request up to `likeliest`, as it was first released.
 constexpr std::size_t kFirstRequest = offsetof(sinter_generation_request, constraint);
 
-/// `count` elements at `data`, which may be NULL for none.
-template <typename T>
-std::vector<T> copied(const T* data, std::size_t count, const char* what) {
-  if (count == 0) return {};
-  return {&given(data, what), data + count};
-}
-
 EngineOptions engine_options_of(const sinter_engine_options& said) {
   EngineOptions options;
   options.cache_bytes = said.cache_bytes;
@@ -96,8 +89,7 @@ std::optional<Constraint> constraint_of(const sinter_generation_request& said) {
     throw usage_error("constraint {} is none of SINTER_CONSTRAINT_..", said.constraint);
   Constraint constraint{found->second, {}, {}};
   if (said.constraint_text != nullptr) constraint.text = said.constraint_text;
-  for (const char* text : copied(said.choices, said.choice_count, "choices"))
-    constraint.choices.emplace_back(&given(text, "a choice"));
+  constraint.choices = given_texts(said.choices, said.choice_count, "choices", "a choice");
   return constraint;
 }
 
@@ -117,11 +109,12 @@ GenerationRequest request_of(const sinter_generation_request& said) {
   sampling.min_p = said.min_p;
   if (said.repetition_penalty != 0) sampling.repetition_penalty = said.repetition_penalty;
   sampling.seed = said.seed;
-  for (const auto& [token, bias] : copied(said.logit_bias, said.logit_bias_count, "logit_bias"))
+  for (const auto& [token, bias] :
+       given_array(said.logit_bias, said.logit_bias_count, "logit_bias"))
     sampling.logit_bias.emplace_back(token, bias);
   sampling.stop_tokens = copied(said.stop_tokens, said.stop_token_count, "stop_tokens");
-  for (const char* text : copied(said.stop_strings, said.stop_string_count, "stop_strings"))
-    sampling.stop_strings.emplace_back(&given(text, "a stop string"));
+  sampling.stop_strings =
+      given_texts(said.stop_strings, said.stop_string_count, "stop_strings", "a stop string");
   sampling.constraint = constraint_of(said);
   if (said.with_logprobs != 0)
     sampling.logprobs = said.likeliest;

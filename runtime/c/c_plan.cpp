@@ -152,14 +152,14 @@ sinter_status sinter_plan_load_with(const char* path, const sinter_load_options*
       const auto said = c::read_struct(options, "options");
       how.copy = said.copy != 0;
       how.allow_custom_code = said.refuse_custom_code == 0;
-      if (said.operator_library_count > 0) given(said.operator_libraries, "operator_libraries");
-      for (size_t i = 0; i < said.operator_library_count; ++i)
+      for (const char* library : c::given_array(said.operator_libraries,
+                                                said.operator_library_count, "operator_libraries"))
         how.operator_libraries.push_back(
-            OperatorLibrary::open(&given(said.operator_libraries[i], "an operator library")));
-      if (said.operator_table_count > 0) given(said.operator_tables, "operator_tables");
-      for (size_t i = 0; i < said.operator_table_count; ++i)
-        how.operator_libraries.push_back(OperatorLibrary::of_table(
-            given(said.operator_tables[i], "an operator table"), "the program's own"));
+            OperatorLibrary::open(&given(library, "an operator library")));
+      for (const auto* table :
+           c::given_array(said.operator_tables, said.operator_table_count, "operator_tables"))
+        how.operator_libraries.push_back(
+            OperatorLibrary::of_table(given(table, "an operator table"), "the program's own"));
     }
     return Plan::load(&given(path, "path"), how);
   });
@@ -167,8 +167,7 @@ sinter_status sinter_plan_load_with(const char* path, const sinter_load_options*
 
 sinter_status sinter_plan_from_memory(const void* bytes, size_t size, sinter_plan** plan) {
   return c::make_plan(plan, [&] {
-    if (size > 0) given(static_cast<const std::byte*>(bytes), "bytes");
-    return Plan::from_memory({static_cast<const std::byte*>(bytes), size});
+    return Plan::from_memory(c::given_array(static_cast<const std::byte*>(bytes), size, "bytes"));
   });
 }
 
@@ -180,9 +179,8 @@ sinter_status sinter_plan_borrow(const void* bytes, size_t size, void (*release)
     std::shared_ptr<const void> owner;
     if (release) owner = std::shared_ptr<const void>(bytes, [=](const void*) { release(user); });
     given(plan, "plan");
-    if (size > 0) given(static_cast<const std::byte*>(bytes), "bytes");
-    *plan = c::plans().add(std::make_shared<c::PlanObject>(
-        Plan::borrow({static_cast<const std::byte*>(bytes), size}, std::move(owner))));
+    const auto held = c::given_array(static_cast<const std::byte*>(bytes), size, "bytes");
+    *plan = c::plans().add(std::make_shared<c::PlanObject>(Plan::borrow(held, std::move(owner))));
   });
 }
 
@@ -292,10 +290,7 @@ sinter_status sinter_set_thread_pool(const sinter_thread_pool_options* options) 
           "{} microseconds of looking for work are not possible; 0 is the default, -1 none",
           said.spin_microseconds);
     if (said.spin_microseconds != 0) pool.spin_microseconds = std::max(0, said.spin_microseconds);
-    if (said.cpu_count > 0) {
-      given(said.cpus, "cpus");
-      pool.cpus.assign(said.cpus, said.cpus + said.cpu_count);
-    }
+    pool.cpus = c::copied(said.cpus, said.cpu_count, "cpus");
     set_thread_pool(pool);
   });
 }

@@ -184,12 +184,11 @@ sinter_status sinter_session_set_weights(sinter_session* session, const sinter_p
 sinter_status sinter_session_warm_up(sinter_session* session, const sinter_input_shape* shapes,
                                      size_t count) {
   return with_session(session, [&](c::SessionObject& s) {
-    if (count > 0) given(shapes, "shapes");
     const auto& inputs = s.session.plan().inputs();
     std::map<std::string, std::vector<std::int64_t>> by_name;
-    for (std::size_t i = 0; i < count; ++i) {
-      c::view_at(s.inputs, shapes[i].input, "input");
-      c::read_shape(by_name[inputs[shapes[i].input].name], shapes[i].rank, shapes[i].shape);
+    for (const sinter_input_shape& each : c::given_array(shapes, count, "shapes")) {
+      c::view_at(s.inputs, each.input, "input");
+      c::read_shape(by_name[inputs[each.input].name], each.rank, each.shape);
     }
     s.session.warm_up(by_name);
   });

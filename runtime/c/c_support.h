@@ -7,6 +7,9 @@
 #include <cstring>
 #include <exception>
 #include <new>
+#include <span>
+#include <string>
+#include <vector>
 
 #include <sinter/engine.h>
 #include <sinter/sinter_c.h>
@@ -44,6 +47,28 @@ template <typename T>
 T& given(T* pointer, const char* what) {
   if (!pointer) throw usage_error("{} is NULL", what);
   return *pointer;
+}
+
+/// The `count` elements of an array, which may be null for none.
+template <typename T>
+std::span<const T> given_array(const T* data, std::size_t count, const char* what) {
+  if (count == 0) return {};
+  return {&given(data, what), count};
+}
+
+/// The texts of such an array; `one` names what must not be null in it.
+inline std::vector<std::string> given_texts(const char* const* data, std::size_t count,
+                                            const char* what, const char* one) {
+  std::vector<std::string> texts;
+  for (const char* text : given_array(data, count, what)) texts.emplace_back(&given(text, one));
+  return texts;
+}
+
+/// A copy of such an array.
+template <typename T>
+std::vector<T> copied(const T* data, std::size_t count, const char* what) {
+  const std::span<const T> elements = given_array(data, count, what);
+  return {elements.begin(), elements.end()};
 }
 
 /// Throws unless `size` can be a structure's of which the first version had `least` bytes.

@@ -148,4 +148,24 @@ std::unique_ptr<DraftingExecutor> make_drafting_executor(const Plan& plan, const
   return std::make_unique<DraftingExecutor>(std::move(target), std::move(guesser), bytes);
 }
 
+ExecutorOfPlan make_executor(const Plan& plan, const Plan* draft, const EngineOptions& options,
+                             const SessionOptions& session) {
+  PagedExecutorOptions paged;
+  paged.session = session;
+  paged.cache_bytes = options.cache_bytes;
+  paged.max_sequences = options.max_sequences;
+  paged.max_step_tokens = options.max_step_tokens;
+  const auto made = [](auto executor) {
+    const std::uint64_t bytes = executor->cache_bytes();
+    return ExecutorOfPlan{std::move(executor), bytes};
+  };
+  return draft ? made(make_drafting_executor(plan, *draft, paged))
+               : made(std::make_unique<PagedExecutor>(plan, paged));
+}
+
+int draft_tokens_of(int asked, bool has_draft_model) {
+  constexpr int kUsual = 4;
+  return asked == 0 && has_draft_model ? kUsual : asked;
+}
+
 }  // namespace sinter::engine

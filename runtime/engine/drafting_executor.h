@@ -2,7 +2,10 @@
 // guesses what a large one checks in one step.
 #pragma once
 
+#include <cstdint>
 #include <memory>
+
+#include <sinter/engine.h>
 
 #include "runtime/engine/paged_executor.h"
 
@@ -40,5 +43,18 @@ class DraftingExecutor : public Executor {
 /// Of two plans of `compile --serve`. `options.cache_bytes` are those of both.
 std::unique_ptr<DraftingExecutor> make_drafting_executor(const Plan& plan, const Plan& draft,
                                                          PagedExecutorOptions options);
+
+/// What runs the steps of an engine that is made of a plan.
+struct ExecutorOfPlan {
+  std::unique_ptr<Executor> executor;
+  std::uint64_t cache_bytes = 0;
+};
+/// Of a plan of `compile --serve`, with a draft model unless `draft` is null. Of `options` those
+/// that say how much it may hold.
+ExecutorOfPlan make_executor(const Plan& plan, const Plan* draft, const EngineOptions& options,
+                             const SessionOptions& session);
+
+/// Draft tokens of a step; `asked` is 0 where nobody says how many: 4 with a draft model, else none.
+int draft_tokens_of(int asked, bool has_draft_model);
 
 }  // namespace sinter::engine

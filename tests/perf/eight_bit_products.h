@@ -6,6 +6,8 @@
 
 #include <fmt/format.h>
 
+#include "tests/perf/side_by_side.h"
+
 namespace sinter::bench {
 
 struct EightBitShape {
@@ -48,10 +50,10 @@ inline std::string graph_text(const EightBitShape& shape, const EightBitTypes& t
   const bool is_integer = std::string(types.operand) == "i8";
   // Operands deviate by 32 and by 1 from zero: what makes the sums deviate by one.
   const double deviation = (is_integer ? 32.0 * 32.0 : 1.0) * std::sqrt(shape.k);
-  std::string inputs, body, outputs;
-  for (int c = 0; c < copies; ++c) {
-    inputs +=
-        fmt::format("{}%x{}: {}[{}, {}]", c == 0 ? "" : ", ", c, types.operand, shape.m, shape.k);
+  return side_by_side(copies, [&](int c) {
+    GraphPart part{fmt::format("%x{}: {}[{}, {}]", c, types.operand, shape.m, shape.k), "",
+                   after == "gelu" ? "y" : "d"};
+    std::string& body = part.nodes;
     body += fmt::format(
         "  %w{0} = const {1}[{2}, {3}] random({4})\n"
         "  %t{0} = Transpose(%w{0}) {{perm = [1, 0]}}\n  %p{0} = MatMul(%x{0}, %t{0})\n",
@@ -79,32 +81,34 @@ inline std::string graph_text(const EightBitShape& shape, const EightBitTypes& t
           c);
     else if (after == "gelu")
       body += fmt::format("  %y{0} = Cast(%q{0}) {{to = f8e4m3fn}}\n", c);
-    outputs += fmt::format("{}y{} = %{}{}", c == 0 ? "" : ", ", c, after == "gelu" ? "y" : "d", c);
-  }
-  return fmt::format("graph @main({}) {{\n{}  return {}\n}}", inputs, body, outputs);
+    return part;
+  });
 }
 
 /// The same of convolutions, as the passes leave them: one scale and a result in f16.
 inline std::string graph_text(const EightBitConv& conv, const EightBitTypes& types, int copies) {
-  std::string inputs, body, outputs;
-  for (int c = 0; c < copies; ++c) {
-    inputs += fmt::format("{0}%x{1}: {2}[{3}, {4}, {4}, {5}]", c == 0 ? "" : ", ", c, types.operand,
-                          conv.images, conv.side, conv.channels);
-    body += fmt::format(
-        "  %w{0} = const {1}[{2}, 3, 3, {3}] random({4})\n"
-        "  %y{0} = Fused(%x{0}, %w{0}) {{kind = \"gemm\"}} body (%x, %w) {{\n"
-        "    %f = Fused(%x, %w) {{kind = \"conv\"}} body (%x, %w) {{\n"
-        "      %c = Conv(%x, %w) {{strides = [1, 1], dilations = [1, 1], pads_begin = [1, 1], "
-        "pads_end = [1, 1], group = 1, channels_last = 1}}\n      return y = %c\n    }}\n"
-        "    %q = Fused(%f) {{kind = \"pointwise\"}} body (%f) {{\n"
-        "      %g = Cast(%f) {{to = f32}}\n      %a = const f32[] {{{5}}}\n"
-        "      %s = Mul(%g, %a)\n      %d = Cast(%s) {{to = f16}}\n      return y = %d\n    }}\n"
-        "    return y = %q\n  }}\n",
-        c, types.operand, conv.outputs, conv.channels, 100 + c,
-        1 / std::sqrt(9.0 * conv.channels) / (std::string(types.operand) == "i8" ? 1024 : 1));
-    outputs += fmt::format("{}y{} = %y{}", c == 0 ? "" : ", ", c, c);
-  }
-  return fmt::format("graph @main({}) {{\n{}  return {}\n}}", inputs, body, outputs);
+  const double scale =
+      1 / std::sqrt(9.0 * conv.channels) / (std::string(types.operand) == "i8" ? 1024 : 1);
+  return side_by_side(copies, [&](int c) {
+    GraphPart part{fmt::format("%x{0}: {1}[{2}, {3}, {3}, {4}]", c, types.operand, conv.images,
+                               conv.side, conv.channels),
+                   "", "y"};
+    part.nodes = fmt::format("  %w{0} = const {1}[{2}, 3, 3, {3}] random({4})\n", c, types.operand,
+                             conv.outputs, conv.channels, 100 + c);
+    part.nodes += conv_text(
+        c,
+        {.operands = fmt::format("%x{0}, %w{0}", c),
+         .parameters = "%x, %w",
+         .inputs = "%x, %w",
+         .rest = "      return y = %c\n",
+         .behind = fmt::format("    %q = Fused(%f) {{kind = \"pointwise\"}} body (%f) {{\n"
+                               "      %g = Cast(%f) {{to = f32}}\n      %a = const f32[] {{{}}}\n"
+                               "      %s = Mul(%g, %a)\n      %d = Cast(%s) {{to = f16}}\n      "
+                               "return y = %d\n    }}\n"
+                               "    return y = %q\n",
+                               scale)});
+    return part;
+  });
 }
 
 /// The same of floats with scales of blocks, 1x128 of rows and 128x128 of weights, and results in
@@ -115,20 +119,19 @@ constexpr EightBitShape kBlockShapes[] = {
     {"64_7168_2048", 64, 7168, 2048},
 };
 inline std::string block_graph_text(const EightBitShape& shape, int copies) {
-  std::string inputs, body, outputs;
-  for (int c = 0; c < copies; ++c) {
-    inputs += fmt::format("{0}%x{1}: f8e4m3fn[{2}, {3}], %s{1}: f32[{2}, {4}]", c == 0 ? "" : ", ",
-                          c, shape.m, shape.k, shape.k / 128);
-    body += fmt::format(
+  return side_by_side(copies, [&](int c) {
+    GraphPart part{fmt::format("%x{0}: f8e4m3fn[{1}, {2}], %s{0}: f32[{1}, {3}]", c, shape.m,
+                               shape.k, shape.k / 128),
+                   "", "d"};
+    part.nodes = fmt::format(
         "  %w{0} = const f8e4m3fn[{1}, {2}] random({3})\n"
         "  %t{0} = Transpose(%w{0}) {{perm = [1, 0]}}\n"
         "  %v{0} = const f32[{4}, {5}] splat({6})\n"
         "  %p{0} = BlockMatMul(%x{0}, %t{0}, %s{0}, %v{0}) {{block = 128, columns = 128}}\n"
         "  %d{0} = Cast(%p{0}) {{to = f16}}\n",
         c, shape.n, shape.k, 100 + c, (shape.n + 127) / 128, shape.k / 128, 1 / std::sqrt(shape.k));
-    outputs += fmt::format("{}y{} = %d{}", c == 0 ? "" : ", ", c, c);
-  }
-  return fmt::format("graph @main({}) {{\n{}  return {}\n}}", inputs, body, outputs);
+    return part;
+  });
 }
 
 /// Weights of 4 bits with scales of groups, beside rows of 8-bit floats or of 16-bit ones, whose
@@ -145,11 +148,9 @@ constexpr EightBitShape kFourBitShapes[] = {
 constexpr int kFourBitGroups[] = {128, 32};
 inline std::string graph_text(const EightBitShape& shape, const FourBitTypes& types, int group,
                               int copies) {
-  std::string inputs, body, outputs;
-  for (int c = 0; c < copies; ++c) {
-    inputs +=
-        fmt::format("{}%x{}: {}[{}, {}]", c == 0 ? "" : ", ", c, types.rows, shape.m, shape.k);
-    body += fmt::format(
+  return side_by_side(copies, [&](int c) {
+    GraphPart part{fmt::format("%x{}: {}[{}, {}]", c, types.rows, shape.m, shape.k), "", "d"};
+    part.nodes = fmt::format(
         "  %w{0} = const u8[{1}, {2}] random({3})\n"
         "  %v{0} = const f16[{1}, {4}] splat({5})\n"
         "  %p{0} = QuantMatMul(%x{0}, %w{0}, %v{0}) {{bits = 4, group = {6}}}\n"
@@ -157,9 +158,8 @@ inline std::string graph_text(const EightBitShape& shape, const FourBitTypes& ty
         "  %d{0} = Cast(%s{0}) {{to = f16}}\n",
         c, shape.n, shape.k / 2, 100 + c, shape.k / group, 0.25 / std::sqrt(shape.k), group,
         types.sums);
-    outputs += fmt::format("{}y{} = %d{}", c == 0 ? "" : ", ", c, c);
-  }
-  return fmt::format("graph @main({}) {{\n{}  return {}\n}}", inputs, body, outputs);
+    return part;
+  });
 }
 
 }  // namespace sinter::bench

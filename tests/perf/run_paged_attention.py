@@ -13,11 +13,8 @@ import dataclasses
 import tempfile
 from pathlib import Path
 
-import numpy as np
-import onnx
-
 from common import ROOT, provenance, sinter_json, write
-from run_eight_bit_decoders import SIZES, SharedDecoder, SharedWeights
+from decoder_models import SIZES, shared_weights, write_decoder
 from run_paged_steps import shape_of, step_inputs
 
 POSITIONS = 4352
@@ -48,9 +45,7 @@ def main():
         config = dataclasses.replace(SIZES["8b"][0], layers=1, intermediate=256, vocabulary=256, positions=POSITIONS)
         model = folder / "layer.onnx"
         if not model.exists():
-            weights = SharedWeights(config, 1, folder / "layer.weights")
-            weights.write()
-            onnx.save(SharedDecoder(config, weights, dtype=np.float16).model(), model)
+            write_decoder(model, config, shared_weights(config, 1, folder / "layer.weights"))
         for caches in a.caches.split(","):
             for schedule in a.schedules.split(","):
                 vector = 16 if BYTES[caches] < 2 else 8
@@ -64,11 +59,11 @@ def main():
                     continue
                 inputs = {each["name"]: each for each in sinter_json(a.sinter, "inspect", plan)["inputs"]}
                 cache = next(each for each in inputs.values() if "cache_positions" in each["type"])
-                room = shape_of(inputs["block_tables"], 0)[1]
+                room, words = (shape_of(inputs[name], 0)[1] for name in ("block_tables", "token_sets"))
                 for point in a.points.split(","):
                     batch, keys = map(int, point.split("x"))
                     path = folder / f"{point}.npz"
-                    length = step_inputs(batch, keys - 1, POSITIONS // room, room, path)
+                    length = step_inputs(batch, keys - 1, POSITIONS // room, room, words, {}, path)
                     shape = "x".join(map(str, shape_of(cache, length)))
                     profile = sinter_json(a.sinter, "profile", plan, "--inputs", path, f"--shapes={cache['name']}:{shape}")
                     steps = [step for step in profile["steps"] if step["name"].startswith("attention")]

@@ -4,7 +4,7 @@
   run_serving.py --out tests/perf/results/serving_h200.json
   run_serving.py --sizes 1b --work decode_1,decode_64 --ways f16 --out part.json   results are added to a file of the same commit
 
-Models are those of run_eight_bit_decoders.py: random weights, all layers. Prompts are random tokens; texts run to their
+decoder_models.py makes the models: random weights, all layers. Prompts are random tokens; texts run to their
 full length. Work:
   offline_128_128   256 requests at once, 128 tokens in and 128 out; offline_2048_2048 likewise
   decode_1 .. _256  so many requests of 32 tokens in, 256 out: the time between tokens
@@ -12,7 +12,7 @@ full length. Work:
   invariance        64 requests of 64 in, 64 out, all at once and one by one: how many texts are equal
   poisson           arrivals at 70 % of the rate of offline_128_128, 256 requests of 128 in, 128 out
 Times are of the wall, in milliseconds, by the engine's callbacks. `idle_share`: of the time, how long no step ran though there
-were requests. --sampling: how tokens are drawn. A way is how a plan is compiled, as in run_eight_bit_decoders.py.
+were requests. --sampling: how tokens are drawn. A way is how a plan is compiled, of decoder_models.py.
 """
 import argparse
 import dataclasses
@@ -20,14 +20,12 @@ import json
 import subprocess
 import tempfile
 import time
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
-import onnx
 
 from common import ROOT, provenance, write
-from run_eight_bit_decoders import SIZES, WAYS, SharedDecoder, SharedWeights
+from decoder_models import SIZES, WAYS, compile_ways, shared_weights, write_decoder
 
 POSITIONS = 4352
 WORK = ["offline_128_128", "offline_2048_2048", "decode_1", "decode_8", "decode_64", "decode_256", "prefix", "invariance", "poisson"]
@@ -100,10 +98,7 @@ def main():
             config = dataclasses.replace(config, positions=POSITIONS)
             model = folder / f"{size}.onnx"
             if not model.exists():
-                weights = SharedWeights(config, distinct, folder / f"{size}.weights")
-                weights.write()
-                dtype = np.float16
-                onnx.save(SharedDecoder(config, weights, dtype=dtype).model(), model)
+                write_decoder(model, config, shared_weights(config, distinct, folder / f"{size}.weights"))
             paging = f"--serve=positions={POSITIONS}" + ("," + a.paging if a.paging else "")
 
             def compile_plan(way):
@@ -117,14 +112,10 @@ def main():
                     raise RuntimeError(done.stderr[-600:])
                 return plan
 
-            made = {}
-            with ThreadPoolExecutor(a.jobs) as pool:
-                for way, compiling in {way: pool.submit(compile_plan, way) for way in a.ways.split(",")}.items():
-                    try:
-                        made[way] = compiling.result()
-                    except RuntimeError as error:
-                        result["serving"].setdefault(f"{size}_{way}", {})["failed"] = str(error)
-                        print(size, way, error, flush=True)
+            made, failed = compile_ways(a.ways.split(","), compile_plan, a.jobs)
+            for way, error in failed.items():
+                result["serving"].setdefault(f"{size}_{way}", {})["failed"] = error
+                print(size, way, error, flush=True)
             print(f"compiled after {time.perf_counter() - began:.0f} s", flush=True)
             for way, plan in made.items():
                 rows = result["serving"].setdefault(f"{size}_{way}", {})

@@ -1,9 +1,10 @@
 // Attention, with what makes its queries and the new rows of its caches.
 #include <fmt/format.h>
 
-#include "codegen/families/attention/attention_schedule.h"
+#include "codegen/families/attention/attention_lowering.h"
 #include "codegen/families/attention/attention_step.h"
 #include "codegen/families/attention/emit_attention.h"
+#include "codegen/families/attention/schedule/attention_fit.h"
 #include "codegen/families/family.h"
 #include "codegen/families/loops/loops_kernel.h"
 

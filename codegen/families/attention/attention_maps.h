@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "codegen/emit/tensor_maps.h"
-#include "codegen/families/attention/attention_schedule.h"
+#include "codegen/families/attention/schedule/attention_schedule.h"
 
 namespace sinter::codegen {
 

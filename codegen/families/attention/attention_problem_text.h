@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "codegen/families/attention/attention_lowering.h"
+#include "codegen/families/attention/attention_program.h"
 #include "codegen/families/attention/attention_prologue.h"
 
 namespace sinter::codegen {

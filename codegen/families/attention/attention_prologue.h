@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "codegen/emit/kernel_request.h"
-#include "codegen/families/attention/attention_lowering.h"
+#include "codegen/families/attention/attention_program.h"
 
 namespace sinter::codegen {
 

@@ -4,6 +4,7 @@
 
 #include <sinter/error.h>
 
+#include "codegen/families/attention/attention_lowering.h"
 #include "codegen/families/attention/attention_prologue.h"
 #include "codegen/program/loop_lowering.h"
 

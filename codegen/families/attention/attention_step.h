@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "codegen/families/attention/attention_lowering.h"
+#include "codegen/families/attention/attention_program.h"
 #include "codegen/plan/plan_buffers.h"
 #include "plan_generated.h"
 

@@ -42,7 +42,7 @@ class VectorCheck {
 
   /// Whether the value is one for all elements of a vector.
   bool is_one(std::uint32_t value) const {
-    return (analysis_.value(value).dims & dim_) == 0 || uniform_[value];
+    return is_one_in_vectors(analysis_, d_, uniform_, value);
   }
   /// Whether an access is to one element for all of a vector, or to none.
   bool is_of_one(std::size_t a) const {

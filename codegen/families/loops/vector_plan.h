@@ -32,6 +32,13 @@ VectorPlan plan_vectors_of(const ProgramAnalysis& analysis, int dim, int longest
 /// Accumulators that these alone use count as well, with a vector's first index.
 std::vector<bool> uniform_in_vectors(const ProgramAnalysis& analysis, int dim, int vector);
 
+/// Whether value `i` is one for all elements of a vector along `dim`: it does not vary along `dim`,
+/// or is among `uniform`, those of uniform_in_vectors.
+inline bool is_one_in_vectors(const ProgramAnalysis& analysis, int dim,
+                              const std::vector<bool>& uniform, std::size_t i) {
+  return (analysis.value(i).dims & dim_bit(dim)) == 0 || uniform[i];
+}
+
 /// Every access element by element.
 VectorPlan no_vectors(const ProgramAnalysis& analysis);
 

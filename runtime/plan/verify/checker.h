@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -15,6 +16,13 @@ namespace sinter::plan {
 /// Most dimensions of a loop nest, a binding or a product. Far above what models use; it bounds the
 /// work that a crafted plan can ask for.
 inline constexpr std::size_t kMaxRank = 32;
+
+using Buffers = std::set<std::uint32_t>;
+
+/// What the work of a step touches, to be compared with what the step declares.
+struct Uses {
+  Buffers reads, writes;
+};
 
 class Checker {
  public:

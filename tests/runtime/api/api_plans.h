@@ -1,9 +1,12 @@
 // Small plans for tests of the public API.
 #pragma once
 
+#include <algorithm>
+#include <cstdint>
 #include <functional>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include <gtest/gtest.h>
 #include <sinter/sinter.h>
@@ -42,6 +45,40 @@ inline SessionOptions on_one_thread() {
   SessionOptions options;
   options.threads = 1;
   return options;
+}
+
+/// For each input, of such a type and width (0: [n], else [n, width]), an output NAME_out: a copy.
+struct InputSpec {
+  std::string name;
+  DType dtype = DType::kFloat32;
+  std::int64_t width = 0;
+};
+inline Session copying(const std::vector<InputSpec>& inputs) {
+  PlanBuilder p;
+  const Id n = p.symbol("n", 0);
+  for (const InputSpec& spec : inputs) {
+    std::vector<Id> shape = {n};
+    if (spec.width > 0) shape.push_back(p.constant(spec.width));
+    const Id x = p.input(spec.name, spec.dtype, shape);
+    const Id y = p.output(spec.name + "_out", spec.dtype, shape);
+    p.copy("copy_" + spec.name, x, y,
+           p.mul(n, p.constant(std::max<std::int64_t>(spec.width, 1) *
+                               static_cast<std::int64_t>(size_of(spec.dtype)))));
+  }
+  return Session(p.build(), on_one_thread());
+}
+
+/// The elements of an output behind a run.
+template <typename T>
+std::vector<T> result(Session& session, std::size_t output = 0) {
+  session.run();
+  const auto values = session.output(output).as<T>();
+  return {values.begin(), values.end()};
+}
+
+inline void set(Session& session, const char* name, std::vector<std::int64_t> shape,
+                const std::vector<float>& values) {
+  session.set_input(name, std::move(shape), values);
 }
 
 /// The message of the Error(kUsage) that `action` throws.

@@ -1,13 +1,12 @@
 // Sessions on the CPU target: what they check, and what they give back.
 #include <atomic>
-#include <functional>
 #include <thread>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sinter/profile.h>
 
-#include "tests/runtime/plan/plan_builder.h"
+#include "api_plans.h"
 
 namespace sinter::testing {
 namespace {
@@ -38,77 +37,8 @@ Plan double_and_sum() {
   return p.build();
 }
 
-/// y = x + state + w for one row ("one"), and 2 x for three to five ("more"), through memory that
-/// only it needs; both count runs in the state.
-PlanBuilder two_entries() {
-  PlanBuilder p;
-  const Id rows = p.symbol("rows", 1, 5);
-  const Id one = p.constant(1), zero = p.constant(0);
-  const Id x = p.input("x", DType::kFloat32, {rows});
-  const Id y = p.output("y", DType::kFloat32, {rows});
-  const Id count = p.state("count", DType::kFloat32, {one});
-  const Id w = p.weight(DType::kFloat32, std::vector<float>{0.5F});
-  const auto add_one = [&] {
-    LoopBuilder loop({one}, 0);
-    const Id at = loop.access(count, zero, {one});
-    loop.store(at, loop.op(ScalarOp::kAdd, {loop.load(at), loop.constant(1)}));
-    p.loop("count", std::move(loop));
-  };
-  add_one();
-  LoopBuilder single({one}, 0);
-  const Id sum = single.op(ScalarOp::kAdd, {single.load(single.access(x, zero, {one})),
-                                            single.load(single.access(count, zero, {one}))});
-  single.store(single.access(y, zero, {one}),
-               single.op(ScalarOp::kAdd, {sum, single.load(single.access(w, zero, {one}))}));
-  p.loop("single", std::move(single));
-  // Of rows - 3 elements more, which one row has not.
-  const Id t =
-      p.arena(DType::kFloat32,
-              {p.expr(fb::ExprOp::Add, rows, p.expr(fb::ExprOp::Sub, rows, p.constant(3)))});
-  LoopBuilder first({rows}, 0);
-  first.store(
-      first.access(t, zero, {one}),
-      first.op(ScalarOp::kMul, {first.load(first.access(x, zero, {one})), first.constant(2)}));
-  p.loop("first", std::move(first));
-  LoopBuilder second({rows}, 0);
-  second.store(second.access(y, zero, {one}), second.load(second.access(t, zero, {one})));
-  p.loop("second", std::move(second));
-  add_one();
-  for (const auto& [name, least, most, step, steps] :
-       {std::tuple("one", 1, 1, 0U, 2U), std::tuple("more", 3, 5, 2U, 3U)}) {
-    auto entry = std::make_unique<fb::EntryT>();
-    entry->name = name;
-    entry->limits.emplace_back(0, least, most);
-    entry->first_step = step;
-    entry->step_count = steps;
-    p.meta.entries.push_back(std::move(entry));
-  }
-  return p;
-}
-
-SessionOptions one_thread() {
-  SessionOptions options;
-  options.threads = 1;
-  return options;
-}
-
-void set(Session& session, const char* name, std::vector<std::int64_t> shape,
-         const std::vector<float>& values) {
-  session.set_input(name, std::move(shape), values);
-}
-
-std::string usage_error(const std::function<void()>& action) {
-  try {
-    action();
-  } catch (const Error& error) {
-    EXPECT_EQ(error.code(), ErrorCode::kUsage) << error.what();
-    return error.what();
-  }
-  return "no error";
-}
-
 TEST(Session, Runs) {
-  Session session(double_and_sum(), one_thread());
+  Session session(double_and_sum(), on_one_thread());
   set(session, "x", {2, 3}, {1, 2, 3, 4, 5, 6});
   set(session, "b", {3}, {10, 20, 30});
   session.run();
@@ -122,7 +52,7 @@ TEST(Session, Runs) {
 }
 
 TEST(Session, FollowsItsInputsShapes) {
-  Session session(double_and_sum(), one_thread());
+  Session session(double_and_sum(), on_one_thread());
   for (const std::int64_t n : {4, 512, 2, 4}) {
     set(session, "x", {1, n}, std::vector<float>(static_cast<std::size_t>(n), 1));
     set(session, "b", {n}, std::vector<float>(static_cast<std::size_t>(n), 1));
@@ -133,7 +63,7 @@ TEST(Session, FollowsItsInputsShapes) {
 }
 
 TEST(Session, KeepsInputsBetweenRuns) {
-  Session session(double_and_sum(), one_thread());
+  Session session(double_and_sum(), on_one_thread());
   set(session, "x", {1, 2}, {1, 1});
   set(session, "b", {2}, {0, 0});
   session.run();
@@ -156,27 +86,27 @@ TEST(Session, DescribesThePlan) {
 }
 
 TEST(Session, WrongInputsNameBothSides) {
-  Session session(double_and_sum(), one_thread());
+  Session session(double_and_sum(), on_one_thread());
   const std::vector<float> data(10000, 0);
-  EXPECT_THAT(usage_error([&] { set(session, "w", {1}, data); }),
+  EXPECT_THAT(usage_of([&] { set(session, "w", {1}, data); }),
               HasSubstr("there is no input 'w'; the plan has 'x', 'b'"));
-  EXPECT_THAT(usage_error([&] {
+  EXPECT_THAT(usage_of([&] {
                 session.set_input("x", {DType::kInt64, {1, 2}, data.data()});
               }),
               HasSubstr("input 'x' is of type i64; the plan takes f32"));
-  EXPECT_THAT(usage_error([&] { set(session, "x", {4}, data); }),
+  EXPECT_THAT(usage_of([&] { set(session, "x", {4}, data); }),
               HasSubstr("input 'x' has 1 dimensions, [4]; the plan takes 2, [batch, seq]"));
   EXPECT_THAT(
-      usage_error([&] {
+      usage_of([&] {
         set(session, "x", {1, 513}, data);
       }),
       HasSubstr("dimension 1 ('seq') of input 'x' is 513; the plan was compiled for 2 to 512"));
-  EXPECT_THAT(usage_error([&] { set(session, "x", {1, -4}, data); }), HasSubstr("is -4"));
-  EXPECT_THAT(usage_error([&] {
+  EXPECT_THAT(usage_of([&] { set(session, "x", {1, -4}, data); }), HasSubstr("is -4"));
+  EXPECT_THAT(usage_of([&] {
                 session.set_input("x", {DType::kFloat32, {1, 2}, nullptr});
               }),
               HasSubstr("has no data"));
-  EXPECT_THAT(usage_error([&] {
+  EXPECT_THAT(usage_of([&] {
                 session.set_input("x", {DType::kFloat32, {1, 2}, data.data(), Memory::kDevice});
               }),
               HasSubstr("takes host memory"));
@@ -190,20 +120,20 @@ TEST(Session, FixedDimensionsAreChecked) {
   LoopBuilder l({three}, 0);
   l.store(l.access(y, zero, {one}), l.load(l.access(x, zero, {one})));
   p.loop("copy", std::move(l));
-  Session session(p.build(), one_thread());
+  Session session(p.build(), on_one_thread());
   const std::vector<float> data(4, 1);
-  EXPECT_THAT(usage_error([&] { set(session, "x", {4}, data); }),
+  EXPECT_THAT(usage_of([&] { set(session, "x", {4}, data); }),
               HasSubstr("dimension 0 of input 'x' is 4; the plan takes 3"));
 }
 
 TEST(Session, MissingAndContradictingInputs) {
-  Session session(double_and_sum(), one_thread());
-  EXPECT_THAT(usage_error([&] { session.run(); }), HasSubstr("input 'x', 'b' is not set"));
+  Session session(double_and_sum(), on_one_thread());
+  EXPECT_THAT(usage_of([&] { session.run(); }), HasSubstr("input 'x', 'b' is not set"));
   set(session, "x", {1, 3}, {1, 2, 3});
-  EXPECT_THAT(usage_error([&] { session.run(); }), HasSubstr("input 'b' is not set"));
+  EXPECT_THAT(usage_of([&] { session.run(); }), HasSubstr("input 'b' is not set"));
   set(session, "b", {4}, {1, 2, 3, 4});
   EXPECT_THAT(
-      usage_error([&] { session.run(); }),
+      usage_of([&] { session.run(); }),
       HasSubstr("'seq' is 3 in dimension 1 of input 'x', but 4 in dimension 0 of input 'b'"));
   set(session, "b", {3}, {1, 2, 3});
   session.run();
@@ -227,7 +157,7 @@ Plan with_expressions() {
 }
 
 TEST(Session, DimensionsThatAreExpressionsAreSolved) {
-  Session session(with_expressions(), one_thread());
+  Session session(with_expressions(), on_one_thread());
   const auto run = [&](std::int64_t x, std::int64_t m, std::int64_t p) {
     const auto size = [](std::int64_t n) { return static_cast<std::size_t>(n); };
     set(session, "x", {x}, std::vector<float>(size(x), 3));
@@ -237,26 +167,25 @@ TEST(Session, DimensionsThatAreExpressionsAreSolved) {
   };
   run(64, 5, 2);
   EXPECT_THAT(session.output("y").shape, ElementsAre(64));
-  EXPECT_THAT(usage_error([&] { run(65, 5, 2); }),
+  EXPECT_THAT(usage_of([&] { run(65, 5, 2); }),
               HasSubstr("dimension 0 of input 'x' is 65; the plan was compiled for 32 to 128 in "
                         "steps of 32"));
-  EXPECT_THAT(usage_error([&] { run(160, 5, 2); }), HasSubstr("32 to 128 in steps of 32"));
+  EXPECT_THAT(usage_of([&] { run(160, 5, 2); }), HasSubstr("32 to 128 in steps of 32"));
   // seq would be 0.
-  EXPECT_THAT(usage_error([&] { run(64, 2, 2); }), HasSubstr("dimension 0 of input 'm' is 2"));
+  EXPECT_THAT(usage_of([&] { run(64, 2, 2); }), HasSubstr("dimension 0 of input 'm' is 2"));
 }
 
 TEST(Session, AsksForARunFirst) {
-  Session session(double_and_sum(), one_thread());
-  EXPECT_THAT(usage_error([&] { session.output("y"); }), HasSubstr("before a run"));
-  EXPECT_THAT(usage_error([&] { session.output("q"); }), HasSubstr("there is no output 'q'"));
-  EXPECT_THAT(usage_error([&] { profile_steps(session); }), HasSubstr("before the first run"));
-  EXPECT_THAT(usage_error([&] { time_compute(session, false); }),
-              HasSubstr("before the first run"));
-  EXPECT_THAT(usage_error([&] { session.bytes_moved(); }), HasSubstr("before the first run"));
+  Session session(double_and_sum(), on_one_thread());
+  EXPECT_THAT(usage_of([&] { session.output("y"); }), HasSubstr("before a run"));
+  EXPECT_THAT(usage_of([&] { session.output("q"); }), HasSubstr("there is no output 'q'"));
+  EXPECT_THAT(usage_of([&] { profile_steps(session); }), HasSubstr("before the first run"));
+  EXPECT_THAT(usage_of([&] { time_compute(session, false); }), HasSubstr("before the first run"));
+  EXPECT_THAT(usage_of([&] { session.bytes_moved(); }), HasSubstr("before the first run"));
 }
 
 TEST(Session, WritesToGivenMemory) {
-  Session session(double_and_sum(), one_thread());
+  Session session(double_and_sum(), on_one_thread());
   set(session, "x", {1, 2}, {1, 2});
   set(session, "b", {2}, {0, 0});
   std::vector<float> mine(2, -1);
@@ -270,30 +199,30 @@ TEST(Session, WritesToGivenMemory) {
   EXPECT_THAT(mine, ElementsAre(2, 4));
   EXPECT_THAT(session.output("y").as<float>(), ElementsAre(3, 5));
   session.set_output("y", {DType::kFloat32, {2, 1}, mine.data()});
-  EXPECT_THAT(usage_error([&] { session.run(); }),
+  EXPECT_THAT(usage_of([&] { session.run(); }),
               HasSubstr("output 'y' has the shape [2, 1], the output [1, 2]"));
-  EXPECT_THAT(usage_error([&] {
+  EXPECT_THAT(usage_of([&] {
                 session.set_output("y", {DType::kFloat16, {1, 2}, mine.data()});
               }),
               HasSubstr("is of type f16, the output of f32"));
 }
 
 TEST(Session, WarmsUpAndAccounts) {
-  Session session(double_and_sum(), one_thread());
+  Session session(double_and_sum(), on_one_thread());
   session.warm_up({{"x", {8, 512}}});
   const MemoryAccount account = session.memory();
   EXPECT_EQ(account.arena, 8u * 512 * 4);
   EXPECT_EQ(account.arena_without_reuse, 8u * 512 * 4);
   EXPECT_GE(account.io, 2u * 8 * 512 * 4);
-  EXPECT_THAT(usage_error([&] {
+  EXPECT_THAT(usage_of([&] {
                 session.warm_up({{"b", {512}}});
               }),
               HasSubstr("'batch' is not known: give the shape of input 'x'"));
-  EXPECT_THAT(usage_error([&] { session.warm_up({{"q", {512}}}); }), HasSubstr("no input 'q'"));
+  EXPECT_THAT(usage_of([&] { session.warm_up({{"q", {512}}}); }), HasSubstr("no input 'q'"));
 }
 
 TEST(Session, Profiles) {
-  Session session(double_and_sum(), one_thread());
+  Session session(double_and_sum(), on_one_thread());
   set(session, "x", {1, 2}, {1, 2});
   set(session, "b", {2}, {0, 0});
   session.run();
@@ -314,7 +243,7 @@ TEST(Session, Profiles) {
 }
 
 TEST(Session, MeasuresTheMachine) {
-  Session session(double_and_sum(), one_thread());
+  Session session(double_and_sum(), on_one_thread());
   const MachineRates rates = measure_rates(session);
   EXPECT_THAT(rates.machine, HasSubstr("1 thread"));
   EXPECT_GT(rates.copy_bytes_per_second, 0);
@@ -338,7 +267,7 @@ TEST(Session, ImpossibleSizesAreOutOfMemory) {
   LoopBuilder second({n}, 0);
   second.store(second.access(y, zero, {one}), second.load(second.access(t, zero, {one})));
   p.loop("two", std::move(second));
-  Session session(p.build(), one_thread());
+  Session session(p.build(), on_one_thread());
   set(session, "x", {2}, {1, 2});
   try {
     session.run();
@@ -352,70 +281,7 @@ TEST(Session, ImpossibleSizesAreOutOfMemory) {
 TEST(Session, NegativeThreadsAreRefused) {
   SessionOptions options;
   options.threads = -1;
-  EXPECT_THAT(usage_error([&] { Session(double_and_sum(), options); }), HasSubstr("-1 threads"));
-}
-
-/// s = 2 s + x for a state s of x's shape.
-Plan doubled_state() {
-  PlanBuilder p;
-  const Id n = p.symbol("n"), one = p.constant(1), zero = p.constant(0);
-  const Id x = p.input("x", DType::kFloat32, {n});
-  const Id s = p.state("s", DType::kFloat32, {n});
-  LoopBuilder l({n}, 0);
-  const Id v = l.load(l.access(s, zero, {one}));
-  const Id sum = l.op(ScalarOp::kAdd, {v, v});
-  l.store(l.access(s, zero, {one}), l.op(ScalarOp::kAdd, {sum, l.load(l.access(x, zero, {one}))}));
-  p.loop("double", std::move(l));
-  return p.build();
-}
-
-TEST(Session, StatesStayInTheSession) {
-  Session session(doubled_state(), one_thread());
-  set(session, "x", {3}, {1, 0, 2});
-  for (int i = 0; i < 3; ++i) session.run();  // from zeros
-  EXPECT_THAT(session.output("s_next").as<float>(), ElementsAre(7, 0, 14));
-  set(session, "s", {3}, {1, 2, 3});
-  session.run();
-  EXPECT_THAT(session.output("s_next").as<float>(), ElementsAre(3, 4, 8));
-  session.reset_state();
-  session.run();
-  EXPECT_THAT(session.output("s_next").as<float>(), ElementsAre(1, 0, 2));
-}
-
-TEST(Session, SessionsHaveStatesOfTheirOwn) {
-  const Plan plan = doubled_state();
-  Session a(plan, one_thread()), b(plan, one_thread());
-  for (Session* session : {&a, &b}) set(*session, "x", {1}, {1});
-  a.run();
-  a.run();
-  b.run();
-  EXPECT_THAT(a.output("s_next").as<float>(), ElementsAre(3));
-  EXPECT_THAT(b.output("s_next").as<float>(), ElementsAre(1));
-}
-
-TEST(Session, AStateKeepsItsShapeUntilItIsReset) {
-  Session session(doubled_state(), one_thread());
-  set(session, "x", {2}, {1, 2});
-  session.run();
-  set(session, "x", {3}, {1, 2, 3});
-  EXPECT_THAT(usage_error([&] { session.run(); }), HasSubstr("'n' is 3"));
-  EXPECT_THAT(usage_error([&] {
-                session.warm_up({{"x", {3}}});
-              }),
-              HasSubstr("state 's' has the shape [2]; reset_state() before it becomes [3]"));
-  session.reset_state();
-  session.run();
-  EXPECT_THAT(session.output("s_next").as<float>(), ElementsAre(1, 2, 3));
-}
-
-TEST(Session, AStateHasNoOtherMemory) {
-  Session session(doubled_state(), one_thread());
-  float given[2] = {};
-  EXPECT_THAT(
-      usage_error([&] {
-        session.set_output("s_next", MutableTensorView{DType::kFloat32, {2}, given, Memory::kHost});
-      }),
-      HasSubstr("'s_next' is a state"));
+  EXPECT_THAT(usage_of([&] { Session(double_and_sum(), options); }), HasSubstr("-1 threads"));
 }
 
 TEST(Session, SessionsOfOnePlanRunInParallel) {
@@ -451,7 +317,7 @@ TEST(Session, UseFromTwoThreadsIsDetected) {
   for (int i = 0; i < 30; ++i) v = l.op(ScalarOp::kSin, {v});
   l.store(l.access(y, zero, {one}), v);
   p.loop("slow", std::move(l));
-  Session session(p.build(), one_thread());
+  Session session(p.build(), on_one_thread());
   set(session, "x", {1 << 22}, std::vector<float>(1 << 22, 1));
   std::atomic<bool> done{false};
   std::thread runner([&] {
@@ -475,44 +341,6 @@ TEST(Session, UseFromTwoThreadsIsDetected) {
   done = true;
   runner.join();
   EXPECT_THAT(message, HasSubstr("used from two threads at once"));
-}
-
-TEST(Session, RunsTheEntryPointOfItsShape) {
-  const Plan plan = two_entries().build();
-  const auto entries = plan.entries();
-  ASSERT_EQ(entries.size(), 2U);
-  EXPECT_EQ(entries[1].name, "more");
-  EXPECT_EQ(entries[1].limits.at(0).text, "rows");
-  EXPECT_EQ(entries[1].limits[0].min, 3);
-  Session session(plan, one_thread());
-  for (int round = 0; round < 2; ++round) {
-    set(session, "x", {4}, {1, 2, 3, 4});
-    session.run();
-    EXPECT_EQ(session.entry(), "more");
-    EXPECT_EQ(session.launches(), 3U);
-    EXPECT_THAT(session.output("y").as<float>(), ElementsAre(2, 4, 6, 8));
-    EXPECT_EQ(session.memory().arena, 256U);
-    set(session, "x", {1}, {10});
-    session.run();
-    EXPECT_EQ(session.entry(), "one");
-    EXPECT_EQ(session.launches(), 2U);
-    EXPECT_THAT(session.output("y").as<float>(), ElementsAre(10.5F + 2 * (round + 1)));
-    EXPECT_EQ(profile_steps(session).size(), 2U);
-    EXPECT_EQ(profile_steps(session).at(1).name, "single");
-    EXPECT_EQ(session.memory().arena, 0U);
-    // Two profiles have counted as well.
-    session.reset_state();
-    const float counted = 2.0F * static_cast<float>(round + 1);
-    session.set_input("count", TensorView{DType::kFloat32, {1}, &counted, Memory::kHost});
-  }
-}
-
-TEST(Session, RefusesShapesThatNoEntryPointTakes) {
-  Session session(two_entries().build(), one_thread());
-  set(session, "x", {2}, {1, 2});
-  EXPECT_THAT(usage_error([&] { session.run(); }),
-              HasSubstr("no entry point of the plan takes these shapes ('rows' is 2): 'one' takes "
-                        "rows 1, 'more' takes rows 3..5"));
 }
 
 }  // namespace

@@ -10,6 +10,7 @@
 
 #include "codegen/compile.h"
 #include "codegen/targets/cpu/cpu_target.h"
+#include "damaged_plan.h"
 #include "ir/text/text.h"
 #include "runtime/plan/plan_data.h"
 
@@ -152,17 +153,12 @@ TEST(While, IsBounded) {
   }
 }
 
-std::string refusal_of(const std::function<void(plan::fb::PlanT&, plan::fb::WhileStepT&)>& damage) {
+std::string refusal_of_loop(
+    const std::function<void(plan::fb::PlanT&, plan::fb::WhileStepT&)>& damage) {
   plan::PlanParts parts = loop_parts(kDoubles);
   for (const auto& step : parts.meta.steps)
     if (auto* loop = step->work.AsWhileStep()) damage(parts.meta, *loop);
-  try {
-    Plan::from_memory(plan::serialize_plan(std::move(parts)));
-  } catch (const Error& error) {
-    EXPECT_EQ(error.code(), ErrorCode::kInvalidPlan);
-    return error.what();
-  }
-  return "accepted";
+  return refusal_of(plan::serialize_plan(parts));
 }
 
 TEST(Branch, IsALoopOfOneIterationAtMost) {
@@ -186,13 +182,7 @@ std::string refusal_of_branch(
   const auto step = std::ranges::find_if(
       parts.meta.steps, [](const auto& each) { return each->work.AsIfStep() != nullptr; });
   damage(parts.meta, **step, *(*step)->work.AsIfStep());
-  try {
-    Plan::from_memory(plan::serialize_plan(std::move(parts)));
-  } catch (const Error& error) {
-    EXPECT_EQ(error.code(), ErrorCode::kInvalidPlan);
-    return error.what();
-  }
-  return "accepted";
+  return refusal_of(plan::serialize_plan(parts));
 }
 
 TEST(Branch, DamagedOnesAreRefused) {
@@ -213,16 +203,17 @@ TEST(Branch, DamagedOnesAreRefused) {
 }
 
 TEST(While, DamagedOnesAreRefused) {
-  EXPECT_THAT(refusal_of([](auto&, auto& loop) { loop.steps = 7; }),
+  EXPECT_THAT(refusal_of_loop([](auto&, auto& loop) { loop.steps = 7; }),
               AllOf(HasSubstr("loop_"), HasSubstr("its bodies have 7 steps, but 1 follow it")));
-  EXPECT_THAT(refusal_of([](auto&, auto& loop) { loop.trips = -1; }), HasSubstr("nothing ends it"));
-  EXPECT_THAT(refusal_of([](auto&, auto& loop) { loop.trips = 1 << 20; }),
+  EXPECT_THAT(refusal_of_loop([](auto&, auto& loop) { loop.trips = -1; }),
+              HasSubstr("nothing ends it"));
+  EXPECT_THAT(refusal_of_loop([](auto&, auto& loop) { loop.trips = 1 << 20; }),
               HasSubstr("the number of its iterations"));
-  EXPECT_THAT(refusal_of([](auto&, auto& loop) { loop.condition = 0; }),
+  EXPECT_THAT(refusal_of_loop([](auto&, auto& loop) { loop.condition = 0; }),
               HasSubstr("its condition is not of type bool"));
-  EXPECT_THAT(refusal_of([](auto&, auto& loop) { loop.counter = 0; }),
+  EXPECT_THAT(refusal_of_loop([](auto&, auto& loop) { loop.counter = 0; }),
               HasSubstr("the number of the iteration is not of type i64"));
-  EXPECT_THAT(refusal_of([](auto& plan, auto& loop) {
+  EXPECT_THAT(refusal_of_loop([](auto& plan, auto& loop) {
                 plan.buffers[loop.counter]->last_step = plan.buffers[loop.counter]->first_step;
               }),
               HasSubstr("lives from step"));

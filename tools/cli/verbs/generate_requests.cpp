@@ -3,6 +3,7 @@
 #include <fstream>
 #include <map>
 #include <mutex>
+#include <optional>
 #include <thread>
 
 #include <sinter/engine.h>
@@ -177,37 +178,26 @@ int run_requests(const GenerateArguments& options, const Tokenizer* tokenizer,
         "'{}' is of one sequence at a time: compile the model with --serve for many requests",
         options.plan);
   std::vector<Line> lines = read_lines(options, tokenizer, stops);
-  engine::PagedExecutorOptions paged;
-  paged.session = options.session;
-  paged.max_sequences = static_cast<int>(options.requests.sequences);
-  paged.max_step_tokens = static_cast<int>(options.requests.step_tokens);
+  EngineOptions engine_options;
+  engine_options.max_waiting = std::ssize(lines);
+  engine_options.max_sequences = static_cast<int>(options.requests.sequences);
+  engine_options.max_step_tokens = static_cast<int>(options.requests.step_tokens);
   if (!options.requests.cache_memory.empty())
-    paged.cache_bytes =
+    engine_options.cache_bytes =
         with_context("--cache-memory", [&] { return parse_bytes(options.requests.cache_memory); });
-  std::unique_ptr<engine::Executor> executor;
-  std::uint64_t cache_bytes = 0;
-  if (options.requests.draft.empty()) {
-    auto own = std::make_unique<engine::PagedExecutor>(plan, paged);
-    cache_bytes = own->cache_bytes();
-    executor = std::move(own);
-  } else {
-    auto both = engine::make_drafting_executor(plan, Plan::load(options.requests.draft), paged);
-    cache_bytes = both->cache_bytes();
-    executor = std::move(both);
-  }
+  engine_options.draft_tokens = engine::draft_tokens_of(
+      static_cast<int>(options.requests.draft_tokens), !options.requests.draft.empty());
+  engine_options.prefix_cache = !options.requests.no_prefix_cache;
+  std::optional<Plan> draft;
+  if (!options.requests.draft.empty()) draft = Plan::load(options.requests.draft);
+  auto [executor, cache_bytes] =
+      engine::make_executor(plan, draft ? &*draft : nullptr, engine_options, options.session);
   const auto limits = executor->limits();
   // Where a constraint lets a text end and go on, one of these says which.
   for (TokenId id = 0; tokenizer != nullptr && !options.no_stop && id < limits.vocabulary; ++id)
     if (tokenizer->is_special(id))
       for (Line& line : lines)
         if (line.request.sampling.constraint) line.request.sampling.stop_tokens.push_back(id);
-  EngineOptions engine_options;
-  engine_options.max_waiting = std::ssize(lines);
-  constexpr int kUsualDrafts = 4;
-  engine_options.draft_tokens = static_cast<int>(options.requests.draft_tokens);
-  if (!options.requests.draft.empty() && engine_options.draft_tokens == 0)
-    engine_options.draft_tokens = kUsualDrafts;
-  engine_options.prefix_cache = !options.requests.no_prefix_cache;
   if (tokenizer != nullptr)
     engine_options.token_bytes = [tokenizer](TokenId id) {
       return tokenizer->is_special(id) ? std::string_view() : tokenizer->bytes_of(id);

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <chrono>
-#include <filesystem>
 #include <mutex>
 #include <span>
 #include <string_view>
@@ -11,7 +10,6 @@
 
 #include <fmt/ranges.h>
 
-#include "frontend/import.h"
 #include "ir/reference/evaluate.h"
 #include "ir/text/shown.h"
 #include "ir/text/text.h"
@@ -20,8 +18,6 @@
 #include "runtime/plan/hash.h"
 #include "runtime/plan/plan_file.h"
 #include "runtime/plan_access.h"
-#include "tools/compiler/refit/safetensors.h"
-#include "tools/compiler/run/inputs.h"
 
 namespace sinter::tools {
 namespace {
@@ -388,37 +384,6 @@ Recipes recipes_in(const plan::PlanData& plan) {
   return parse_recipes(plan.meta.refit);
 }
 
-NewWeights read_new_weights(const std::string& path) {
-  NewWeights result;
-  result.name = std::filesystem::path(path).filename().string();
-  if (is_safetensors(path)) {
-    result.tensors = read_safetensors(path);
-    std::uint64_t hash = 0;
-    for (const auto& [name, tensor] : result.tensors)
-      hash = plan::hash64(fmt::format("{:016x} {} {:016x}", hash, name, tensor.hash()));
-    result.hash = hash;
-    return result;
-  }
-  frontend::ModelWeights model = frontend::read_weights(path);
-  for (auto& [name, tensor] : model.tensors) result.tensors.emplace(name, std::move(tensor));
-  result.hash = model.hash;
-  result.structure = model.structure;
-  return result;
-}
-
-NewWeights new_weights(std::span<const NamedTensor> tensors) {
-  NewWeights result;
-  std::uint64_t hash = 0;
-  for (const NamedTensor& each : tensors) {
-    const Tensor tensor = tensor_of(each.tensor);
-    if (!result.tensors.emplace(each.name, tensor).second)
-      throw usage_error("tensor '{}' is given twice", ir::shown(each.name));
-    hash = plan::hash64(fmt::format("{:016x} {} {:016x}", hash, each.name, tensor.hash()));
-  }
-  result.hash = hash;
-  return result;
-}
-
 RefitResult refit_file(const Plan& plan, const std::string& weights_path,
                        const std::string& plan_path, bool partial, Reporter& reporter) {
   files::check_output(plan_path, {weights_path});
@@ -452,56 +417,6 @@ RefitResult refit_to(const Plan& plan, const NewWeights& weights, const std::str
   const std::chrono::duration<double, std::milli> spent = std::chrono::steady_clock::now() - start;
   result.milliseconds = spent.count();
   return result;
-}
-
-nlohmann::ordered_json refit_report(const Plan& plan) {
-  const Recipes recipes = recipes_in(*PlanAccess::data(plan));
-  using nlohmann::ordered_json;
-  struct Facts {
-    std::size_t weights = 0;
-    std::string why;
-    std::vector<std::string> conditions;
-  };
-  std::vector<Facts> facts(recipes.sources.size());
-  const auto each_source = [&](const RecipeTensor& tensor, const auto& visit) {
-    const std::vector<bool> sources = sources_of(recipes, tensor);
-    for (std::size_t i = 0; i < sources.size(); ++i)
-      if (sources[i]) visit(facts[i]);
-  };
-  for (const RecipeUse& use : recipes.weights)
-    each_source(use.tensor, [](Facts& of) { ++of.weights; });
-  for (const RecipeRead& read : recipes.reads) {
-    const bool answers = is_answer(recipes, read.tensor);
-    each_source(read.tensor, [&](Facts& of) {
-      if (answers)
-        of.conditions.push_back(fmt::format(
-            "{}, asked by {}", recipes.calls[static_cast<std::size_t>(read.tensor.call)].name,
-            read.reader));
-      else if (of.why.empty())
-        of.why = fmt::format("{} read its value", read.reader);
-    });
-  }
-  for (const auto& [a, b] : recipes.equal)
-    for (const RecipeTensor* tensor : {&a, &b})
-      each_source(*tensor, [&](Facts& of) {
-        of.conditions.emplace_back("equal to another constant of the model");
-      });
-  ordered_json tensors = ordered_json::array();
-  for (std::size_t i = 0; i < facts.size(); ++i) {
-    const RecipeSource& source = recipes.sources[i];
-    Facts& of = facts[i];
-    std::ranges::sort(of.conditions);
-    of.conditions.erase(std::unique(of.conditions.begin(), of.conditions.end()),
-                        of.conditions.end());
-    tensors.push_back(
-        {{"name", source.name},
-         {"type", fmt::format("{}[{}]", to_string(source.dtype), fmt::join(source.shape, ", "))},
-         {"refittable", of.why.empty()},
-         {"weights", of.weights},
-         {"why", of.why},
-         {"conditions", of.conditions}});
-  }
-  return {{"tensors", std::move(tensors)}, {"unused", recipes.unused}};
 }
 
 Refitted refit(const std::shared_ptr<const plan::PlanData>& plan, const NewWeights& weights,

@@ -4,6 +4,7 @@
 #include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <utility>
 
 #include <sinter/plan.h>
@@ -37,15 +38,20 @@ bool generates_text(const Plan& plan) {
          std::ranges::any_of(plan.inputs(), is_cache);
 }
 
-std::unique_ptr<engine::Executor> paged_executor(const Plan& plan,
+EngineOptions engine_options(const ServedModelOptions& options) {
+  EngineOptions engine;
+  engine.max_waiting = options.waiting;
+  engine.cache_bytes = options.cache_bytes;
+  engine.max_sequences = options.sequences;
+  engine.draft_tokens = engine::draft_tokens_of(options.draft_tokens, !options.draft.empty());
+  return engine;
+}
+
+std::unique_ptr<engine::Executor> paged_executor(const Plan& plan, const EngineOptions& engine,
                                                  const ServedModelOptions& options) {
-  engine::PagedExecutorOptions paged;
-  paged.session = options.session;
-  paged.cache_bytes = options.cache_bytes;
-  paged.max_sequences = options.sequences;
-  if (!options.draft.empty())
-    return engine::make_drafting_executor(plan, Plan::load(options.draft), paged);
-  return std::make_unique<engine::PagedExecutor>(plan, paged);
+  std::optional<Plan> draft;
+  if (!options.draft.empty()) draft = Plan::load(options.draft);
+  return engine::make_executor(plan, draft ? &*draft : nullptr, engine, options.session).executor;
 }
 
 std::unique_ptr<engine::Executor> decoder_executor(const Plan& plan,
@@ -90,19 +96,14 @@ ServedModel::ServedModel(std::string name, ServedModelOptions options)
     chat_ = ChatTemplate::load(options_.chat_template);
   else if (const auto beside = config_beside(options_.tokenizer); !beside.empty())
     chat_ = ChatTemplate::load(beside);
+  EngineOptions engine = engine_options(options_);
   std::unique_ptr<engine::Executor> executor =
-      is_paged ? paged_executor(plan, options_) : decoder_executor(plan, options_);
+      is_paged ? paged_executor(plan, engine, options_) : decoder_executor(plan, options_);
   if (executor->limits().max_positions < 2)
     throw usage_error(
         "'{}': the caches hold no text: the plan leaves their length open, give --context TOKENS",
         options_.plan);
   positions_ = executor->limits().max_positions;
-  EngineOptions engine;
-  engine.max_waiting = options_.waiting;
-  constexpr int kUsualDrafts = 4;
-  engine.draft_tokens = options_.draft_tokens > 0 ? options_.draft_tokens
-                        : options_.draft.empty()  ? 0
-                                                  : kUsualDrafts;
   if (tokenizer_) {
     for (TokenId id = 0; id < executor->limits().vocabulary; ++id)
       if (tokenizer_->is_special(id)) stop_tokens_.push_back(id);

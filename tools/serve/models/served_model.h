@@ -26,7 +26,7 @@ struct ServedModelOptions {
   std::string chat_template;
   /// Of a decoder at once; 0: as many as a plan of --serve takes, 8 of others.
   int sequences = 0;
-  std::uint64_t cache_bytes = 0;     // of the caches of a plan of --serve; 0: PagedExecutorOptions'
+  std::uint64_t cache_bytes = 0;     // of the caches of a plan of --serve; 0: as EngineOptions say
   TensorModelOptions tensors;        // of any other plan; its `waiting` is the one below
   Pooling pooling = Pooling::kMean;  // of an encoder of texts
   std::int64_t context = 0;          // tokens of caches whose shape leaves it open

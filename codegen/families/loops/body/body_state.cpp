@@ -80,8 +80,7 @@ void BodyState::find_kept() {
 
 bool BodyState::per_element(std::size_t i) const {
   const int dim = schedule().vector_dim;
-  return in_loop(i) && !(vector() > 1 && uniform[i]) &&
-         (dim < 0 || (analysis.value(i).dims & dim_bit(dim)) != 0);
+  return in_loop(i) && (dim < 0 || !is_one_in_vectors(analysis, dim, uniform, i));
 }
 
 bool BodyState::gathers_by_element(std::size_t i) const {

@@ -8,7 +8,8 @@
 #include <sinter/error.h>
 
 #include "attention_cases.h"
-#include "codegen/families/attention/attention_schedule.h"
+#include "codegen/families/attention/attention_lowering.h"
+#include "codegen/families/attention/schedule/attention_rules.h"
 #include "codegen/targets/cuda/cuda_target.h"
 #include "ir/text/text.h"
 

@@ -10,8 +10,9 @@
 #include <sinter/error.h>
 
 #include "codegen/families/attention/attention_lowering.h"
-#include "codegen/families/attention/attention_schedule.h"
 #include "codegen/families/attention/emit_attention.h"
+#include "codegen/families/attention/schedule/attention_fit.h"
+#include "codegen/families/attention/schedule/attention_rules.h"
 #include "codegen/targets/cuda/cuda_target.h"
 #include "ir/reference/evaluate.h"
 #include "ir/text/text.h"

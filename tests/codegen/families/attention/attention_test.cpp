@@ -13,8 +13,8 @@
 
 #include "attention_cases.h"
 #include "codegen/families/attention/attention_lowering.h"
-#include "codegen/families/attention/attention_schedule.h"
 #include "codegen/families/attention/emit_attention.h"
+#include "codegen/families/attention/schedule/attention_fit.h"
 #include "ir/reference/evaluate.h"
 #include "ir/text/text.h"
 #include "tests/codegen/emulation/compile_all.h"

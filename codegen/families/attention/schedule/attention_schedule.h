@@ -1,14 +1,19 @@
-// Schedules of attention: how a problem is spread over a GPU.
+// Schedules of attention: how a problem is spread over a GPU, and what that takes.
 #pragma once
 
 #include <cstdint>
 #include <string>
 #include <vector>
 
-#include "codegen/families/attention/attention_lowering.h"
+#include "codegen/families/attention/attention_program.h"
 #include "codegen/targets/device_model.h"
 
 namespace sinter::codegen {
+
+/// Keys of 8 bits in a tile that is copied, whose rows have 128 bytes.
+inline constexpr int kEightBitKeys = 128;
+/// Rows of a sequence, in the mean, up to which a step is the kernel's of short ones alone.
+inline constexpr std::int64_t kFewInTheMean = 16;
 
 /// The integers that decide a kernel; see AttentionShape in attention_problem.cuh and, where
 /// there are stages, AttentionPipeline in attention_warpgroups.cuh.
@@ -39,40 +44,18 @@ struct AttentionSchedule {
   std::string to_string() const;
 };
 
+/// Of to_string()'s form; throws Error(kUnsupported) for others.
+AttentionSchedule parse_attention_schedule(const std::string& text);
+
 /// Dynamic shared memory, as the kernel asserts it.
 std::uint32_t attention_shared_bytes(const AttentionProgram& program,
                                      const AttentionSchedule& schedule);
 
+/// Tiles of `rows` rows of one head.
+Dim tiles_of_rows(const AttentionProgram& program, int rows, const Ranges& ranges);
 /// Tiles of one head. Of packed sequences, as many as there can be: each needs less than one more
 /// than its share.
 Dim attention_tiles(const AttentionProgram& program, const AttentionSchedule& schedule,
                     const Ranges& ranges);
-
-/// Rows that a sequence of a paged cache has at most for its next tokens: those of one tile of
-/// PagedSequences::kShort. 0: a token has more, and all sequences are one kernel's.
-int few_rows_of_sequence(const AttentionProgram& program, const Ranges& ranges);
-
-/// Whether two neighbouring keys of the mask are one aligned access.
-bool mask_in_pairs(const AttentionProgram& program);
-
-/// True if there is a schedule; else `reason` says why not.
-bool can_schedule_attention(const AttentionProgram& program, std::string& reason);
-/// The schedules to emit for `device`, in the order in which the runtime tries their conditions;
-/// the last has none and runs on every GPU. `forced`, if not empty, is the first one, in the form
-/// of to_string(), the one to measure; throws Error(kUnsupported) if it does not take the program.
-std::vector<AttentionSchedule> choose_attention(const AttentionProgram& program, ExprTable& exprs,
-                                                const DeviceModel& device,
-                                                const std::string& forced = {});
-
-/// Schedules that take all sizes of the program on `device`, for measuring, in a fixed order.
-std::vector<AttentionSchedule> all_attention_schedules(const AttentionProgram& program,
-                                                       ExprTable& exprs, const DeviceModel& device);
-
-/// Schedules that take all sizes that `rule`, one of the rules', takes, and under the same
-/// conditions: `rule` first, then others, the nearest first. Bounded, without repetition, always
-/// the same.
-std::vector<AttentionSchedule> attention_candidates(const AttentionProgram& program,
-                                                    ExprTable& exprs, const DeviceModel& device,
-                                                    const AttentionSchedule& rule, bool clusters);
 
 }  // namespace sinter::codegen

@@ -1,8 +1,12 @@
-// Functions, control flow and sparse tensors: what is decided, inlined and unrolled at import.
+// If, Loop and Scan: what is decided and unrolled at import, and what stays; and damage to a model
+// that has them.
 #include <algorithm>
+#include <span>
+#include <string>
 
 #include <onnx.pb.h>
 
+#include "model_parts.h"
 #include "tests/frontend/op_test_support.h"
 
 namespace sinter::frontend {
@@ -11,153 +15,6 @@ namespace {
 using ir::Tensor;
 using testing::AllOf;
 using testing::HasSubstr;
-
-onnx::NodeProto& add_node(google::protobuf::RepeatedPtrField<onnx::NodeProto>& nodes,
-                          const std::string& op, const std::vector<std::string>& inputs,
-                          const std::vector<std::string>& outputs) {
-  auto* node = nodes.Add();
-  node->set_op_type(op);
-  for (const auto& input : inputs) node->add_input(input);
-  for (const auto& output : outputs) node->add_output(output);
-  return *node;
-}
-
-void add_int(onnx::NodeProto& node, const std::string& name, std::int64_t value) {
-  auto* attribute = node.add_attribute();
-  attribute->set_name(name);
-  attribute->set_type(onnx::AttributeProto::INT);
-  attribute->set_i(value);
-}
-
-void add_reference(onnx::NodeProto& node, const std::string& name, const std::string& to,
-                   onnx::AttributeProto::AttributeType type) {
-  auto* attribute = node.add_attribute();
-  attribute->set_name(name);
-  attribute->set_ref_attr_name(to);
-  attribute->set_type(type);
-}
-
-onnx::GraphProto& add_graph(onnx::NodeProto& node, const std::string& name) {
-  auto* attribute = node.add_attribute();
-  attribute->set_name(name);
-  attribute->set_type(onnx::AttributeProto::GRAPH);
-  return *attribute->mutable_g();
-}
-
-onnx::FunctionProto& add_function(ModelBuilder& model, const std::string& domain,
-                                  const std::string& name, const std::vector<std::string>& inputs,
-                                  const std::vector<std::string>& outputs, int opset = 17) {
-  auto* function = model.model().add_functions();
-  function->set_domain(domain);
-  function->set_name(name);
-  for (const auto& input : inputs) function->add_input(input);
-  for (const auto& output : outputs) function->add_output(output);
-  function->add_opset_import()->set_version(opset);
-  auto* import = model.model().add_opset_import();
-  import->set_domain(domain);
-  import->set_version(1);
-  return *function;
-}
-
-TEST(Functions, AreInlinedWithTheirAttributes) {
-  ModelBuilder model;
-  model.input("x", DType::kFloat32, {2});
-  auto& leaky = add_function(model, "my", "Leaky", {"a"}, {"c"});
-  leaky.add_attribute("slope");
-  add_reference(add_node(*leaky.mutable_node(), "LeakyRelu", {"a"}, {"b"}), "alpha", "slope",
-                onnx::AttributeProto::FLOAT);
-  add_node(*leaky.mutable_node(), "Neg", {"b"}, {"c"});
-  model.node("Leaky", {"x"}, {"y"}, {attr("slope", 0.5f)});
-  model.last_node().set_domain("my");
-  model.node("Leaky", {"y"}, {"z"}, {attr("slope", 0.25f)});
-  model.last_node().set_domain("my");
-  model.last_node().set_name("again");
-  model.output("z");
-  // -leaky(x, 0.5) = {1, -2}; then -leaky(.., 0.25) = {-1, 0.5}.
-  expect_tensor(model.run({floats({2}, {-2, 2})})[0], {2}, {-1, 0.5});
-  const ir::Graph graph = model.import().graph;
-  std::vector<std::string> origins;
-  for (const auto& node : graph.nodes())
-    origins.insert(origins.end(), node.origins.begin(), node.origins.end());
-  EXPECT_THAT(origins, testing::Contains("the_Leaky/Neg_1"));
-  EXPECT_THAT(origins, testing::Contains("again/Neg_1"));
-}
-
-TEST(Functions, NestAndHaveTheirOwnOpset) {
-  // Softmax of opset 11 flattens from axis 1: the function says opset 11, the model 17.
-  ModelBuilder model(17);
-  model.input("x", DType::kFloat32, {1, 2, 2});
-  auto& inner = add_function(model, "my", "Inner", {"a"}, {"b"}, 11);
-  add_node(*inner.mutable_node(), "Softmax", {"a"}, {"b"});
-  auto& outer = add_function(model, "my.other", "Outer", {"x", "left_out"}, {"y"});
-  add_node(*outer.mutable_node(), "Inner", {"x"}, {"t"}).set_domain("my");
-  // Clip takes its bounds or not, as the function's caller gives them.
-  add_node(*outer.mutable_node(), "Clip", {"t", "left_out"}, {"y"});
-  model.node("Outer", {"x"}, {"y"}).output("y");
-  model.last_node().set_domain("my.other");
-  expect_tensor(model.run({floats({1, 2, 2}, {0, 0, 0, 0})})[0], {1, 2, 2},
-                {0.25, 0.25, 0.25, 0.25});
-}
-
-/// A classifier: scores, and labels that are strings.
-ModelBuilder labelled() {
-  ModelBuilder model;
-  model.input("x", DType::kFloat32, {2});
-  model.node("Softmax", {"x"}, {"scores"}).node("LabelEncoder", {"scores"}, {"label"});
-  model.node("Identity", {"name"}, {"same"});
-  model.output("scores").output("label").output("same");
-  auto& name = *model.graph().add_input();
-  name.set_name("name");
-  name.mutable_type()->mutable_tensor_type()->set_elem_type(onnx::TensorProto::STRING);
-  return model;
-}
-
-TEST(Model, OutputsThatAreNotSupportedMayBeLeftOut) {
-  ImportOptions options;
-  options.drop_unsupported_outputs = true;
-  const ImportedModel imported = labelled().import(options);
-  EXPECT_EQ(imported.graph.output_names(), std::vector<std::string>{"scores"});
-  EXPECT_THAT(imported.warnings,
-              testing::Contains(AllOf(HasSubstr("outputs 'label', 'same' are left out"),
-                                      HasSubstr("'the_LabelEncoder'"))));
-  EXPECT_THAT(imported.warnings, testing::Contains(HasSubstr("input 'name' is left out")));
-  ModelBuilder without_names;
-  without_names.input("x", DType::kFloat32, {2}).node("Softmax", {"x"}, {"scores"});
-  without_names.node("LabelEncoder", {"scores"}, {"label"}).output("scores").output("label");
-  EXPECT_THAT(without_names.import_error(ErrorCode::kUnsupported),
-              HasSubstr("--drop-unsupported-outputs compiles the others: 'scores'"));
-}
-
-TEST(Functions, MissingAttributesAndCirclesAreErrors) {
-  ModelBuilder model;
-  model.input("x", DType::kFloat32, {2});
-  auto& leaky = add_function(model, "my", "Leaky", {"a"}, {"b"});
-  leaky.add_attribute("slope");
-  add_reference(add_node(*leaky.mutable_node(), "LeakyRelu", {"a"}, {"b"}), "alpha", "slope",
-                onnx::AttributeProto::FLOAT);
-  model.node("Leaky", {"x"}, {"y"}).output("y");
-  model.last_node().set_domain("my");
-  EXPECT_THAT(model.import_error(ErrorCode::kInvalidModel),
-              AllOf(HasSubstr("'the_Leaky'"), HasSubstr("attribute 'slope'")));
-  ModelBuilder circle;
-  circle.input("x", DType::kFloat32, {2});
-  auto& self = add_function(circle, "my", "Self", {"a"}, {"b"});
-  add_node(*self.mutable_node(), "Self", {"a"}, {"b"}).set_domain("my");
-  circle.node("Self", {"x"}, {"y"}).output("y");
-  circle.last_node().set_domain("my");
-  EXPECT_THAT(circle.import_error(ErrorCode::kInvalidModel), HasSubstr("calls itself"));
-}
-
-TEST(Functions, UnsupportedNodesInsideAreListedWithTheirPath) {
-  ModelBuilder model;
-  model.input("x", DType::kFloat32, {2});
-  auto& function = add_function(model, "my", "Body", {"a"}, {"b"});
-  add_node(*function.mutable_node(), "Frobnicate", {"a"}, {"b"});
-  model.node("Body", {"x"}, {"y"}).output("y");
-  model.last_node().set_domain("my");
-  EXPECT_THAT(model.import_error(ErrorCode::kUnsupported),
-              HasSubstr("'the_Body/Frobnicate_0' (Frobnicate-17) on (f32[2])"));
-}
 
 /// y = If(cond): x + x, or neg(x) of the outer graph.
 ModelBuilder if_model(bool constant_condition, std::int64_t condition) {
@@ -428,40 +285,8 @@ TEST(Scan, UnrollsInBothDirections) {
   expect_tensor(model.run(inputs)[1], {3}, {106, 105, 103});
 }
 
-onnx::SparseTensorProto sparse(const std::string& name, const Tensor& values, const Tensor& indices,
-                               const std::vector<std::int64_t>& dims) {
-  onnx::SparseTensorProto proto;
-  to_proto(values, *proto.mutable_values());
-  proto.mutable_values()->set_name(name);
-  to_proto(indices, *proto.mutable_indices());
-  for (const std::int64_t dim : dims) proto.add_dims(dim);
-  return proto;
-}
-
-TEST(Sparse, InitializersBecomeDense) {
-  ModelBuilder model;
-  model.input("x", DType::kFloat32, {2, 3}).node("Add", {"x", "w"}, {"y"}).output("y");
-  *model.graph().add_sparse_initializer() =
-      sparse("w", floats({2}, {5, 7}), int64s({2}, {1, 5}), {2, 3});
-  expect_tensor(model.run({ramp({2, 3})})[0], {2, 3}, {0, 6, 2, 3, 4, 12});
-  *model.graph().mutable_sparse_initializer(0) =
-      sparse("w", floats({2}, {5, 7}), int64s({2, 2}, {0, 1, 1, 2}), {2, 3});
-  expect_tensor(model.run({ramp({2, 3})})[0], {2, 3}, {0, 6, 2, 3, 4, 12});
-}
-
-TEST(Sparse, BadIndicesAndSizesAreErrors) {
-  ModelBuilder model;
-  model.input("x", DType::kFloat32, {2, 3}).node("Add", {"x", "w"}, {"y"}).output("y");
-  auto& proto = *model.graph().add_sparse_initializer();
-  proto = sparse("w", floats({1}, {5}), int64s({1}, {6}), {2, 3});
-  EXPECT_THAT(model.import_error(ErrorCode::kInvalidModel), HasSubstr("index 6 is outside [2, 3]"));
-  proto = sparse("w", floats({1}, {5}), int64s({1, 2}, {0, 3}), {2, 3});
-  EXPECT_THAT(model.import_error(ErrorCode::kInvalidModel), HasSubstr("outside dimension 1"));
-  proto = sparse("w", floats({1}, {5}), int64s({1}, {0}), {1 << 20, 1 << 20, 1 << 20});
-  EXPECT_THAT(model.import_error(ErrorCode::kUnsupported), HasSubstr("store it dense"));
-}
-
-/// A model with something of everything above, and of operators that read much from constants.
+/// A model with functions, control flow and sparse tensors, and of operators that read much from
+/// constants.
 std::string nested_model() {
   ModelBuilder model = loop_model(3, 100);
   auto& leaky = add_function(model, "my", "Leaky", {"a"}, {"b"});

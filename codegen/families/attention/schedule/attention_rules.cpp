@@ -1,118 +1,19 @@
-#include "codegen/families/attention/attention_schedule.h"
+#include "codegen/families/attention/schedule/attention_rules.h"
 
 #include <algorithm>
-#include <sstream>
 
 #include <fmt/format.h>
 #include <sinter/error.h>
 
 #include "codegen/emit/schedule_neighbours.h"
+#include "codegen/families/attention/schedule/attention_fit.h"
 
 namespace sinter::codegen {
 namespace {
 
-// What blocks without clusters and warpgroups use at most: there is as much on every architecture.
-constexpr int kMostShared = 96 * 1024;
-constexpr std::int64_t kLongestHead = 256;
-constexpr int kLeastKeys = 16;                    // of a tile
-constexpr std::int64_t kLeastWarpgroupHead = 40;  // below, tiles would be mostly empty
-constexpr int kEightBitKeys = 128;                // of a tile that is copied: a row of 128 bytes
-
-/// Bytes of shared memory that its blocks may use.
-std::uint32_t most_shared(const DeviceModel& device, const AttentionSchedule& schedule) {
-  const bool all = schedule.splits > 1 || schedule.by_warpgroups();
-  return static_cast<std::uint32_t>(all ? device.block_shared_bytes
-                                        : std::min(kMostShared, device.block_shared_bytes));
-}
-
-/// The most elements of up to 16 bytes (a power of two) of which every row of the operands starts
-/// at a multiple.
-int common_vector(std::initializer_list<const AttentionOperand*> operands) {
-  int vector = 1;
-  for (const AttentionOperand* operand : operands)
-    vector = std::max(vector, 16 / static_cast<int>(size_of(operand->dtype)));
-  const auto fits = [&](const Dim& dim) { return ir::is_multiple_of(dim, vector); };
-  for (const AttentionOperand* operand : operands)
-    while (vector > 1 && !(fits(operand->offset) && fits(operand->row) &&
-                           std::ranges::all_of(operand->batch, fits)))
-      vector /= 2;
-  return vector;
-}
-
-/// Registers that a lane needs at least: scores, their weights, the result, queries, and the mask.
-int registers_by_warpgroups(const AttentionProgram& program, const AttentionSchedule& schedule) {
-  const bool stay = schedule.queries > 1 || program.eight_bit;
-  const int others = stay ? 32 : 40;
-  int mask = 0;
-  if (program.mask && program.mask->dtype != DType::kBool && program.mask->column != Dim(0))
-    mask = schedule.keys / 4 * (program.mask->row == Dim(0) ? 1 : 2) *
-           static_cast<int>(size_of(program.mask->dtype)) / 4;
-  const int heads = static_cast<int>(program.value_head / 2 * (program.promoted ? 2 : 1) +
-                                     (stay ? 0 : (program.head + 15) / 16 * 4));
-  return schedule.keys / 2 + schedule.keys / (program.eight_bit ? 8 : 4) + heads + mask + others;
-}
-
-/// Elements of a row in a tile of warpgroups: whole blocks of 64.
-std::int64_t tile_width(std::int64_t head) { return (head + 63) / 64 * 64; }
-
-/// Whether a token's rows, of heads that share their keys, begin at multiples of `vector`.
-bool members_fit(const AttentionProgram& program, int vector) {
-  return !program.tables || (ir::is_multiple_of(program.q_member, vector) &&
-                             ir::is_multiple_of(program.y_member, vector));
-}
-
-/// Whether warpgroups can do it, in the registers of AttentionPipeline::kConsumerRegisters.
-bool fits_warpgroups(const AttentionProgram& program, const DeviceModel& device,
-                     const AttentionSchedule& schedule) {
-  if (!device.has_wgmma) return false;
-  if (program.eight_bit && kEightBitKeys % schedule.keys != 0) return false;
-  const int operand_vector = program.eight_bit ? 16 : 8;
-  const auto fits = [](std::int64_t head) { return head >= kLeastWarpgroupHead && head % 8 == 0; };
-  const bool known = schedule.keys == 64 || schedule.keys == 96 || schedule.keys == 128;
-  return fits(program.head) && fits(program.value_head) && known &&
-         common_vector({&program.q}) == operand_vector &&
-         common_vector({&program.k, &program.v}) == (program.key_scales ? 16 : operand_vector) &&
-         common_vector({&program.y}) >= 8 && members_fit(program, 8) && schedule.warp_rows == 16 &&
-         schedule.key_groups == 1 && schedule.splits == 1 && schedule.ahead == 1 &&
-         schedule.queries <= 2 && schedule.row_warps % 4 == 0 && schedule.row_warps <= 12 &&
-         registers_by_warpgroups(program, schedule) <= (schedule.row_warps == 12  ? 160
-                                                        : schedule.row_warps == 8 ? 232
-                                                                                  : 216) &&
-         attention_shared_bytes(program, schedule) <=
-             most_shared(device, schedule) / static_cast<std::uint32_t>(schedule.blocks_at_once());
-}
+constexpr int kLeastKeys = 16;  // of a tile
 
 Dim heads_of(const AttentionProgram& program) { return ir::element_count(program.batch); }
-
-/// Whether eight rows of a warp may be the columns of products (SwappedRows).
-bool fits_swapped(const AttentionProgram& program) {
-  return !program.mask && program.head % 16 == 0 && program.value_head % 16 == 0;
-}
-
-/// Rows of a warp where each token, or each head of dense queries, has few: 8 if those are all.
-int warp_rows_of_few(const AttentionProgram& program, const Ranges& ranges) {
-  const Dim rows = program.bounds ? Dim(program.group) : program.rows;
-  const auto most = ir::upper_bound(rows, ranges);
-  return fits_swapped(program) && most && *most <= 8 ? 8 : 16;
-}
-
-/// Whether blocks can make what the program has in front: one for each head's queries, warps with
-/// tiles of their own.
-bool fits_prologue(const AttentionProgram& program, const AttentionSchedule& schedule) {
-  return !program.front || (schedule.row_warps == 1 && schedule.warp_rows <= 16 &&
-                            schedule.ahead == 1 && !schedule.by_warpgroups());
-}
-
-/// Tiles of `rows` rows of one head.
-Dim tiles_of_rows(const AttentionProgram& program, int rows, const Ranges& ranges) {
-  if (!program.bounds) return ir::ceil_div(program.rows, rows, ranges);
-  const Dim all = program.rows * Dim(program.group), longest = program.longest * Dim(program.group);
-  return ir::min(ir::floor_div(all, rows, ranges) + program.sequences,
-                 program.sequences * ir::ceil_div(longest, rows, ranges), ranges);
-}
-
-/// Rows of a sequence, in the mean, up to which a step is the kernel's of short ones alone.
-constexpr std::int64_t kFewInTheMean = 16;
 
 /// Adds schedules with what sizes have to be for them; leaves out those that never apply.
 class Chooser {
@@ -200,191 +101,15 @@ class Chooser {
 
 }  // namespace
 
-std::string AttentionSchedule::to_string() const {
-  std::string text =
-      fmt::format("attention rows={}x{} key_groups={} keys={} vector={}{}", row_warps, warp_rows,
-                  key_groups, keys, vector, pairs ? "" : " single");
-  if (ahead > 1) text += fmt::format(" ahead={}", ahead);
-  if (splits > 1) text += fmt::format(" split_kv={}", splits);
-  if (least_rows > 0) text += fmt::format(" least_rows={}", least_rows);
-  if (most_rows > 0) text += fmt::format(" most_rows={}", most_rows);
-  if (stages > 0) text += fmt::format(" stages={}", stages);
-  if (queries > 1) text += fmt::format(" queries={}", queries);
-  if (blocks > 0) text += fmt::format(" blocks={}", blocks);
-  return text;
-}
-
-Dim attention_tiles(const AttentionProgram& program, const AttentionSchedule& schedule,
-                    const Ranges& ranges) {
-  if (schedule.most_rows > 0 && schedule.most_rows <= schedule.rows()) return program.sequences;
-  Dim tiles = tiles_of_rows(program, schedule.rows(), ranges);
-  if (program.taken != PagedSequences::kLong) return tiles;
-  const Dim all = program.rows * Dim(program.group);
-  tiles = ir::min(
-      tiles,
-      ir::floor_div(all, schedule.rows(), ranges) + ir::floor_div(all, schedule.least_rows, ranges),
-      ranges);
-  // None where the kernel of short ones takes all.
-  const Dim beyond_few = all - Dim(kFewInTheMean) * program.sequences;
-  return tiles * ir::min(Dim(1), ir::max(Dim(0), beyond_few, ranges), ranges);
-}
-
-int few_rows_of_sequence(const AttentionProgram& program, const Ranges& ranges) {
-  const int few = warp_rows_of_few(program, ranges);
-  return program.tables && !program.front && program.group <= few ? few : 0;
-}
-
-std::uint32_t attention_shared_bytes(const AttentionProgram& program,
-                                     const AttentionSchedule& schedule) {
-  if (schedule.by_warpgroups()) {
-    // Of 16 bits. Tiles of 8 bits have rows of 128 bytes, of keys, and of a head's values.
-    const std::int64_t elements =
-        program.eight_bit
-            ? (std::int64_t{schedule.queries} * schedule.rows() +
-               schedule.stages * (kEightBitKeys + program.value_head)) *
-                  64
-            : std::int64_t{schedule.queries} * schedule.rows() * tile_width(program.head) +
-                  std::int64_t{schedule.stages} * schedule.keys *
-                      (tile_width(program.head) + tile_width(program.value_head));
-    // Rows of 8 bits that are on their way (WidenedTile): 16 bytes and a scale for each thread.
-    const auto widened = [&](std::int64_t head) {
-      return (schedule.keys * (head / 16) + 127) / 128 * 128 * std::int64_t{16 + 4};
-    };
-    return static_cast<std::uint32_t>(
-        1024 + elements * 2 + (2 * schedule.queries + 4 * schedule.stages) * std::int64_t{16} +
-        (program.key_scales ? widened(program.head) + widened(program.value_head) : 0));
-  }
-  const std::int64_t steps = (program.head + 15) / 16, out_tiles = program.value_head / 8;
-  const std::int64_t units = program.key_scales ? (steps | 1) + (out_tiles / 2 | 1)
-                                                : (steps * 2 | 1) + (out_tiles | 1),
-                     scales = program.key_scales ? 8 : 0;
-  const std::int64_t tile = schedule.keys * (units * 16 + scales);
-  // What groups, and blocks of a cluster, add up.
-  const std::int64_t part = schedule.rows() * (program.value_head + 4) * 4;
-  const std::int64_t merge = schedule.key_groups > 1 ? schedule.key_groups * part : 0;
-  const std::int64_t sent = schedule.splits > 1 ? schedule.splits * part + 16 : 0;
-  const std::int64_t front =
-      program.front
-          ? ((schedule.rows() + 1) * program.head + program.value_head) * std::int64_t{2} +
-                (program.key_scales ? program.head + program.value_head + 16 : 0)
-          : 0;
-  return static_cast<std::uint32_t>(std::max(schedule.key_groups * schedule.ahead * tile, merge) +
-                                    sent + front);
-}
-
-bool mask_in_pairs(const AttentionProgram& program) {
-  return program.mask && program.mask->column == Dim(1) && ir::is_multiple_of(program.keys, 2) &&
-         common_vector({&*program.mask}) > 1;
-}
-
-bool can_schedule_attention(const AttentionProgram& program, std::string& reason) {
-  const auto refuse = [&](std::string why) {
-    reason = std::move(why);
-    return false;
-  };
-  if (program.dtype != DType::kFloat16 && program.dtype != DType::kBFloat16)
-    return refuse(fmt::format("its type is {}, not f16 or bf16", to_string(program.dtype)));
-  for (const std::int64_t head : {program.head, program.value_head})
-    if (head < 8 || head > kLongestHead || head % 8 != 0)
-      return refuse(
-          fmt::format("head dimension {} is no multiple of 8 up to {}", head, kLongestHead));
-  if (program.eight_bit) {
-    if (program.head % 16 != 0 || program.value_head % 16 != 0 || program.head < 48 ||
-        program.head > 128 || program.value_head < 48 || program.value_head > 128)
-      return refuse(
-          fmt::format("heads of {} and {} of 8 bits are no multiples of 16 from 48 to 128",
-                      program.head, program.value_head));
-    if (common_vector({&program.q, &program.k, &program.v}) != 16)
-      return refuse("rows of 8 bits do not begin at multiples of 16 bytes");
-    if (common_vector({&program.y}) < 8)
-      return refuse("rows of the result do not begin at multiples of 8 elements");
-    if (program.front || program.limits || program.bounds)
-      return refuse("operands of 8 bits have no limits, sequences or queries made by the kernel");
-  }
-  if (program.key_scales) {
-    if (program.head % 16 != 0 || program.value_head % 16 != 0)
-      return refuse(fmt::format("heads of {} and {} with caches of 8 bits are no multiples of 16",
-                                program.head, program.value_head));
-    if (common_vector({&program.k, &program.v}) < 4)
-      return refuse("rows of 8 bits do not begin at multiples of 4 bytes");
-  }
-  if (program.y.dtype != program.dtype && !program.rounding)
-    return refuse("the result has another type");
-  if (program.mask && program.mask->dtype != DType::kBool && size_of(program.mask->dtype) > 4)
-    return refuse("the mask is float64");
-  return true;
-}
-
-namespace {
-
-AttentionSchedule parse(const std::string& text) {
-  AttentionSchedule result;
-  std::istringstream words(text);
-  const auto refuse = [&] {
-    throw Error(ErrorCode::kUnsupported, fmt::format("'{}' is no schedule of attention", text));
-  };
-  std::string word;
-  words >> word;
-  if (word != "attention") refuse();
-  while (words >> word) {
-    const std::size_t at = word.find('=');
-    if (at == std::string::npos) continue;  // "single" follows from the program
-    const std::string name = word.substr(0, at);
-    int first = 0, second = 0;
-    char times = 0;
-    std::istringstream value(word.substr(at + 1));
-    value >> first;
-    if (name == "rows") {
-      value >> times >> second;
-      if (times != 'x' || (second != 8 && second != 16 && second != 32)) refuse();
-      result.warp_rows = second;
-    }
-    if (!value || first < 1 || first > 4096) refuse();
-    int* const field = name == "rows"         ? &result.row_warps
-                       : name == "key_groups" ? &result.key_groups
-                       : name == "keys"       ? &result.keys
-                       : name == "vector"     ? &result.vector
-                       : name == "ahead"      ? &result.ahead
-                       : name == "split_kv"   ? &result.splits
-                       : name == "stages"     ? &result.stages
-                       : name == "queries"    ? &result.queries
-                       : name == "least_rows" ? &result.least_rows
-                       : name == "most_rows"  ? &result.most_rows
-                       : name == "blocks"     ? &result.blocks
-                                              : nullptr;
-    if (field == nullptr) refuse();
-    *field = first;
-  }
-  return result;
-}
-
-/// True if a kernel can be made of it: powers of two up to what the template takes.
-bool takes(const AttentionProgram& program, const DeviceModel& device,
-           const AttentionSchedule& schedule) {
-  if (!fits_prologue(program, schedule)) return false;
-  if (!program.tables && (schedule.least_rows > 0 || schedule.most_rows > 0)) return false;
-  if (schedule.by_warpgroups()) return fits_warpgroups(program, device, schedule);
-  if (program.eight_bit) return false;
-  return schedule.threads() <= 512 && schedule.keys % 16 == 0 && schedule.keys <= 128 &&
-         (!schedule.swapped() || (fits_swapped(program) && schedule.key_groups > 1)) &&
-         schedule.splits <= std::min(16, device.cluster_blocks) && schedule.ahead <= 8 &&
-         (schedule.splits == 1 || schedule.key_groups > 1) &&
-         (schedule.ahead == 1 || schedule.row_warps == 1) && schedule.queries == 1 &&
-         (schedule.splits == 1 || !program.bounds || program.tables) && schedule.blocks == 0 &&
-         attention_shared_bytes(program, schedule) <= most_shared(device, schedule);
-}
-
-}  // namespace
-
 std::vector<AttentionSchedule> choose_attention(const AttentionProgram& program, ExprTable& exprs,
                                                 const DeviceModel& device,
                                                 const std::string& forced) {
   Chooser chooser(program, exprs, device);
   if (!forced.empty()) {
-    AttentionSchedule schedule = parse(forced);
+    AttentionSchedule schedule = parse_attention_schedule(forced);
     schedule.vector = std::min(schedule.vector, chooser.base().vector);
     schedule.pairs = chooser.base().pairs;
-    if (!takes(program, device, schedule))
+    if (!fits_kernel(program, device, schedule))
       throw Error(ErrorCode::kUnsupported,
                   fmt::format("the schedule '{}' does not take this attention", forced));
     return {std::move(schedule)};
@@ -588,7 +313,7 @@ std::vector<AttentionSchedule> all_attention_schedules(const AttentionProgram& p
   const AttentionSchedule base = Chooser(program, exprs, device).base();
   std::vector<AttentionSchedule> all;
   const auto add = [&](const AttentionSchedule& schedule) {
-    if (takes(program, device, schedule)) all.push_back(schedule);
+    if (fits_kernel(program, device, schedule)) all.push_back(schedule);
   };
   for (const int keys : {16, 32, 64, 96, 128}) {
     AttentionSchedule schedule = base;

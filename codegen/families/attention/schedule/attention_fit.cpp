@@ -1,0 +1,152 @@
+#include "codegen/families/attention/schedule/attention_fit.h"
+
+#include <algorithm>
+
+#include <fmt/format.h>
+
+namespace sinter::codegen {
+namespace {
+
+// What blocks without clusters and warpgroups use at most: there is as much on every architecture.
+constexpr int kMostShared = 96 * 1024;
+constexpr std::int64_t kLongestHead = 256;
+constexpr std::int64_t kLeastWarpgroupHead = 40;  // below, tiles would be mostly empty
+
+/// Registers that a lane needs at least: scores, their weights, the result, queries, and the mask.
+int registers_by_warpgroups(const AttentionProgram& program, const AttentionSchedule& schedule) {
+  const bool stay = schedule.queries > 1 || program.eight_bit;
+  const int others = stay ? 32 : 40;
+  int mask = 0;
+  if (program.mask && program.mask->dtype != DType::kBool && program.mask->column != Dim(0))
+    mask = schedule.keys / 4 * (program.mask->row == Dim(0) ? 1 : 2) *
+           static_cast<int>(size_of(program.mask->dtype)) / 4;
+  const int heads = static_cast<int>(program.value_head / 2 * (program.promoted ? 2 : 1) +
+                                     (stay ? 0 : (program.head + 15) / 16 * 4));
+  return schedule.keys / 2 + schedule.keys / (program.eight_bit ? 8 : 4) + heads + mask + others;
+}
+
+/// Whether a token's rows, of heads that share their keys, begin at multiples of `vector`.
+bool members_fit(const AttentionProgram& program, int vector) {
+  return !program.tables || (ir::is_multiple_of(program.q_member, vector) &&
+                             ir::is_multiple_of(program.y_member, vector));
+}
+
+}  // namespace
+
+std::uint32_t most_shared(const DeviceModel& device, const AttentionSchedule& schedule) {
+  const bool all = schedule.splits > 1 || schedule.by_warpgroups();
+  return static_cast<std::uint32_t>(all ? device.block_shared_bytes
+                                        : std::min(kMostShared, device.block_shared_bytes));
+}
+
+int common_vector(std::initializer_list<const AttentionOperand*> operands) {
+  int vector = 1;
+  for (const AttentionOperand* operand : operands)
+    vector = std::max(vector, 16 / static_cast<int>(size_of(operand->dtype)));
+  const auto fits = [&](const Dim& dim) { return ir::is_multiple_of(dim, vector); };
+  for (const AttentionOperand* operand : operands)
+    while (vector > 1 && !(fits(operand->offset) && fits(operand->row) &&
+                           std::ranges::all_of(operand->batch, fits)))
+      vector /= 2;
+  return vector;
+}
+
+bool fits_warpgroups(const AttentionProgram& program, const DeviceModel& device,
+                     const AttentionSchedule& schedule) {
+  if (!device.has_wgmma) return false;
+  if (program.eight_bit && kEightBitKeys % schedule.keys != 0) return false;
+  const int operand_vector = program.eight_bit ? 16 : 8;
+  const auto fits = [](std::int64_t head) { return head >= kLeastWarpgroupHead && head % 8 == 0; };
+  const bool known = schedule.keys == 64 || schedule.keys == 96 || schedule.keys == 128;
+  return fits(program.head) && fits(program.value_head) && known &&
+         common_vector({&program.q}) == operand_vector &&
+         common_vector({&program.k, &program.v}) == (program.key_scales ? 16 : operand_vector) &&
+         common_vector({&program.y}) >= 8 && members_fit(program, 8) && schedule.warp_rows == 16 &&
+         schedule.key_groups == 1 && schedule.splits == 1 && schedule.ahead == 1 &&
+         schedule.queries <= 2 && schedule.row_warps % 4 == 0 && schedule.row_warps <= 12 &&
+         registers_by_warpgroups(program, schedule) <= (schedule.row_warps == 12  ? 160
+                                                        : schedule.row_warps == 8 ? 232
+                                                                                  : 216) &&
+         attention_shared_bytes(program, schedule) <=
+             most_shared(device, schedule) / static_cast<std::uint32_t>(schedule.blocks_at_once());
+}
+
+bool fits_swapped(const AttentionProgram& program) {
+  return !program.mask && program.head % 16 == 0 && program.value_head % 16 == 0;
+}
+
+int warp_rows_of_few(const AttentionProgram& program, const Ranges& ranges) {
+  const Dim rows = program.bounds ? Dim(program.group) : program.rows;
+  const auto most = ir::upper_bound(rows, ranges);
+  return fits_swapped(program) && most && *most <= 8 ? 8 : 16;
+}
+
+bool fits_prologue(const AttentionProgram& program, const AttentionSchedule& schedule) {
+  return !program.front || (schedule.row_warps == 1 && schedule.warp_rows <= 16 &&
+                            schedule.ahead == 1 && !schedule.by_warpgroups());
+}
+
+int few_rows_of_sequence(const AttentionProgram& program, const Ranges& ranges) {
+  const int few = warp_rows_of_few(program, ranges);
+  return program.tables && !program.front && program.group <= few ? few : 0;
+}
+
+bool mask_in_pairs(const AttentionProgram& program) {
+  return program.mask && program.mask->column == Dim(1) && ir::is_multiple_of(program.keys, 2) &&
+         common_vector({&*program.mask}) > 1;
+}
+
+bool fits_kernel(const AttentionProgram& program, const DeviceModel& device,
+                 const AttentionSchedule& schedule) {
+  if (!fits_prologue(program, schedule)) return false;
+  if (!program.tables && (schedule.least_rows > 0 || schedule.most_rows > 0)) return false;
+  if (schedule.by_warpgroups()) return fits_warpgroups(program, device, schedule);
+  if (program.eight_bit) return false;
+  return schedule.threads() <= 512 && schedule.keys % 16 == 0 && schedule.keys <= 128 &&
+         (!schedule.swapped() || (fits_swapped(program) && schedule.key_groups > 1)) &&
+         schedule.splits <= std::min(16, device.cluster_blocks) && schedule.ahead <= 8 &&
+         (schedule.splits == 1 || schedule.key_groups > 1) &&
+         (schedule.ahead == 1 || schedule.row_warps == 1) && schedule.queries == 1 &&
+         (schedule.splits == 1 || !program.bounds || program.tables) && schedule.blocks == 0 &&
+         attention_shared_bytes(program, schedule) <= most_shared(device, schedule);
+}
+
+bool can_schedule_attention(const AttentionProgram& program, std::string& reason) {
+  const auto refuse = [&](std::string why) {
+    reason = std::move(why);
+    return false;
+  };
+  if (program.dtype != DType::kFloat16 && program.dtype != DType::kBFloat16)
+    return refuse(fmt::format("its type is {}, not f16 or bf16", to_string(program.dtype)));
+  for (const std::int64_t head : {program.head, program.value_head})
+    if (head < 8 || head > kLongestHead || head % 8 != 0)
+      return refuse(
+          fmt::format("head dimension {} is no multiple of 8 up to {}", head, kLongestHead));
+  if (program.eight_bit) {
+    if (program.head % 16 != 0 || program.value_head % 16 != 0 || program.head < 48 ||
+        program.head > 128 || program.value_head < 48 || program.value_head > 128)
+      return refuse(
+          fmt::format("heads of {} and {} of 8 bits are no multiples of 16 from 48 to 128",
+                      program.head, program.value_head));
+    if (common_vector({&program.q, &program.k, &program.v}) != 16)
+      return refuse("rows of 8 bits do not begin at multiples of 16 bytes");
+    if (common_vector({&program.y}) < 8)
+      return refuse("rows of the result do not begin at multiples of 8 elements");
+    if (program.front || program.limits || program.bounds)
+      return refuse("operands of 8 bits have no limits, sequences or queries made by the kernel");
+  }
+  if (program.key_scales) {
+    if (program.head % 16 != 0 || program.value_head % 16 != 0)
+      return refuse(fmt::format("heads of {} and {} with caches of 8 bits are no multiples of 16",
+                                program.head, program.value_head));
+    if (common_vector({&program.k, &program.v}) < 4)
+      return refuse("rows of 8 bits do not begin at multiples of 4 bytes");
+  }
+  if (program.y.dtype != program.dtype && !program.rounding)
+    return refuse("the result has another type");
+  if (program.mask && program.mask->dtype != DType::kBool && size_of(program.mask->dtype) > 4)
+    return refuse("the mask is float64");
+  return true;
+}
+
+}  // namespace sinter::codegen

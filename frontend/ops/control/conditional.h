@@ -1,0 +1,16 @@
+// If: decided at import, selected between, or a branch of the plan.
+#pragma once
+
+#include <optional>
+
+#include "frontend/ops/node_context.h"
+
+namespace sinter::frontend {
+
+/// What a condition is at compile time, if it is known.
+std::optional<bool> known_condition(NodeContext& node, ValueId condition);
+
+/// The importer of If.
+void if_then_else(NodeContext& node);
+
+}  // namespace sinter::frontend

@@ -1,0 +1,340 @@
+#include "fusion/eight_bit/choose_products.h"
+
+#include <algorithm>
+#include <numeric>
+#include <set>
+#include <utility>
+
+#include <fmt/format.h>
+#include <sinter/error.h>
+
+#include "fusion/eight_bit/activation_samples.h"
+#include "fusion/eight_bit/activation_scale.h"
+#include "fusion/eight_bit/compensate.h"
+#include "fusion/eight_bit/find_products.h"
+#include "fusion/eight_bit/rewrite_products.h"
+#include "fusion/eight_bit/trial.h"
+#include "fusion/quantize/quantizer.h"
+#include "fusion/regions/constant_values.h"
+#include "ir/reference/kernels.h"
+
+namespace sinter::fusion {
+namespace {
+
+class ProductChooser {
+ public:
+  ProductChooser(const Graph& graph, Context& context)
+      : graph_(graph),
+        context_(context),
+        options_(context.eight_bit),
+        calibration_(context.weights.calibration.get()),
+        values_(graph) {}
+
+  EightBitProducts choose() {
+    if (is_static() && calibration_ == nullptr)
+      throw Error(ErrorCode::kUsage,
+                  "--precision int8 and fp8 need --calibration FILE.npz, samples of what the model "
+                  "reads, to find the ranges of activations; without samples there is "
+                  "--activation-scales token, or block for fp8, which finds them in each run");
+    products_ = find_products(graph_, context_, values_);
+    if (!products_.layers.empty()) {
+      choose_scales();
+      choose_layers();
+    }
+    report();
+    return std::move(products_);
+  }
+
+ private:
+  bool is_static() const { return options_.activation_scales == ActivationScales::kStatic; }
+  bool is_block() const { return options_.activation_scales == ActivationScales::kBlock; }
+  const Node& node_of(const EightBitLayer& layer) const { return graph_.nodes()[layer.place]; }
+
+  /// The weights of a layer times the factors of its group, traced.
+  Tensor smoothed_weights(const EightBitLayer& layer) {
+    const Tensor& weights = values_.tensor(node_of(layer).inputs[1]);
+    const auto& factors = products_.groups[layer.group].scale.smoothing;
+    if (factors.empty()) return weights;
+    const Tensor wide = computed("Cast", {{"to", DType::kFloat32}}, {weights});
+    Ints shape(wide.shape().size(), 1);
+    shape[layer.is_conv ? 1 : 0] = std::ssize(factors);
+    return computed("Mul", {}, {wide, Tensor::of(DType::kFloat32, shape, factors)});
+  }
+
+  void choose_scales() {
+    if (calibration_ == nullptr) {
+      for (ActivationGroup& group : products_.groups) group.scale = scale_of_runs({}, 0);
+    } else {
+      choose_scales_on_samples();
+    }
+    for (EightBitLayer& layer : products_.layers) {
+      if (layer.has_four_bits) continue;
+      if (const EightBitLayer* same = with_same_weights(layer))
+        layer.weights = same->weights;
+      else
+        round_weights(layer);
+    }
+    const bool compensates = calibration_ != nullptr && options_.compensate;
+    if (compensates) compensate_weights();
+    for (EightBitLayer& layer : products_.layers) {
+      const EightBitLayer* same = compensates ? nullptr : with_same_weights(layer);
+      describe_weights(layer, same);
+    }
+  }
+
+  /// A layer in front of this one that rounds the same weights alike: layers that share them.
+  const EightBitLayer* with_same_weights(const EightBitLayer& layer) const {
+    const auto is_smoothed = [&](const EightBitLayer& each) {
+      return !products_.groups[each.group].scale.smoothing.empty();
+    };
+    if (is_smoothed(layer) || layer.has_four_bits) return nullptr;
+    for (const EightBitLayer& other : products_.layers) {
+      if (&other == &layer) return nullptr;
+      if (other.is_conv == layer.is_conv && !is_smoothed(other) &&
+          node_of(other).inputs[1] == node_of(layer).inputs[1])
+        return &other;
+    }
+    return nullptr;
+  }
+
+  void compensate_weights() {
+    std::vector<RoundedLayer> rounded;
+    for (EightBitLayer& layer : products_.layers)
+      rounded.push_back({layer.place,
+                         layer.is_conv || layer.has_four_bits ? Tensor() : smoothed_weights(layer),
+                         &layer.weights});
+    divide_samples();
+    compensate(graph_, fitted_, rounded, add_rounded_layers());
+  }
+
+  /// Weights that were fitted to some samples are less off on these than on any others: errors are
+  /// measured on every fourth, which they have not seen. Of fewer than four all are used for both.
+  void divide_samples() {
+    constexpr std::size_t kMeasured = 4;
+    fitted_ = measured_ = *calibration_;
+    if (calibration_->samples.size() < kMeasured) return;
+    fitted_.samples.clear();
+    measured_.samples.clear();
+    for (std::size_t s = 0; s < calibration_->samples.size(); ++s)
+      (s % kMeasured == 0 ? measured_ : fitted_).samples.push_back(calibration_->samples[s]);
+  }
+
+  AddRoundedLayer add_rounded_layers() const {
+    return [this](GraphBuilder& builder, std::size_t i, const Node& node,
+                  std::span<const ValueId> inputs) {
+      const EightBitLayer& layer = products_.layers[i];
+      const bool smooths = true;
+      return add_eight_bit_layer(
+          builder, layer, products_.groups[layer.group].scale, node, inputs, smooths,
+          [&](DType type) {
+            // A constant of the graph's type, which is made faster here than it is folded there.
+            return builder.constant(ir::reference::convert(dequantized(layer.weights), type));
+          });
+    };
+  }
+
+  ActivationScale scale_of_runs(std::vector<float> smoothing, std::size_t axis) const {
+    ActivationScale scale;
+    scale.type = *options_.type;
+    scale.scales = options_.activation_scales;
+    scale.smoothing = std::move(smoothing);
+    scale.axis = axis;
+    return scale;
+  }
+
+  void choose_scales_on_samples() {
+    std::vector<ValueId> activations;
+    std::vector<std::size_t> axes;
+    std::vector<std::string> names;
+    for (const ActivationGroup& group : products_.groups) {
+      activations.push_back(group.activation);
+      axes.push_back(group.is_conv ? 1 : graph_.type(group.activation).shape.size() - 1);
+      names.push_back(products_.layers[group.layers.front()].report.name);
+    }
+    const auto samples = sample_activations(graph_, *calibration_, activations, axes, names);
+    std::vector<ScaleChoice> choices;
+    for (std::size_t g = 0; g < products_.groups.size(); ++g) {
+      if (calibration_->progress) calibration_->progress("smoothing", g, products_.groups.size());
+      ActivationGroup& group = products_.groups[g];
+      // Floats have one possible scale, and no smoothing: they ask nothing of the weights.
+      const std::vector<Tensor> weights =
+          is_integer(*options_.type) ? matrices_of(group) : std::vector<Tensor>();
+      std::vector<float> smoothing;
+      if (!weights.empty()) smoothing = best_smoothing(samples[g], weights, options_);
+      if (!is_static()) {
+        group.scale = scale_of_runs(std::move(smoothing), axes[g]);
+        continue;
+      }
+      ScaleChoice choice;
+      if (!weights.empty()) choice.importance = row_norms(weights, smoothing);
+      choice.by_row = !group.is_conv;
+      choice.possible =
+          possible_scales(samples[g], std::move(smoothing), *options_.type, zeros_of(group));
+      choices.push_back(std::move(choice));
+    }
+    if (!is_static()) return;
+    const auto best = best_scales(graph_, *calibration_, activations, choices);
+    for (std::size_t g = 0; g < products_.groups.size(); ++g) products_.groups[g].scale = best[g];
+  }
+
+  /// What is read beyond the border of an image is a zero, so that padding takes none.
+  ZeroPoints zeros_of(const ActivationGroup& group) const {
+    if (!takes_activations(context_, DType::kUInt8, group.is_conv)) return ZeroPoints::kNone;
+    const bool is_padded = std::ranges::any_of(group.layers, [&](std::size_t i) {
+      const Attrs& attrs = node_of(products_.layers[i]).attrs;
+      const auto pads = [&](const char* name) {
+        return std::ranges::any_of(attrs.get_ints(name), [](auto size) { return size != 0; });
+      };
+      return group.is_conv && (pads("pads_begin") || pads("pads_end"));
+    });
+    return is_padded ? ZeroPoints::kOfRange : ZeroPoints::kAny;
+  }
+
+  /// Weights in float32 as matrices [k, n], where k runs along what is summed up: of a convolution
+  /// the channels of its input. None for convolutions in groups.
+  std::vector<Tensor> matrices_of(const ActivationGroup& group) {
+    std::vector<Tensor> matrices;
+    for (const std::size_t i : group.layers) {
+      const Node& node = node_of(products_.layers[i]);
+      Tensor weights =
+          computed("Cast", {{"to", DType::kFloat32}}, {values_.tensor(node.inputs[1])});
+      if (group.is_conv) {
+        if (node.attrs.get_int("group") != 1) return {};
+        Ints perm(weights.shape().size());
+        std::iota(perm.begin(), perm.end(), std::int64_t{0});
+        std::swap(perm[0], perm[1]);
+        weights = computed("Transpose", {{"perm", perm}}, {weights});
+        const std::int64_t k = weights.shape()[0];
+        weights = weights.reshaped({k, weights.element_count() / k});
+      }
+      matrices.push_back(std::move(weights));
+    }
+    return matrices;
+  }
+
+  void round_weights(EightBitLayer& layer) {
+    with_context("layer '" + layer.report.name + "'", [&] {
+      layer.weights = is_block() ? block_weights(smoothed_weights(layer))
+                                 : eight_bit_weights(smoothed_weights(layer), layer.is_conv ? 0 : 1,
+                                                     *options_.type, options_.per_channel);
+    });
+  }
+
+  void describe_weights(EightBitLayer& layer, const EightBitLayer* same) {
+    QuantizedLayer& report = layer.report;
+    if (layer.has_four_bits) {
+      constexpr int kBits = 4;
+      report.bits = kBits;
+      report.type = type_text(layer);
+      return;
+    }
+    if (same != nullptr) {
+      report.weight_error = same->report.weight_error;
+      report.output_error = same->report.output_error;
+    } else {
+      measure_weights(layer);
+    }
+    report.bits = 8;
+    report.bytes_after =
+        static_cast<double>(layer.weights.values.byte_count() + layer.weights.scales.byte_count());
+    report.type = type_text(layer);
+  }
+
+  void measure_weights(EightBitLayer& layer) {
+    const Tensor exact = smoothed_weights(layer).plain(), rounded = dequantized(layer.weights);
+    layer.report.weight_error = weight_error(exact, rounded);
+    if (calibration_ != nullptr) return;
+    constexpr std::int64_t kRows = 4;
+    layer.report.output_error = output_error(transposed(exact), transposed(rounded), kRows);
+  }
+
+  static std::string_view text_of(ActivationScales scales) {
+    switch (scales) {
+      case ActivationScales::kToken: return ", each token";
+      case ActivationScales::kBlock: return ", each block";
+      case ActivationScales::kStatic: break;
+    }
+    return "";
+  }
+
+  std::string type_text(const EightBitLayer& layer) const {
+    const ActivationScale& scale = products_.groups[layer.group].scale;
+    std::string text = fmt::format("{} x {}{}", to_string(scale.type),
+                                   layer.has_four_bits ? "int4" : to_string(*options_.type),
+                                   text_of(scale.scales));
+    if (scale.zero != 0) text += fmt::format(", zero {}", scale.zero);
+    if (!scale.smoothing.empty()) text += ", smoothed";
+    return text;
+  }
+
+  void choose_layers() {
+    if (calibration_ == nullptr) return;
+    std::vector<std::size_t> places;
+    for (const EightBitLayer& layer : products_.layers) places.push_back(layer.place);
+    const Calibration& measured = options_.compensate ? measured_ : *calibration_;
+    EightBitTrial trial(graph_, measured, places, add_rounded_layers());
+    for (std::size_t i = 0; i < products_.layers.size(); ++i)
+      products_.layers[i].report.output_error = trial.layer_errors()[i];
+    std::set<std::size_t> dropped;
+    for (std::size_t i = 0; i < products_.layers.size(); ++i)
+      if (products_.layers[i].report.output_error > context_.weights.max_error)
+        keep(i, dropped,
+             fmt::format("its output would be off by {:.3g}, --max-layer-error is {:.3g}",
+                         products_.layers[i].report.output_error, context_.weights.max_error));
+    const EightBitTrial::Outcome outcome = trial.choose(dropped, options_.max_error);
+    for (const std::size_t i : outcome.kept)
+      keep(i, dropped,
+           fmt::format("the model's output would be off by {:.3g} with it and all others, "
+                       "--max-error is {:.3g}",
+                       outcome.error_of_all, options_.max_error));
+    std::erase_if(products_.layers,
+                  [](const EightBitLayer& layer) { return !layer.report.kept.empty(); });
+    context_.precision_notes.push_back(fmt::format(
+        "{}: {} of {} layers; on {} samples the model's outputs are off by {:.3g}, {:.3g} at most "
+        "(--max-error)",
+        name_of_type(options_), products_.layers.size(),
+        products_.layers.size() + products_.kept.size(), measured.samples.size(), outcome.error,
+        options_.max_error));
+  }
+
+  void keep(std::size_t i, std::set<std::size_t>& dropped, std::string reason) {
+    EightBitLayer& layer = products_.layers[i];
+    layer.report.kept = std::move(reason);
+    layer.report.bits = 0;
+    layer.report.type.clear();
+    layer.report.bytes_after = layer.report.bytes_before;
+    note_kept(context_, products_, layer);
+    dropped.insert(i);
+  }
+
+  /// In the graph's order.
+  void report() {
+    std::vector<EightBitLayer> all = products_.layers;
+    all.insert(all.end(), products_.kept.begin(), products_.kept.end());
+    std::ranges::sort(all, {}, &EightBitLayer::place);
+    for (EightBitLayer& layer : all) {
+      const auto known =
+          layer.has_four_bits ? own_report(context_, layer.report.name) : context_.layers.end();
+      if (known != context_.layers.end())
+        *known = std::move(layer.report);
+      else
+        context_.layers.push_back(std::move(layer.report));
+    }
+  }
+
+  const Graph& graph_;
+  Context& context_;
+  const EightBitOptions& options_;
+  const Calibration* calibration_;
+  Calibration fitted_, measured_;  // where weights are compensated
+  ConstantValues values_;
+  EightBitProducts products_;
+};
+
+}  // namespace
+
+EightBitProducts choose_products(const Graph& graph, Context& context) {
+  return ProductChooser(graph, context).choose();
+}
+
+}  // namespace sinter::fusion

@@ -1,0 +1,22 @@
+// A graph whose products and convolutions have operands of 8 bits.
+#pragma once
+
+#include <functional>
+#include <span>
+
+#include "fusion/eight_bit/eight_bit_layer.h"
+
+namespace sinter::fusion {
+
+/// The rounded layer; `add_weights(type)` adds its weights as floats of a type. `smooths`: see
+/// add_rounded.
+ValueId add_eight_bit_layer(GraphBuilder& builder, const EightBitLayer& layer,
+                            const ActivationScale& scale, const Node& node,
+                            std::span<const ValueId> inputs, bool smooths,
+                            const std::function<ValueId(DType)>& add_weights);
+
+/// `graph` with `products.layers` rounded. Activations are divided by their smoothing where they
+/// are made, if nothing but these layers would see it.
+Graph rewrite_products(const Graph& graph, const EightBitProducts& products);
+
+}  // namespace sinter::fusion

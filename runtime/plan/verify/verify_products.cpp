@@ -1,0 +1,112 @@
+// Products, of quantized weights too.
+#include <cstdint>
+
+#include "runtime/plan/verify/verify_kinds.h"
+
+namespace sinter::plan {
+namespace {
+
+void verify_matrix(const Checker& check, const fb::MatrixT& matrix, std::size_t batch,
+                   const char* what) {
+  verify_strided(check, matrix, batch, what);
+  if (static_cast<DType>(matrix.dtype) == DType::kBool)
+    check.fail("{} is of type bool; products are of numbers", what);
+  if (!is_one(check, matrix.row_stride) && !is_one(check, matrix.col_stride))
+    check.fail("neither rows nor columns of {} are contiguous", what);
+}
+
+/// Operand b of quantized weights, and what they are made with.
+void verify_quantization(const Checker& check, const fb::MatmulStepT& work, Uses& uses) {
+  const fb::QuantizationT& quantization = *work.quantization;
+  if (check.plan.target == "cuda")
+    check.fail("a product with quantized weights must be a kernel on target 'cuda'");
+  if (quantization.bits != 4 && quantization.bits != 8)
+    check.fail("its weights have {} bits", quantization.bits);
+  if (quantization.group == 0 || quantization.group > INT64_MAX)
+    check.fail("its weights have groups of {}", quantization.group);
+  const auto constant = [&](std::uint32_t expression) {
+    const fb::ExprNode& node = check.plan.expressions[expression];
+    return node.op() == fb::ExprOp::Constant ? node.value() : -1;
+  };
+  const std::int64_t k = constant(work.k);
+  constexpr std::int64_t kMaxColumns = std::int64_t{1} << 48;
+  const auto pitch = [&] { return quantization.bits == 8 ? k : k + k % 2; };
+  const auto stored = static_cast<DType>(work.b->dtype);
+  const bool is_plain = stored == (quantization.bits == 8 ? DType::kInt8 : DType::kUInt8) &&
+                        k >= 0 && k <= kMaxColumns && constant(work.n) >= 0 &&
+                        constant(work.b->offset) == 0 &&
+                        (k == 1 || constant(work.b->row_stride) == 1) &&
+                        (constant(work.n) <= 1 || constant(work.b->col_stride) == pitch());
+  if (!is_plain)
+    check.fail("operand b of type {} is no plain matrix of {}-bit weights", to_string(stored),
+               quantization.bits);
+  for (const std::uint32_t stride : work.b->batch_strides)
+    if (constant(stride) != 0) check.fail("its quantized weights have a batch");
+  const auto require_weight = [&](std::uint32_t buffer, const char* what) {
+    if (check.buffer(buffer, what).kind != fb::BufferKind::Weight)
+      check.fail("{} are in buffer {}, which is an {}", what, buffer,
+                 fb::EnumNameBufferKind(check.buffer(buffer, what).kind));
+  };
+  require_weight(work.b->buffer, "its quantized weights");
+  require_weight(quantization.scales, "its scales");
+  if (!is_narrow(static_cast<DType>(work.a->dtype)) ||
+      !is_narrow(static_cast<DType>(work.d->dtype)))
+    check.fail("a product of {} with quantized weights into {}",
+               to_string(static_cast<DType>(work.a->dtype)),
+               to_string(static_cast<DType>(work.d->dtype)));
+  const DType scales = check.dtype(check.buffer(quantization.scales, "its scales").dtype, "scales");
+  if (!is_narrow(scales)) check.fail("its scales are of type {}", to_string(scales));
+  uses.reads.insert(quantization.scales);
+  if (quantization.zero_points < -1)
+    check.fail("its zero points are buffer {}", quantization.zero_points);
+  if (quantization.zero_points < 0) return;
+  const auto zeros = static_cast<std::uint32_t>(quantization.zero_points);
+  require_weight(zeros, "its zero points");
+  const DType type = check.dtype(check.buffer(zeros, "its zero points").dtype, "zero points");
+  if (type != DType::kInt8 && type != DType::kFloat32)
+    check.fail("its zero points are of type {}", to_string(type));
+  uses.reads.insert(zeros);
+}
+
+/// Products of 8-bit floats may be of both formats.
+bool mixes_float8(const fb::MatmulStepT& work) {
+  return is_float8(static_cast<DType>(work.a->dtype)) &&
+         is_float8(static_cast<DType>(work.b->dtype));
+}
+
+}  // namespace
+
+void verify_matmul(const Checker& check, const fb::MatmulStepT& work, Uses& uses) {
+  check.expression(work.m, "m");
+  check.expression(work.n, "n");
+  check.expression(work.k, "k");
+  check.rank(work.batch.size(), "the batch");
+  check.expressions(work.batch, "a batch dimension");
+  check.in_range(work.activation, fb::Activation::GeluTanh, "its activation");
+  check.in_range(work.math, fb::MathMode::MAX, "its math mode");
+  verify_matrix(check, *work.a, work.batch.size(), "operand a");
+  verify_matrix(check, *work.b, work.batch.size(), "operand b");
+  verify_matrix(check, *work.d, work.batch.size(), "result d");
+  if (work.quantization)
+    verify_quantization(check, work, uses);
+  else if (work.a->dtype != work.b->dtype && !mixes_float8(work) &&
+           !are_narrow(work.a->dtype, work.b->dtype, work.d->dtype))
+    check.fail("its operands are of types {} and {}", to_string(static_cast<DType>(work.a->dtype)),
+               to_string(static_cast<DType>(work.b->dtype)));
+  uses.reads.insert({work.a->buffer, work.b->buffer});
+  uses.writes.insert(work.d->buffer);
+  if (work.residual) {
+    verify_matrix(check, *work.residual, work.batch.size(), "the residual");
+    if (work.residual->dtype != work.d->dtype) check.fail("the residual is not of d's type");
+    uses.reads.insert(work.residual->buffer);
+  }
+  if (work.bias < -1) check.fail("its bias is buffer {}", work.bias);
+  if (work.bias >= 0) {
+    const auto bias = static_cast<std::uint32_t>(work.bias);
+    if (check.buffer(bias, "the bias").dtype != work.d->dtype)
+      check.fail("the bias is not of d's type");
+    uses.reads.insert(bias);
+  }
+}
+
+}  // namespace sinter::plan
