@@ -8,13 +8,13 @@
 namespace sinter::codegen {
 
 extern const GemmKernel kSmallMKernel, kInt8GemvKernel, kWarpTileKernel, kTmaKernel,
-    kPingpongKernel, kMixedInputKernel, kW4A8Kernel;
+    kPingpongKernel, kMixedInputKernel;
 
 /// In the order in which their schedules are compared: of two that take as long, the first's.
 inline std::span<const GemmKernel* const> gemm_kernels() {
-  static constexpr const GemmKernel* kKernels[] = {
-      &kSmallMKernel,   &kInt8GemvKernel,   &kWarpTileKernel, &kTmaKernel,
-      &kPingpongKernel, &kMixedInputKernel, &kW4A8Kernel};
+  static constexpr const GemmKernel* kKernels[] = {&kSmallMKernel,   &kInt8GemvKernel,
+                                                   &kWarpTileKernel, &kTmaKernel,
+                                                   &kPingpongKernel, &kMixedInputKernel};
   return kKernels;
 }
 

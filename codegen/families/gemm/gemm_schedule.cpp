@@ -141,8 +141,10 @@ GemmSchedule forced_schedule(const ProgramAnalysis& analysis, const GemmProblem&
 
 /// Rows up to which there is a schedule each.
 std::span<const std::int64_t> row_steps(const GemmProblem& problem) {
-  if (kMixedInputKernel.is_for(problem.product)) return kMixedInputRows;
-  if (kW4A8Kernel.is_for(problem.product)) return kW4A8Rows;
+  if (kMixedInputKernel.is_for(problem.product)) {
+    if (problem.product.is_eight_bit()) return kW4A8Rows;
+    return kMixedInputRows;
+  }
   if (problem.product.by_warpgroups) return kWarpgroupRows;
   if (leaves_to_small_m(problem)) return kSmallMRows;
   return kRows;
@@ -152,14 +154,13 @@ std::span<const std::int64_t> row_steps(const GemmProblem& problem) {
 
 std::vector<Condition> gemm_limits(const GemmProgram& product, ExprTable& exprs,
                                    const DeviceModel& device) {
-  const bool has_eight_bits = kW4A8Kernel.is_for(product);
-  if (kMixedInputKernel.is_for(product) || has_eight_bits) {
+  if (kMixedInputKernel.is_for(product)) {
     std::vector<Condition> conditions;
     const auto least = ir::lower_bound(product.m, exprs.ranges());
     const auto most = ir::upper_bound(product.m, exprs.ranges());
     if (!least || *least < kLeastMixedInputRows)
       conditions.emplace_back(exprs.intern(Dim(kLeastMixedInputRows) - product.m), 1, 0);
-    if (!has_eight_bits && (!most || *most > kMostMixedInputRows))
+    if (!product.is_eight_bit() && (!most || *most > kMostMixedInputRows))
       conditions.emplace_back(exprs.intern(product.m), 1, kMostMixedInputRows);
     return conditions;
   }

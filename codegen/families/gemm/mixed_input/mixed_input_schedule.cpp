@@ -1,8 +1,11 @@
-// TMA warp-specialized mixed-input products (sm_90 alone): packed weights become floats on their
-// way to the warpgroups' tensor cores. See MixedInputTile in
+// TMA warp-specialized mixed-input products (sm_90 alone): packed weights become floats of x's
+// width on their way to the warpgroups' tensor cores. See MixedInputTile in
 // codegen/families/gemm/mixed_input/mixed_input.cuh.
 #include <algorithm>
 #include <cmath>
+#include <limits>
+#include <numeric>
+#include <span>
 
 #include <fmt/format.h>
 
@@ -14,70 +17,147 @@
 namespace sinter::codegen {
 namespace {
 
-constexpr int kStep = 128;  // of k, of which each block takes whole ones
-constexpr int kPart = 64, kColumns = 64;
-constexpr int kMostAccumulators = 128, kMostAhead = 10, kMostWarpgroups = 2;
+constexpr int kColumns = 64, kRowBytes = 128;  // of a stage of x
+constexpr int kMostAccumulators = 128, kMostWarpgroups = 2;
 constexpr int kReservedShared = 1024, kAlignment = 1024, kStageBarriers = 2 * 16;
 
 struct Tile {
   int m, n, warpgroups, stages;
 };
-// What was best for some size on an H200; larger tiles need fewer splits.
-constexpr Tile kTiles[] = {{64, 64, 1, 3},   {64, 128, 2, 3},  {64, 256, 2, 4}, {128, 64, 1, 4},
-                           {128, 128, 2, 8}, {128, 256, 2, 5}, {256, 128, 2, 4}};
 constexpr int kSplitK[] = {1, 2, 4, 8};
 
-/// k of a stage of x: that of few rows is copied twice as much at once.
-int stage_depth(const GemmSchedule& s) { return s.m <= 64 ? 2 * kPart : kPart; }
+/// Nanoseconds of the estimate, and what a multiprocessor does in each.
+struct Costs {
+  double flops, widened, promoted;  // multiplied; weights made floats; added to sums
+  double bytes;                     // copied
+  double part, row;  // of a warpgroup, for a part of k and 64 columns; for 64 rows more
+};
 
-/// Whether scales and zero points can be applied to the weights: those of whole columns, which need
-/// not, can always be.
-bool takes_groups(const GemmProgram& product) {
+/// What weights become: floats of x's width.
+struct Widening {
+  const char *name, *type, *header;   // of its schedules; of the device code
+  int element_bytes;                  // of x
+  bool copies_two;                    // of up to 64 rows two parts of k at once
+  int most_ahead;                     // parts whose weights are under way
+  int most_for_two[kMostWarpgroups];  // accumulators of a thread where two blocks are to fit
+  std::span<const Tile> tiles;
+  Costs eight, four;  // of weights of so many bits
+
+  int part() const { return kRowBytes / element_bytes; }  // of k, whose weights are held
+  int step() const { return 2 * part(); }             // of k, of which each block takes whole ones
+  int product() const { return 32 / element_bytes; }  // of k, of one wgmma
+  int vector() const { return 16 / element_bytes; }
+};
+
+constexpr double kFree = std::numeric_limits<double>::infinity();
+
+// What was best for some size on an H200; larger tiles need fewer splits. Costs are fitted to 430
+// times of 40 products (2,048 to 28,672 columns and k, 64 to 4,096 rows, weights of 8 and 4 bits)
+// in graphs on an H200: those chosen take 2 % longer than the best in the mean.
+constexpr Tile kHalfTiles[] = {{64, 64, 1, 3},   {64, 128, 2, 3},  {64, 256, 2, 4}, {128, 64, 1, 4},
+                               {128, 128, 2, 8}, {128, 256, 2, 5}, {256, 128, 2, 4}};
+constexpr Widening kToHalves = {
+    .name = "mixed_input",
+    .type = "WidenToHalves",
+    .header = "widen_to_halves.cuh",
+    .element_bytes = 2,
+    .copies_two = true,
+    .most_ahead = 10,
+    .most_for_two = {64, 32},
+    .tiles = kHalfTiles,
+    .eight =
+        {.flops = 6410, .widened = 23.2, .promoted = kFree, .bytes = 96, .part = 139, .row = 46},
+    .four = {
+        .flops = 5510, .widened = 18.4, .promoted = kFree, .bytes = 96, .part = 186, .row = 46}};
+
+// Costs follow from what a multiprocessor does each clock and are not measured.
+constexpr Tile kFloat8Tiles[] = {{64, 64, 1, 4},   {64, 128, 2, 4},  {128, 64, 1, 3},
+                                 {128, 128, 2, 5}, {128, 256, 2, 5}, {256, 128, 2, 4}};
+constexpr Widening kToFloat8 = {
+    .name = "w4a8",
+    .type = "WidenToFloat8",
+    .header = "widen_to_float8.cuh",
+    .element_bytes = 1,
+    .copies_two = false,
+    .most_ahead = 6,
+    .most_for_two = {64, 0},
+    .tiles = kFloat8Tiles,
+    .eight = {},
+    .four = {.flops = 9500, .widened = 50, .promoted = 180, .bytes = 50, .part = 220, .row = 60}};
+
+const Widening& widening_of(const GemmProgram& product) {
+  return product.is_eight_bit() ? kToFloat8 : kToHalves;
+}
+
+/// Neighbouring k's of a part that share a scale.
+int fold_of(const GemmProgram& product) {
+  const std::int64_t group = loop_group(product), part = widening_of(product).part();
+  return static_cast<int>(group == 0 ? part : std::gcd(group, part));
+}
+
+bool is_for(const GemmProgram& product) { return product.by_warpgroups && product.weights; }
+
+/// Why scales and zero points of such groups are not taken; those of whole columns always are, as
+/// their scales are the accumulators'.
+std::string refuse_scales(const GemmProgram& product) {
+  const GemmWeights& weights = *product.weights;
+  const Widening& widening = widening_of(product);
   const std::int64_t group = loop_group(product);
-  return group == 0 || (product.weights->scales == product.type && group % 16 == 0 &&
-                        (group % kPart == 0 || kPart % group == 0));
+  const int fold = fold_of(product);
+  if (product.is_eight_bit()) {
+    if (fold % widening.product() != 0)
+      return fmt::format("groups of {} are no multiple of {}", weights.group, widening.product());
+    if (weights.zeros && !weights.zeros_of_four_bits)
+      return "zero points that are no integers of -8 to 7";
+  } else if (group != 0 && (weights.scales != product.type || fold % widening.product() != 0 ||
+                            (fold != group && fold != widening.part()))) {
+    return "warpgroups take groups of 16, 32 and multiples of 64, with scales of x's type";
+  }
+  return "";
 }
 
-bool is_for(const GemmProgram& product) {
-  return product.by_warpgroups && product.weights && !product.is_eight_bit();
-}
-
-std::string refuse(const GemmProblem& problem) {
+/// Why the product is taken for no number of rows.
+std::string refuse_product(const GemmProblem& problem) {
   const GemmProgram& product = problem.product;
   if (std::string reason = refuse_packing(product); !reason.empty()) return reason;
   if (product.rows) return "warpgroups do not make rows";
   if (problem.reductions > 0) return "rows are reduced by warps, whose tiles have fewer rows";
   if (product.windows || !product.batch.empty())
     return "the copy engine is told of a matrix of rows";
-  if (!takes_groups(product))
-    return "warpgroups take groups of 16, 32 and multiples of 64, with scales of x's type";
+  return refuse_scales(product);
+}
+
+std::string refuse(const GemmProblem& problem) {
+  if (std::string reason = refuse_product(problem); !reason.empty()) return reason;
   if (problem.most_m && *problem.most_m < kLeastMixedInputRows)
     return "too few rows for warpgroups";
-  if (problem.least_m && *problem.least_m > kMostMixedInputRows)
+  if (!problem.product.is_eight_bit() && problem.least_m && *problem.least_m > kMostMixedInputRows)
     return "so many rows that weights are better made floats once";
   return "";
 }
 
 /// Warpgroups share the columns of the tile.
 struct MixedInput final : GemmTile {
+  const Widening& widening;
   int warpgroups;
 
-  explicit MixedInput(int count) : warpgroups(count) {}
+  MixedInput(const Widening& to, int count) : widening(to), warpgroups(count) {}
 
   int epilogue_threads() const override { return 128 * warpgroups; }
   int threads() const override { return epilogue_threads() + 128; }
   bool fits(const GemmProblem& problem, const GemmSchedule& s) const override {
     const GemmProgram& product = problem.product;
     const bool rows = s.m == 64 || s.m == 96 || s.m == 128 || s.m == 192 || s.m == 256;
-    return is_for(product) && problem.reductions == 0 && s.vector_a == 8 && takes_groups(product) &&
-           rows && warpgroups >= 1 && warpgroups <= kMostWarpgroups &&
-           s.n % (kColumns * warpgroups) == 0 && s.n % (16 * product.parts) == 0 && s.n <= 256 &&
-           s.k == kStep && s.stages >= 2 && s.cluster_n == 1 && s.cluster() <= kPortableCluster &&
+    return is_for(product) && &widening == &widening_of(product) &&
+           refuse_product(problem).empty() && s.vector_a == widening.vector() && rows &&
+           warpgroups >= 1 && warpgroups <= kMostWarpgroups && s.n % (kColumns * warpgroups) == 0 &&
+           s.n % (16 * product.parts) == 0 && s.n <= 256 && s.k == widening.step() &&
+           s.stages >= 2 && s.cluster_n == 1 && s.cluster() <= kPortableCluster &&
            accumulators(s) <= kMostAccumulators && parts_ahead(problem, s) >= 2;
   }
 
   int shared_bytes(const GemmProblem& problem, const GemmSchedule& s) const override {
-    const int filled = s.stages * s.m * stage_depth(s) * 2 +
+    const int filled = s.stages * stage_bytes(s) +
                        4 * warpgroups * parts_ahead(problem, s) * slot_bytes(problem.product, s);
     const int body = (std::max(filled, s.m * (s.n + 4) * 4) + 15) / 16 * 16;
     return kAlignment + body + s.stages * kStageBarriers;
@@ -88,33 +168,23 @@ struct MixedInput final : GemmTile {
     return together > 1 ? together : 0;
   }
 
-  // Fitted to 430 times of 40 products (2,048 to 28,672 columns and k, 64 to 4,096 rows, weights of
-  // 8 and 4 bits) in graphs on an H200: those chosen take 2 % longer than the best in the mean.
-  // What clusters of more than two cost, to 84 times of 17 products alone.
+  // What clusters of more than two cost was fitted to 84 times of 17 products alone.
   double estimate(const GemmProblem& problem, const GemmSchedule& s,
                   std::int64_t m) const override {
-    struct Costs {
-      double flops, weights;  // each nanosecond on a multiprocessor: multiplied, made floats
-      double part;            // nanoseconds of a warpgroup, for 64 of k and 64 columns
-    };
-    constexpr Costs kEight = {6410, 23.2, 139}, kFour = {5510, 18.4, 186};
     constexpr double kFewWaves = 3, kLastWave = 0.64;
     constexpr double kUneven = 1.45;  // where clusters leave two blocks to a few multiprocessors
     const RelativeRates rates = problem.rates();
     const double latency = 1200 / rates.clock, wave = 470 / rates.clock;  // nanoseconds
-    const double split = 1500 / rates.clock, row_time = 46 / rates.clock;
+    const double split = 1500 / rates.clock;
     // Each nanosecond.
-    const double bytes_rate = 96 * rates.clock, all_bytes_rate = 3990 * rates.memory;
-    const double sums_rate = 76 * rates.clock;
-    Costs costs = problem.product.weights->bits == 8 ? kEight : kFour;
-    costs.flops *= rates.tensor;
-    costs.weights *= rates.clock;
-    costs.part /= rates.clock;
-    const std::int64_t n = problem.n, k = problem.k;
+    const double all_bytes_rate = 3990 * rates.memory, sums_rate = 76 * rates.clock;
     const double bits = problem.product.weights->bits;
+    const Costs& costs = bits == 8 ? widening.eight : widening.four;
+    const std::int64_t n = problem.n, k = problem.k;
     const double blocks =
         static_cast<double>(ceil_div(m, s.m) * ceil_div(n, s.n)) * static_cast<double>(s.split_k);
-    const double depth = static_cast<double>(ceil_div(ceil_div(k, kStep), s.split_k) * kStep);
+    const int step = widening.step();
+    const double depth = static_cast<double>(ceil_div(ceil_div(k, step), s.split_k) * step);
     const double processors = filled_multiprocessors(problem.device, s.cluster());
     const double at_once = blocks_together(s);
     double resident = std::clamp(std::ceil(blocks / processors), 1.0, at_once);
@@ -124,13 +194,17 @@ struct MixedInput final : GemmTile {
     const double waves =
         filled < kFewWaves ? std::max(1.0, std::ceil(filled - 0.001)) : filled + kLastWave;
     const double tiles = static_cast<double>(s.n) / (kColumns * warpgroups);
-    const double bytes = s.m * depth * 2 + s.n * depth * bits / 8;
-    const double together = std::max({2.0 * s.m * s.n * depth / costs.flops, bytes / bytes_rate,
-                                      s.n * depth / costs.weights}) *
-                            resident;
-    const double alone =
-        depth / kPart * (costs.part * std::sqrt(tiles) + row_time * s.m * tiles / 64);
-    const double sums = s.m * s.n * 8.0 / sums_rate * resident;
+    const double bytes = s.m * depth * widening.element_bytes + s.n * depth * bits / 8;
+    const double elements = static_cast<double>(s.m) * s.n;
+    const double together =
+        std::max({2 * elements * depth / (costs.flops * rates.tensor),
+                  bytes / (costs.bytes * rates.clock), s.n * depth / (costs.widened * rates.clock),
+                  elements * depth / fold_of(problem.product) / (costs.promoted * rates.clock)}) *
+        resident;
+    const double alone = depth / widening.part() *
+                         (costs.part * std::sqrt(tiles) + costs.row * s.m * tiles / 64) /
+                         rates.clock;
+    const double sums = elements * 8 / sums_rate * resident;
     const double weights = static_cast<double>(n) * static_cast<double>(k) * bits / 8;
     return std::max(latency + waves * (std::max(together, alone) + sums + wave),
                     latency + weights / all_bytes_rate) +
@@ -138,20 +212,21 @@ struct MixedInput final : GemmTile {
   }
 
   std::string to_string(const GemmSchedule& s) const override {
-    return fmt::format("mixed_input {}x{}x{} warpgroups={} stages={}", s.m, s.n, s.k, warpgroups,
-                       s.stages);
+    return fmt::format("{} {}x{}x{} warpgroups={} stages={}", widening.name, s.m, s.n, s.k,
+                       warpgroups, s.stages);
   }
 
-  std::string header(const GemmProgram&) const override { return "mixed_input.cuh"; }
+  std::string header(const GemmProgram&) const override { return widening.header; }
 
   std::string type(const GemmText& text) const override {
     const GemmSchedule& s = text.schedule();
     const GemmProgram& product = text.product();
     return fmt::format(
-        "WithAccumulators<MixedInputTile<{}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}>>",
-        storage_name(product.type), packed_weights_type(*product.weights, loop_group(product)), s.m,
-        s.n, stage_depth(s), warpgroups, s.stages, parts_ahead(text.problem(), s), s.split_k,
-        blocks_together(s), product.parts);
+        "WithAccumulators<MixedInputTile<{}<{}, {}>, {}, {}, {}, {}, {}, {}, {}, {}, {}>>",
+        widening.type, storage_name(product.type),
+        packed_weights_type(*product.weights, loop_group(product)), s.m, s.n,
+        parts_of_stage(s) * widening.part(), warpgroups, s.stages, parts_ahead(text.problem(), s),
+        s.split_k, blocks_together(s), product.parts);
   }
 
   bool rasters_along_m(const GemmProblem&) const override { return true; }
@@ -165,55 +240,67 @@ struct MixedInput final : GemmTile {
   int accumulators(const GemmSchedule& s) const { return s.m * s.n / (128 * warpgroups); }
   /// Blocks that a multiprocessor is to have.
   int blocks_together(const GemmSchedule& s) const {
-    return accumulators(s) <= (warpgroups == 1 ? 64 : 32) ? 2 : 1;
+    return accumulators(s) <= widening.most_for_two[warpgroups - 1] ? 2 : 1;
   }
+
+  /// Parts of k that a stage of x has.
+  int parts_of_stage(const GemmSchedule& s) const {
+    return widening.copies_two && s.m <= 64 ? 2 : 1;
+  }
+  int stage_bytes(const GemmSchedule& s) const { return s.m * parts_of_stage(s) * kRowBytes; }
 
   /// Bytes of a warp's weights of one part of k, with scales and zero points.
   int slot_bytes(const GemmProgram& product, const GemmSchedule& s) const {
     const GemmWeights& weights = *product.weights;
-    int bytes = kPart * 16 * weights.bits / 8;
-    if (const std::int64_t group = loop_group(product); group != 0)
-      bytes += static_cast<int>(kPart / std::min<std::int64_t>(group, kPart)) * 32 *
-               (weights.zeros ? 2 : 1);
+    int bytes = widening.part() * 16 * weights.bits / 8;
+    if (loop_group(product) != 0)
+      bytes += widening.part() / fold_of(product) * 16 *
+               (static_cast<int>(size_of(weights.scales)) + (weights.zeros ? 2 : 0));
     return bytes * (s.n / (kColumns * warpgroups));
   }
 
   /// Parts of weights that are under way: as many as there is room for beside x.
   int parts_ahead(const GemmProblem& problem, const GemmSchedule& s) const {
     const int room = problem.device.block_shared_bytes / blocks_together(s) - kReservedShared -
-                     kAlignment - s.stages * (s.m * stage_depth(s) * 2 + kStageBarriers);
-    return std::min(kMostAhead, room / (4 * warpgroups * slot_bytes(problem.product, s)));
+                     kAlignment - s.stages * (stage_bytes(s) + kStageBarriers);
+    return std::min(widening.most_ahead, room / (4 * warpgroups * slot_bytes(problem.product, s)));
   }
 };
 
 std::vector<GemmSchedule> schedules(const GemmProblem& problem) {
+  const Widening& widening = widening_of(problem.product);
   std::vector<GemmSchedule> all;
-  for (const Tile& tile : kTiles)
+  for (const Tile& tile : widening.tiles)
     for (const int split_k : kSplitK) {
       GemmSchedule s;
-      s.m = tile.m, s.n = tile.n, s.k = kStep;
+      s.m = tile.m, s.n = tile.n, s.k = widening.step();
       s.stages = tile.stages;
       s.split_k = split_k;
-      s.tile = std::make_shared<MixedInput>(tile.warpgroups);
+      s.vector_a = widening.vector();
+      s.tile = std::make_shared<MixedInput>(widening, tile.warpgroups);
       if (s.tile->fits(problem, s)) all.push_back(std::move(s));
     }
   return all;
 }
 
 std::optional<GemmSchedule> parse(const std::string& text) {
-  GemmSchedule s;
-  int warpgroups = 0;
-  if (!read_sizes(text, "mixed_input %dx%dx%d warpgroups=%d stages=%d split_k=%d cluster_n=%d",
-                  &s.m, &s.n, &s.k, &warpgroups, &s.stages, &s.split_k, &s.cluster_n))
-    return std::nullopt;
-  s.tile = std::make_shared<MixedInput>(warpgroups);
-  return s;
+  for (const Widening* widening : {&kToHalves, &kToFloat8}) {
+    const std::string form =
+        fmt::format("{} %dx%dx%d warpgroups=%d stages=%d split_k=%d cluster_n=%d", widening->name);
+    GemmSchedule s;
+    int warpgroups = 0;
+    if (!read_sizes(text, form.c_str(), &s.m, &s.n, &s.k, &warpgroups, &s.stages, &s.split_k,
+                    &s.cluster_n))
+      continue;
+    s.vector_a = widening->vector();
+    s.tile = std::make_shared<MixedInput>(*widening, warpgroups);
+    return s;
+  }
+  return std::nullopt;
 }
 
 }  // namespace
 
 constinit const GemmKernel kMixedInputKernel = {"mixed_input", is_for, refuse, schedules, parse};
-
-// The text of its kernel.
 
 }  // namespace sinter::codegen

@@ -1,11 +1,11 @@
 // A tile of a matrix product of few rows, for which the weights' bytes are the time. Weights are
 // the left operand of the tensor cores, so that eight rows of x fill an instruction. Each warp
 // streams its own weights through a ring in shared memory; the float32 accumulators end up in
-// shared memory, as those of warp_tile.cuh do.
+// shared memory (tile_accumulators.cuh).
 #pragma once
 
 #include "packed_weights.cuh"
-#include "warp_tile.cuh"
+#include "tile_accumulators.cuh"
 
 /// kM rows by kWarpsN * kColumns columns, which are those of kParts equal parts of all side by side
 /// (a gate and what it opens, say); kWarpsK warps, and kSplitK neighbouring blocks of a
@@ -25,14 +25,11 @@ struct SmallMTile {
   typedef typename Scaling::Stored S;
   static constexpr int kN = kColumns * kWarpsN, kThreads = 32 * kWarpsN * kWarpsK;
   static constexpr int kUnits = kColumns / 16, kTilesM = (kM + 7) / 8;
-  static constexpr int kPartN = kN / kParts;  // columns of each part
-  static_assert(kN % (16 * kParts) == 0, "parts are whole units");
+  typedef ColumnsOfParts<kN, kParts> Columns;
   static constexpr int kStepDepth = kDepth * kWarpsK;  // of the block
   static constexpr int kGroup = Scaling::kGroup;
   static constexpr bool kGrouped = kGroup > 0;
-  // What shares a scale within a warp's step.
-  static constexpr int common(int a, int b) { return b == 0 ? a : common(b, a % b); }
-  static constexpr int kFold = kGrouped ? common(kGroup, kDepth) : kDepth;
+  static constexpr int kFold = fold_of<Scaling>(kDepth);  // of a warp's step
   static constexpr int kFolds = kDepth / kFold;
   // Accumulators of a group that are computed side by side, as each product waits for the one
   // before.
@@ -96,20 +93,13 @@ struct SmallMTile {
     return reinterpret_cast<X*>(stage + kWarpsK * kWarpsN * kWarpBytes + part_of_k() * kRowsBytes);
   }
 
-  /// Where column `n` of the tile is: in which part, and there.
-  SINTER_DEVICE static int part_of(int n) { return kParts == 1 ? 0 : n / kPartN; }
-  SINTER_DEVICE static int within_part(int n) { return kParts == 1 ? n : n % kPartN; }
-
-  /// Whether the unit that has column `n` of the tile is there; where it lies.
+  /// Whether the unit that has column `n` of the tile is there.
   SINTER_DEVICE static bool has_unit(const Operands& x, int n) {
-    return within_part(n) / 16 * 16 < x.columns;
+    return Columns::within_part(n) / 16 * 16 < x.columns;
   }
   /// Whether a warp's step from `k` on is there; known to the compiler if all are.
   SINTER_DEVICE static bool has_depth(const Operands& x, i32 k) {
     return (x.end - x.begin) % kStepDepth == 0 || k < x.end;
-  }
-  SINTER_DEVICE static i64 unit_at(int n, i64 stride, i64 part) {
-    return part_of(n) * part + within_part(n) / 16 * stride;
   }
 
   SINTER_DEVICE static int count_steps(const Operands& x) {
@@ -129,7 +119,7 @@ struct SmallMTile {
         const bool valid = has_unit(x, first + i * 16) && has_depth(x, k);
         const unsigned char* from = static_cast<const unsigned char*>(x.b);
         if (valid)
-          from += unit_at(first + i * 16, x.stride_b, x.part_b) +
+          from += Columns::unit_at(first + i * 16, x.stride_b, x.part_b) +
                   static_cast<i64>(k / Weights::kUnitDepth) * 512 + lane * 16;
 #pragma unroll
         for (int j = 0; j < kAcross; ++j)
@@ -145,12 +135,12 @@ struct SmallMTile {
         const int i = at + lane;
         if (kCount % 32 != 0 && i >= kCount) break;
         const int row = i / kAcross, column = i % kAcross * kVectorB;
-        const int local = first + (kRowsAreK ? column : row), n = within_part(local);
+        const int local = first + (kRowsAreK ? column : row), n = Columns::within_part(local);
         const int depth = k + (kRowsAreK ? row : column);
         const bool valid = n < x.columns && depth < x.end;
         const T* from = static_cast<const T*>(x.b);
         if (valid)
-          from += part_of(local) * x.part_b +
+          from += Columns::part_of(local) * x.part_b +
                   (kRowsAreK ? depth * x.stride_b + n : n * x.stride_b + depth);
         T* target = shared + row * kStrideB + column;
         if constexpr (kVectorB == 1)
@@ -182,7 +172,7 @@ struct SmallMTile {
       const bool valid = has_unit(x, first + unit * 16) && has_depth(x, k);
       const V* from = values;
       if (valid)
-        from += unit_at(first + unit * 16, x.stride_scales, x.part_scales) +
+        from += Columns::unit_at(first + unit * 16, x.stride_scales, x.part_scales) +
                 static_cast<i64>(depth / kGroup) * 16 + piece * kEach;
       cp_async<16>(to + i * 16, from, valid);
     }
@@ -242,7 +232,7 @@ struct SmallMTile {
       if (n >= kN) break;
       const bool valid = has_unit(x, n);
       const S* from = x.scales;
-      if (valid) from += part_of(n) * x.part_scales + within_part(n);
+      if (valid) from += Columns::part_of(n) * x.part_scales + Columns::within_part(n);
       cp_async<16>(reinterpret_cast<S*>(shared + kRingBytes) + n, from, valid);
     }
   }

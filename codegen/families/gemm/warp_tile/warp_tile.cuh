@@ -2,10 +2,9 @@
 // accumulators end up there in float32, where the threads of the epilogue read them in any order.
 #pragma once
 
-#include "cluster.cuh"
 #include "mma.cuh"
 #include "reduce.cuh"
-#include "vector.cuh"
+#include "tile_accumulators.cuh"
 
 /// Copies kRows x kColumns elements by kThreads threads; what lies outside [rows) x [columns)
 /// becomes zero.
@@ -61,49 +60,6 @@ struct DenseRows {
                                                              stride_a, rows, end - k);
     }
   };
-};
-
-/// Accumulators of a tile of kM rows in shared memory, rows kStride apart: kParts of them in each
-/// of kSplitK neighbouring blocks of a cluster, added in order.
-template <int kM, int kStride, int kParts, int kSplitK, class SumType = float>
-struct TileAccumulators {
-  typedef SumType Sum;
-  /// Those of one row from a column on that is a multiple of N. `rank`: this block's in its
-  /// cluster; the splits of a tile are neighbours.
-  template <int N>
-  SINTER_DEVICE static void add_up(Sum (&x)[N], const Sum* accumulators, int row, int column,
-                                   u32 rank) {
-    const Sum* mine = accumulators + row * kStride + column;
-    bool is_first = true;
-#pragma unroll
-    for (int split = 0; split < kSplitK; ++split) {
-      const Sum* parts =
-          kSplitK > 1 ? of_block(mine, rank / kSplitK * kSplitK + static_cast<u32>(split)) : mine;
-#pragma unroll
-      for (int part = 0; part < kParts; ++part) {
-        const Vec<Sum, N> some = load<N>(parts + part * kM * kStride);
-#pragma unroll
-        for (int j = 0; j < N; ++j) x[j] = is_first ? some.v[j] : x[j] + some.v[j];
-        is_first = false;
-      }
-    }
-  }
-};
-
-/// A tile with what an epilogue reads of it: Tile::Totals, a TileAccumulators, of what lies at
-/// Tile::accumulators_of(shared).
-template <class Tile>
-struct WithAccumulators : Tile {
-  typedef typename Tile::Totals::Sum Sum;
-  template <int N>
-  SINTER_DEVICE static void sum(Sum (&x)[N], unsigned char* shared, int row, int column, u32 rank) {
-    Tile::Totals::add_up(x, Tile::accumulators_of(shared), row, column, rank);
-  }
-  SINTER_DEVICE static Sum sum(unsigned char* shared, int row, int column, u32 rank) {
-    Sum x[1];
-    sum(x, shared, row, column, rank);
-    return x[0];
-  }
 };
 
 /// Scales of both operands that change every 128 of k: of each row, [count, blocks], and of each

@@ -180,3 +180,28 @@ struct NoScales {
   static constexpr int kGroup = 0;
   static constexpr bool kZeros = false, kScaled = false;
 };
+constexpr int greatest_common_divisor(int a, int b) {
+  return b == 0 ? a : greatest_common_divisor(b, a % b);
+}
+/// Neighbours along k that share a scale wherever so many as `depth` begin at a multiple of it.
+template <class Scaling>
+constexpr int fold_of(int depth) {
+  return Scaling::kGroup > 0 ? greatest_common_divisor(Scaling::kGroup, depth) : depth;
+}
+
+// ---- where they are
+/// Columns of a tile, kN in all, which are those of kParts equal parts of all side by side (a gate
+/// and what it opens, say).
+template <int kN, int kParts>
+struct ColumnsOfParts {
+  static_assert(kN % (16 * kParts) == 0, "parts are whole units");
+  static constexpr int kEach = kN / kParts;
+  /// Where column `n` of the tile is: in which part, and there.
+  SINTER_DEVICE static int part_of(int n) { return kParts == 1 ? 0 : n / kEach; }
+  SINTER_DEVICE static int within_part(int n) { return kParts == 1 ? n : n % kEach; }
+  /// Where the units of the 16 columns from `n` on lie: `stride` from 16 to the next, `part` from
+  /// one part to the next.
+  SINTER_DEVICE static i64 unit_at(int n, i64 stride, i64 part) {
+    return part_of(n) * part + within_part(n) / 16 * stride;
+  }
+};

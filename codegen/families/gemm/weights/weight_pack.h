@@ -1,5 +1,5 @@
 // Weights in the order in which the kernels of this family read them (packed_weights.cuh,
-// mixed_input.cuh, unpack.cuh), and which of them kernels take.
+// unpack.cuh), and which of them kernels take.
 #pragma once
 
 #include <optional>

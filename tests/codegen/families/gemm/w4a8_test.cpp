@@ -118,6 +118,16 @@ TEST(CudaW4A8, WhatIsNotTakenIsRefused) {
   EXPECT_THAT(message(472, {4, 0}), testing::HasSubstr("does not take kernel 'kernel_p'"));
 }
 
+/// Schedules of one kernel that widen to floats of another width than x has.
+TEST(CudaW4A8, SchedulesAreForRowsOfTheirWidth) {
+  EXPECT_THAT(message_for(four_by_eight_graph("100", 64, 480, {4, 32}),
+                          "mixed_input 64x64x128 warpgroups=1 stages=2 split_k=1 cluster_n=1"),
+              testing::HasSubstr("does not take kernel 'kernel_p'"));
+  EXPECT_THAT(message_for(quantized_graph("f16", "100", 64, 480, {4, 32}),
+                          w4a8_scheduled("64x64x256 warpgroups=1 stages=2")),
+              testing::HasSubstr("does not take kernel 'kernel_p'"));
+}
+
 }  // namespace
 }  // namespace sinter::test
 #endif

@@ -1,0 +1,142 @@
+// Packed weights that become floats of 16 bits, x's type, on their way to the tensor cores.
+#pragma once
+
+#include "mixed_input.cuh"
+
+#ifdef SINTER_WARPGROUPS
+
+/// Scales of groups, and zero points, are applied to the weights, which are then rounded to T: they
+/// are stored as T.
+template <class T, class Weights_, class Scaling_>
+struct WidenToHalves {
+  typedef T X;
+  typedef Weights_ Weights;
+  typedef Scaling_ Scaling;
+  typedef T Zero;
+  static constexpr float kUnits = 1;
+
+  template <class Tile>
+  struct Mainloop {
+    typedef typename Tile::Operands Operands;
+    typedef typename Tile::Accumulators Accumulators;
+    static constexpr int kTiles = Tile::kTiles, kProducts = Tile::kProducts, kRows = Tile::kRows;
+    static constexpr int kPart = Tile::kPart, kPartsOfStage = Tile::kPartsOfStage;
+    static constexpr int kGroup = Scaling::kGroup, kFold = Tile::kFold;
+    static_assert(kGroup == 0 || kFold == kPart || kFold == kGroup, "groups fit parts");
+    static_assert(kFold % 16 == 0 && (kGroup == 0 || sizeof(typename Scaling::Stored) == 2),
+                  "groups are whole fragments");
+
+    typedef u32 Fragments[kTiles][kPart / 16][4];
+
+    /// Values of a group of the lane's columns g and g + 8, each twice.
+    SINTER_DEVICE static void pairs_of(u32 (&pairs)[2], const unsigned char* values) {
+      const u16* const own = reinterpret_cast<const u16*>(values) + threadIdx.x % 32 / 4;
+      pairs[0] = own[0] * 0x10001u;
+      pairs[1] = own[8] * 0x10001u;
+    }
+
+    /// The warp's weights in a slot, as floats.
+    SINTER_DEVICE static void load_weights(Fragments& a, const unsigned char* slot) {
+      constexpr int kDepth = Weights::kUnitDepth, kEach = kDepth / 16;  // fragments of a unit
+#pragma unroll
+      for (int i = 0; i < kTiles; ++i) {
+#pragma unroll
+        for (int unit = 0; unit < kPart / kDepth; ++unit) {
+          const uint4 bits = Tile::load_unit(slot, i, unit);
+#pragma unroll
+          for (int j = 0; j < kEach; ++j) {
+            u32(&own)[4] = a[i][unit * kEach + j];
+            Weights::template widen_unit<T>(own, bits, j);
+            if constexpr (kGroup > 0) {
+              const int fold = (unit * kDepth + j * 16) / kFold;
+              u32 pairs[2];
+              if constexpr (Scaling::kZeros) {
+                pairs_of(pairs, Tile::zeros_of(slot, i, fold));
+#pragma unroll
+                for (int r = 0; r < 4; ++r) own[r] = subtract_pairs<T>(own[r], pairs[r % 2]);
+              }
+              pairs_of(pairs, Tile::scales_of(slot, i, fold));
+#pragma unroll
+              for (int r = 0; r < 4; ++r)
+                own[r] = multiply_add_pairs<T>(own[r], pairs[r % 2], 0x80008000u);
+            }
+          }
+        }
+      }
+    }
+
+    /// Starts the products of part `part` of a stage.
+    SINTER_DEVICE static void start_part(Accumulators& accumulators, const Fragments& a,
+                                         const unsigned char* stage, int part) {
+      const T* const rows = reinterpret_cast<const T*>(stage) + part * kProducts * kRows * kPart;
+      warpgroup_arrive();
+#pragma unroll
+      for (int j = 0; j < kPart / 16; ++j)
+#pragma unroll
+        for (int i = 0; i < kTiles; ++i)
+#pragma unroll
+          for (int p = 0; p < kProducts; ++p)
+            wgmma<kRows, false>(accumulators[i][p], a[i][j], rows + p * kRows * kPart, j * 16,
+                                true);
+      warpgroup_commit();
+    }
+
+    SINTER_DEVICE static void settle_weights(Fragments& a) {
+#pragma unroll
+      for (int i = 0; i < kTiles; ++i) settle(a[i]);
+    }
+
+    SINTER_DEVICE static void fence_accumulators(Accumulators& accumulators) {
+#pragma unroll
+      for (int i = 0; i < kTiles; ++i)
+#pragma unroll
+        for (int p = 0; p < kProducts; ++p) settle(accumulators[i][p]);
+    }
+
+    SINTER_DEVICE static void multiply_stages(Accumulators& accumulators, unsigned char* shared,
+                                              const Operands& x) {
+      const int parts = Tile::count_parts(x);
+      Fragments a[2];
+      int stage = 0, before = 0;  // of the part at hand; whose products were started last
+      int slot = 0;               // of the weights that are loaded next
+      u32 phase = 0;
+      const auto load_next = [&](int s, Fragments& own) {
+        Tile::next_weights(shared, x, s, parts, slot);
+        load_weights(own, Tile::slot_of(shared, slot));
+        Tile::advance(slot);
+      };
+      if (parts > 0) {
+        load_next(0, a[0]);
+        Tile::full_of(shared)[0].wait(0);
+      }
+      // The next part's weights are made into floats while this one's are multiplied.
+      const auto turn = [&](int s, Fragments& own, Fragments& other) {
+        const int part = s % kPartsOfStage;
+        start_part(accumulators, own, Tile::stage_of(shared, stage), part);
+        if (s > 0) {
+          warpgroup_wait<1>();
+          settle_weights(other);
+          if (part == 0) Tile::release(shared, before);
+        }
+        before = stage;
+        if (s + 1 == parts) return;
+        load_next(s + 1, other);
+        if (part + 1 == kPartsOfStage) {
+          Tile::advance(stage, phase);
+          Tile::full_of(shared)[stage].wait(phase);
+        }
+      };
+      // Zeros before the first product: else ptxas waits for each product.
+      fence_accumulators(accumulators);
+#pragma unroll 1
+      for (int s = 0; s < parts; s += 2) {
+        turn(s, a[0], a[1]);
+        turn(s + 1, a[1], a[0]);
+      }
+      warpgroup_wait<0>();
+      fence_accumulators(accumulators);
+    }
+  };
+};
+
+#endif  // SINTER_WARPGROUPS
