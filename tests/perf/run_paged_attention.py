@@ -63,7 +63,7 @@ def main():
                 for point in a.points.split(","):
                     batch, keys = map(int, point.split("x"))
                     path = folder / f"{point}.npz"
-                    length = step_inputs(batch, keys - 1, POSITIONS // room, room, words, {}, path)
+                    length = step_inputs([(keys - 1, 1)] * batch, POSITIONS // room, room, words, {}, path)
                     shape = "x".join(map(str, shape_of(cache, length)))
                     profile = sinter_json(a.sinter, "profile", plan, "--inputs", path, f"--shapes={cache['name']}:{shape}")
                     steps = [step for step in profile["steps"] if step["name"].startswith("attention")]

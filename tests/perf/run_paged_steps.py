@@ -15,17 +15,23 @@ import numpy as np
 from common import ROOT, provenance, sinter_json, write
 
 
-def step_inputs(batch, position, block, room, words, sampling, path):
+def step_inputs(sequences, block, room, words, sampling, path):
+    """Writes the inputs of a step, and gives the rows of the caches. `sequences`: each one's first position and tokens."""
     draw = np.random.default_rng(0)
-    each = -(-(position + 1) // block)
-    tables = np.zeros((batch, room), np.int32)
-    tables[:, :each] = draw.permutation(batch * each).astype(np.int32).reshape(batch, each)
-    positions = np.full(batch, position, np.int32)
-    slots = tables[np.arange(batch), positions // block] * block + positions % block
-    np.savez(path, input_ids=draw.integers(0, 1000, batch).astype(np.int32), positions=positions, slot_mapping=slots,
-             sequence_starts=np.arange(batch + 1, dtype=np.int32), block_tables=tables,
-             sample_rows=np.arange(batch, dtype=np.int32), **sampling_inputs(batch, words, sampling))
-    return batch * each * block
+    first, tokens = np.array(sequences).T
+    blocks = -(-(first + tokens) // block)
+    order = draw.permutation(int(blocks.sum())).astype(np.int32)
+    tables = np.zeros((len(sequences), room), np.int32)
+    for row, (end, count) in enumerate(zip(np.cumsum(blocks), blocks)):
+        tables[row, :count] = order[end - count:end]
+    starts = np.concatenate([[0], np.cumsum(tokens)]).astype(np.int32)
+    of = np.repeat(np.arange(len(sequences)), tokens)
+    positions = (np.arange(starts[-1]) - starts[of] + first[of]).astype(np.int32)
+    slots = tables[of, positions // block] * block + positions % block
+    np.savez(path, input_ids=draw.integers(0, 256, starts[-1]).astype(np.int32), positions=positions, slot_mapping=slots,
+             sequence_starts=starts, block_tables=tables, sample_rows=starts[1:] - 1,
+             **sampling_inputs(len(sequences), words, sampling))
+    return int(blocks.sum()) * block
 
 
 def sampling_inputs(batch, words, sampling):
@@ -71,7 +77,7 @@ def main():
         row = sum(size[each["type"].split("[")[0]] * int(np.prod(shape_of(each, 1))) for each in caches)
         for batch in map(int, a.batches.split(",")):
             path = a.folder / f"step_{batch}.npz"
-            length = step_inputs(batch, a.position, block, room, words, sampling, path)
+            length = step_inputs([(a.position, 1)] * batch, block, room, words, sampling, path)
             shape = "x".join(map(str, shape_of(caches[0], length)))
             common = (plan, "--inputs", path, f"--shapes={caches[0]['name']}:{shape}")
             bench = sinter_json(a.sinter, "bench", *common, "--deviceIo", "--duration=0.5")

@@ -21,8 +21,7 @@ import numpy as np
 import onnx
 
 from common import CACHE, ROOT, provenance, write
-from run_eight_bit_decoders import SharedDecoder, SharedWeights
-from llama_onnx import Config
+from decoder_models import Config, SharedDecoder, SharedWeights
 
 POSITIONS = 1024
 WAYS = {"f32": [], "f16": ["--precision=fp16"], "int8": ["--precision=fp16", "--weights=int8"],

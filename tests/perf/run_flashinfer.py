@@ -1,0 +1,145 @@
+#!/usr/bin/env python3
+"""Attention over paged caches beside FlashInfer's, in the same minutes: decoding, prompts, and both in one step.
+
+  run_flashinfer.py --out tests/perf/results/flashinfer_h200.json
+  run_flashinfer.py --compile-only --target=cuda:sm_90 --folder F       plans for another machine, which needs no compiler of ours
+
+A decoder of one layer (`compile --serve`) is compiled for each shape of heads; `sinter profile` times its steps one by one, and those
+of attention count. Of FlashInfer the best of its kernels counts: for tokens of decoding with and without tensor cores, for all the
+templates 'fa2' and 'fa3'; its planning on the host does not. Both read the same lengths in blocks of as many rows that lie in no order,
+filled with random numbers. Microseconds with a cold L2, medians; `times_as_fast` is FlashInfer's over ours. Needs a GPU, torch and
+FlashInfer, which compiles its kernels where it runs.
+"""
+import argparse
+import tempfile
+from pathlib import Path
+
+import numpy as np
+
+from common import ROOT, provenance, sinter_json, write
+from decoder_models import Config, shared_weights, write_decoder
+from run_paged_steps import shape_of, step_inputs
+
+POSITIONS = 4352
+# Query heads, heads of keys and values, size of a head.
+HEADS = {"32_8_128": (32, 8, 128), "32_8_64": (32, 8, 64), "28_4_128": (28, 4, 128)}
+
+
+def ragged(count, low, high, seed):
+    return np.random.default_rng(seed).integers(low, high, count).tolist()
+
+
+# Of each sequence the first position and tokens.
+WORK = {
+    "decode_1x4096": [(4095, 1)],
+    "decode_8x1024": [(1023, 1)] * 8,
+    "decode_64x1024": [(1023, 1)] * 64,
+    "decode_256x1024": [(1023, 1)] * 256,
+    "decode_16x4096": [(4095, 1)] * 16,
+    "decode_ragged": [(n - 1, 1) for n in ragged(64, 32, 4096, 1)],
+    "prompt_1x2048": [(0, 2048)],
+    "prompt_ragged": [(0, n) for n in ragged(8, 64, 448, 2)],
+    "append_4x512": [(1536, 512)] * 4,
+    "mixed": [(n - 1, 1) for n in ragged(56, 32, 4096, 3)] + [(512, 512), (0, 700)],
+}
+
+
+def pages_of(npz, sequences, block):
+    """FlashInfer's operands: starts of queries and of pages, pages, valid rows of the last."""
+    lengths = np.array([first + tokens for first, tokens in sequences])
+    counts = -(-lengths // block)
+    tables = npz["block_tables"]
+    pages = np.concatenate([tables[i, :count] for i, count in enumerate(counts)])
+    return npz["sequence_starts"], np.concatenate([[0], np.cumsum(counts)]), pages, (lengths - 1) % block + 1
+
+
+def flashinfer_times(npz, sequences, heads, block):
+    """Microseconds of each of its kernels that takes the work."""
+    import flashinfer
+    import torch
+
+    from gpu_timing import measure
+
+    query_heads, kv_heads, size = heads
+    queries, starts, pages, last = (torch.tensor(np.asarray(each, np.int32)) for each in pages_of(npz, sequences, block))
+    starts, pages, last, queries = (each.cuda() for each in (starts, pages, last, queries))
+    q = torch.randn(int(queries[-1]), query_heads, size, device="cuda", dtype=torch.float16)
+    caches = torch.randn(len(pages), 2, block, kv_heads, size, device="cuda", dtype=torch.float16)
+    workspace = torch.empty(512 << 20, dtype=torch.uint8, device="cuda")
+    found, outputs = {}, []
+
+    def add(name, wrapper, plan):
+        try:
+            plan(wrapper)
+            outputs.append(wrapper.run(q, caches))
+            torch.testing.assert_close(outputs[-1], outputs[0], rtol=2e-2, atol=2e-2)
+            found[name] = measure(lambda: wrapper.run(q, caches), 0.4)["gpu_us"]
+        except Exception as error:  # pylint: disable=broad-except
+            found[name] = str(error)[-200:]
+
+    for backend in ("fa2", "fa3"):
+        add(backend, flashinfer.BatchPrefillWithPagedKVCacheWrapper(workspace, "NHD", backend=backend),
+            lambda wrapper: wrapper.plan(queries, starts, pages, last, query_heads, kv_heads, size, block, causal=True,
+                                         q_data_type=torch.float16, kv_data_type=torch.float16))
+    if all(tokens == 1 for _, tokens in sequences):
+        for cores in (False, True):
+            add(f"decode{'_tensor_cores' * cores}",
+                flashinfer.BatchDecodeWithPagedKVCacheWrapper(workspace, "NHD", use_tensor_cores=cores),
+                lambda wrapper: wrapper.plan(starts, pages, last, query_heads, kv_heads, size, block,
+                                             q_data_type=torch.float16, kv_data_type=torch.float16))
+    return found
+
+
+def main():
+    p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    p.add_argument("--sinter", default=str(ROOT / "build" / "bin" / "sinter"))
+    p.add_argument("--target", default="cuda")
+    p.add_argument("--heads", default=",".join(HEADS), help=f"of {', '.join(HEADS)}")
+    p.add_argument("--work", default=",".join(WORK), help=f"of {', '.join(WORK)}")
+    p.add_argument("--no-peer", action="store_true", help="time only ours")
+    p.add_argument("--compile-only", action="store_true", help="no GPU is needed, with --target=cuda:sm_90")
+    p.add_argument("--folder", type=Path, help="where models and plans go; they stay there, and are used again")
+    p.add_argument("--commit", help="the commit measured, where there is no git checkout")
+    p.add_argument("--out", type=Path)
+    a = p.parse_args()
+    result = {**provenance(a.commit), "attention_us": {}}
+    with tempfile.TemporaryDirectory() as temporary:
+        folder = a.folder or Path(temporary)
+        folder.mkdir(parents=True, exist_ok=True)
+        for name in a.heads.split(","):
+            query_heads, kv_heads, size = heads = HEADS[name]
+            plan = folder / f"{name}.plan"
+            if not plan.exists():
+                config = Config(layers=1, hidden=query_heads * size, heads=query_heads, kv_heads=kv_heads, intermediate=256,
+                                vocabulary=256, positions=POSITIONS)
+                model = folder / f"{name}.onnx"
+                write_decoder(model, config, shared_weights(config, 1, folder / f"{name}.weights"))
+                sinter_json(a.sinter, "compile", model, "-o", plan, f"--target={a.target}", f"--serve=positions={POSITIONS}")
+            if a.compile_only:
+                continue
+            inputs = {each["name"]: each for each in sinter_json(a.sinter, "inspect", plan)["inputs"]}
+            cache_inputs = [each for each in inputs.values() if "cache_positions" in each["type"]]
+            room, words = (shape_of(inputs[name], 0)[1] for name in ("block_tables", "token_sets"))
+            block = POSITIONS // room
+            for work in a.work.split(","):
+                path = folder / f"{work}.npz"
+                length = step_inputs(WORK[work], block, room, words, {}, path)
+                shape = "x".join(map(str, shape_of(cache_inputs[0], length)))
+                profile = sinter_json(a.sinter, "profile", plan, "--inputs", path, f"--shapes={cache_inputs[0]['name']}:{shape}")
+                steps = [step for step in profile["steps"] if step["name"].startswith("attention")]
+                ours = sum(step["us"] for step in steps)
+                row = {"sinter": round(ours, 2), "kernels": [part["kernel"]["schedule"] for step in steps for part in step["parts"]
+                                                           if "kernel" in part]}
+                if not a.no_peer:
+                    with np.load(path) as npz:
+                        row["flashinfer"] = flashinfer_times(npz, WORK[work], heads, block)
+                    times = [us for us in row["flashinfer"].values() if isinstance(us, float)]
+                    row["times_as_fast"] = round(min(times) / ours, 3) if times and ours else None
+                result["attention_us"][f"{name} {work}"] = row
+                print(name, work, row, flush=True)
+                if a.out:
+                    write(a.out, result)
+
+
+if __name__ == "__main__":
+    main()
