@@ -13,9 +13,9 @@
 
 /// kM rows by kN columns, whose x is copied kK of k at a time; columns are those of kParts equal
 /// parts of all side by side, as in SmallMTile. kGroups warpgroups share the columns, kSplitK
-/// neighbouring blocks of a cluster share k; kResident blocks fit a multiprocessor. A warp's
-/// weights are copied a part of k at a time, the 128 bytes of a row of x, kAhead of them ahead.
-/// Scales of whole columns are applied to the accumulators.
+/// neighbouring blocks of a cluster share k; kResident blocks fit a multiprocessor. A warp
+/// copies its own weights, kAhead parts of k, of which a row of x has 128 bytes. Scales of whole
+/// columns are applied to the accumulators.
 ///
 /// Widening: what weights become, with
 ///   X, Weights, Scaling: elements of x, and what weights and scales are stored as (Packed..);
@@ -120,17 +120,17 @@ struct MixedInputTile {
     return ((warp / 4 * kTiles + i) * 4 + warp % 4) * 16;
   }
 
-  /// Starts to copy values of the groups of a part, 16 columns of each side by side: no more pieces
-  /// than a warp has lanes.
+  /// Starts to copy values of the groups of a part, 16 columns of each side by side.
   template <class V>
   SINTER_DEVICE static void copy_groups(const V* values, i64 unit, unsigned char* to, i32 k) {
     constexpr int kEach = 16 / static_cast<int>(sizeof(V)), kPieces = 16 / kEach;
+    constexpr bool kFollow = kFold == kGroup || kFold == kPart;  // one group behind the other
+    static_assert(kFolds * kPieces <= 32, "each lane copies one piece");
     const int lane = threadIdx.x % 32;
     if (lane >= kFolds * kPieces) return;
-    constexpr bool kFit = kFold == kGroup || kFold == kPart;  // groups that are whole folds
-    const i64 at = kFit ? static_cast<i64>(k / kGroup) * 16 + lane * kEach
-                        : static_cast<i64>((k + lane / kPieces * kFold) / kGroup) * 16 +
-                              lane % kPieces * kEach;
+    const i64 at = kFollow ? static_cast<i64>(k / kGroup) * 16 + lane * kEach
+                           : static_cast<i64>((k + lane / kPieces * kFold) / kGroup) * 16 +
+                                 lane % kPieces * kEach;
     cp_async<16>(to + lane * 16, values + unit + at);
   }
   /// Starts to copy the warp's weights of a part: each lane what it reads, some of them scales.
