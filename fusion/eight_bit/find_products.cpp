@@ -119,7 +119,7 @@ class ProductFinder {
     if (has_four_bits(node)) {
       if (is_block())
         return "weights of 4 bits have scales of their own: --activation-scales token or static";
-      const std::string no = quantized_refusal(context_.target, graph_, node, DType::kFloat8E4M3FN);
+      std::string no = quantized_refusal(context_.target, graph_, node, DType::kFloat8E4M3FN);
       if (!no.empty() && !options_.emulate) return no;
     } else if (is_block() && layer.k % kScaleBlock != 0)
       return fmt::format("its k of {} is no multiple of {}, which share a scale", layer.k,

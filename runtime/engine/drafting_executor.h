@@ -54,7 +54,8 @@ struct ExecutorOfPlan {
 ExecutorOfPlan make_executor(const Plan& plan, const Plan* draft, const EngineOptions& options,
                              const SessionOptions& session);
 
-/// Draft tokens of a step; `asked` is 0 where nobody says how many: 4 with a draft model, else none.
+/// Draft tokens of a step; `asked` is 0 where nobody says how many: 4 with a draft model, else
+/// none.
 int draft_tokens_of(int asked, bool has_draft_model);
 
 }  // namespace sinter::engine
