@@ -1,6 +1,6 @@
 #include "tests/support/paths.h"
 
-namespace sinter::test {
+namespace sinter {
 
 const std::string& source_dir() {
   static const std::string path = SINTER_SOURCE_DIR;
@@ -11,4 +11,4 @@ const std::string& binary_dir() {
   return path;
 }
 
-}  // namespace sinter::test
+}  // namespace sinter

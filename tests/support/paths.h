@@ -2,10 +2,10 @@
 
 #include <string>
 
-namespace sinter::test {
+namespace sinter {
 
 /// The folder of the sources, and that of the build.
 const std::string& source_dir();
 const std::string& binary_dir();
 
-}  // namespace sinter::test
+}  // namespace sinter
