@@ -113,8 +113,9 @@ struct HttpServer::Impl {
       listener = socket;
     });
     // The library's five requests are few for clients that keep their connection. Its five seconds
-    // for idle ones are those of OpenAI's package: a request that is sent at that moment would meet a
-    // closed connection. When the server ends it waits as long for idle ones, so that more costs too.
+    // for idle ones are those of OpenAI's package: a request that is sent at that moment would meet
+    // a closed connection. When the server ends it waits as long for idle ones, so that more costs
+    // too.
     constexpr std::time_t kIdleSeconds = 8;
     http.set_keep_alive_max_count(std::numeric_limits<std::size_t>::max());
     http.set_keep_alive_timeout(kIdleSeconds);

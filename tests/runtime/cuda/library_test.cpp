@@ -100,7 +100,8 @@ TEST(CudaLibraryTest, CommandsAreForWhatIsInstalled) {
   EXPECT_EQ(command("", "/opt/env/lib/python3.11/site-packages/sinter/_core.so"),
             "pip install 'some-package>=1,<2'");
   EXPECT_EQ(command("cuda", "/usr/lib/libsinter.so.0.1"), "pip install 'some-package>=1,<2'");
-  EXPECT_EQ(command("cuda", (binary_dir() + "/bin/sinter").c_str()), source_dir() + "/tools/setup --cuda");
+  EXPECT_EQ(command("cuda", (binary_dir() + "/bin/sinter").c_str()),
+            source_dir() + "/tools/setup --cuda");
 }
 
 TEST(CudaLibraryTest, MissingEntryPointIsNamed) {
