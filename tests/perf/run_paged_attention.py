@@ -5,8 +5,8 @@
   run_paged_attention.py --caches fp8 --points 256x160 --schedules "rows=1x8 key_groups=2 keys=16" --out part.json
 
 A decoder of one layer (`compile --serve`) is compiled once for each schedule and type of caches; `sinter profile` times its steps
-one by one. `--points`: sequences x valid positions. Blocks of the caches lie in no order; caches are zeros, so the GPU draws less
-power than it would. Times are microseconds with a cold L2; bytes are those of the valid rows of keys and values with their scales.
+one by one. `--points`: sequences x valid positions. Blocks of the caches lie in no order; what is in them are random
+numbers. Times are microseconds with a cold L2; bytes are those of the valid rows of keys and values with their scales.
 """
 import argparse
 import dataclasses

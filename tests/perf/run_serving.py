@@ -49,14 +49,19 @@ def requests_of(work, vocabulary, rate=0):
     return [{"ids": ids(128), "max_tokens": 128, "arrival_ms": float(at)} for at in arrivals]
 
 
-def serve(sinter, plan, lines, folder, *options):
+def generate(sinter, plan, lines, folder, *options):
+    """The report of `sinter generate --requests` over such lines."""
     file = folder / "requests.jsonl"
     file.write_text("".join(json.dumps(line) + "\n" for line in lines))
     done = subprocess.run([sinter, "generate", str(plan), "--requests", str(file), "--json", "--quiet", *options],
                           capture_output=True, text=True)
     if done.returncode != 0:
         raise RuntimeError((done.stderr or done.stdout)[-600:])
-    result = json.loads(done.stdout)
+    return json.loads(done.stdout)
+
+
+def serve(sinter, plan, lines, folder, *options):
+    result = generate(sinter, plan, lines, folder, *options)
     keep = ("requests", "seconds", "tokens", "tokens_per_s", "requests_per_s", "steps", "sequences_a_step", "tokens_a_step",
             "idle_share", "preemptions", "prefix_hit_tokens", "blocks", "cache_bytes")
     row = {key: round(result[key], 4) if isinstance(result[key], float) else result[key] for key in keep}

@@ -12,18 +12,18 @@ Times are of the wall; `times_as_fast` is without guesses over with; `accepted` 
 """
 import argparse
 import dataclasses
-import json
-import subprocess
 import tempfile
 from pathlib import Path
 
 import numpy as np
 import onnx
 
-from common import CACHE, ROOT, provenance, write
-from decoder_models import Config, SharedDecoder, SharedWeights
+from common import CACHE, ROOT, provenance, sinter_json, write
+from decoder_models import Config, SharedDecoder, shared_weights
+from run_serving import generate
 
 POSITIONS = 1024
+ONE_BY_ONE = ("--sequences=1", "--no-prefix-cache")
 WAYS = {"f32": [], "f16": ["--precision=fp16"], "int8": ["--precision=fp16", "--weights=int8"],
         "int4": ["--precision=fp16", "--weights=int4"]}
 # Of Qwen2.5's 1.5B and, about, 0.5B: as many weights, in fewer and wider layers.
@@ -83,29 +83,15 @@ CODE = ['''class Stack:
 EDITS = ["Add a comment to each function. Write the whole code again:\n\n", "Rename one variable. Write the whole code again:\n\n"]
 
 
-def generate(sinter, plan, lines, folder, *options):
-    """The report of `generate --requests`, one text at a time."""
-    file = folder / "requests.jsonl"
-    file.write_text("".join(json.dumps(line) + "\n" for line in lines))
-    done = subprocess.run([sinter, "generate", str(plan), "--requests", str(file), "--json", "--quiet", "--sequences=1",
-                           "--no-prefix-cache", *options], capture_output=True, text=True)
-    if done.returncode != 0:
-        raise RuntimeError((done.stderr or done.stdout)[-600:])
-    return json.loads(done.stdout)
-
-
 def compile_plan(sinter, target, model, plan, *options):
-    if plan.exists():
-        return plan
-    done = subprocess.run([sinter, "compile", model, "-o", plan, f"--target={target}", f"--serve=positions={POSITIONS},sequences=8", *options],
-                          capture_output=True, text=True)
-    if done.returncode != 0:
-        raise RuntimeError(done.stderr[-600:])
+    if not plan.exists():
+        sinter_json(sinter, "compile", model, "-o", plan, f"--target={target}", f"--serve=positions={POSITIONS},sequences=8", *options)
     return plan
 
 
 def compare(sinter, plan, lines, folder, ways, *options):
     """A row without guesses, and one for each way of `ways` with them."""
+    options = (*ONE_BY_ONE, *options)
     rows, base = {}, None
     for name, own in {"none": [], **ways}.items():
         generate(sinter, plan, lines[:1], folder, *options, *own)  # reads files, captures sizes
@@ -136,18 +122,14 @@ class ScaledDecoder(SharedDecoder):
         return self.w.op("Mul", result, self.w.constant("later", np.array(self.scale, self.dtype)))
 
 
-def make_pair(folder, config, draft_layers, later):
+def make_pair(folder, config, weights, draft_layers, later):
     """Paths of the model and of its first layers alone."""
-    weights = SharedWeights(config, config.layers, folder / f"pair_{config.hidden}.weights")
-    if not weights.path.exists():
-        weights.write()
     paths = []
     for name, layers in (("target", config.layers), ("draft", draft_layers)):
         path = folder / f"pair_{config.hidden}_{name}_{later}.onnx"
-        own = dataclasses.replace(config, layers=layers)
         if not path.exists():
-            decoder = ScaledDecoder(own, weights, dtype=np.float16, first=draft_layers, scale=later)
-            onnx.save(decoder.model(), path)
+            own = dataclasses.replace(config, layers=layers)
+            onnx.save(ScaledDecoder(own, weights, dtype=np.float16, first=draft_layers, scale=later).model(), path)
         paths.append(path)
     return paths
 
@@ -181,6 +163,9 @@ def main():
             if a.out:
                 write(a.out, result)
 
+        config, layers = (TINY, 1) if a.tiny else (TARGET, DRAFT_LAYERS)
+        if "pair" in a.work.split(","):
+            weights = shared_weights(config, config.layers, folder / f"pair_{config.hidden}.weights")
         for way in a.ways.split(","):
             if "lookup" in a.work.split(","):
                 plan = compile_plan(a.sinter, a.target, a.model, folder / f"{a.model.stem}.{way}.plan", *WAYS[way])
@@ -192,14 +177,13 @@ def main():
                         a.sinter, plan, lines, folder, {f"lookup_{n}": [f"--draft-tokens={n}"] for n in guesses},
                         "--tokenizer", str(a.tokenizer)))
             for later in a.later.split(",") if "pair" in a.work.split(",") else []:
-                config, layers = (TINY, 1) if a.tiny else (TARGET, DRAFT_LAYERS)
-                models = make_pair(folder, config, layers, float(later))
+                models = make_pair(folder, config, weights, layers, float(later))
                 plan, draft = (compile_plan(a.sinter, a.target, model, model.with_suffix(f".{way}.plan"), *WAYS[way]) for model in models)
                 draw = np.random.default_rng(3)
                 lines = [{"ids": draw.integers(0, config.vocabulary, 64).tolist(), "max_tokens": a.tokens} for _ in range(4)]
                 if not a.compile_only:
                     print("pair", way, later, flush=True)
-                    alone = generate(a.sinter, draft, lines, folder)
+                    alone = generate(a.sinter, draft, lines, folder, *ONE_BY_ONE)
                     rows = compare(a.sinter, plan, lines, folder,
                                    {f"draft_{n}": [f"--draft={draft}", f"--draft-tokens={n}"] for n in guesses})
                     rows["draft_alone"] = {key: alone[key] for key in ("seconds", "tokens", "steps")}
