@@ -37,6 +37,7 @@ void FakeDriver::reset() {
 }
 
 const graphs::Driver& FakeDriver::driver() {
+  const std::lock_guard lock(mutex);
   if (!driver_) driver_ = std::make_unique<sinter::graphs::Driver>(&FakeDriver::resolve);
   return *driver_;
 }

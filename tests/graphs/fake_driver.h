@@ -30,7 +30,7 @@ class FakeDriver {
  public:
   /// Forgets everything. Tests call it first; nothing may be alive from before.
   void reset();
-  /// A driver over the fake, made anew.
+  /// A driver over the fake, made anew after each reset; threads may ask for it at once.
   const graphs::Driver& driver();
   /// The address of an entry point, as dlsym would give it.
   static void* resolve(const char* symbol);
