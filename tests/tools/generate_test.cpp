@@ -99,7 +99,8 @@ TEST_F(GenerateTest, CachesMayGrow) {
   const std::vector<std::string> ranges = {"--dim", "past=0..40", "--dim", "batch=1"};
   for (const auto& options : {std::vector<std::string>(), ranges}) {
     const auto plan = compile(options, kModels + "llama_ts.onnx");
-    for (const auto& golden : read_json("greedy.json")["llama_ts"])
+    const json goldens = read_json("greedy.json")["llama_ts"];
+    for (const auto& golden : goldens)
       EXPECT_EQ(generate(plan, golden["prompt"], golden["tokens"].size())["tokens"],
                 golden["tokens"]);
   }
@@ -183,7 +184,8 @@ onnx::ModelProto checked_decoder() {
 
 TEST_F(GenerateTest, PositionsOfEachTokenAndMasksAreGiven) {
   const auto plan = compile({}, save(checked_decoder()));
-  for (const auto& golden : read_json("greedy.json")["decoder"])
+  const json goldens = read_json("greedy.json")["decoder"];
+  for (const auto& golden : goldens)
     EXPECT_EQ(generate(plan, golden["prompt"], golden["tokens"].size())["tokens"],
               golden["tokens"]);
 }

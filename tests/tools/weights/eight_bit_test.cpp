@@ -114,7 +114,8 @@ TEST_F(EightBitTest, TheBudgetKeepsLayers) {
       sinter({"--json", "compile", two_layers(), "--target=cpu", "-o", path("strict.plan"),
               "--precision=int8", "--calibration", samples(), "--max-error=1e-7"});
   ASSERT_EQ(result.code, 0) << result.err;
-  for (const auto& layer : json::parse(result.out)["layers"]) {
+  const json layers = json::parse(result.out)["layers"];
+  for (const auto& layer : layers) {
     EXPECT_EQ(layer["bits"], 0);
     EXPECT_NE(layer["kept"], "");
   }
