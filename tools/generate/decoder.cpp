@@ -14,32 +14,15 @@
 #include "tools/compiler/inspect/step_list.h"
 #include "tools/compiler/options/sample.h"
 #include "tools/compiler/run/inputs.h"
+#include "tools/generate/bindings.h"
 
 namespace sinter::tools {
 namespace {
 
-const BindingInfo* find(const std::vector<BindingInfo>& bindings, const std::string& name) {
-  for (const auto& binding : bindings)
-    if (binding.name == name) return &binding;
-  return nullptr;
-}
-
-const BindingInfo& require(const std::vector<BindingInfo>& bindings, const std::string& name,
-                           const char* what, const char* option) {
-  if (const auto* binding = find(bindings, name)) return *binding;
-  constexpr std::size_t kShown = 8;
-  std::vector<std::string> names;
-  for (const auto& binding : bindings)
-    if (names.size() < kShown) names.push_back("'" + binding.name + "'");
-  if (bindings.size() > kShown) names.push_back(fmt::format("{} more", bindings.size() - kShown));
-  throw usage_error("the plan has no {} '{}'; it has {}. Name it with {}", what, name,
-                    fmt::join(names, ", "), option);
-}
-
 std::optional<BindingInfo> first_of(const std::vector<BindingInfo>& bindings,
                                     const std::vector<std::string>& names) {
   for (const auto& name : names)
-    if (const auto* binding = find(bindings, name)) return *binding;
+    if (const auto* binding = find_binding(bindings, name)) return *binding;
   return std::nullopt;
 }
 
@@ -50,8 +33,6 @@ void require_type(const BindingInfo& binding, bool bools) {
                     bools ? " or bool" : "");
 }
 
-bool is_fixed(const DimInfo& dim) { return dim.min == dim.max; }
-
 std::int64_t count_of(const std::vector<std::int64_t>& shape) {
   return std::accumulate(shape.begin(), shape.end(), std::int64_t{1}, std::multiplies<>());
 }
@@ -61,24 +42,20 @@ std::optional<BindingInfo> first_input(const Plan& plan, const std::vector<std::
                                        const std::vector<std::string>& usual, const char* option) {
   const auto inputs = plan.inputs();
   const auto found = first_of(inputs, names);
-  if (!found && !names.empty() && names != usual) return require(inputs, names[0], "input", option);
+  if (!found && !names.empty() && names != usual)
+    return require_binding(inputs, names[0], "input", option);
   return found;
 }
-
-/// How an output's name follows from that of the input it comes back as.
-constexpr std::array<std::pair<std::string_view, std::string_view>, 2> kPastAndPresent = {{
-    {"past_key_values.", "present."},
-    {"past_", "present_"},
-}};
 
 }  // namespace
 
 Decoder::Decoder(const Plan& plan, const DecoderOptions& options, const SessionOptions& session)
     : plan_(plan),
       sampler_(sampler_of(plan)),
-      ids_(require(plan.inputs(), options.ids, "input", "--ids-input")),
+      ids_(require_binding(plan.inputs(), options.ids, "input", "--ids-input")),
       place_(first_input(plan, options.position, DecoderOptions().position, "--position-input")),
       mask_(first_input(plan, options.mask, DecoderOptions().mask, "--mask-input")),
+      branch_(first_of(plan.inputs(), {"use_cache_branch"})),
       given_(options.given),
       session_(plan, session),
       device_(session.device) {
@@ -89,6 +66,7 @@ Decoder::Decoder(const Plan& plan, const DecoderOptions& options, const SessionO
     require_logits(plan, options.logits);
   if (place_) require_type(*place_, false);
   if (mask_) require_type(*mask_, true);
+  if (branch_) require_branch();
   const auto& shape = ids_.shape;
   if (shape.empty() || shape.size() > 2 || (shape.size() == 2 && shape[0].min > 1))
     throw usage_error("input '{}' is not of the shape [tokens] or [1, tokens]", ids_.name);
@@ -113,7 +91,7 @@ Decoder::Decoder(const Plan& plan, const DecoderOptions& options, const SessionO
 
 void Decoder::require_logits(const Plan& plan, const std::string& name) {
   const auto outputs = plan.outputs();
-  const BindingInfo& logits = require(outputs, name, "output", "--logits-output");
+  const BindingInfo& logits = require_binding(outputs, name, "output", "--logits-output");
   if (!is_float(logits.dtype) || logits.dtype == DType::kFloat64)
     throw usage_error("output '{}' is {}, not f32, f16 or bf16", name, to_string(logits.dtype));
   logits_ = name;
@@ -122,7 +100,7 @@ void Decoder::require_logits(const Plan& plan, const std::string& name) {
 
 void Decoder::require_token(const Plan& plan) const {
   const auto outputs = plan.outputs();
-  const auto* token = find(outputs, std::string(fusion::sampler_names::kToken));
+  const auto* token = find_binding(outputs, std::string(fusion::sampler_names::kToken));
   if (token == nullptr || token->dtype != DType::kInt64 || token->shape.size() != 1 ||
       token->shape[0].max != 1 || !is_state(std::string(fusion::sampler_names::kTokenState)))
     throw invalid_plan_error(
@@ -134,103 +112,6 @@ bool Decoder::is_state(const std::string& input) const {
   const auto& meta = PlanAccess::data(plan_)->meta;
   return std::ranges::any_of(
       meta.states, [&](const auto& state) { return meta.inputs[state->input]->name == input; });
-}
-
-TensorView Decoder::Cache::view(std::int64_t tokens) const {
-  TensorView result{dtype, shape};
-  if (growing) result.shape[*growing] = tokens;
-  return result;
-}
-
-void Decoder::add_cache(const BindingInfo& input, const BindingInfo& output, std::int64_t context) {
-  Cache cache{input.name, output.name, input.dtype, {}, {}};
-  if (input.dtype != output.dtype || input.shape.size() != output.shape.size())
-    throw usage_error("cache '{}' and '{}' are of different type or rank", input.name, output.name);
-  if (input.shape.size() < 2)
-    throw usage_error("cache '{}' has {} dimensions, not [.., tokens, features]", input.name,
-                      input.shape.size());
-  std::int64_t capacity = 0;
-  for (std::size_t d = 0; d < input.shape.size(); ++d) {
-    const DimInfo& dim = input.shape[d];
-    if (dim.text != output.shape[d].text) {
-      if (is_fixed(dim))
-        throw usage_error(
-            "cache '{}' has {} elements along dimension {} and comes back with '{}': "
-            "compile for sizes that make both the same, or for caches that begin empty",
-            input.name, dim.text, d, output.shape[d].text);
-      if (dim.min != 0)
-        throw usage_error(
-            "cache '{}' grows along dimension {} ('{}'), "
-            "but from {} on: compile with --dim {}=0..MOST",
-            input.name, d, dim.text, dim.min, dim.text);
-      cache.growing = d;
-      capacity = dim.max + 1;  // the last token runs behind a full cache
-      cache.shape.push_back(0);
-    } else if (is_fixed(dim)) {
-      cache.shape.push_back(dim.min);
-    } else if (ids_.shape.size() == 2 && dim.text == ids_.shape[0].text) {
-      cache.shape.push_back(1);
-    } else if (counts_by_mask() && dim.text != mask_->shape.back().text) {
-      cache.shape.push_back(dim.min);  // a window: of the last tokens
-    } else {
-      cache.shape.push_back(std::clamp(context, dim.min, dim.max));
-    }
-  }
-  if (!cache.growing)
-    capacity = counts_by_mask() ? mask_->shape.back().max : cache.shape[cache.shape.size() - 2];
-  capacity_ = caches_.empty() ? capacity : std::min(capacity_, capacity);
-  caches_.push_back(std::move(cache));
-}
-
-void Decoder::find_caches(const Plan& plan, const DecoderOptions& options) {
-  const auto inputs = plan.inputs(), outputs = plan.outputs();
-  const auto is_known = [&](const BindingInfo& input) {
-    return input.name == ids_.name || (place_ && input.name == place_->name) ||
-           (mask_ && input.name == mask_->name) ||
-           std::ranges::find(given_, input.name) != given_.end() ||
-           (sampler_ && (input.name == fusion::sampler_names::kTokenState ||
-                         input.name == fusion::sampler_names::kRandomState)) ||
-           std::ranges::any_of(caches_,
-                               [&](const Cache& cache) { return cache.input == input.name; });
-  };
-  for (const auto& state : PlanAccess::data(plan)->meta.states)
-    if (!is_known(inputs[state->input]))
-      add_cache(inputs[state->input], outputs[state->output], options.context);
-  const std::size_t kept = caches_.size();
-  for (const auto& text : options.states) {
-    const auto equals = text.find('=');
-    if (equals == std::string::npos) throw usage_error("--state '{}' is not INPUT=OUTPUT", text);
-    const auto& input = require(inputs, text.substr(0, equals), "input", "--state");
-    const auto& output = require(outputs, text.substr(equals + 1), "output", "--state");
-    if (!is_known(input)) add_cache(input, output, options.context);
-  }
-  for (const auto& input : inputs)
-    for (const auto& [past, present] : kPastAndPresent)
-      if (input.name.starts_with(past) && !is_known(input))
-        if (const auto* output =
-                find(outputs, std::string(present) + input.name.substr(past.size())))
-          add_cache(input, *output, options.context);
-  for (const auto& input : inputs)
-    if (!is_known(input))
-      throw usage_error(
-          "input '{}' is neither the tokens ('{}') nor their position nor a mask nor a "
-          "cache: name it with --position-input, --mask-input or --state {}=OUTPUT, or give the "
-          "plan that makes it with --encoder",
-          input.name, ids_.name, input.name);
-  if (caches_.empty())
-    throw usage_error(
-        "the plan has no caches that keep what came before: name them with --state INPUT=OUTPUT");
-  loose_.assign(caches_.begin() + static_cast<std::ptrdiff_t>(kept), caches_.end());
-  std::vector<std::byte> zeros;
-  for (const Cache& cache : caches_) {
-    TensorView view = cache.view(0);
-    zeros.resize(std::max<std::size_t>({1, zeros.size(), view.byte_count()}));
-    view.data = zeros.data();
-    session_.set_input(cache.input, view);
-  }
-  if (sampler_ && !sampler_->is_greedy())
-    session_.set_input(fusion::sampler_names::kRandomState,
-                       TensorView{DType::kUInt64, {1}, &options.seed, Memory::kHost});
 }
 
 void Decoder::give(const std::string& name, const TensorView& view) {
@@ -245,36 +126,9 @@ void Decoder::give(const std::string& name, const TensorView& view) {
 
 void Decoder::give_ones(const std::string& name, const std::vector<std::int64_t>& shape) {
   finish();
-  const BindingInfo& binding = require(plan_.inputs(), name, "input", "--encoder");
+  const BindingInfo& binding = require_binding(plan_.inputs(), name, "input", "--encoder");
   set_integers(binding, shape, 1, 0);
   given_shapes_[name] = shape;
-}
-
-bool Decoder::counts_by_mask() const {
-  return !place_ && mask_ && !mask_->shape.empty() && !is_fixed(mask_->shape.back());
-}
-
-bool Decoder::grows() const {
-  return std::ranges::any_of(caches_, [](const Cache& cache) { return cache.growing.has_value(); });
-}
-
-std::uint64_t Decoder::cache_bytes() const {
-  std::uint64_t bytes = 0;
-  for (const Cache& cache : caches_) bytes += cache.view(position_).byte_count();
-  return bytes;
-}
-
-std::uint64_t Decoder::valid_cache_bytes(std::int64_t position) const {
-  double bytes = 0;
-  for (const Cache& cache : caches_) {
-    const auto all = static_cast<double>(cache.view(position).byte_count());
-    bytes +=
-        cache.growing
-            ? all
-            : all * std::min(1.0, static_cast<double>(position) /
-                                      static_cast<double>(cache.shape[cache.shape.size() - 2]));
-  }
-  return static_cast<std::uint64_t>(bytes);
 }
 
 std::map<std::string, std::vector<std::int64_t>> Decoder::token_shapes(
@@ -314,6 +168,7 @@ void Decoder::begin(const TensorView& ids) {
   if (place_ && !(is_state(place_->name) && position_ > 0))
     set_integers(*place_, shapes.at(place_->name), position_, 1);
   if (mask_) set_integers(*mask_, shapes.at(mask_->name), 1, 0);
+  if (branch_) choose_branch(position_ > 0);
   session_.run_async();
   in_flight_ = true;
   position_ += tokens;
@@ -325,7 +180,18 @@ void Decoder::finish() {
   in_flight_ = false;
   // Grown caches would be longer than the plan takes.
   if (position_ >= capacity_ && grows()) return;
-  for (const Cache& cache : loose_) session_.set_input(cache.input, session_.output(cache.output));
+  for (Cache& cache : loose_) {
+    if (cache.is_made) continue;
+    session_.set_input(cache.input, session_.output(cache.output));
+    cache.is_made = cache.is_encoders;
+  }
+}
+
+void Decoder::choose_branch(bool has_caches) {
+  if (!has_caches) clear_encoder_caches();
+  const std::uint8_t value = has_caches ? 1 : 0;
+  const std::vector<std::int64_t> shape(branch_->shape.size(), 1);
+  session_.set_input(branch_->name, TensorView{DType::kBool, shape, &value, Memory::kHost});
 }
 
 std::int64_t Decoder::part_of(std::int64_t tokens) const {
@@ -417,7 +283,7 @@ std::span<const float> Decoder::last_logits(std::int64_t rows) {
 
 void Decoder::count_rows(const Plan& plan) {
   const auto& outputs = plan.outputs();
-  const BindingInfo& logits = *find(outputs, logits_);
+  const BindingInfo& logits = *find_binding(outputs, logits_);
   const DimInfo& tokens = ids_.shape.back();
   const bool has_all = std::ranges::any_of(
       logits.shape, [&](const DimInfo& dim) { return dim.text == tokens.text; });
@@ -440,13 +306,6 @@ void Decoder::seek(std::int64_t position) {
   position_ = position;
 }
 
-void Decoder::copy_caches(Decoder& other) {
-  finish();
-  other.finish();
-  for (const Cache& cache : caches_)
-    session_.set_input(cache.input, other.session_.output(cache.output));
-}
-
 std::map<std::string, std::vector<std::int64_t>> Decoder::all_shapes(std::int64_t tokens,
                                                                      std::int64_t position) const {
   auto shapes = token_shapes(part_of(tokens), position);
@@ -459,6 +318,7 @@ void Decoder::warm_up(std::int64_t tokens, std::int64_t position) {
   // Graphs are made for addresses.
   is_fed_ = sampler_ && tokens == 1;
   if (is_fed_) session_.set_input(ids_.name, fed_back());
+  if (branch_) choose_branch(position > 0);
   session_.warm_up(all_shapes(tokens, position));
 }
 

@@ -27,7 +27,8 @@ struct DecoderOptions {
   std::string logits =
       "logits";  // floats [.., vocabulary]: the last row; not of a plan that samples
   /// INPUT=OUTPUT: caches besides those that are states of the plan, past_X with present_X, and
-  /// past_key_values.X with present.X.
+  /// past_key_values.X with present.X. Where the plan has `use_cache_branch`, those of an encoder
+  /// (past_key_values.0.encoder.key) are made by the first run.
   std::vector<std::string> states;
   /// Tokens that the caches hold, where their shape leaves that open.
   std::int64_t context = 0;
@@ -108,12 +109,22 @@ class Decoder {
   struct Cache {
     std::string input, output;
     DType dtype;
-    std::vector<std::int64_t> shape;             // as it is first
-    std::optional<std::size_t> growing;          // the dimension along which it grows
+    std::vector<std::int64_t> shape;     // as it is first
+    std::optional<std::size_t> growing;  // the dimension along which it grows
+    bool is_encoders =
+        false;             // made by the first run, of what an encoder gave; later ones give none
+    bool is_made = false;  // of those: by a run
     TensorView view(std::int64_t tokens) const;  // after so many, without data
   };
 
   void add_cache(const BindingInfo& input, const BindingInfo& output, std::int64_t context);
+  void add_encoder_cache(const BindingInfo& input, const BindingInfo& output);
+  /// The size that the input has in the next run, as far as it is fixed or that of what was given.
+  std::int64_t given_size(const BindingInfo& input, std::size_t dim) const;
+  /// Gives zeros as what the next run, the first, makes and does not look at.
+  void clear_encoder_caches();
+  void require_branch() const;
+  void choose_branch(bool has_caches);
   /// Whether the mask alone says where tokens stand, as it is longer with each of them. Then caches
   /// that keep their size need not hold all tokens: either the mask's range ends where they do, or
   /// they are windows of the last ones.
@@ -143,6 +154,8 @@ class Decoder {
   std::optional<SampleOptions> sampler_;
   BindingInfo ids_;
   std::optional<BindingInfo> place_, mask_;
+  // Of a model that two were merged to, as Optimum does: whether the caches hold something.
+  std::optional<BindingInfo> branch_;
   std::string logits_;
   std::vector<std::string> given_;
   std::map<std::string, std::vector<std::int64_t>> given_shapes_;

@@ -6,6 +6,7 @@
 
 #include "runtime/format_error.h"
 #include "tools/compiler/run/inputs.h"
+#include "tools/generate/bindings.h"
 
 namespace sinter::tools {
 namespace {
@@ -43,6 +44,7 @@ std::vector<std::string> Encoder::feeds(const Plan& encoder, const Plan& decoder
     any = any || is_output;
   }
   for (const BindingInfo& output : encoder.outputs()) outputs.push_back("'" + output.name + "'");
+  if (!any) refuse_later_steps(decoder.inputs());
   if (!any)
     throw usage_error(
         "none of the encoder's outputs ({}) is an input of the decoder's plan: they belong to "

@@ -28,9 +28,12 @@ using testing::HasSubstr;
 const std::string kTiny = source_dir() + "/models/tiny/";
 const std::string kGoldens = source_dir() + "/tests/tools/goldens/";
 
-json golden() {
-  std::ifstream file(kGoldens + "speech.json");
-  return json::parse(file);
+const json& golden() {
+  static const json all = [] {
+    std::ifstream file(kGoldens + "speech.json");
+    return json::parse(file);
+  }();
+  return all;
 }
 
 /// A WAV file of 16 bits, or of floats.

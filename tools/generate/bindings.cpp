@@ -1,0 +1,42 @@
+#include "tools/generate/bindings.h"
+
+#include <algorithm>
+
+#include <fmt/ranges.h>
+
+#include "runtime/format_error.h"
+
+namespace sinter::tools {
+
+const BindingInfo* find_binding(const std::vector<BindingInfo>& bindings, const std::string& name) {
+  for (const auto& binding : bindings)
+    if (binding.name == name) return &binding;
+  return nullptr;
+}
+
+const BindingInfo& require_binding(const std::vector<BindingInfo>& bindings,
+                                   const std::string& name, const char* what, const char* option) {
+  if (const auto* binding = find_binding(bindings, name)) return *binding;
+  constexpr std::size_t kShown = 8;
+  std::vector<std::string> names;
+  for (const auto& binding : bindings)
+    if (names.size() < kShown) names.push_back("'" + binding.name + "'");
+  if (bindings.size() > kShown) names.push_back(fmt::format("{} more", bindings.size() - kShown));
+  throw usage_error("the plan has no {} '{}'; it has {}. Name it with {}", what, name,
+                    fmt::join(names, ", "), option);
+}
+
+bool is_of_encoder(const BindingInfo& cache) {
+  return cache.name.find(".encoder.") != std::string::npos;
+}
+
+void refuse_later_steps(const std::vector<BindingInfo>& inputs) {
+  const auto cache = std::ranges::find_if(inputs, is_of_encoder);
+  if (cache != inputs.end())
+    throw usage_error(
+        "input '{}' is made by another model, of the first token: compile what both are merged to "
+        "(Optimum's decoder_model_merged.onnx)",
+        cache->name);
+}
+
+}  // namespace sinter::tools
