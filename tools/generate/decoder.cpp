@@ -1,7 +1,6 @@
 #include "tools/generate/decoder.h"
 
 #include <algorithm>
-#include <array>
 #include <functional>
 #include <numeric>
 

@@ -70,7 +70,8 @@ void Decoder::add_cache(const BindingInfo& input, const BindingInfo& output, std
   }
   if (!cache.growing)
     capacity = counts_by_mask() ? mask_->shape.back().max : cache.shape[cache.shape.size() - 2];
-  capacity_ = caches_.empty() ? capacity : std::min(capacity_, capacity);
+  const bool is_first = std::ranges::all_of(caches_, &Cache::is_encoders);
+  capacity_ = is_first ? capacity : std::min(capacity_, capacity);
   caches_.push_back(std::move(cache));
 }
 

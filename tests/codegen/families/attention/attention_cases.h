@@ -163,7 +163,7 @@ inline const AttentionCase kAttentionCases[] = {
     })",
      {{{"seq", 150}}}},
     {"heads_of_160_by_groups",
-     R"(graph @g(%q: f16[2, 16, seq, 160], %k: f16[2, 16, seq, 160], %v: f16[2, 16, seq, 160])
+     R"(graph @g(%q: f16[2, 2, seq, 160], %k: f16[2, 2, seq, 160], %v: f16[2, 2, seq, 160])
           ranges {seq: 1..65536} {
       %y = Attention(%q, %k, %v) {scale = 0.079}
       return y = %y
