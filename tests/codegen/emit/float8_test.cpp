@@ -117,8 +117,7 @@ TEST(Nvrtc, FloatsOfEightBitsCompileForEveryArchitecture) {
       sources.push_back(
           codegen::emit_loops(program.request(graph.name() + "_" + type), exprs).source);
     }
-  codegen::KernelCompileStats stats;
-  for (const auto& kernels : codegen::compile_cuda(sources, kArchitectures, {}, stats))
+  for (const auto& kernels : codegen::compile_cuda(sources, kArchitectures))
     for (const auto& kernel : kernels) EXPECT_GT(kernel.code.size(), 100u);
 }
 

@@ -1,6 +1,8 @@
 // Sources compiled for several architectures.
 #pragma once
 
+#include <cstdlib>
+
 #include "codegen/targets/cuda/compile_cuda.h"
 
 namespace sinter::codegen {
@@ -17,6 +19,16 @@ inline std::vector<std::vector<CompiledKernel>> compile_cuda(
   for (std::size_t i = 0; i < compiled.size(); ++i)
     results[i / architectures.size()].push_back(std::move(compiled[i]));
   return results;
+}
+
+/// The same for tests of texts, not of the compiler: what the same NVRTC has compiled before is
+/// taken from the folder $SINTER_TEST_KERNELS, if that is set.
+inline std::vector<std::vector<CompiledKernel>> compile_cuda(
+    std::span<const std::string> sources, std::span<const std::string> architectures) {
+  KernelCompileOptions options;
+  if (const char* folder = std::getenv("SINTER_TEST_KERNELS")) options.cache_dir = folder;
+  KernelCompileStats stats;
+  return compile_cuda(sources, architectures, options, stats);
 }
 
 }  // namespace sinter::codegen

@@ -255,9 +255,8 @@ TEST(EightBitAttention, IsWhatItsOperatorsAre) {
 TEST(EightBitAttention, CompilesForWarpgroups) {
   std::vector<std::string> texts;
   for (const EightBitCase& test : kCases) texts.push_back(emit(test).kernel.source);
-  codegen::KernelCompileStats stats;
   const std::vector<std::string> targets = {"sm_90"};
-  const auto compiled = codegen::compile_cuda(texts, targets, {}, stats);
+  const auto compiled = codegen::compile_cuda(texts, targets);
   ASSERT_EQ(compiled.size(), texts.size());
   for (const auto& kernel : compiled)
     for (const auto& variant : kernel) EXPECT_GT(variant.code.size(), 1000U);

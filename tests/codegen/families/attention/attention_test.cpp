@@ -292,8 +292,7 @@ std::set<std::string> instructions_of(const codegen::AttentionProgram& p,
 }
 
 void compile(std::span<const std::string> texts, const std::vector<std::string>& targets) {
-  codegen::KernelCompileStats stats;
-  const auto compiled = codegen::compile_cuda(texts, targets, {}, stats);
+  const auto compiled = codegen::compile_cuda(texts, targets);
   ASSERT_EQ(compiled.size(), texts.size());
   for (const auto& kernel : compiled)
     for (const auto& variant : kernel) EXPECT_GT(variant.code.size(), 1000u);

@@ -211,8 +211,7 @@ std::vector<std::vector<codegen::CompiledKernel>> GemmCheck::compile(
     const std::vector<std::string>& architectures) const {
   std::vector<std::string> sources;
   for (const auto& kernel : kernels) sources.push_back(kernel.source);
-  codegen::KernelCompileStats stats;
-  return codegen::compile_cuda(sources, architectures, {}, stats);
+  return codegen::compile_cuda(sources, architectures);
 }
 
 void GemmCheck::expect_code() const {

@@ -85,9 +85,8 @@ TEST(CudaMixedInput, CompilesForTheGpusThatHaveThem) {
             packed_scheduled("64x64x128 warpgroups=1 stages=3"));
   std::vector<std::string> sources;
   for (const auto& kernel : check.kernels) sources.push_back(kernel.source);
-  codegen::KernelCompileStats stats;
-  const auto compiled = codegen::compile_cuda(
-      sources, std::vector<std::string>{"sm_80", "sm_90", "sm_100"}, {}, stats);
+  const auto compiled =
+      codegen::compile_cuda(sources, std::vector<std::string>{"sm_80", "sm_90", "sm_100"});
   for (const auto& kernel : compiled) EXPECT_GT(kernel[1].code.size(), 10000u);
 }
 

@@ -130,9 +130,8 @@ TEST(CudaUnpack, CompilesForEveryArchitecture) {
   codegen::ExprTable exprs({});
   for (const UnpackCase& test : kCases)
     sources.push_back(emit_unpack(program_of(test), "unpack", {"Layer"}, exprs, true).source);
-  codegen::KernelCompileStats stats;
-  const auto compiled = codegen::compile_cuda(
-      sources, std::vector<std::string>{"sm_80", "sm_90", "sm_100"}, {}, stats);
+  const auto compiled =
+      codegen::compile_cuda(sources, std::vector<std::string>{"sm_80", "sm_90", "sm_100"});
   for (const auto& kernel : compiled)
     for (const codegen::CompiledKernel& code : kernel) EXPECT_GT(code.code.size(), 1000u);
 }

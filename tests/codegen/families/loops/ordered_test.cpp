@@ -172,9 +172,8 @@ std::vector<codegen::EmittedKernel> compiled_kernels() {
 TEST(Ordered, KernelsCompileForEveryArchitecture) {
   std::vector<std::string> sources;
   for (const codegen::EmittedKernel& kernel : compiled_kernels()) sources.push_back(kernel.source);
-  codegen::KernelCompileStats stats;
-  const auto compiled = codegen::compile_cuda(
-      sources, std::vector<std::string>{"sm_80", "sm_90", "sm_100"}, {}, stats);
+  const auto compiled =
+      codegen::compile_cuda(sources, std::vector<std::string>{"sm_80", "sm_90", "sm_100"});
   for (const auto& kernel : compiled)
     for (const codegen::CompiledKernel& code : kernel) EXPECT_GT(code.code.size(), 100u);
 }

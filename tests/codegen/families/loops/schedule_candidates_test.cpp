@@ -120,9 +120,8 @@ TEST(ScheduleCandidates, Compile) {
         }
       sources.push_back(std::move(unit));
     }
-    codegen::KernelCompileStats stats;
     const std::vector<std::string> architecture = {clusters ? "sm_90" : "sm_80"};
-    EXPECT_EQ(codegen::compile_cuda(sources, architecture, {}, stats).size(), sources.size());
+    EXPECT_EQ(codegen::compile_cuda(sources, architecture).size(), sources.size());
   }
 }
 

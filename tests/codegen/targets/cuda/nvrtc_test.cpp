@@ -80,7 +80,8 @@ TEST(Nvrtc, CompilesEveryKindOfKernelForEveryArchitecture) {
     add(masked_softmax(exprs, t, ir::Dim(12) * s, s, type));
   }
   for (std::uint64_t seed = 0; seed < 16; ++seed) add(random_program(exprs, seed));
-  const auto results = compile(sources, {"sm_80", "sm_90", "sm_100"});
+  const auto results =
+      codegen::compile_cuda(sources, std::vector<std::string>{"sm_80", "sm_90", "sm_100"});
   ASSERT_EQ(results.size(), sources.size());
   for (const auto& result : results) {
     ASSERT_EQ(result.size(), 3u);
@@ -125,7 +126,7 @@ TEST(Nvrtc, CompilesEveryOperatorInEveryType) {
         codegen::emit_loops(r.request(fmt::format("reductions_{}", to_string(type))), exprs)
             .source);
   }
-  EXPECT_EQ(compile(sources, kHopper).size(), sources.size());
+  EXPECT_EQ(codegen::compile_cuda(sources, kHopper).size(), sources.size());
 }
 
 TEST(Nvrtc, SameSourceGivesSameCode) {
