@@ -118,6 +118,7 @@ class Decoder {
   };
 
   void add_cache(const BindingInfo& input, const BindingInfo& output, std::int64_t context);
+  bool is_batch(const DimInfo& dim) const;  // one sequence
   void add_encoder_cache(const BindingInfo& input, const BindingInfo& output);
   /// The size that the input has in the next run, as far as it is fixed or that of what was given.
   std::int64_t given_size(const BindingInfo& input, std::size_t dim) const;

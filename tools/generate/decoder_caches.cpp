@@ -28,6 +28,10 @@ void Decoder::require_branch() const {
     throw usage_error("input '{}' is not one bool", branch_->name);
 }
 
+bool Decoder::is_batch(const DimInfo& dim) const {
+  return ids_.shape.size() == 2 && dim.text == ids_.shape[0].text;
+}
+
 TensorView Decoder::Cache::view(std::int64_t tokens) const {
   TensorView result{dtype, shape};
   if (growing) result.shape[*growing] = tokens;
@@ -58,12 +62,10 @@ void Decoder::add_cache(const BindingInfo& input, const BindingInfo& output, std
       cache.growing = d;
       capacity = dim.max + 1;  // the last token runs behind a full cache
       cache.shape.push_back(0);
-    } else if (is_fixed(dim)) {
-      cache.shape.push_back(dim.min);
-    } else if (ids_.shape.size() == 2 && dim.text == ids_.shape[0].text) {
+    } else if (!is_fixed(dim) && is_batch(dim)) {
       cache.shape.push_back(1);
-    } else if (counts_by_mask() && dim.text != mask_->shape.back().text) {
-      cache.shape.push_back(dim.min);  // a window: of the last tokens
+    } else if (is_fixed(dim) || (counts_by_mask() && dim.text != mask_->shape.back().text)) {
+      cache.shape.push_back(dim.min);  // where it is not fixed a window, of the last tokens
     } else {
       cache.shape.push_back(std::clamp(context, dim.min, dim.max));
     }
@@ -86,8 +88,8 @@ void Decoder::add_encoder_cache(const BindingInfo& input, const BindingInfo& out
 std::int64_t Decoder::given_size(const BindingInfo& input, std::size_t dim) const {
   const DimInfo& wanted = input.shape[dim];
   if (is_fixed(wanted)) return wanted.min;
-  if (ids_.shape.size() == 2 && wanted.text == ids_.shape[0].text) return 1;
-  const auto inputs = plan_.inputs();
+  if (is_batch(wanted)) return 1;
+  const auto& inputs = plan_.inputs();
   for (const auto& [name, shape] : given_shapes_) {
     const BindingInfo& given = require_binding(inputs, name, "input", "--encoder");
     for (std::size_t d = 0; d < given.shape.size(); ++d)
@@ -99,7 +101,7 @@ std::int64_t Decoder::given_size(const BindingInfo& input, std::size_t dim) cons
 }
 
 void Decoder::clear_encoder_caches() {
-  const auto inputs = plan_.inputs();
+  const auto& inputs = plan_.inputs();
   std::vector<std::byte> zeros;
   for (auto* caches : {&caches_, &loose_})
     for (Cache& cache : *caches) {
@@ -117,7 +119,7 @@ void Decoder::clear_encoder_caches() {
 }
 
 void Decoder::find_caches(const Plan& plan, const DecoderOptions& options) {
-  const auto inputs = plan.inputs(), outputs = plan.outputs();
+  const auto &inputs = plan.inputs(), &outputs = plan.outputs();
   const auto is_known = [&](const BindingInfo& input) {
     const auto is = [&](const std::optional<BindingInfo>& one) {
       return one && one->name == input.name;
