@@ -39,13 +39,25 @@ SINTER_DEVICE int swizzled_byte(int row, int column) {
   SINTER_WGMMA(A, B, Sum, types, scales, 96, SINTER_REGISTERS_48,                                  \
                SINTER_SUMS_8(letter, 0) SINTER_COMMA SINTER_SUMS_4(letter, 8), "%48", "%49",       \
                "%50")                                                                              \
+  SINTER_WGMMA(A, B, Sum, types, scales, 112, SINTER_REGISTERS_56,                                 \
+               SINTER_SUMS_8(letter, 0) SINTER_COMMA SINTER_SUMS_4(letter, 8)                      \
+                   SINTER_COMMA SINTER_SUMS(letter, 12) SINTER_COMMA SINTER_SUMS(letter, 13),      \
+               "%56", "%57", "%58")                                                                \
   SINTER_WGMMA(A, B, Sum, types, scales, 128, SINTER_REGISTERS_64,                                 \
                SINTER_SUMS_8(letter, 0) SINTER_COMMA SINTER_SUMS_8(letter, 8), "%64", "%65",       \
                "%66")                                                                              \
+  SINTER_WGMMA(A, B, Sum, types, scales, 160, SINTER_REGISTERS_80,                                 \
+               SINTER_SUMS_8(letter, 0) SINTER_COMMA SINTER_SUMS_8(letter, 8)                      \
+                   SINTER_COMMA SINTER_SUMS_4(letter, 16),                                         \
+               "%80", "%81", "%82")                                                                \
   SINTER_WGMMA(A, B, Sum, types, scales, 192, SINTER_REGISTERS_96,                                 \
                SINTER_SUMS_8(letter, 0) SINTER_COMMA SINTER_SUMS_8(letter, 8)                      \
                    SINTER_COMMA SINTER_SUMS_8(letter, 16),                                         \
                "%96", "%97", "%98")                                                                \
+  SINTER_WGMMA(A, B, Sum, types, scales, 224, SINTER_REGISTERS_112,                                \
+               SINTER_SUMS_8(letter, 0) SINTER_COMMA SINTER_SUMS_8(letter, 8)                      \
+                   SINTER_COMMA SINTER_SUMS_8(letter, 16) SINTER_COMMA SINTER_SUMS_4(letter, 24),  \
+               "%112", "%113", "%114")                                                             \
   SINTER_WGMMA(A, B, Sum, types, scales, 256, SINTER_REGISTERS_128,                                \
                SINTER_SUMS_8(letter, 0) SINTER_COMMA SINTER_SUMS_8(letter, 8)                      \
                    SINTER_COMMA SINTER_SUMS_8(letter, 16) SINTER_COMMA SINTER_SUMS_8(letter, 24),  \

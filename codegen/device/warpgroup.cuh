@@ -144,18 +144,21 @@ SINTER_DEVICE u64 whole_descriptor(u32 low) {
 #define SINTER_REGISTERS_48 \
   SINTER_REGISTERS_32       \
   ", %32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47"
-#define SINTER_REGISTERS_64 \
-  SINTER_REGISTERS_48       \
-  ", %48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63"
-#define SINTER_REGISTERS_96                                                                      \
-  SINTER_REGISTERS_64                                                                            \
-  ", %64, %65, %66, %67, %68, %69, %70, %71, %72, %73, %74, %75, %76, %77, %78, %79, %80, %81, " \
-  "%82, %83, %84, %85, %86, %87, %88, %89, %90, %91, %92, %93, %94, %95"
-#define SINTER_REGISTERS_128                                                                   \
-  SINTER_REGISTERS_96                                                                          \
-  ", %96, %97, %98, %99, %100, %101, %102, %103, %104, %105, %106, %107, %108, %109, %110, "   \
-  "%111, "                                                                                     \
-  "%112, %113, %114, %115, %116, %117, %118, %119, %120, %121, %122, %123, %124, %125, %126, " \
+#define SINTER_REGISTERS_56 SINTER_REGISTERS_48 ", %48, %49, %50, %51, %52, %53, %54, %55"
+#define SINTER_REGISTERS_64 SINTER_REGISTERS_56 ", %56, %57, %58, %59, %60, %61, %62, %63"
+#define SINTER_REGISTERS_80 \
+  SINTER_REGISTERS_64       \
+  ", %64, %65, %66, %67, %68, %69, %70, %71, %72, %73, %74, %75, %76, %77, %78, %79"
+#define SINTER_REGISTERS_96 \
+  SINTER_REGISTERS_80       \
+  ", %80, %81, %82, %83, %84, %85, %86, %87, %88, %89, %90, %91, %92, %93, %94, %95"
+#define SINTER_REGISTERS_112                                                                 \
+  SINTER_REGISTERS_96                                                                        \
+  ", %96, %97, %98, %99, %100, %101, %102, %103, %104, %105, %106, %107, %108, %109, %110, " \
+  "%111"
+#define SINTER_REGISTERS_128                                                                     \
+  SINTER_REGISTERS_112                                                                           \
+  ", %112, %113, %114, %115, %116, %117, %118, %119, %120, %121, %122, %123, %124, %125, %126, " \
   "%127"
 #define SINTER_WGMMA(T, type, n, registers, tiles, a0, a1, a2, a3, at, keep, order)                \
   template <bool kRowsAreK>                                                                        \
@@ -209,12 +212,24 @@ SINTER_WGMMA_128(bf16, "bf16")
                      "%35")                                                                        \
   SINTER_WGMMA_TILES(T, type, 96, SINTER_REGISTERS_48,                                             \
                      SINTER_TILES_8(0) SINTER_COMMA SINTER_TILES_4(8), "%48", "%49", "%50", "%51") \
+  SINTER_WGMMA_TILES(T, type, 112, SINTER_REGISTERS_56,                                            \
+                     SINTER_TILES_8(0) SINTER_COMMA SINTER_TILES_4(8) SINTER_COMMA SINTER_TILE(12) \
+                         SINTER_COMMA SINTER_TILE(13),                                             \
+                     "%56", "%57", "%58", "%59")                                                   \
   SINTER_WGMMA_TILES(T, type, 128, SINTER_REGISTERS_64,                                            \
                      SINTER_TILES_8(0) SINTER_COMMA SINTER_TILES_8(8), "%64", "%65", "%66", "%67") \
+  SINTER_WGMMA_TILES(T, type, 160, SINTER_REGISTERS_80,                                            \
+                     SINTER_TILES_8(0) SINTER_COMMA SINTER_TILES_8(8)                              \
+                         SINTER_COMMA SINTER_TILES_4(16),                                          \
+                     "%80", "%81", "%82", "%83")                                                   \
   SINTER_WGMMA_TILES(T, type, 192, SINTER_REGISTERS_96,                                            \
                      SINTER_TILES_8(0) SINTER_COMMA SINTER_TILES_8(8)                              \
                          SINTER_COMMA SINTER_TILES_8(16),                                          \
-                     "%96", "%97", "%98", "%99")
+                     "%96", "%97", "%98", "%99")                                                   \
+  SINTER_WGMMA_TILES(T, type, 224, SINTER_REGISTERS_112,                                           \
+                     SINTER_TILES_8(0) SINTER_COMMA SINTER_TILES_8(8)                              \
+                         SINTER_COMMA SINTER_TILES_8(16) SINTER_COMMA SINTER_TILES_4(24),          \
+                     "%112", "%113", "%114", "%115")
 SINTER_WGMMA_ALL_TILES(f16, "f16")
 SINTER_WGMMA_ALL_TILES(bf16, "bf16")
 #undef SINTER_WGMMA_ALL_TILES

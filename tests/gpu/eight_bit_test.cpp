@@ -220,6 +220,26 @@ TEST_F(EightBitGroups, WithSharedCopies) {
             fmt::format("pingpong {} multicast=2 split_k=1 cluster_n=1", tile));
 }
 
+// Widths that are no multiples of 64, and three warpgroups for a tile.
+TEST_F(EightBitGroups, OfOtherWidths) {
+  for (const Size& size : {kSmall, kLarge, Size{1000, 776, 1040}}) {
+    for (const char* tile : {"64x160x128 consumers=2 warpgroups=1 stages=8",
+                             "128x160x128 consumers=2 warpgroups=1 stages=5",
+                             "192x96x128 consumers=2 warpgroups=1 stages=5",
+                             "128x224x128 consumers=1 warpgroups=2 stages=5"})
+      check(products_graph(kAll, size),
+            fmt::format("pingpong {} blocks=132 passes=spread split_k=1 cluster_n=1", tile));
+    for (const char* tile :
+         {"64x160x128 consumers=2 warpgroups=1 stages=8 blocks=132 passes=spread promote=512",
+          "128x160x128 consumers=1 warpgroups=2 stages=5 blocks=5 passes=rolled promote=512",
+          "128x224x128 consumers=1 warpgroups=2 stages=5 blocks=132 passes=spread promote=256",
+          "192x96x128 consumers=1 warpgroups=3 stages=6 blocks=3 passes=spread promote=512",
+          "192x96x128 consumers=1 warpgroups=3 stages=5 blocks=132 passes=spread promote=512 "
+          "multicast=2"})
+      check(products_graph(kFloats, size), fmt::format("pingpong {} split_k=1 cluster_n=1", tile));
+  }
+}
+
 // Four warpgroups, two for each tile.
 TEST_F(EightBitGroups, InTurnsOfTwoEach) {
   for (const char* passes : {"rolled", "spread"})

@@ -127,6 +127,35 @@ INSTANTIATE_TEST_SUITE_P(Product, Turns,
                                            "64x256x64 consumers=2 warpgroups=1 stages=4",
                                            "128x256x64 consumers=1 warpgroups=2 stages=4"));
 
+// Where k is contiguous in both operands tiles may have other widths, and share copies.
+class OtherWidths : public WarpgroupTest {};
+
+TEST_F(OtherWidths, AgreeWithTheReference) {
+  for (const char* type : {"f16", "bf16"})
+    for (const int rows : {64, 197, 700}) {
+      const ir::Graph graph = ir::parse_graph(fmt::format(R"(
+graph @main(%x: {0}[{1}, 1104], %w: {0}[1000, 1104], %b: {0}[1000]) {{
+  %t = Transpose(%w) {{perm = [1, 0]}}
+  %p = MatMul(%x, %t)
+  %s = Add(%p, %b)
+  %g = Slice(%s) {{starts = [0, 0], steps = [1, 1], shape = [{1}, 500]}}
+  %u = Slice(%s) {{starts = [0, 500], steps = [1, 1], shape = [{1}, 500]}}
+  %o = Silu(%g)
+  %y = Mul(%o, %u)
+  return y = %y
+}})",
+                                                          type, rows));
+      for (const char* tile :
+           {"128x224x64 consumers=1 warpgroups=2 stages=5 blocks=132 passes=spread",
+            "128x224x64 consumers=1 warpgroups=2 stages=4 blocks=2 passes=spread multicast=2",
+            "128x128x64 consumers=2 warpgroups=1 stages=6 blocks=4 passes=spread multicast=2"}) {
+        const std::string schedule = fmt::format("pingpong {} split_k=1 cluster_n=1", tile);
+        SCOPED_TRACE(fmt::format("{} {} {}", type, rows, schedule));
+        check(graph, schedule, *type == 'f' ? DType::kFloat16 : DType::kBFloat16);
+      }
+    }
+}
+
 // Blocks that compute their few rows themselves, by warps and by all threads, with and without
 // clusters.
 TEST(Rows, AgreeWithTheReference) {

@@ -5,18 +5,13 @@
 // their errors are relative to the first schedule's result). Needs a GPU; NVRTC compiles the
 // kernels there.
 //
-//   bench_gemm [--filter TEXT,TEXT..] [--copies N] [--repeats N] [--threads N] [--early 1]
-//                  [--most N] [--way TEXT] [--also SCHEDULE;SCHEDULE..] > FILE.json
-//
-// --filter: names that contain one of the texts. --most: so many schedules of each, by warps and by
-// warpgroups, those first that are estimated to be fast. --way: schedules that contain the text.
-// --also: schedules besides, such as those without promotion, which are not enumerated.
-// --early: kernels are launched before the one in front has ended, and wait for it themselves.
+//   bench_gemm [OPTIONS] > FILE.json    (--help)
 //
 // Every figure is the time of one of N products with weights of their own that follow each other in
 // one CUDA graph, as in a model: launches and start-up are in it, copies to and from the host are
 // not. "warm": what the last run left in the L2 cache is there; "cold": the L2 is flushed before
 // the whole graph. Errors are relative to the largest value of the library's result.
+#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <atomic>
 #include <cmath>
@@ -35,6 +30,7 @@
 #include <string>
 #include <thread>
 #include <tuple>
+#include <variant>
 #include <vector>
 
 #include <fmt/format.h>
@@ -83,6 +79,14 @@ std::vector<Workload> workloads(const Options& options) {
   for (const Shape& shape : kShapes)
     all.push_back({shape.name, shape.m, shape.n,
                    [&shape](int copies) { return fused(graph_text(shape, copies)); }});
+  for (const DecoderShape& shape : kDecoderShapes)
+    for (const int rows : kDecoderRows)
+      for (const std::string order : kWeightOrders)
+        all.push_back({fmt::format("{}_{}_{}", shape.name, rows, order), rows, shape.n,
+                       [&shape, rows, order](int copies) {
+                         return fused(graph_text(shape, rows, order, copies));
+                       },
+                       rows <= 64});
   for (const Conv& conv : kConvs)
     all.push_back({conv.name, conv.images * conv.out() * conv.out(), conv.outputs,
                    [&conv](int copies) { return ir::parse_graph(graph_text(conv, copies)); }});
@@ -295,24 +299,30 @@ double share_of_others(const std::vector<double>& found, const std::vector<doubl
   return static_cast<double>(others) / static_cast<double>(std::max<std::size_t>(1, found.size()));
 }
 
-Options parse(int argc, char** argv) {
+/// The options, or what the program ends with.
+std::variant<Options, int> parse(int argc, char** argv) {
   Options options;
-  for (int i = 1; i + 1 < argc; i += 2) {
-    const std::string key = argv[i];
-    if (key == "--filter") {
-      std::istringstream list(argv[i + 1]);
-      for (std::string text; std::getline(list, text, ',');) options.filter.push_back(text);
-    }
-    if (key == "--also") {
-      std::istringstream list(argv[i + 1]);
-      for (std::string text; std::getline(list, text, ';');) options.also.push_back(text);
-    }
-    if (key == "--copies") options.copies = std::stoi(argv[i + 1]);
-    if (key == "--repeats") options.repeats = std::stoi(argv[i + 1]);
-    if (key == "--early") options.early = std::stoi(argv[i + 1]) != 0;
-    if (key == "--way") options.way = argv[i + 1];
-    if (key == "--most") options.most = std::stoi(argv[i + 1]);
-    if (key == "--threads") options.threads = std::stoi(argv[i + 1]);
+  CLI::App app(
+      "Times product kernels over all their schedules against the library; JSON on stdout");
+  app.add_option("--filter", options.filter, "Workloads whose names contain one of these texts")
+      ->delimiter(',');
+  app.add_option("--copies", options.copies, "Products that follow each other in a graph");
+  app.add_option("--repeats", options.repeats, "Runs, of which the median is taken");
+  app.add_option("--threads", options.threads, "That compile kernels (0: as many as there are)");
+  app.add_option("--most", options.most,
+                 "So many schedules of each, by warps and by warpgroups, those first that are "
+                 "estimated to be fast");
+  app.add_option("--way", options.way, "Schedules that contain this text");
+  app.add_option("--also", options.also,
+                 "Schedules besides, such as those without promotion, which are not enumerated")
+      ->delimiter(';');
+  app.add_flag(
+      "--early", options.early,
+      "Kernels are launched before the one in front has ended, and wait for it themselves");
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& error) {
+    return app.exit(error);
   }
   return options;
 }
@@ -402,7 +412,9 @@ int run(const Options& options) {
 
 int main(int argc, char** argv) {
   try {
-    return sinter::bench::run(sinter::bench::parse(argc, argv));
+    const auto parsed = sinter::bench::parse(argc, argv);
+    if (const int* status = std::get_if<int>(&parsed)) return *status;
+    return sinter::bench::run(std::get<sinter::bench::Options>(parsed));
   } catch (const std::exception& error) {
     fmt::print(stderr, "error: {}\n", error.what());
     return 1;

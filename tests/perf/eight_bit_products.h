@@ -41,8 +41,9 @@ struct EightBitTypes {
   const char *name, *operand;
 };
 constexpr EightBitTypes kEightBitTypes[] = {{"i8", "i8"}, {"e4m3", "f8e4m3fn"}};
-/// What follows the product: one scale and a result in f16; a bias, GELU and a quantized result.
-constexpr const char* kEightBitEpilogues[] = {"bare", "gelu"};
+/// What follows the product: one scale and a result in f16; a bias, GELU and a quantized result;
+/// SwiGLU of both halves of the columns in f16.
+constexpr const char* kEightBitEpilogues[] = {"bare", "gelu", "swiglu"};
 
 /// `copies` products side by side, each with weights of its own, stored as [n, k].
 inline std::string graph_text(const EightBitShape& shape, const EightBitTypes& types,
@@ -52,7 +53,7 @@ inline std::string graph_text(const EightBitShape& shape, const EightBitTypes& t
   const double deviation = (is_integer ? 32.0 * 32.0 : 1.0) * std::sqrt(shape.k);
   return side_by_side(copies, [&](int c) {
     GraphPart part{fmt::format("%x{}: {}[{}, {}]", c, types.operand, shape.m, shape.k), "",
-                   after == "gelu" ? "y" : "d"};
+                   after == "bare" ? "d" : "y"};
     std::string& body = part.nodes;
     body += fmt::format(
         "  %w{0} = const {1}[{2}, {3}] random({4})\n"
@@ -68,6 +69,7 @@ inline std::string graph_text(const EightBitShape& shape, const EightBitTypes& t
         "  %a{0} = const f32[] {{{1}}}\n  %s{0} = Mul(%{2}, %a{0})\n"
         "  %d{0} = Cast(%s{0}) {{to = f16}}\n",
         c, 1 / deviation, sums);
+    if (after == "swiglu") body += swiglu_text(c, "d", shape.m, shape.n);
     if (after == "gelu")
       body += fmt::format(
           "  %b{0} = const f16[{1}] random({0})\n  %h{0} = Add(%d{0}, %b{0})\n"

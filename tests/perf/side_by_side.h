@@ -30,6 +30,17 @@ std::string side_by_side(int copies, const Part& part) {
   return fmt::format("graph @main({}) {{\n{}  return {}\n}}", inputs, nodes, outputs);
 }
 
+/// `%y<c>`, SwiGLU of both halves of the columns of `%<x><c>`, f16[rows, columns].
+inline std::string swiglu_text(int c, std::string_view x, int rows, int columns) {
+  const auto slice = [&](std::string_view name, int first) {
+    return fmt::format(
+        "  %{0}{1} = Slice(%{2}{1}) {{starts = [0, {3}], steps = [1, 1], shape = [{4}, {5}]}}\n",
+        name, c, x, first, rows, columns / 2);
+  };
+  return slice("gate", 0) + slice("up", columns / 2) +
+         fmt::format("  %open{0} = Silu(%gate{0})\n  %y{0} = Mul(%open{0}, %up{0})\n", c);
+}
+
 /// `%y<c>`, a convolution as the passes leave it: a region of kind "gemm" of one of kind "conv",
 /// over operands that are `parameters` in them. `rest` is what follows the convolution, %c, in the
 /// latter, and `behind` what follows that, %f, in the former.

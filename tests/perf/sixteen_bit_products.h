@@ -132,6 +132,49 @@ inline std::string graph_text(const Shape& shape, int copies) {
   });
 }
 
+/// Products of a decoder's layers of many rows, with weights by rows of columns, [k, n] ("kn"), or
+/// of k, [n, k] ("nk").
+struct DecoderShape {
+  const char* name;
+  int n, k;
+  const char* after;  // "none", "residual", "swiglu": of both halves of the columns
+};
+constexpr DecoderShape kDecoderShapes[] = {
+    {"llama8b_up", 28672, 4096, "swiglu"}, {"llama8b_down", 4096, 14336, "residual"},
+    {"llama8b_qkv", 6144, 4096, "none"},   {"llama8b_out", 4096, 4096, "residual"},
+    {"qwen7b_up", 37888, 3584, "swiglu"},  {"qwen7b_down", 3584, 18944, "residual"},
+    {"llama1b_up", 16384, 2048, "swiglu"},
+};
+constexpr int kDecoderRows[] = {8, 16, 64, 128, 256, 512, 2048};
+constexpr const char* kWeightOrders[] = {"kn", "nk"};
+
+inline std::string graph_text(const DecoderShape& shape, int rows, const std::string& order,
+                              int copies) {
+  const std::string after = shape.after;
+  const auto type = [](int a, int b) { return fmt::format("f16[{}, {}]", a, b); };
+  return side_by_side(copies, [&](int c) {
+    GraphPart part{fmt::format("%x{}: {}", c, type(rows, shape.k)), "", "p"};
+    if (order == "kn")
+      part.nodes =
+          fmt::format("  %w{} = const {} random({})\n", c, type(shape.k, shape.n), 100 + c);
+    else
+      part.nodes = fmt::format(
+          "  %t{0} = const {1} random({2})\n  %w{0} = Transpose(%t{0}) {{perm = [1, 0]}}\n", c,
+          type(shape.n, shape.k), 100 + c);
+    part.nodes += fmt::format("  %p{0} = MatMul(%x{0}, %w{0})\n", c);
+    if (after == "residual") {
+      part.inputs += fmt::format(", %r{}: {}", c, type(rows, shape.n));
+      part.nodes += fmt::format("  %s{0} = Add(%p{0}, %r{0})\n", c);
+      part.result = "s";
+    }
+    if (after == "swiglu") {
+      part.nodes += swiglu_text(c, "p", rows, shape.n);
+      part.result = "y";
+    }
+    return part;
+  });
+}
+
 /// The same of convolutions, as the passes leave them.
 inline std::string graph_text(const Conv& conv, int copies) {
   const std::string after = conv.after;

@@ -8,8 +8,8 @@
 #ifdef SINTER_WARPGROUPS
 
 /// What a tile's epilogue walks over in passes: eight rows for each warp, whose columns come 32 at
-/// a time, kVectors times. Four lanes have a row of 32 and load and store eight columns each. While
-/// it computes, a lane has
+/// a time, kVectors times; the last may be fewer, and lanes that have none of them write nothing.
+/// Four lanes have a row of 32 and load and store eight columns each. While it computes, a lane has
 ///   rolled: the same columns. Passes are a loop, whose code is short; as it cannot index
 ///   registers, a pass's accumulators go through shared memory; spread: the columns whose
 ///   accumulators it has, pairs 2 t, 2 t + 1 of each eight. Passes are unrolled, and lanes exchange
@@ -17,7 +17,7 @@
 template <int kN, bool kSpread>
 struct PingpongPasses {
   static constexpr int kVector = 8;
-  static constexpr int kVectors = kN % 128 == 0 ? 4 : kN % 96 == 0 ? 3 : kN / 32;
+  static constexpr int kVectors = kN % 128 == 0 ? 4 : kN % 96 == 0 ? 3 : (kN + 31) / 32;
   static constexpr int kSums = kSpread ? 0 : 8 * 32 * kVectors;  // of a warp
 };
 
@@ -89,7 +89,7 @@ struct PingpongTile
                        kBlockRegisters = 65536 / kThreads / 8 * 8 * kThreads;
   static constexpr int kConsumerRegisters =
       (kBlockRegisters - 128 * kProducerRegisters) / kWorkers / 8 * 8;
-  static_assert(kConsumers <= 2 && kConsumerRegisters <= 256 && kN % (32 * kParts) == 0,
+  static_assert(kConsumers <= 2 && kConsumerRegisters <= 256 && kN % (16 * kParts) == 0,
                 "registers, barriers, columns");
   static_assert(kSpread || kParts == 1, "what passes through shared memory is one part's");
 
@@ -170,7 +170,8 @@ struct PingpongTile
 
   // First come all rows of the same columns.
   static constexpr int kRows = Stages::kRowTiles * 2;
-  static constexpr int kPasses = kRows * (Stages::kPart / 32 / Passes::kVectors);
+  static constexpr int kPasses =
+      kRows * ((Stages::kPart + 32 * Passes::kVectors - 1) / (32 * Passes::kVectors));
 
   SINTER_DEVICE static int row_of(int pass) {
     const int lane = threadIdx.x % 32, warp = threadIdx.x / 32 % 4;
@@ -194,6 +195,7 @@ struct PingpongTile
 #pragma unroll
         for (int u = 0; u < 4; ++u) {
           const int tile = (p / kRows * Passes::kVectors + k) * 4 + u, half = p % 2 * 2;
+          if (tile >= kOfPart) continue;
           const Sum(&d)[4] = accumulators[p % kRows / 2][tile / kTiles][tile % kTiles];
           const Vec<Sum, 2> pair = {{d[half], d[half + 1]}};
           store(place(shared, k, u, lane / 4, lane / 2 % 2) + lane % 2 * 2, pair);
@@ -205,12 +207,12 @@ struct PingpongTile
   SINTER_DEVICE static void sum(Sum (&x)[Passes::kVector], const Accumulators& accumulators,
                                 unsigned char* shared, int pass, int k, int part = 0) {
     if constexpr (kSpread) {
-      const int first = (pass / kRows * Passes::kVectors + k) * 4 + part * (Stages::kPart / 8),
-                half = pass % 2 * 2;
+      const int first = (pass / kRows * Passes::kVectors + k) * 4, half = pass % 2 * 2;
 #pragma unroll
-      for (int j = 0; j < Passes::kVector; ++j)
-        x[j] = accumulators[pass % kRows / 2][(first + j / 2) / kTiles][(first + j / 2) % kTiles]
-                           [half + j % 2];
+      for (int j = 0; j < Passes::kVector; ++j) {
+        const int tile = part * kOfPart + (first + j / 2 < kOfPart ? first + j / 2 : 0);
+        x[j] = accumulators[pass % kRows / 2][tile / kTiles][tile % kTiles][half + j % 2];
+      }
     } else {
       const int lane = threadIdx.x % 32;
 #pragma unroll
@@ -259,7 +261,8 @@ struct PingpongTile
   }
 
  private:
-  static constexpr int kTiles = Stages::kColumns / 8;  // of one product
+  static constexpr int kTiles = Stages::kColumns / 8,  // of one product
+      kOfPart = Stages::kPart / 8;
 
   /// Four accumulators of row `row`, from column u * 8 + half * 4 on of 32: so that neither what
   /// stores nor what loads meets others in a bank.

@@ -38,8 +38,10 @@ constexpr int kMulticasts[] = {1, 2};
 /// spread, does not stay in the caches.
 constexpr double kMostSpread = 32;
 
+/// Columns of a vector of each of the four lanes of a row.
+constexpr int kVectorColumns = 32;
 /// Vectors of a thread in a pass over tiles of n columns: PingpongPasses::kVectors.
-int pass_vectors(int n) { return n % 128 == 0 ? 4 : n % 96 == 0 ? 3 : n / 32; }
+int pass_vectors(int n) { return n % 128 == 0 ? 4 : n % 96 == 0 ? 3 : (n + 31) / 32; }
 
 /// Bytes of the accumulators of a pass of so many warpgroups over n columns.
 int pass_bytes(int n, int warpgroups) { return warpgroups * 4 * 8 * 32 * pass_vectors(n) * 4; }
@@ -216,7 +218,8 @@ struct Pingpong final : GemmTile {
     mapping.passes.unroll = true;
     mapping.passes.count = "Tile::kPasses";
     mapping.gemm.exchange = "Tile::exchanged";
-    if (text.divides(text.part_columns(), text.part_tile()))
+    if (text.divides(text.part_columns(), text.part_tile()) &&
+        text.part_tile() % kVectorColumns == 0)
       mapping.gemm.load_exchanged = "Tile::load_exchanged";
   }
 
@@ -240,9 +243,15 @@ struct Pingpong final : GemmTile {
     columns.push_back(
         fmt::format("const i32 column = first_column + Tile::column_of(pass, {});", k));
     std::string e = fmt::format("u32(column) / {}", s.epilogue.vector);
-    if (!text.divides(text.part_columns(), text.part_tile())) {
-      if (!live.empty()) live += " && ";
-      live += fmt::format("column < {}", text.size(text.part_columns()));
+    const auto also = [&](const std::string& condition) {
+      live += (live.empty() ? "" : " && ") + condition;
+    };
+    const bool is_whole = text.divides(text.part_columns(), text.part_tile()),
+               has_whole_vectors = text.part_tile() % kVectorColumns == 0;
+    if (!is_whole) also(fmt::format("column < {}", text.size(text.part_columns())));
+    if (!has_whole_vectors)
+      also(fmt::format("Tile::column_of(pass, {}) < {}", k, text.part_tile()));
+    if (!is_whole || !has_whole_vectors) {
       columns.push_back(fmt::format("const bool live = {};", live));
       mapping.live_row = "live";
       e = "live ? " + e + " : 0";

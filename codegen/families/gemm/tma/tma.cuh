@@ -82,15 +82,19 @@ struct TmaMainloop {
   /// Columns of one product. Of 16 bits the hardware's largest form is no faster than two of 128;
   /// of 8, where shared memory bounds the time, it reads the rows once for all columns.
   static constexpr int kColumns = sizeof(A) == 1 && kPromoted == 0 && kN == 256 ? 256
-                                  : kN == 192 || kN % 128 == 0 ? (kN == 192 ? 192 : 128)
-                                  : kN % 96 == 0 && !kRowsAreK ? 96
-                                  : kN % 64 == 0               ? 64
-                                                               : 32;
+                                  : kPromoted == 0 && kN == 224 && !kRowsAreK   ? 224
+                                  : kN == 192                                   ? 192
+                                  : kN == 160 && !kRowsAreK                     ? 160
+                                  : kN % 128 == 0                               ? 128
+                                  : kN % 112 == 0 && !kRowsAreK                 ? 112
+                                  : kN % 96 == 0 && !kRowsAreK                  ? 96
+                                  : kN % 64 == 0                                ? 64
+                                                                                : 32;
   static constexpr int kProducts = kN / kColumns;
   static constexpr int kOfWarpgroup = kRowTiles * kProducts;  // products of a stage
   static constexpr int kPart = kN / kParts;                   // columns
   static_assert(kM % (64 * kGroups) == 0 && kN % kColumns == 0 &&
-                    kPart % (kRowsAreK ? 64 : 32) == 0 && kPart * kParts == kN,
+                    kPart % (kRowsAreK ? 64 : 16) == 0 && kPart * kParts == kN,
                 "warpgroups multiply 64 rows, boxes of b are 64 columns wide");
   static_assert(kOfWarpgroup == 1 || kPromoted * 2 <= kStages,
                 "stages that are read again leave others to the copies");

@@ -30,15 +30,16 @@ constexpr Tile kTiles[] = {{64, 32, 1, 1},   {64, 64, 1, 1},   {64, 64, 1, 2},  
                            {128, 128, 2, 2}, {128, 192, 2, 1}, {128, 256, 2, 1}};
 constexpr int kSplitK[] = {1, 2, 3, 4, 6, 8};
 
-/// Boxes of b are 64 columns wide; rows of b may be any number that warpgroups take.
-int column_unit(const GemmProgram& product) { return product.rows_are_k ? kBoxColumns : 32; }
+/// Boxes of b are 64 columns wide; rows of b may be any number that warpgroups take. An epilogue
+/// takes 16 at once.
+int column_unit(const GemmProgram& product) { return product.rows_are_k ? kBoxColumns : 16; }
 
 }  // namespace
 
 int tma_product_columns(const GemmProgram& product, int columns) {
-  if (columns == 192) return 192;
-  for (const int one : {128, 96, 64})
-    if (columns % one == 0 && (one != 96 || !product.rows_are_k)) return one;
+  if (columns == 192 || (columns == 160 && !product.rows_are_k)) return columns;
+  for (const int one : {128, 112, 96, 64})
+    if (columns % one == 0 && (one % kBoxColumns == 0 || !product.rows_are_k)) return one;
   return 32;
 }
 
@@ -187,7 +188,7 @@ bool fits_tma(const GemmProblem& problem, const GemmSchedule& s, int warpgroups,
          s.vector_b == copied && warpgroups >= 1 && warpgroups <= kMostWarpgroups &&
          s.m % (64 * warpgroups) == 0 && s.m <= kMostSize &&
          s.n % (column_unit(problem.product) * problem.product.parts) == 0 && s.n <= kMostSize &&
-         (s.n % 64 == 0 || s.n <= 96) && s.k == tma_step(problem.product) && s.stages >= 2 &&
+         (s.n <= 96 || tma_product_columns(problem.product, s.n) >= 64) && s.k == tma_step(problem.product) && s.stages >= 2 &&
          tma_held(problem.product, s, warpgroups, promoted > 0) <= most_held &&
          (promoted == 0 || problem.product.is_float8()) &&
          possible_promotion(problem.product, s, warpgroups, promoted) == promoted &&
@@ -227,7 +228,7 @@ struct Tma final : GemmTile {
   int threads() const override { return epilogue_threads() + 32; }
   bool fits(const GemmProblem& problem, const GemmSchedule& s) const override {
     constexpr int kMostAccumulators = 128, kMostPromoted = 192;
-    return s.multicast == 1 && fits_tma(problem, s, warpgroups,
+    return s.multicast == 1 && s.n % (32 * problem.product.parts) == 0 && fits_tma(problem, s, warpgroups,
                                         promoted > 0 ? kMostPromoted : kMostAccumulators, promoted);
   }
 

@@ -221,6 +221,37 @@ TEST(CudaEightBit, DeepProductsArePromotedWhereNobodyAsks) {
   }
 }
 
+TEST(CudaEightBit, TilesOf160And224Columns) {
+  GemmCheck check;
+  check.add("160", quantized_output_graph("i8", "i8", "150", 328, 400),
+            turns("128x160x128 consumers=2 warpgroups=1 stages=3", "spread"));
+  check.add("promoted_160", scaled_graph(kE4M3, kE4M3, "300", 328, 656, kE4M3),
+            turns("128x160x128 consumers=1 warpgroups=2 stages=4", "spread", 2, 256));
+  check.add("one", quantized_output_graph("i8", "i8", "150", 264, 400),
+            turns("128x224x128 consumers=1 warpgroups=2 stages=3", "spread"));
+  check.add("promoted", scaled_graph(kE4M3, kE4M3, "300", 264, 656, kE4M3),
+            turns("128x224x128 consumers=1 warpgroups=2 stages=4", "spread", 2, 256));
+  check.add("rolled", scaled_graph(kE4M3, kE4M3, "150", 224, 400, "f16"),
+            turns("128x224x128 consumers=1 warpgroups=2 stages=3", "rolled", 2, 128));
+  check.add("halves", gated_sums_graph("i8", "150", 136, 272),
+            turns("128x224x128 consumers=1 warpgroups=2 stages=2", "spread"));
+  check.add("shared", scaled_graph(kE4M3, kE4M3, "520", 264, 656, kE4M3),
+            "pingpong 128x224x128 consumers=1 warpgroups=2 stages=4 blocks=2 passes=spread "
+            "promote=256 multicast=2 split_k=1 cluster_n=1");
+  EXPECT_EQ(check.run(), "");
+}
+
+TEST(CudaEightBit, ThreeWarpgroupsShareTiles) {
+  GemmCheck check;
+  for (const char* passes : {"spread", "rolled"})
+    check.add(passes, scaled_graph(kE4M3, kE4M3, "400", 200, 656, kE4M3),
+              turns("192x96x128 consumers=1 warpgroups=3 stages=4", passes, 2, 256));
+  check.add("shared", scaled_graph(kE4M3, kE4M3, "400", 200, 656, "f16"),
+            "pingpong 192x96x128 consumers=1 warpgroups=3 stages=5 blocks=2 passes=spread "
+            "promote=512 multicast=2 split_k=1 cluster_n=1");
+  EXPECT_EQ(check.run(), "");
+}
+
 TEST(CudaEightBit, HalvesOfTheColumnsMeet) {
   GemmCheck check;
   check.add("tma", gated_sums_graph("i8", "70", 72, 272), tma("64x64x128 warpgroups=1 stages=3"));

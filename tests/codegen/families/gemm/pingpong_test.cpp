@@ -81,6 +81,44 @@ TEST(CudaPingpong, HalvesOfTheColumnsMeet) {
               HasSubstr("does not take kernel 'kernel_p'"));
 }
 
+// Widths that are no multiples of 64, where k is contiguous in both operands: of 112 columns the
+// lanes of a row have three vectors each and two a fourth.
+TEST(CudaPingpong, TilesOf112And160Columns) {
+  GemmCheck check;
+  for (const char* passes : {"rolled", "spread"}) {
+    check.add(fmt::format("one_{}", passes), transposed_graph("f16", "260", 224, 136),
+              turns("128x112", 2, 1, 3, 2, passes));
+    check.add(fmt::format("rest_{}", passes), transposed_graph("bf16", "150", 200, 136),
+              turns("64x112", 2, 1, 4, 2, passes));
+    check.add(fmt::format("two_{}", passes), transposed_graph("f16", "260", 232, 136),
+              turns("128x224", 1, 2, 2, 2, passes));
+  }
+  check.add("160", transposed_graph("f16", "260", 328, 136),
+            turns("128x160", 2, 1, 2, 2, "spread"));
+  check.add("narrow", gated_graph("f16", "150", 112, 136, true),
+            turns("128x224", 1, 2, 3, 2, "spread"));
+  check.add("narrow_rest", gated_graph("bf16", "300", 200, 136, true),
+            turns("128x224", 1, 2, 3, 5, "spread"));
+  EXPECT_EQ(check.run(), "");
+  EXPECT_THAT(message_for(pointwise_graph("f16", "70", 224, 64), turns("64x112", 2, 1, 2, 2)),
+              HasSubstr("does not take kernel 'kernel_p'"));
+}
+
+// Each copies its part of the columns to both.
+TEST(CudaPingpong, BlocksShareCopies) {
+  const auto shared = [](const char* tile, const char* passes, int blocks) {
+    return fmt::format("pingpong {} blocks={} passes={} multicast=2 split_k=1 cluster_n=1", tile,
+                       blocks, passes);
+  };
+  GemmCheck check;
+  check.add("kn", pointwise_graph("f16", "330", 264, 200),
+            shared("128x128x64 consumers=2 warpgroups=1 stages=3", "rolled", 4));
+  check.add("nk", gated_graph("bf16", "330", 200, 136, true),
+            shared("128x224x64 consumers=1 warpgroups=2 stages=3", "spread", 2));
+  EXPECT_EQ(check.run(), "");
+  EXPECT_EQ(check.kernels[0].step.variants[0]->cluster, 2u);
+}
+
 TEST(CudaPingpong, EarlyKernelsFetchWeightsFirst) {
   GemmCheck check;
   check.programmatic_launch = true;
@@ -94,6 +132,8 @@ TEST(CudaPingpong, CodeIsForOneGpuAlone) {
   check.add("turns", pointwise_graph("f16", "m", 384, 384), turns("128x192", 2, 1, 5, 132));
   check.add("spread", pointwise_graph("f16", "m", 384, 384),
             turns("128x192", 2, 1, 5, 132, "spread"));
+  check.add("gated", gated_graph("f16", "m", 448, 384, true),
+            turns("128x224", 1, 2, 5, 132, "spread"));
   for (const auto& compiled : check.compile()) {
     EXPECT_LT(compiled[0].code.size(), compiled[1].code.size());
     EXPECT_LT(compiled[2].code.size(), compiled[1].code.size());
