@@ -188,7 +188,8 @@ bool fits_tma(const GemmProblem& problem, const GemmSchedule& s, int warpgroups,
          s.vector_b == copied && warpgroups >= 1 && warpgroups <= kMostWarpgroups &&
          s.m % (64 * warpgroups) == 0 && s.m <= kMostSize &&
          s.n % (column_unit(problem.product) * problem.product.parts) == 0 && s.n <= kMostSize &&
-         (s.n <= 96 || tma_product_columns(problem.product, s.n) >= 64) && s.k == tma_step(problem.product) && s.stages >= 2 &&
+         (s.n <= 96 || tma_product_columns(problem.product, s.n) >= 64) &&
+         s.k == tma_step(problem.product) && s.stages >= 2 &&
          tma_held(problem.product, s, warpgroups, promoted > 0) <= most_held &&
          (promoted == 0 || problem.product.is_float8()) &&
          possible_promotion(problem.product, s, warpgroups, promoted) == promoted &&
@@ -228,8 +229,9 @@ struct Tma final : GemmTile {
   int threads() const override { return epilogue_threads() + 32; }
   bool fits(const GemmProblem& problem, const GemmSchedule& s) const override {
     constexpr int kMostAccumulators = 128, kMostPromoted = 192;
-    return s.multicast == 1 && s.n % (32 * problem.product.parts) == 0 && fits_tma(problem, s, warpgroups,
-                                        promoted > 0 ? kMostPromoted : kMostAccumulators, promoted);
+    return s.multicast == 1 && s.n % (32 * problem.product.parts) == 0 &&
+           fits_tma(problem, s, warpgroups, promoted > 0 ? kMostPromoted : kMostAccumulators,
+                    promoted);
   }
 
   int shared_bytes(const GemmProblem&, const GemmSchedule& s) const override {
