@@ -137,6 +137,24 @@ TEST_F(GenerateTest, DecodersOfLaterTokensAloneAreRefused) {
   EXPECT_THAT(result.err, HasSubstr("(Optimum's decoder_model_merged.onnx)"));
 }
 
+/// A name alone makes nothing another model's.
+TEST_F(GenerateTest, CachesThatAreNamedMayHaveAnyName) {
+  onnx::ModelProto model;
+  std::ifstream file(kModels + "llama_ts.onnx", std::ios::binary);
+  ASSERT_TRUE(model.ParseFromIstream(&file));
+  auto* graph = model.mutable_graph();
+  const std::string before = graph->input(1).name(), name = "text.encoder.0";
+  ASSERT_TRUE(before.starts_with("past_")) << before;
+  graph->mutable_input(1)->set_name(name);
+  for (auto& node : *graph->mutable_node())
+    for (auto& input : *node.mutable_input())
+      if (input == before) input = name;
+  const json& golden = read_json("greedy.json").at("llama_ts")[0];
+  const auto found = generate(compile({}, save(model)), golden["prompt"], golden["tokens"].size(),
+                              {"--state", name + "=present_" + before.substr(5)});
+  EXPECT_EQ(found["tokens"], golden["tokens"]);
+}
+
 TEST_F(GenerateTest, CachesMayGrow) {
   const std::vector<std::string> ranges = {"--dim", "past=0..40", "--dim", "batch=1"};
   for (const auto& options : {std::vector<std::string>(), ranges}) {

@@ -1,7 +1,5 @@
 #include "tools/generate/bindings.h"
 
-#include <algorithm>
-
 #include <fmt/ranges.h>
 
 #include "runtime/format_error.h"
@@ -30,13 +28,12 @@ bool is_of_encoder(const BindingInfo& cache) {
   return cache.name.find(".encoder.") != std::string::npos;
 }
 
-void refuse_later_steps(const std::vector<BindingInfo>& inputs) {
-  const auto cache = std::ranges::find_if(inputs, is_of_encoder);
-  if (cache != inputs.end())
+void refuse_later_step(const BindingInfo& cache) {
+  if (is_of_encoder(cache))
     throw usage_error(
         "input '{}' is made by another model, of the first token: compile what both are merged to "
         "(Optimum's decoder_model_merged.onnx)",
-        cache->name);
+        cache.name);
 }
 
 }  // namespace sinter::tools

@@ -20,8 +20,8 @@ const BindingInfo& require_binding(const std::vector<BindingInfo>& bindings,
 /// run.
 bool is_of_encoder(const BindingInfo& cache);
 
-/// Throws Error(kUsage) if one of a decoder's inputs is, which another model is to make.
-void refuse_later_steps(const std::vector<BindingInfo>& inputs);
+/// Throws Error(kUsage) if it is, where nothing makes it: another model is to.
+void refuse_later_step(const BindingInfo& cache);
 
 inline bool is_fixed(const DimInfo& dim) { return dim.min == dim.max; }
 

@@ -179,18 +179,19 @@ void Decoder::finish() {
   in_flight_ = false;
   // Grown caches would be longer than the plan takes.
   if (position_ >= capacity_ && grows()) return;
-  for (Cache& cache : loose_) {
-    if (cache.is_made) continue;
-    session_.set_input(cache.input, session_.output(cache.output));
-    cache.is_made = cache.is_encoders;
-  }
+  for (const Cache& cache : std::span(caches_).subspan(kept_))
+    if (!cache.is_encoders || !has_caches_)
+      session_.set_input(cache.input, session_.output(cache.output));
 }
 
 void Decoder::choose_branch(bool has_caches) {
+  finish();  // of a run that may have had another
+  if (has_caches && has_caches_) return;
   if (!has_caches) clear_encoder_caches();
   const std::uint8_t value = has_caches ? 1 : 0;
   const std::vector<std::int64_t> shape(branch_->shape.size(), 1);
   session_.set_input(branch_->name, TensorView{DType::kBool, shape, &value, Memory::kHost});
+  has_caches_ = has_caches;
 }
 
 std::int64_t Decoder::part_of(std::int64_t tokens) const {
@@ -246,7 +247,7 @@ TensorView Decoder::fed_back() {
 }
 
 bool Decoder::feeds_itself() const {
-  return sampler_ && loose_.empty() && !mask_ && (!place_ || is_state(place_->name));
+  return sampler_ && keeps_state() && !mask_ && (!place_ || is_state(place_->name));
 }
 
 void Decoder::start(std::span<const std::int64_t> ids) { run_parts(ids); }

@@ -95,7 +95,7 @@ class Decoder {
   /// The most tokens that can run in all.
   std::int64_t capacity() const { return capacity_; }
   /// Whether the plan keeps its caches itself; else they travel through its inputs and outputs.
-  bool keeps_state() const { return loose_.empty(); }
+  bool keeps_state() const { return kept_ == caches_.size(); }
   bool grows() const;
   /// As they are now.
   std::uint64_t cache_bytes() const;
@@ -111,12 +111,13 @@ class Decoder {
     DType dtype;
     std::vector<std::int64_t> shape;     // as it is first
     std::optional<std::size_t> growing;  // the dimension along which it grows
-    bool is_encoders =
-        false;             // made by the first run, of what an encoder gave; later ones give none
-    bool is_made = false;  // of those: by a run
+    bool is_encoders = false;  // made by the first run, of what an encoder gave; later give none
     TensorView view(std::int64_t tokens) const;  // after so many, without data
   };
 
+  static Cache cache_of(const BindingInfo& input, const BindingInfo& output);
+  /// Gives zeros, of which there are `zeros` so far.
+  void clear(const Cache& cache, std::vector<std::byte>& zeros);
   void add_cache(const BindingInfo& input, const BindingInfo& output, std::int64_t context);
   bool is_batch(const DimInfo& dim) const;  // one sequence
   void add_encoder_cache(const BindingInfo& input, const BindingInfo& output);
@@ -160,7 +161,9 @@ class Decoder {
   std::string logits_;
   std::vector<std::string> given_;
   std::map<std::string, std::vector<std::int64_t>> given_shapes_;
-  std::vector<Cache> caches_, loose_;
+  std::vector<Cache> caches_;  // the plan's states first
+  std::size_t kept_ = 0;       // how many those are
+  bool has_caches_ = false;    // what branch_ was given last
   Session session_;
   std::vector<std::pair<std::int64_t, std::int64_t>> takes_;  // at a time: least and most
   std::int64_t capacity_ = 0, position_ = 0;

@@ -38,10 +38,21 @@ TensorView Decoder::Cache::view(std::int64_t tokens) const {
   return result;
 }
 
-void Decoder::add_cache(const BindingInfo& input, const BindingInfo& output, std::int64_t context) {
-  Cache cache{input.name, output.name, input.dtype, {}, {}};
+Decoder::Cache Decoder::cache_of(const BindingInfo& input, const BindingInfo& output) {
   if (input.dtype != output.dtype || input.shape.size() != output.shape.size())
     throw usage_error("cache '{}' and '{}' are of different type or rank", input.name, output.name);
+  return {input.name, output.name, input.dtype, {}, {}};
+}
+
+void Decoder::clear(const Cache& cache, std::vector<std::byte>& zeros) {
+  TensorView view = cache.view(0);
+  zeros.resize(std::max<std::size_t>({1, zeros.size(), view.byte_count()}));
+  view.data = zeros.data();
+  session_.set_input(cache.input, view);
+}
+
+void Decoder::add_cache(const BindingInfo& input, const BindingInfo& output, std::int64_t context) {
+  Cache cache = cache_of(input, output);
   if (input.shape.size() < 2)
     throw usage_error("cache '{}' has {} dimensions, not [.., tokens, features]", input.name,
                       input.shape.size());
@@ -78,9 +89,7 @@ void Decoder::add_cache(const BindingInfo& input, const BindingInfo& output, std
 }
 
 void Decoder::add_encoder_cache(const BindingInfo& input, const BindingInfo& output) {
-  if (input.dtype != output.dtype || input.shape.size() != output.shape.size())
-    throw usage_error("cache '{}' and '{}' are of different type or rank", input.name, output.name);
-  Cache cache{input.name, output.name, input.dtype, {}, {}};
+  Cache cache = cache_of(input, output);
   cache.is_encoders = true;
   caches_.push_back(std::move(cache));
 }
@@ -103,19 +112,14 @@ std::int64_t Decoder::given_size(const BindingInfo& input, std::size_t dim) cons
 void Decoder::clear_encoder_caches() {
   const auto& inputs = plan_.inputs();
   std::vector<std::byte> zeros;
-  for (auto* caches : {&caches_, &loose_})
-    for (Cache& cache : *caches) {
-      if (!cache.is_encoders) continue;
-      const BindingInfo& input = require_binding(inputs, cache.input, "input", "--encoder");
-      cache.is_made = false;
-      cache.shape.clear();
-      for (std::size_t d = 0; d < input.shape.size(); ++d)
-        cache.shape.push_back(given_size(input, d));
-      TensorView view = cache.view(0);
-      zeros.resize(std::max<std::size_t>({1, zeros.size(), view.byte_count()}));
-      view.data = zeros.data();
-      session_.set_input(cache.input, view);
-    }
+  for (Cache& cache : caches_) {
+    if (!cache.is_encoders) continue;
+    const BindingInfo& input = require_binding(inputs, cache.input, "input", "--encoder");
+    cache.shape.clear();
+    for (std::size_t d = 0; d < input.shape.size(); ++d)
+      cache.shape.push_back(given_size(input, d));
+    clear(cache, zeros);
+  }
 }
 
 void Decoder::find_caches(const Plan& plan, const DecoderOptions& options) {
@@ -134,7 +138,7 @@ void Decoder::find_caches(const Plan& plan, const DecoderOptions& options) {
   for (const auto& state : PlanAccess::data(plan)->meta.states)
     if (!is_known(inputs[state->input]))
       add_cache(inputs[state->input], outputs[state->output], options.context);
-  const std::size_t kept = caches_.size();
+  kept_ = caches_.size();
   for (const auto& text : options.states) {
     const auto equals = text.find('=');
     if (equals == std::string::npos) throw usage_error("--state '{}' is not INPUT=OUTPUT", text);
@@ -152,25 +156,21 @@ void Decoder::find_caches(const Plan& plan, const DecoderOptions& options) {
           else
             add_cache(input, *output, options.context);
         }
-  if (!branch_) refuse_later_steps(inputs);
   for (const auto& input : inputs)
-    if (!is_known(input))
+    if (!is_known(input)) {
+      if (!branch_) refuse_later_step(input);
       throw usage_error(
           "input '{}' is neither the tokens ('{}') nor their position nor a mask nor a "
           "cache: name it with --position-input, --mask-input or --state {}=OUTPUT, or give the "
           "plan that makes it with --encoder",
           input.name, ids_.name, input.name);
+    }
   if (caches_.empty())
     throw usage_error(
         "the plan has no caches that keep what came before: name them with --state INPUT=OUTPUT");
-  loose_.assign(caches_.begin() + static_cast<std::ptrdiff_t>(kept), caches_.end());
   std::vector<std::byte> zeros;
   for (const Cache& cache : caches_) {
-    if (cache.is_encoders) continue;  // see clear_encoder_caches
-    TensorView view = cache.view(0);
-    zeros.resize(std::max<std::size_t>({1, zeros.size(), view.byte_count()}));
-    view.data = zeros.data();
-    session_.set_input(cache.input, view);
+    if (!cache.is_encoders) clear(cache, zeros);  // else see clear_encoder_caches
   }
   if (sampler_ && !sampler_->is_greedy())
     session_.set_input(fusion::sampler_names::kRandomState,

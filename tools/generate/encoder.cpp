@@ -44,12 +44,13 @@ std::vector<std::string> Encoder::feeds(const Plan& encoder, const Plan& decoder
     any = any || is_output;
   }
   for (const BindingInfo& output : encoder.outputs()) outputs.push_back("'" + output.name + "'");
-  if (!any) refuse_later_steps(decoder.inputs());
-  if (!any)
+  if (!any) {
+    for (const BindingInfo& input : decoder.inputs()) refuse_later_step(input);
     throw usage_error(
         "none of the encoder's outputs ({}) is an input of the decoder's plan: they belong to "
         "different models",
         fmt::join(outputs, ", "));
+  }
   return names;
 }
 
