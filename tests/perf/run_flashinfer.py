@@ -170,13 +170,21 @@ def main():
                 import flashinfer
                 import torch
                 result.update(flashinfer=flashinfer.__version__, torch=torch.__version__, cuda=torch.version.cuda)
-                build_kernels({HEADS[name][2] for name in names})
+                try:
+                    build_kernels(sorted({HEADS[name][2] for name in names}))
+                except RuntimeError as error:
+                    print(f"FlashInfer's kernels are not all built: {str(error)[-600:]}", flush=True)
         print(f"compiled ({time.perf_counter() - began:.0f} s)", flush=True)
         for name in names:
-            plan = plans[name].result()
             if a.compile_only:
+                plans[name].result()
                 continue
-            inputs = {each["name"]: each for each in sinter_json(a.sinter, "inspect", plan)["inputs"]}
+            try:
+                plan = plans[name].result()
+                inputs = {each["name"]: each for each in sinter_json(a.sinter, "inspect", plan)["inputs"]}
+            except (SystemExit, Exception) as error:  # pylint: disable=broad-except
+                print(f"{name}: {error}", flush=True)
+                continue
             for work in a.work.split(","):
                 point = f"{name} {work}"
                 if point in result["attention_us"]:
