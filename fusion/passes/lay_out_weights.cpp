@@ -9,13 +9,13 @@ namespace sinter::fusion {
 namespace {
 
 // Products of so few rows take as long as their weights take to come out of memory, where runs of
-// k come faster than runs of columns; the others are as fast either way.
+// k come faster than runs of columns; with more rows tiles of warpgroups may have any width so.
 constexpr std::int64_t kMostRowsOfInput = 16;
 // Elements of one copy: rows of other lengths would be copied in smaller pieces.
 constexpr std::int64_t kCopied = 8;
 
-/// A MatMul or BlockMatMul with constant weights [k, n]: of 16 bits, of few rows, or of few in
-/// another graph; or of 8 bits, which tensor cores multiply along k alone.
+/// A MatMul or BlockMatMul with constant weights [k, n]: of 16 bits, where rows may be few, here or
+/// in another graph; or of 8 bits, which tensor cores multiply along k alone.
 bool wants_rows_of_k(const Graph& graph, const Node& node, const Context& context) {
   if (node.op->name != "MatMul" && node.op->name != "BlockMatMul") return false;
   const Value& weight = graph.value(node.inputs[1]);
@@ -24,9 +24,9 @@ bool wants_rows_of_k(const Graph& graph, const Node& node, const Context& contex
   if (weight.type.dtype != DType::kFloat16 && weight.type.dtype != DType::kBFloat16) return false;
   if (weight.constant->shape()[0] % kCopied != 0) return false;
   const Shape& x = graph.type(node.inputs[0]).shape;
-  const auto rows = ir::upper_bound(
+  const auto least = ir::lower_bound(
       ir::element_count(ir::Shape(x.begin(), x.empty() ? x.end() : x.end() - 1)), graph.ranges());
-  return (rows && *rows <= kMostRowsOfInput) ||
+  return (least && *least <= kMostRowsOfInput) ||
          (context.laid_out != nullptr && context.laid_out->contains(weight.constant->hash()));
 }
 

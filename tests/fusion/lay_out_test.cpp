@@ -33,10 +33,11 @@ graph @main(%x: f16[n, 16]) ranges {n: 1..512} {
     return std::vector<std::int64_t>();
   };
   const std::vector<std::int64_t> columns = {16, 24}, rows = {24, 16};
-  EXPECT_EQ(weights_of(2, 512, true), columns);  // nobody has wanted rows of k yet
+  EXPECT_EQ(weights_of(17, 512, true), columns);  // nobody has wanted rows of k yet
   EXPECT_EQ(weights_of(1, 1, true), rows);
-  EXPECT_EQ(weights_of(2, 512, true), rows);
-  EXPECT_EQ(weights_of(2, 512, false), columns);
+  EXPECT_EQ(weights_of(17, 512, true), rows);
+  EXPECT_EQ(weights_of(17, 512, false), columns);
+  EXPECT_EQ(weights_of(16, 512, false), rows);
 }
 
 }  // namespace
