@@ -479,7 +479,41 @@ struct MBarrier {
     emulator::wait_until([&] { return phase != of; });
 #endif
   }
+  /// The same where it waits for what other blocks of the cluster send.
+  SINTER_DEVICE void wait_for_cluster(u32 of) {
+#ifdef __CUDACC__
+    asm volatile(
+        "{\n.reg .pred p;\nAGAIN:\n"
+        "mbarrier.try_wait.parity.acquire.cluster.shared::cta.b64 p, [%0], %1;\n"
+        "@!p bra AGAIN;\n}" ::"r"(shared_address(this)),
+        "r"(of)
+        : "memory");
+#else
+    wait(of);
+#endif
+  }
 };
+/// Writes `x` to `to`, a multiple of 16 bytes in this block's shared memory, in that of block
+/// `rank` of the cluster, whose barrier at the place of `arrivals` counts the bytes.
+template <class T>
+SINTER_DEVICE void send_four(T* to, const T (&x)[4], MBarrier& arrivals, u32 rank) {
+  static_assert(sizeof(T) == 4, "four words");
+#ifdef __CUDACC__
+  u32 words[4];
+  memcpy(words, x, sizeof(words));
+  asm volatile(
+      "{\n.reg .b32 there, counted;\nmapa.shared::cluster.u32 there, %0, %6;\n"
+      "mapa.shared::cluster.u32 counted, %1, %6;\n"
+      "st.async.shared::cluster.mbarrier::complete_tx::bytes.v4.b32 [there], {%2, %3, %4, %5}, "
+      "[counted];\n}" ::"r"(shared_address(to)),
+      "r"(shared_address(&arrivals)), "r"(words[0]), "r"(words[1]), "r"(words[2]), "r"(words[3]),
+      "r"(rank)
+      : "memory");
+#else
+  memcpy(emulator::of_block(to, rank), x, sizeof(x));
+  emulator::of_block(&arrivals, rank)->count_bytes(sizeof(x));
+#endif
+}
 /// A place in a ring, and which turn of its barriers is waited for.
 template <int kStages>
 struct PipelineState {

@@ -127,6 +127,27 @@ INSTANTIATE_TEST_SUITE_P(Product, Turns,
                                            "64x256x64 consumers=2 warpgroups=1 stages=4",
                                            "128x256x64 consumers=1 warpgroups=2 stages=4"));
 
+// Two blocks have a tile, each half of k.
+class Halves : public Groups {};
+
+TEST_P(Halves, AgreeWithTheReference) {
+  for (const int blocks : {2, 6, 132})
+    for (const char* passes : {"rolled", "spread"}) {
+      const std::string schedule = fmt::format(
+          "pingpong {} blocks={} passes={} split_k=2 cluster_n=1", GetParam(), blocks, passes);
+      SCOPED_TRACE(schedule);
+      for (const int rows : {64, 197, 1500})
+        check(gelu_graph("f16", rows), schedule, DType::kFloat16);
+      check(gelu_graph("bf16", 700), schedule, DType::kBFloat16);
+    }
+}
+
+INSTANTIATE_TEST_SUITE_P(Product, Halves,
+                         ::testing::Values("64x128x64 consumers=2 warpgroups=1 stages=6",
+                                           "128x128x64 consumers=1 warpgroups=2 stages=5",
+                                           "128x256x64 consumers=1 warpgroups=2 stages=3",
+                                           "256x128x64 consumers=1 warpgroups=2 stages=3"));
+
 // Where k is contiguous in both operands tiles may have other widths, and share copies.
 class OtherWidths : public WarpgroupTest {};
 
@@ -134,22 +155,25 @@ TEST_F(OtherWidths, AgreeWithTheReference) {
   for (const char* type : {"f16", "bf16"})
     for (const int rows : {64, 197, 700}) {
       const ir::Graph graph = ir::parse_graph(fmt::format(R"(
-graph @main(%x: {0}[{1}, 1104], %w: {0}[1000, 1104], %b: {0}[1000]) {{
+graph @main(%x: {0}[{1}, 1104], %w: {0}[1008, 1104], %b: {0}[1008]) {{
   %t = Transpose(%w) {{perm = [1, 0]}}
   %p = MatMul(%x, %t)
   %s = Add(%p, %b)
-  %g = Slice(%s) {{starts = [0, 0], steps = [1, 1], shape = [{1}, 500]}}
-  %u = Slice(%s) {{starts = [0, 500], steps = [1, 1], shape = [{1}, 500]}}
+  %g = Slice(%s) {{starts = [0, 0], steps = [1, 1], shape = [{1}, 504]}}
+  %u = Slice(%s) {{starts = [0, 504], steps = [1, 1], shape = [{1}, 504]}}
   %o = Silu(%g)
   %y = Mul(%o, %u)
   return y = %y
 }})",
                                                           type, rows));
       for (const char* tile :
-           {"128x224x64 consumers=1 warpgroups=2 stages=5 blocks=132 passes=spread",
-            "128x224x64 consumers=1 warpgroups=2 stages=4 blocks=2 passes=spread multicast=2",
-            "128x128x64 consumers=2 warpgroups=1 stages=6 blocks=4 passes=spread multicast=2"}) {
-        const std::string schedule = fmt::format("pingpong {} split_k=1 cluster_n=1", tile);
+           {"128x224x64 consumers=1 warpgroups=2 stages=5 blocks=132 passes=spread split_k=1",
+            "128x224x64 consumers=1 warpgroups=2 stages=4 blocks=2 passes=spread multicast=2 "
+            "split_k=1",
+            "128x128x64 consumers=2 warpgroups=1 stages=6 blocks=4 passes=spread multicast=2 "
+            "split_k=1",
+            "128x192x64 consumers=1 warpgroups=2 stages=4 blocks=2 passes=spread split_k=2"}) {
+        const std::string schedule = fmt::format("pingpong {} cluster_n=1", tile);
         SCOPED_TRACE(fmt::format("{} {} {}", type, rows, schedule));
         check(graph, schedule, *type == 'f' ? DType::kFloat16 : DType::kBFloat16);
       }

@@ -112,17 +112,21 @@ std::vector<std::string> GemmText::place(std::string rest) {
   return lines;
 }
 
-void GemmText::write_mainloop() {
+std::pair<std::string, std::string> GemmText::range_of_k(const std::string& part,
+                                                         std::vector<std::string>& lines) {
   const Dim k = s_.tile->depth(problem_, s_);
-  std::string begin = "0", end = size(k);
-  if (s_.split_k > 1) {
-    const auto& ranges = analysis_.exprs().ranges();
-    const Dim depth = ir::ceil_div(ir::ceil_div(k, s_.k, ranges), s_.split_k, ranges) * Dim(s_.k);
-    line(fmt::format("const i32 begin = i32(rank % {}) * {};", s_.split_k, size(depth)));
-    line(fmt::format("const i32 end = minimum(begin + {}, {});", size(depth), end));
-    begin = "begin";
-    end = "end";
-  }
+  if (s_.split_k == 1) return {"0", size(k)};
+  const auto& ranges = analysis_.exprs().ranges();
+  const Dim depth = ir::ceil_div(ir::ceil_div(k, s_.k, ranges), s_.split_k, ranges) * Dim(s_.k);
+  lines.push_back(fmt::format("const i32 begin = i32({}) * {};", part, size(depth)));
+  lines.push_back(fmt::format("const i32 end = minimum(begin + {}, {});", size(depth), size(k)));
+  return {"begin", "end"};
+}
+
+void GemmText::write_mainloop() {
+  std::vector<std::string> lines;
+  const auto [begin, end] = range_of_k(fmt::format("rank % {}", s_.split_k), lines);
+  for (std::string& text : lines) line(std::move(text));
   line("Tile::Operands operands;");
   s_.tile->write_operands(*this);
   line(fmt::format("operands.begin = {};", begin));

@@ -63,18 +63,22 @@ struct PairOf<true> {
 
 /// kConsumers of kGroups warpgroups, each team at a tile of its own; see TmaMainloop. Block b of
 /// gridDim.x has the tiles b, b + gridDim.x, .., or of kMulticast blocks that share columns each a
-/// part of those that b / kMulticast has of gridDim.x / kMulticast.
+/// part of those that b / kMulticast has of gridDim.x / kMulticast. kSplitK: two blocks, a cluster,
+/// have a tile together, each half of k. Then each has the epilogue of half of the rows: of each
+/// warp's sixteen the first or the last eight, whose sums the other sends.
 template <class A, class B, int kM, int kN, int kConsumers, int kGroups, int kStages,
           bool kRowsAreK, int kRank, bool kSpread, int kParts = 1, int kWindows = 0,
-          int kPromoted = 0, int kMulticast = 1, bool kScaled = false>
+          int kPromoted = 0, int kMulticast = 1, bool kScaled = false, int kSplitK = 1>
 struct PingpongTile
     : TmaMainloop<A, B, kM, kN, kGroups, kStages, kRowsAreK, kRank,
                   kStages*(kM + kN) * 128 +
-                      kConsumers * kGroups * 16 * PingpongPasses<kN / kParts, kSpread>::kSums,
+                      kConsumers * kGroups * 16 * PingpongPasses<kN / kParts, kSpread>::kSums +
+                      (kSplitK - 1) * kConsumers * kM * kN * 2,
                   kParts, kWindows, kPromoted, kMulticast, kScaled> {
   typedef TmaMainloop<A, B, kM, kN, kGroups, kStages, kRowsAreK, kRank,
                       kStages*(kM + kN) * 128 +
-                          kConsumers * kGroups * 16 * PingpongPasses<kN / kParts, kSpread>::kSums,
+                          kConsumers * kGroups * 16 * PingpongPasses<kN / kParts, kSpread>::kSums +
+                          (kSplitK - 1) * kConsumers * kM * kN * 2,
                       kParts, kWindows, kPromoted, kMulticast, kScaled>
       Stages;
   typedef typename Stages::Sum Sum;
@@ -92,6 +96,9 @@ struct PingpongTile
   static_assert(kConsumers <= 2 && kConsumerRegisters <= 256 && kN % (16 * kParts) == 0,
                 "registers, barriers, columns");
   static_assert(kSpread || kParts == 1, "what passes through shared memory is one part's");
+  static_assert(kSplitK == 1 || (kSplitK == 2 && kMulticast == 1), "one other block");
+  static constexpr int kCluster = kMulticast * kSplitK;
+  static constexpr int kSharedBytes = Stages::kSharedBytes + (kSplitK - 1) * kConsumers * 2 * 16;
 
   SINTER_DEVICE static int team() {
     return __shfl_sync(0xffffffffu, static_cast<int>(threadIdx.x) / kConsumerThreads, 0);
@@ -108,15 +115,23 @@ struct PingpongTile
       number += kConsumers;
     }
   };
-  SINTER_DEVICE static u32 first_tile() { return blockIdx.x / kMulticast; }
-  SINTER_DEVICE static u32 tiles_at_once() { return gridDim.x / kMulticast; }
+  SINTER_DEVICE static u32 first_tile() { return blockIdx.x / kCluster; }
+  SINTER_DEVICE static u32 tiles_at_once() { return gridDim.x / kCluster; }
+  /// Which part of k the block has.
+  SINTER_DEVICE static u32 part_of_k() { return kSplitK > 1 ? blockIdx.x % kSplitK : 0; }
 
   /// First of all. True in threads that multiply; the others copy for the block's tiles, of which
   /// operands_of(i) are the operands, and have no more to do. `kProgrammatic`: see fill_first.
   template <bool kProgrammatic, class OperandsOf>
   SINTER_DEVICE static bool multiplies(unsigned char* shared, u32 tiles, OperandsOf operands_of) {
-    if (threadIdx.x == kWorkers) Stages::init_barriers(shared);
-    if (kMulticast > 1) {  // all see the barriers
+    if (threadIdx.x == kWorkers) {
+      for (int i = 0; i < (kSplitK - 1) * kConsumers; ++i) {
+        sent_of(shared, i).start(1);
+        taken_of(shared, i).start(4 * kGroups);
+      }
+      Stages::init_barriers(shared);
+    }
+    if (kCluster > 1) {  // all see the barriers
       __syncwarp();
       cluster_barrier();
     } else {
@@ -135,7 +150,7 @@ struct PingpongTile
   }
   /// Last of all: other blocks arrive at this one's barriers until then.
   SINTER_DEVICE static void end() {
-    if (kMulticast == 1) return;
+    if (kCluster == 1) return;
     __syncwarp();
     cluster_barrier();
   }
@@ -166,16 +181,18 @@ struct PingpongTile
     const int last = Stages::multiply_stages(accumulators, shared, x, steps, group(), at,
                                              Turns{turn.number == 0 && group() == 0, steps});
     if (steps > 0) Stages::release(shared, last);
+    if constexpr (kSplitK > 1) add_others(accumulators, shared, turn.number / kConsumers % 2);
   }
 
-  // First come all rows of the same columns.
-  static constexpr int kRows = Stages::kRowTiles * 2;
+  // First come all rows of the same columns. kHalves: of a warp's rows, eight of 16 each.
+  static constexpr int kHalves = 2 / kSplitK, kRows = Stages::kRowTiles * kHalves;
   static constexpr int kPasses =
       kRows * ((Stages::kPart + 32 * Passes::kVectors - 1) / (32 * Passes::kVectors));
 
   SINTER_DEVICE static int row_of(int pass) {
     const int lane = threadIdx.x % 32, warp = threadIdx.x / 32 % 4;
-    return (group() * Stages::kRowTiles + pass % kRows / 2) * 64 + warp * 16 + pass % 2 * 8 +
+    const int half = kSplitK > 1 ? static_cast<int>(part_of_k()) : pass % kHalves;
+    return (group() * Stages::kRowTiles + pass % kRows / kHalves) * 64 + warp * 16 + half * 8 +
            lane / 4;
   }
   SINTER_DEVICE static int column_of(int pass, int k) {
@@ -194,9 +211,9 @@ struct PingpongTile
       for (int k = 0; k < Passes::kVectors; ++k)
 #pragma unroll
         for (int u = 0; u < 4; ++u) {
-          const int tile = (p / kRows * Passes::kVectors + k) * 4 + u, half = p % 2 * 2;
+          const int tile = (p / kRows * Passes::kVectors + k) * 4 + u, half = p % kHalves * 2;
           if (tile >= kOfPart) continue;
-          const Sum(&d)[4] = accumulators[p % kRows / 2][tile / kTiles][tile % kTiles];
+          const Sum(&d)[4] = accumulators[p % kRows / kHalves][tile / kTiles][tile % kTiles];
           const Vec<Sum, 2> pair = {{d[half], d[half + 1]}};
           store(place(shared, k, u, lane / 4, lane / 2 % 2) + lane % 2 * 2, pair);
         }
@@ -207,11 +224,11 @@ struct PingpongTile
   SINTER_DEVICE static void sum(Sum (&x)[Passes::kVector], const Accumulators& accumulators,
                                 unsigned char* shared, int pass, int k, int part = 0) {
     if constexpr (kSpread) {
-      const int first = (pass / kRows * Passes::kVectors + k) * 4, half = pass % 2 * 2;
+      const int first = (pass / kRows * Passes::kVectors + k) * 4, half = pass % kHalves * 2;
 #pragma unroll
       for (int j = 0; j < Passes::kVector; ++j) {
         const int tile = part * kOfPart + (first + j / 2 < kOfPart ? first + j / 2 : 0);
-        x[j] = accumulators[pass % kRows / 2][tile / kTiles][tile % kTiles][half + j % 2];
+        x[j] = accumulators[pass % kRows / kHalves][tile / kTiles][tile % kTiles][half + j % 2];
       }
     } else {
       const int lane = threadIdx.x % 32;
@@ -263,6 +280,56 @@ struct PingpongTile
  private:
   static constexpr int kTiles = Stages::kColumns / 8,  // of one product
       kOfPart = Stages::kPart / 8;
+
+  static constexpr int kPassBytes =
+      kConsumers * kGroups * 16 * PingpongPasses<kN / kParts, kSpread>::kSums;
+  /// Barriers of a team that turn over when the other block's sums have come, and when it has taken
+  /// those of this block.
+  SINTER_DEVICE static MBarrier& sent_of(unsigned char* shared, int team) {
+    return Stages::free_of(shared)[kStages + team];
+  }
+  SINTER_DEVICE static MBarrier& taken_of(unsigned char* shared, int team) {
+    return sent_of(shared, kConsumers + team);
+  }
+  /// Gives the other block the sums of its rows and adds what it has of this one's, which are the
+  /// first two of each four accumulators then. `phase`: of the team's tile.
+  SINTER_DEVICE static void add_others(Accumulators& accumulators, unsigned char* shared,
+                                       u32 phase) {
+    constexpr int kFours = Stages::kRowTiles * kN / 16;  // of a thread
+    const u32 part = part_of_k(), other = part ^ 1;
+    MBarrier &sent = sent_of(shared, team()), &taken = taken_of(shared, team());
+    Sum* const sums =
+        reinterpret_cast<Sum*>(Stages::body_of(shared) + Stages::kStageBytes + kPassBytes) +
+        threadIdx.x * 4;
+    if (threadIdx.x % kConsumerThreads == 0)
+      sent.arrive_and_expect_tx(kFours * 16 * kConsumerThreads);
+    taken.wait_for_cluster(phase ^ 1);
+#pragma unroll
+    for (int f = 0; f < kFours; ++f) {
+      const Sum(&a)[4] = accumulator(accumulators, f * 2),
+      (&b)[4] = accumulator(accumulators, f * 2 + 1);
+      const Sum given[4] = {part == 0 ? a[2] : a[0], part == 0 ? a[3] : a[1],
+                            part == 0 ? b[2] : b[0], part == 0 ? b[3] : b[1]};
+      send_four(sums + f * kWorkers * 4, given, sent, other);
+    }
+    sent.wait_for_cluster(phase);
+#pragma unroll
+    for (int f = 0; f < kFours; ++f) {
+      Sum(&a)[4] = accumulator(accumulators, f * 2), (&b)[4] = accumulator(accumulators, f * 2 + 1);
+      const Vec<Sum, 4> got = load<4>(sums + f * kWorkers * 4);
+#pragma unroll
+      for (int j = 0; j < 2; ++j) {
+        a[j] = (part == 0 ? a[j] : a[2 + j]) + got.v[j];
+        b[j] = (part == 0 ? b[j] : b[2 + j]) + got.v[2 + j];
+      }
+    }
+    __syncwarp();
+    if (threadIdx.x % 32 == 0) taken.arrive_at(other);
+  }
+  /// Four of a thread's, of eight columns.
+  SINTER_DEVICE static auto accumulator(Accumulators& all, int i) -> Sum (&)[4] {
+    return all[i / (kN / 8)][i % (kN / 8) / kTiles][i % kTiles];
+  }
 
   /// Four accumulators of row `row`, from column u * 8 + half * 4 on of 32: so that neither what
   /// stores nor what loads meets others in a bank.

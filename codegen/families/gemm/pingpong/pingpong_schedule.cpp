@@ -38,6 +38,9 @@ constexpr Tile kEightBitTiles[] = {
 /// Where sums are promoted one warpgroup multiplies while the other adds up.
 constexpr Tile kPromotedTiles[] = {{64, 160},     {64, 192},     {128, 128, 1}, {128, 160, 1},
                                    {128, 192, 1}, {128, 224, 1}, {128, 256, 1}, {192, 96, 1, 3}};
+/// Of few rows, whose tiles are fewer than multiprocessors: two blocks have half of k each.
+constexpr Tile kSplitTiles[] = {{64, 128},     {64, 192},     {128, 128, 1}, {128, 160, 1},
+                                {128, 192, 1}, {128, 256, 1}, {256, 128, 1}};
 /// Blocks that share copies: clusters of two leave no multiprocessors over. Of 8 bits products at
 /// their full rate read more of the L2 than it gives, of 16 bits half as much.
 constexpr int kMulticasts[] = {1, 2};
@@ -52,6 +55,10 @@ int pass_vectors(int n) { return n % 128 == 0 ? 4 : n % 96 == 0 ? 3 : (n + 31) /
 
 /// Bytes of the accumulators of a pass of so many warpgroups over n columns.
 int pass_bytes(int n, int warpgroups) { return warpgroups * 4 * 8 * 32 * pass_vectors(n) * 4; }
+/// Bytes of the sums that the other block of a tile gives, and of their barriers.
+int given_bytes(const GemmSchedule& s, int consumers) {
+  return (s.split_k - 1) * consumers * (s.m * s.n * 2 + kTmaStageBarriers);
+}
 /// Registers of a block, and those that its threads that copy keep: PingpongTile.
 constexpr int kAllRegisters = 65536, kCopyingRegisters = 128 * 24;
 
@@ -95,15 +102,17 @@ struct Pingpong final : GemmTile {
     const int at_first = kAllRegisters / threads() / 8 * 8 * threads();
     const int most = (at_first - kCopyingRegisters) / (threads() - 128);
     const int columns = s.n / problem.product.parts;
-    return consumers <= 2 && consumers * warpgroups <= kMostWarpgroups && s.split_k == 1 &&
-           blocks >= 1 && blocks % s.multicast == 0 && columns % (8 * s.multicast) == 0 &&
+    return consumers <= 2 && consumers * warpgroups <= kMostWarpgroups && s.split_k <= 2 &&
+           (s.split_k == 1 || s.multicast == 1) && blocks >= 1 && blocks % s.cluster() == 0 &&
+           columns % (8 * s.multicast) == 0 &&
            (spread || problem.product.parts == 1) &&
            fits_tma(problem, s, warpgroups, most - kOtherRegisters, promoted);
   }
 
   int shared_bytes(const GemmProblem&, const GemmSchedule& s) const override {
     return kTmaAlignment + s.stages * tma_stage_bytes(s) +
-           (spread ? 0 : pass_bytes(s.n, consumers * warpgroups)) + s.stages * kTmaStageBarriers;
+           (spread ? 0 : pass_bytes(s.n, consumers * warpgroups)) + given_bytes(s, consumers) +
+           s.stages * kTmaStageBarriers;
   }
 
   int most_shared_bytes(const DeviceModel& device) const override {
@@ -132,6 +141,7 @@ struct Pingpong final : GemmTile {
     // Of an element, in thousandths of a nanosecond.
     constexpr double kRolled = 32, kSpread = 16.5, kInstruction = 3.3;
     constexpr double kRolledByte = 26, kSpreadByte = 21.4;
+    constexpr double kGiven = 30;  // to the other block, and taken; not fitted
     const double code = 0.24 / rates.clock;  // of an instruction that is new to the caches
     constexpr double kInTheWay = 1.28;  // products are slower beside an epilogue by so much of it
     const EpilogueCost& epilogue = problem.epilogue;
@@ -139,16 +149,17 @@ struct Pingpong final : GemmTile {
     const std::int64_t rows_of_tiles =
         ceil_div(m, std::int64_t{s.m} * s.multicast) * std::int64_t{s.multicast};
     const double tiles =
-        problem.matrices * static_cast<double>(rows_of_tiles * ceil_div(problem.n, s.n));
-    const double depth = static_cast<double>(tma_steps(problem, s) * s.k);
+        problem.matrices * static_cast<double>(rows_of_tiles * ceil_div(problem.n, s.n)) *
+        s.split_k;
+    const double depth = static_cast<double>(ceil_div(tma_steps(problem, s), s.split_k) * s.k);
     constexpr double kPromotion = 1.05;  // additions that no other warpgroup hides
     const double products = 2.0 * s.m * s.n * depth / flops_rate * (promoted > 0 ? kPromotion : 1);
     const double bytes = (s.m + static_cast<double>(s.n) / s.multicast) * depth *
                          problem.product.element_bytes() * tiles / blocks / bytes_rate;
     const double element = (spread ? kSpread : kRolled) + kInstruction * epilogue.instructions +
                            (spread ? kSpreadByte : kRolledByte) * epilogue.row_bytes;
-    const double sums =
-        s.m * s.n / 1000.0 / problem.product.parts / warpgroups * element / rates.clock;
+    const double sums = s.m * s.n / 1000.0 / problem.product.parts / warpgroups *
+                        (element / s.split_k + (s.split_k - 1) * kGiven) / rates.clock;
     const double turns = std::ceil(tiles / blocks);  // of tiles that a block takes
     double time = latency + bytes + (turns > 1 ? 0 : alone);
     if (spread)
@@ -168,6 +179,10 @@ struct Pingpong final : GemmTile {
         options_text(s, promoted));
   }
 
+  Dim depth(const GemmProblem& problem, const GemmSchedule& s) const override {
+    return tma_depth(problem, s);
+  }
+
   std::string header(const GemmProgram&) const override { return "pingpong.cuh"; }
 
   std::string type(const GemmText& text) const override {
@@ -176,15 +191,16 @@ struct Pingpong final : GemmTile {
     return fmt::format("PingpongTile<{}, {}, {}, {}, {}, {}, {}, {}, {}, {}{}>",
                        storage_name(product.type), storage_name(product.b_type), s.m, s.n,
                        consumers, warpgroups, s.stages, product.rows_are_k,
-                       product.batch.size() + 2, spread, further_arguments(product, s, promoted));
+                       product.batch.size() + 2, spread, further_arguments(product, s, promoted, s.split_k));
   }
 
   void write_operands(GemmText& text) const override {
     std::vector<std::string> lines = text.place("tile");
-    const std::string depth = text.size(tma_depth(text.problem(), text.schedule()));
     lines.push_back("Tile::Operands operands;");
     for (std::string& line : text.mapped_operands()) lines.push_back(std::move(line));
-    lines.insert(lines.end(), {"operands.begin = 0;", fmt::format("operands.end = {};", depth)});
+    const auto [begin, end] = text.range_of_k("Tile::part_of_k()", lines);
+    lines.insert(lines.end(), {fmt::format("operands.begin = {};", begin),
+                               fmt::format("operands.end = {};", end)});
     text.line("const auto operands_of = [&](u32 tile) {");
     for (const std::string& line : lines) text.line("  " + line);
     text.line("  return operands;");
@@ -192,13 +208,12 @@ struct Pingpong final : GemmTile {
   }
 
   void write(GemmText& text) const override {
-    const int multicast = text.schedule().multicast;
+    const int cluster = text.schedule().cluster();
     text.mapping().blocks =
-        ir::min(text.tiles(), blocks / multicast, text.analysis().exprs().ranges()) *
-        Dim(multicast);
+        ir::min(text.tiles(), blocks / cluster, text.analysis().exprs().ranges()) * Dim(cluster);
     write_tile_loop(text);
     write_passes(text);
-    if (multicast > 1) text.mapping().epilogue.push_back("Tile::end();");
+    if (cluster > 1) text.mapping().epilogue.push_back("Tile::end();");
   }
 
  private:
@@ -277,31 +292,40 @@ struct Pingpong final : GemmTile {
   }
 };
 
+/// Adds what there is of a tile with so many blocks that share copies, or k.
+void add_schedules(const GemmProblem& problem, const Tile& tile, int multicast, int split_k,
+                   std::vector<GemmSchedule>& all) {
+  for (const bool spread : {true, false}) {
+    if (spread && problem.epilogue.instructions > kMostSpread * problem.product.parts) continue;
+    GemmSchedule s;
+    s.m = tile.m, s.n = tile.n, s.k = tma_step(problem.product);
+    s.multicast = multicast, s.split_k = split_k;
+    s.vector_a = s.vector_b = tma_unit(problem.product);
+    // Stages of the next tile are on their way.
+    s.stages = tma_stages(s, problem.device, 1,
+                          (spread ? 0 : pass_bytes(s.n, tile.consumers * tile.warpgroups)) +
+                              given_bytes(s, tile.consumers),
+                          std::nullopt);
+    const int promoted = possible_promotion(problem.product, s, tile.warpgroups,
+                                            needed_promotion(problem));
+    s.tile = std::make_shared<Pingpong>(
+        tile.consumers, tile.warpgroups,
+        problem.device.multiprocessors / s.cluster() * s.cluster(), spread, promoted);
+    if (s.tile->fits(problem, s)) all.push_back(std::move(s));
+  }
+}
+
 std::vector<GemmSchedule> schedules(const GemmProblem& problem) {
   std::vector<GemmSchedule> all;
-  const int needed = needed_promotion(problem);
-  const std::span<const Tile> tiles = needed > 0 ? std::span<const Tile>(kPromotedTiles)
-                                      : problem.product.is_eight_bit()
-                                          ? std::span<const Tile>(kEightBitTiles)
-                                          : std::span<const Tile>(kTiles);
+  const std::span<const Tile> tiles =
+      needed_promotion(problem) > 0    ? std::span<const Tile>(kPromotedTiles)
+      : problem.product.is_eight_bit() ? std::span<const Tile>(kEightBitTiles)
+                                       : std::span<const Tile>(kTiles);
   for (const Tile& tile : tiles)
-    for (const bool spread : {true, false})
-      for (const int multicast : kMulticasts) {
-        if (multicast > 1 && !problem.product.is_eight_bit()) continue;
-        if (spread && problem.epilogue.instructions > kMostSpread * problem.product.parts) continue;
-        GemmSchedule s;
-        s.m = tile.m, s.n = tile.n, s.k = tma_step(problem.product), s.multicast = multicast;
-        s.vector_a = s.vector_b = tma_unit(problem.product);
-        // Stages of the next tile are on their way.
-        s.stages = tma_stages(s, problem.device, 1,
-                              spread ? 0 : pass_bytes(s.n, tile.consumers * tile.warpgroups),
-                              std::nullopt);
-        const int promoted = possible_promotion(problem.product, s, tile.warpgroups, needed);
-        s.tile = std::make_shared<Pingpong>(tile.consumers, tile.warpgroups,
-                                            problem.device.multiprocessors / multicast * multicast,
-                                            spread, promoted);
-        if (s.tile->fits(problem, s)) all.push_back(std::move(s));
-      }
+    for (const int multicast : kMulticasts)
+      if (multicast == 1 || problem.product.is_eight_bit())
+        add_schedules(problem, tile, multicast, 1, all);
+  for (const Tile& tile : kSplitTiles) add_schedules(problem, tile, 1, 2, all);
   return all;
 }
 

@@ -43,8 +43,12 @@ int tma_product_columns(const GemmProgram& product, int columns) {
   return 32;
 }
 
-std::string further_arguments(const GemmProgram& product, const GemmSchedule& s, int promoted) {
+std::string further_arguments(const GemmProgram& product, const GemmSchedule& s, int promoted,
+                              int split_k) {
   const std::size_t windows = product.windows ? product.windows->in.size() : 0;
+  if (split_k > 1)
+    return fmt::format(", {}, {}, {}, {}, {}, {}", product.parts, windows,
+                       promoted / kPromotionStep, s.multicast, product.blocks.has_value(), split_k);
   if (s.multicast > 1 || product.blocks)
     return fmt::format(", {}, {}, {}, {}{}", product.parts, windows, promoted / kPromotionStep,
                        s.multicast, product.blocks ? ", true" : "");

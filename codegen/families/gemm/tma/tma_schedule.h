@@ -45,9 +45,10 @@ int tma_held(const GemmProgram& product, const GemmSchedule& s, int warpgroups, 
 bool fits_tma(const GemmProblem& problem, const GemmSchedule& s, int warpgroups, int most_held,
               int promoted);
 
-/// The last arguments of a tile's template, where a product has parts or windows, is promoted or
-/// shares copies.
-std::string further_arguments(const GemmProgram& product, const GemmSchedule& s, int promoted);
+/// The last arguments of a tile's template, where a product has parts or windows, is promoted,
+/// shares copies, or, of those whose last argument that is, k.
+std::string further_arguments(const GemmProgram& product, const GemmSchedule& s, int promoted,
+                              int split_k = 1);
 
 /// Tensor cores add up products of 8-bit floats with about 14 bits. A schedule that promotes has
 /// the products of so many neighbours along k, kPromotionStep or some times it, added to float32.

@@ -43,8 +43,8 @@ void BodyWriter::write() {
     s_.code.line(passes.unroll ? "#pragma unroll" : kNotUnrolled);
     s_.code.open(passes.header);
     if (has_row_loads)  // twice as fast as passes need them: each that is done leaves registers
-      s_.code.line(fmt::format("if (pass * 2 < {}) load_rows(pass * 2), load_rows(pass * 2 + 1);",
-                               passes.count));
+      for (const char* ahead : {"pass * 2", "pass * 2 + 1"})
+        s_.code.line(fmt::format("if ({0} < {1}) load_rows({0});", ahead, passes.count));
   } else {
     s_.code.open("");
   }

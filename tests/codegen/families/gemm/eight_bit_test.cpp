@@ -166,6 +166,30 @@ TEST(CudaEightBit, BlocksShareCopies) {
               HasSubstr("does not take kernel 'kernel_p'"));
 }
 
+// Each promotes the sums of half of k.
+TEST(CudaEightBit, TwoBlocksShareK) {
+  const auto split = [](const char* tile, const char* passes, int blocks, int promoted = 0) {
+    return fmt::format("pingpong {} blocks={} passes={}{} split_k=2 cluster_n=1", tile, blocks,
+                       passes, promoted > 0 ? fmt::format(" promote={}", promoted) : "");
+  };
+  GemmCheck check;
+  for (const char* passes : {"spread", "rolled"}) {
+    check.add(fmt::format("integers_{}", passes),
+              quantized_output_graph("i8", "i8", "330", 264, 400),
+              split("128x128x128 consumers=1 warpgroups=2 stages=3", passes, 4));
+    check.add(fmt::format("promoted_{}", passes),
+              scaled_graph(kE4M3, kE4M3, "300", 264, 656, kE4M3),
+              split("128x192x128 consumers=1 warpgroups=2 stages=3", passes, 2, 256));
+  }
+  check.add("rows", scaled_graph(kE4M3, kE4M3, "520", 136, 656, "f16"),
+            split("256x64x128 consumers=1 warpgroups=2 stages=4", "spread", 2, 256));
+  check.add("scaled", block_graph(kE4M3, kE4M3, "300", 264, 640, "bf16"),
+            split("128x128x128 consumers=1 warpgroups=2 stages=3", "spread", 2, 128));
+  check.add("halves", gated_sums_graph("i8", "150", 136, 272),
+            split("128x128x128 consumers=1 warpgroups=2 stages=2", "spread", 2));
+  EXPECT_EQ(check.run(), "");
+}
+
 // What is promoted is scaled, by scales of its rows and of 128 columns.
 TEST(CudaEightBit, BlocksOfKHaveScales) {
   GemmCheck check;

@@ -119,6 +119,48 @@ TEST(CudaPingpong, BlocksShareCopies) {
   EXPECT_EQ(check.kernels[0].step.variants[0]->cluster, 2u);
 }
 
+// Each multiplies half of k and has the epilogue of half of the rows; of a short k the second has
+// nothing to multiply.
+TEST(CudaPingpong, TwoBlocksShareK) {
+  const auto split = [](const char* tile, const char* passes, int blocks) {
+    return fmt::format("pingpong {} blocks={} passes={} split_k=2 cluster_n=1", tile, blocks,
+                       passes);
+  };
+  GemmCheck check;
+  for (const char* passes : {"rolled", "spread"}) {
+    check.add(fmt::format("together_{}", passes), pointwise_graph("f16", "450", 264, 456),
+              split("128x128x64 consumers=1 warpgroups=2 stages=3", passes, 4));
+    check.add(fmt::format("turns_{}", passes), pointwise_graph("f16", "450", 264, 200),
+              split("64x128x64 consumers=2 warpgroups=1 stages=2", passes, 4));
+    check.add(fmt::format("rows_{}", passes), transposed_graph("bf16", "300", 136, 136),
+              split("256x64x64 consumers=1 warpgroups=2 stages=2", passes, 132));
+  }
+  check.add("short", pointwise_graph("f16", "70", 136, 64),
+            split("64x64x64 consumers=2 warpgroups=1 stages=2", "spread", 2));
+  check.add("halves", gated_graph("bf16", "330", 200, 136, true),
+            split("128x224x64 consumers=1 warpgroups=2 stages=3", "spread", 2));
+  EXPECT_EQ(check.run(), "");
+  EXPECT_EQ(check.kernels[0].step.variants[0]->cluster, 2u);
+  for (const char* tile : {"128x128x64 consumers=1 warpgroups=2 stages=3 blocks=4 passes=spread "
+                           "multicast=2 split_k=2 cluster_n=1",
+                           "128x128x64 consumers=1 warpgroups=2 stages=3 blocks=3 passes=spread "
+                           "split_k=2 cluster_n=1",
+                           "128x128x64 consumers=1 warpgroups=2 stages=3 blocks=3 passes=spread "
+                           "split_k=3 cluster_n=1"})
+    EXPECT_THAT(message_for(pointwise_graph("f16", "70", 224, 200),
+                            fmt::format("pingpong {}", tile)),
+                HasSubstr("does not take kernel 'kernel_p'"));
+}
+
+TEST(CudaPingpong, FewRowsShareK) {
+  GemmCheck check;
+  check.by_warpgroups = true;
+  check.add("few", transposed_graph("f16", "256", 4096, 14336), "");
+  check.add("many", transposed_graph("f16", "4096", 4096, 14336), "");
+  EXPECT_THAT(check.kernels[0].step.variants[0]->schedule, HasSubstr("split_k=2"));
+  EXPECT_THAT(check.kernels[1].step.variants[0]->schedule, HasSubstr("split_k=1"));
+}
+
 TEST(CudaPingpong, EarlyKernelsFetchWeightsFirst) {
   GemmCheck check;
   check.programmatic_launch = true;
@@ -134,6 +176,9 @@ TEST(CudaPingpong, CodeIsForOneGpuAlone) {
             turns("128x192", 2, 1, 5, 132, "spread"));
   check.add("gated", gated_graph("f16", "m", 448, 384, true),
             turns("128x224", 1, 2, 5, 132, "spread"));
+  check.add("split", pointwise_graph("f16", "m", 384, 384),
+            "pingpong 128x128x64 consumers=1 warpgroups=2 stages=5 blocks=132 passes=spread "
+            "split_k=2 cluster_n=1");
   for (const auto& compiled : check.compile()) {
     EXPECT_LT(compiled[0].code.size(), compiled[1].code.size());
     EXPECT_LT(compiled[2].code.size(), compiled[1].code.size());
