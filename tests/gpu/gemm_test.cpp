@@ -145,7 +145,7 @@ TEST_P(Halves, AgreeWithTheReference) {
 INSTANTIATE_TEST_SUITE_P(Product, Halves,
                          ::testing::Values("64x128x64 consumers=2 warpgroups=1 stages=6",
                                            "128x128x64 consumers=1 warpgroups=2 stages=5",
-                                           "128x160x64 consumers=1 warpgroups=2 stages=3",
+                                           "128x192x64 consumers=1 warpgroups=2 stages=3",
                                            "256x128x64 consumers=1 warpgroups=2 stages=2"));
 
 // Where k is contiguous in both operands tiles may have other widths, and share copies.
