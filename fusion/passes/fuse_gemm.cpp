@@ -84,7 +84,7 @@ class GemmFuser {
   Graph run() {
     std::vector<const Node*> products;
     for (const Node& node : graph_.nodes())
-      if (is_product(node) && is_ours(node)) products.push_back(&node);
+      if (is_product(node) && has_gemm_kernel(context_.target, node)) products.push_back(&node);
     std::vector<std::optional<Rows>> rows;
     for (const Node* product : products) rows.push_back(choose_rows(*product));
     std::vector<Piece> pieces;
@@ -94,19 +94,6 @@ class GemmFuser {
   }
 
  private:
-  /// Tensor cores multiply 16-bit floats, and what the target says of 8 bits; everything else is
-  /// the library's.
-  bool is_ours(const Node& node) const {
-    return std::ranges::all_of(node.body->nodes(), [&](const Node& part) {
-      if (part.op->name != "MatMul" && part.op->name != "BlockMatMul" && part.op->name != "Conv")
-        return true;
-      if (multiplies_narrow(context_.target, *node.body, part)) return true;
-      const DType type = node.body->type(part.outputs[0]).dtype;
-      return (type == DType::kFloat16 || type == DType::kBFloat16) &&
-             node.body->type(part.inputs[0]).dtype == type;
-    });
-  }
-
   Piece piece(const Node& matmul, const std::optional<Rows>& rows) {
     const ValueId result = matmul.outputs[0];
     BodyBuilder body(graph_, BodyBuilder::Literals::kNone);

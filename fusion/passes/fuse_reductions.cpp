@@ -1,10 +1,27 @@
 #include "fusion/passes/passes.h"
+#include "fusion/regions/gate.h"
+#include "fusion/regions/operand.h"
 #include "fusion/regions/partition.h"
 
 namespace sinter::fusion {
+namespace {
+
+/// What opens a gate of a product's columns is left to the product's kernel, which stores half as
+/// much then; that kernel has a part of each row and reduces none.
+void leave_gates(const Graph& graph, const Context& context, Partition& partition) {
+  if (!context.target.gemm_kernels) return;
+  for (const Node& node : graph.nodes())
+    if (is_kind(node, "matmul") && has_gemm_kernel(context.target, node))
+      if (const auto gate = gate_of(graph, node.outputs[0]))
+        partition.leave(*gate, "'" + describe(graph.node(*gate)) + "' joins halves of the columns of '" +
+                                   describe(node) + "', whose kernel may do so");
+}
+
+}  // namespace
 
 Graph fuse_reductions(const Graph& graph, Context& context) {
   Partition partition(graph, context);
+  leave_gates(graph, context, partition);
   for (std::size_t n = 0; n < graph.nodes().size(); ++n) {
     const NodeId id{static_cast<std::int32_t>(n)};
     const Node& node = graph.node(id);

@@ -58,6 +58,17 @@ bool multiplies_narrow(const TargetTraits& target, const Graph& graph, const Nod
   return pairs.contains({x, graph.type(node.inputs[1]).dtype});
 }
 
+bool has_gemm_kernel(const TargetTraits& target, const Node& fused) {
+  return std::ranges::all_of(fused.body->nodes(), [&](const Node& part) {
+    if (part.op->name != "MatMul" && part.op->name != "BlockMatMul" && part.op->name != "Conv")
+      return true;
+    if (multiplies_narrow(target, *fused.body, part)) return true;
+    const DType type = fused.body->type(part.outputs[0]).dtype;
+    return (type == DType::kFloat16 || type == DType::kBFloat16) &&
+           fused.body->type(part.inputs[0]).dtype == type;
+  });
+}
+
 std::string quantized_refusal(const TargetTraits& target, const Graph& graph, const Node& node,
                               DType x) {
   if (!target.quantized_matmul.contains(x))

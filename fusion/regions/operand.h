@@ -21,6 +21,9 @@ bool is_matrix_product(const Node& node);
 bool has_eight_bit_operands(const Graph& graph, const Node& node);
 /// True for one that the target multiplies as it is.
 bool multiplies_narrow(const TargetTraits& target, const Graph& graph, const Node& node);
+/// True for a fused node all of whose products kernels of our own multiply: of 16-bit floats, and
+/// what the target says of 8 bits; everything else is the library's.
+bool has_gemm_kernel(const TargetTraits& target, const Node& fused);
 /// Why the target has no product of `x` and the quantized weights of `node`, a QuantMatMul; empty
 /// if it has one.
 std::string quantized_refusal(const TargetTraits& target, const Graph& graph, const Node& node,

@@ -53,6 +53,7 @@ Region Partition::start(Shape space, Ints axes) const {
 Verdict Partition::can_fuse(const Region& region, NodeId id) const {
   const Node& node = graph_.node(id);
   if (is_grouped(id)) return {false, "'" + describe(node) + "' is already in another kernel"};
+  if (const auto left = left_.find(id); left != left_.end()) return {false, left->second};
   if (region.nodes().size() >= most_nodes()) return {false, "the kernel has enough operators"};
   switch (node.op->kind) {
     case OpKind::kPointwise:

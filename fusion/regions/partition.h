@@ -19,6 +19,8 @@ class Partition {
   /// An empty region over `space`, with reductions over `axes` if there are any.
   Region start(Shape space, Ints axes) const;
   bool is_grouped(NodeId node) const { return group_of_[at(node)] >= 0; }
+  /// Leaves a node out of all regions, for a later pass; `reason` is what --explain-fusion says.
+  void leave(NodeId node, std::string reason) { left_.emplace(node, std::move(reason)); }
   /// Takes in whatever producers and consumers are legal and worth it, until nothing changes.
   void grow(Region& region);
   /// Stores results of a reduction through a transpose that would else be a kernel of its own.
@@ -57,6 +59,7 @@ class Partition {
   std::vector<int> group_of_;
   std::vector<Region> groups_;
   std::vector<bool> stored_;  // values that committed regions read
+  std::map<NodeId, std::string> left_;
   // For each node the last one of the committed regions that begin at it or before and end behind.
   std::vector<std::size_t> reach_;
   /// Marks that are all taken off at once.

@@ -83,6 +83,23 @@ inline std::string gated_sums_graph(const std::string& x, const std::string& m, 
       "r");
 }
 
+/// The same with scales of rows and columns, as SwiGLU has them where each token has its scale.
+inline std::string scaled_gate_graph(const std::string& type, const std::string& m, int n, int k) {
+  return eight_bit_graph(
+      type, type, m, 2 * n, k, true,
+      fmt::format(", %rows: f32[{}, 1], %columns: f32[{}]", m, 2 * n),
+      fmt::format("  %f = Cast(%p) {{to = f32}}\n"
+                  "  %s = Mul(%f, %rows)\n"
+                  "  %c = Mul(%s, %columns)\n"
+                  "  %w16 = Cast(%c) {{to = f16}}\n"
+                  "  %l = Slice(%w16) {{starts = [0, 0], steps = [1, 1], shape = [{0}, {1}]}}\n"
+                  "  %h = Slice(%w16) {{starts = [0, {1}], steps = [1, 1], shape = [{0}, {1}]}}\n"
+                  "  %o = Silu(%l)\n"
+                  "  %r = Mul(%o, %h)\n",
+                  m, n),
+      "r");
+}
+
 /// A region of kind "gemm": a convolution with channels last, its bias, scaled and quantized again.
 inline std::string eight_bit_conv(const std::string& x, const std::string& w, int images, int side,
                                   int channels, int outputs, int kernel, int stride, int pad) {

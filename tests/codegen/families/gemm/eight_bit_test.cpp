@@ -278,6 +278,12 @@ TEST(CudaEightBit, ThreeWarpgroupsShareTiles) {
 
 TEST(CudaEightBit, HalvesOfTheColumnsMeet) {
   GemmCheck check;
+  check.add("scaled", scaled_gate_graph(kE4M3, "150", 136, 400),
+            turns("128x160x128 consumers=1 warpgroups=2 stages=4", "spread", 2, 256));
+  check.add("scaled_224", scaled_gate_graph(kE4M3, "150", 136, 400),
+            turns("128x224x128 consumers=1 warpgroups=2 stages=4", "spread", 2, 256));
+  check.add("scaled_tma", scaled_gate_graph(kE4M3, "70", 72, 272),
+            tma("64x64x128 warpgroups=1 stages=3"));
   check.add("tma", gated_sums_graph("i8", "70", 72, 272), tma("64x64x128 warpgroups=1 stages=3"));
   check.add("turns", gated_sums_graph("u8", "150", 136, 272),
             turns("128x128x128 consumers=2 warpgroups=1 stages=2", "spread"));
