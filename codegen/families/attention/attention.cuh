@@ -119,6 +119,38 @@ SINTER_DEVICE void fetch_keys(const AttentionProblem<Shape>& p) {
     }
 }
 
+/// Where the keys of a tile are, which begins at a multiple of Shape::kKeys: of a paged cache the
+/// first rows of the blocks that it lies in, looked up once for all copies of the tile. Else
+/// (kKnown: not) each key is looked up.
+template <class Shape>
+struct TileBlocks {
+  static constexpr int kBlock = Shape::kPaged ? Shape::kBlock : 1, kKeys = Shape::kKeys;
+  static constexpr bool kWhole = kKeys % kBlock == 0;  // of blocks, else a part of one
+  static constexpr bool kKnown =
+      Shape::kPaged && (kBlock % kKeys == 0 || (kWhole && kKeys / kBlock <= 4));
+  static constexpr int kCount = kKnown && kWhole ? kKeys / kBlock : 1;
+  i32 first[kCount] = {};  // of each block, less how many keys of the tile are in front of it
+
+  SINTER_DEVICE void find(const AttentionProblem<Shape>& p, i32 key0) {
+    if constexpr (!kKnown) return;
+#pragma unroll
+    for (int b = 0; b < kCount; ++b) {
+      const i32 key = key0 + b * kBlock;
+      first[b] = (key < p.keys ? p.row_of_key(key) : 0) - b * kBlock;
+    }
+  }
+  /// The row of keys and values that `key` is, of the tile from `key0` on.
+  SINTER_DEVICE i32 row_of(const AttentionProblem<Shape>& p, i32 key, i32 key0) const {
+    if constexpr (!kKnown) return p.row_of_key(key);
+    const i32 place = key - key0;
+    i32 from = first[0];
+#pragma unroll
+    for (int b = 1; b < kCount; ++b) from = place >= b * kBlock ? first[b] : from;
+    const i32 row = from + place, last = p.cache_rows - 1;
+    return row < last ? row : last;
+  }
+};
+
 /// What attend() finds in memory: the queries, and all keys and values.
 struct NoPrologue {
   static constexpr bool kMakes = false, kAhead = false;
@@ -171,24 +203,25 @@ SINTER_DEVICE void attend(AttentionProblem<Shape> p, const Prologue& prologue = 
       clear_spare_rows<Shape::kThreads * kGroups, Shape::kGroup>(p, threadIdx.x);
     if (p.first_row >= p.rows) return;
   }
-  // Tables say nothing of keys that no row sees.
-  if constexpr (Shape::kPaged) p.keys = end_of_keys(p);
-  // Where a tile of keys begins at `key0`; one of a paged cache that lies in one block is looked up
-  // once.
-  const auto rows_of_tile = [&](i32 key0) {
-    constexpr bool kInOneBlock = Shape::kPaged && Shape::kBlock % kKeys == 0;
-    const i32 first = kInOneBlock && key0 < p.keys ? p.row_of_key(key0) : 0,
-              last = kInOneBlock ? p.cache_rows - 1 : 0;
-    return [&p, key0, first, last](i32 key) {
-      if constexpr (!kInOneBlock) return p.row_of_key(key);
-      const i32 row = first + (key - key0);
-      return row < last ? row : last;
-    };
-  };
-  SINTER_DYNAMIC_SHARED(shared);
   const int split = kSplitK > 1 ? blockIdx.x % kSplitK : 0;
   const int lane = threadIdx.x % 32, warp = threadIdx.x / 32 % Shape::kRowWarps;
   const int group = threadIdx.x / Shape::kThreads, thread = threadIdx.x % Shape::kThreads;
+  // The first tiles' blocks are asked for together with the rows' limits. Tables say nothing of
+  // keys that no row sees.
+  typedef TileBlocks<Shape> Blocks;
+  constexpr bool kAsksEarly = Blocks::kKnown && Shape::kWindow == 0 && !Prologue::kMakes;
+  Blocks early[kAhead];
+  if constexpr (kAsksEarly)
+#pragma unroll
+    for (int stage = 0; stage < kAhead; ++stage)
+      early[stage].find(p, (split * kGroups + group + stage * kTurns) * kKeys);
+  const auto blocks_of_tile = [&](i32 key0) {
+    Blocks blocks;
+    blocks.find(p, key0);
+    return blocks;
+  };
+  if constexpr (Shape::kPaged) p.keys = end_of_keys(p);
+  SINTER_DYNAMIC_SHARED(shared);
   const auto keys_of = [&](int stage) {
     return reinterpret_cast<Key*>(shared + (group * kAhead + stage) * Shape::kTileBytes);
   };
@@ -205,16 +238,16 @@ SINTER_DEVICE void attend(AttentionProblem<Shape> p, const Prologue& prologue = 
     else
       __syncthreads();
   };
-  const auto copy_keys = [&](int stage, i32 key0) {
-    const auto row_of = rows_of_tile(key0);
+  const auto copy_keys = [&](int stage, i32 key0, const Blocks& blocks) {
+    const auto row_of = [&](i32 key) { return blocks.row_of(p, key, key0); };
     copy_rows<kKeys, Shape::kHead, Shape::kKeyPitch, Shape::kVector, Shape::kThreads>(
         keys_of(stage), p.k, p.k_stride, key0, p.keys, thread, row_of);
     if constexpr (Shape::kScaled)
       copy_scales<kKeys, Shape::kThreads>(key_scales_of(stage), p.key_scale, p.key_scale_stride,
                                           key0, p.keys, thread, row_of);
   };
-  const auto copy_values = [&](int stage, i32 key0) {
-    const auto row_of = rows_of_tile(key0);
+  const auto copy_values = [&](int stage, i32 key0, const Blocks& blocks) {
+    const auto row_of = [&](i32 key) { return blocks.row_of(p, key, key0); };
     copy_rows<kKeys, Shape::kValueHead, Shape::kValuePitch, Shape::kVector, Shape::kThreads>(
         values_of(stage), p.v, p.v_stride, key0, p.keys, thread, row_of);
     if constexpr (Shape::kScaled)
@@ -225,9 +258,10 @@ SINTER_DEVICE void attend(AttentionProblem<Shape> p, const Prologue& prologue = 
   const i32 first_key = first_tile_of_keys(p);
   i32 key0 = first_key + (split * kGroups + group) * kKeys;
   const auto copy_first = [&] {
-    copy_keys(0, key0);
+    const Blocks blocks = kAsksEarly ? early[0] : blocks_of_tile(key0);
+    copy_keys(0, key0, blocks);
     cp_async_commit();
-    copy_values(0, key0);
+    copy_values(0, key0, blocks);
     cp_async_commit();
   };
 
@@ -261,7 +295,7 @@ SINTER_DEVICE void attend(AttentionProblem<Shape> p, const Prologue& prologue = 
       copy_first();
     }
   }
-  const i32 end = end_of_keys(p);
+  const i32 end = Shape::kPaged && !Prologue::kMakes ? p.keys : end_of_keys(p);
   const i32 rounds = (end - first_key + kKeys * kTurns - 1) / (kKeys * kTurns);
   if (kAhead == 1 && !Prologue::kAhead && rounds > 0) copy_first();
   if constexpr (kAhead > 1) {
@@ -269,8 +303,9 @@ SINTER_DEVICE void attend(AttentionProblem<Shape> p, const Prologue& prologue = 
     for (int stage = 0; stage < kAhead; ++stage) {
       const i32 first = key0 + stage * kKeys * kTurns;
       if (first < end) {
-        copy_keys(stage, first);
-        copy_values(stage, first);
+        const Blocks blocks = kAsksEarly ? early[stage] : blocks_of_tile(first);
+        copy_keys(stage, first, blocks);
+        copy_values(stage, first, blocks);
       }
       cp_async_commit();
     }
@@ -334,7 +369,7 @@ SINTER_DEVICE void attend(AttentionProblem<Shape> p, const Prologue& prologue = 
     add_new_row(keys_of(stage), key_scales_of(stage), add_key);
     barrier();  // keys are there; nobody reads the last tile's values any more
     if (kAhead == 1 && round > 0) {
-      copy_values(0, key0);
+      copy_values(0, key0, blocks_of_tile(key0));
       cp_async_commit();
     }
     typename Rows::Scores s;
@@ -351,7 +386,7 @@ SINTER_DEVICE void attend(AttentionProblem<Shape> p, const Prologue& prologue = 
       add_new_row(values_of(stage), value_scales_of(stage), add_value);
       barrier();  // values are there; nobody reads these keys any more
       if (round + 1 < rounds) {
-        copy_keys(0, key0 + kKeys * kTurns);
+        copy_keys(0, key0 + kKeys * kTurns, blocks_of_tile(key0 + kKeys * kTurns));
         cp_async_commit();
       }
     }
@@ -364,8 +399,9 @@ SINTER_DEVICE void attend(AttentionProblem<Shape> p, const Prologue& prologue = 
       barrier();
       const i32 next = key0 + kAhead * kKeys * kTurns;
       if (next < end) {
-        copy_keys(stage, next);
-        copy_values(stage, next);
+        const Blocks blocks = blocks_of_tile(next);
+        copy_keys(stage, next, blocks);
+        copy_values(stage, next, blocks);
       }
       cp_async_commit();
       stage = stage + 1 < kAhead ? stage + 1 : 0;

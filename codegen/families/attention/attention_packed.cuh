@@ -2,6 +2,7 @@
 #pragma once
 
 #include "attention_problem.cuh"
+#include "reduce.cuh"
 
 /// A tile of a sequence: its tokens are [begin, begin + tokens) of all, its rows kGroup times as
 /// many, of which the tile's own begin at first_row. A tile behind the last one has no tokens.
@@ -13,50 +14,98 @@ SINTER_DEVICE i32 bound_within(i64 bound, i32 least, i32 most) {
   return bound < least ? least : bound > most ? most : static_cast<i32>(bound);
 }
 
+/// The sum of what the lanes of a warp have, in each of them.
+SINTER_DEVICE i32 sum_of_warp(i32 x) {
+#if defined(__CUDACC__) && __CUDA_ARCH__ >= 800
+  return __reduce_add_sync(0xffffffffu, x);
+#else
+#pragma unroll
+  for (int distance = 1; distance < 32; distance *= 2) x += exchange(x, distance);
+  return x;
+#endif
+}
+
+/// Where sequence `i` begins and ends among `all` tokens; nothing behind the last.
+struct SequenceTokens {
+  i32 begin = 0, end = 0;
+};
+template <class Bound>
+SINTER_DEVICE SequenceTokens tokens_of_sequence(const Bound* bounds, i32 sequences, i32 all,
+                                                i32 i) {
+  SequenceTokens tokens;
+  if (i >= sequences) return tokens;
+  tokens.begin = bound_within(bounds[i], 0, all);
+  tokens.end = bound_within(bounds[i + 1], tokens.begin, all);
+  return tokens;
+}
+
 /// Tile number `tile` of those that the sequences need which the kernel takes, in their order. A
-/// warp looks for it together: each lane knows how many tiles a sequence has.
+/// warp looks for it together: each lane knows how many tiles some sequences have, 32 apart, whose
+/// bounds are all under way at once.
 template <class Shape, class Bound>
 SINTER_DEVICE PackedTile packed_tile(const Bound* bounds, i32 sequences, i32 all, i32 tile) {
-  constexpr int kRows = Shape::kRows;
+  // Blocks of many warps have many rows: they are few, and hold results while they look.
+  constexpr int kRows = Shape::kRows, kOfLane = Shape::kRowWarps > 4 ? 2 : 8;
   const i32 lane = threadIdx.x % 32;
-  for (i32 first = 0; first < sequences; first += 32) {
-    const i32 i = first + lane;
-    i32 begin = 0, end = 0;
-    if (i < sequences) {
-      begin = bound_within(bounds[i], 0, all);
-      end = bound_within(bounds[i + 1], begin, all);
+  for (i32 first = 0; first < sequences; first += 32 * kOfLane) {
+    SequenceTokens tokens[kOfLane];
+#pragma unroll
+    for (int i = 0; i < kOfLane; ++i)
+      tokens[i] = tokens_of_sequence(bounds, sequences, all, first + i * 32 + lane);
+    i32 own[kOfLane], tiles[kOfLane];
+#pragma unroll
+    for (int i = 0; i < kOfLane; ++i) {
+      const i32 rows = (tokens[i].end - tokens[i].begin) * Shape::kGroup;
+      const bool is_taken =
+          rows >= Shape::kLeastRows && (Shape::kMostRows == 0 || rows <= Shape::kMostRows);
+      own[i] = is_taken ? (rows + kRows - 1) / kRows : 0;
+      tiles[i] = sum_of_warp(own[i]);
     }
-    const i32 rows = (end - begin) * Shape::kGroup;
-    const bool is_taken =
-        rows >= Shape::kLeastRows && (Shape::kMostRows == 0 || rows <= Shape::kMostRows);
-    const i32 own = is_taken ? (rows + kRows - 1) / kRows : 0;
-    i32 before = own;  // with its own
+    // The 32 sequences with the tile; -1: others have it.
+    int chunk = -1;
+    i32 chosen = 0, begin = 0, end = 0;
+#pragma unroll
+    for (int i = 0; i < kOfLane; ++i) {
+      if (chunk >= 0) continue;
+      if (tile < tiles[i]) {
+        chunk = i;
+        chosen = own[i];
+        begin = tokens[i].begin;
+        end = tokens[i].end;
+      } else {
+        tile -= tiles[i];
+      }
+    }
+    if (chunk < 0) continue;
+    i32 before = chosen;  // with its own
 #pragma unroll
     for (int distance = 1; distance < 32; distance *= 2) {
       const i32 other = __shfl_up_sync(0xffffffffu, before, distance);
       if (lane >= distance) before += other;
     }
-    const i32 tiles = __shfl_sync(0xffffffffu, before, 31);
-    if (tile < tiles) {
-      // From that sequence on all end behind the tile.
-      const u32 in_front = ~__ballot_sync(0xffffffffu, before > tile);
-      const int found = 32 - __clz(static_cast<int>(in_front));
-      const i32 inside = tile - (before - own);
-      return {__shfl_sync(0xffffffffu, begin, found), __shfl_sync(0xffffffffu, end - begin, found),
-              __shfl_sync(0xffffffffu, inside, found) * kRows, first + found};
-    }
-    tile -= tiles;
+    // From that sequence on all end behind the tile.
+    const u32 in_front = ~__ballot_sync(0xffffffffu, before > tile);
+    const int found = 32 - __clz(static_cast<int>(in_front));
+    const i32 inside = tile - (before - chosen);
+    return {__shfl_sync(0xffffffffu, begin, found), __shfl_sync(0xffffffffu, end - begin, found),
+            __shfl_sync(0xffffffffu, inside, found) * kRows, first + chunk * 32 + found};
   }
   return {0, 0, 0, 0};
 }
 
-/// The share that tile number `tile` of `tiles` has of the rows in no sequence, of `all` rows.
+/// The tokens that all sequences have together, of `all`.
 template <class Bound>
-SINTER_DEVICE SpareRows spare_rows(const Bound* bounds, i32 sequences, i32 all, i32 begin, i32 tile,
+SINTER_DEVICE SequenceTokens tokens_of_all(const Bound* bounds, i32 sequences, i32 all) {
+  SequenceTokens tokens;
+  tokens.begin = bound_within(bounds[0], 0, all);
+  tokens.end = bound_within(bounds[sequences], tokens.begin, all);
+  return tokens;
+}
+/// The share that tile number `tile` of `tiles` has of the rows in no sequence, of `all` rows.
+SINTER_DEVICE SpareRows spare_rows(const SequenceTokens& packed, i32 all, i32 begin, i32 tile,
                                    i32 tiles) {
-  const i32 front = bound_within(bounds[0], 0, all);
-  const i32 end = bound_within(bounds[sequences], front, all);
-  return {begin, front, end - front, tile, front + all - end, tiles};
+  return {begin, packed.begin, packed.end - packed.begin, tile, packed.begin + all - packed.end,
+          tiles};
 }
 
 /// Writes zeros to them; `thread` of kThreads that do so.

@@ -171,12 +171,58 @@ SINTER_DEVICE void copy_tiles(const Pipeline& pipeline, u32 items, ProblemOf pro
   });
 }
 
+/// Rows of a paged cache whose blocks are whole tiles, or a whole part of one, by 128 threads: each
+/// block is looked up once, two at a time, as nothing that is read goes past a copy.
+template <int kWidth, class Shape>
+struct BlockCopies {
+  typedef typename Shape::T T;
+  static constexpr int kKeys = Shape::kKeys, kBlock = Shape::kPaged ? Shape::kBlock : kKeys;
+  static constexpr int kUnits = kWidth % 128 == 0 ? 16 : 8;
+  static constexpr int kAcross = copy_threads<kKeys, 128>(kUnits), kAtOnce = 128 / kAcross;
+  static constexpr int kOfBlock = kBlock < kKeys ? kBlock : kKeys;  // of the tile's keys
+  static constexpr int kBlocks = kKeys / kOfBlock, kTogether = kBlocks % 2 == 0 ? 2 : 1;
+  static constexpr bool kFit = kAcross == kUnits && kOfBlock % kAtOnce == 0 &&
+                               kKeys % kOfBlock == 0 && kBlock % kOfBlock == 0;
+
+  SINTER_DEVICE static void copy(T* tile, const AttentionProblem<Shape>& p, const T* from,
+                                 i64 stride, i32 key0, int thread) {
+    const int row = thread / kAcross, column = thread % kAcross * 8;
+#pragma unroll
+    for (int part = 0; part < kWidth; part += kUnits * 8) {
+      if (part + column >= kWidth) break;
+      T* const to = tile + swizzled_place<kKeys>(row, part + column);
+#pragma unroll 1
+      for (int block = 0; block < kBlocks; block += kTogether) {
+        i32 first[kTogether];
+#pragma unroll
+        for (int b = 0; b < kTogether; ++b) {
+          const i32 key = key0 + (block + b) * kOfBlock;
+          first[b] = key < p.keys ? p.row_of_key(key) : 0;
+        }
+#pragma unroll
+        for (int b = 0; b < kTogether; ++b)
+#pragma unroll
+          for (int r = 0; r < kOfBlock; r += kAtOnce) {
+            const int place = (block + b) * kOfBlock + r;
+            const bool exists = key0 + place + row < p.keys;
+            const i32 at = first[b] + r + row, last = p.cache_rows - 1;
+            const T* const source = from + (at < last ? at : last) * stride + part + column;
+            cp_async<16>(to + place * 64, exists ? source : from, exists);
+          }
+      }
+    }
+  }
+};
+
 /// A tile of rows of keys, or of values, by 128 threads; zeros behind the last one, so that weights
 /// of zero meet numbers.
 template <int kWidth, class Shape>
 SINTER_DEVICE void copy_keys_of(typename Shape::T* tile, const AttentionProblem<Shape>& p,
                                 const typename Shape::T* from, i64 stride, i32 key0, int thread) {
-  if constexpr (Shape::kPaged)
+  typedef BlockCopies<kWidth, Shape> Copies;
+  if constexpr (Shape::kPaged && Copies::kFit)
+    Copies::copy(tile, p, from, stride, key0, thread);
+  else if constexpr (Shape::kPaged)
     copy_tile_of_rows<Shape::kKeys, kWidth, 128>(tile, from, key0, p.keys, thread, [&](i32 key) {
       return from + p.row_of_key(key) * stride;
     });

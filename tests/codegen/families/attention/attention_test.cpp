@@ -180,22 +180,29 @@ TEST_P(AttentionCases, MeanTheirBodies) {
 
 /// Steps of a paged cache: single tokens, prompts, sequences of nothing, rows of no sequence.
 TEST(AttentionKernels, ShortAndLongSequencesAreTwoKernels) {
-  const std::pair<const char*, const char*> forms[] = {
-      {"f16", "scale = 0.1"},
-      {"f8e4m3fn", "scale = 0.1"},
-      {"f16", "scale = 0.5, softcap = 1.5, window = 37"},
-      {"f8e4m3fn", "scale = 30, softcap = 2"}};
-  for (const auto& [cache, attributes] : forms) {
+  // Blocks of fewer keys than a tile has, of as many, and of more.
+  const std::tuple<const char*, const char*, int> forms[] = {
+      {"f16", "scale = 0.1", 16},
+      {"f8e4m3fn", "scale = 0.1", 16},
+      {"f16", "scale = 0.5, softcap = 1.5, window = 37", 16},
+      {"f8e4m3fn", "scale = 30, softcap = 2", 16},
+      {"f16", "scale = 0.1", 32},
+      {"f8e4m3fn", "scale = 0.1", 64}};
+  // More sequences than a warp looks at once, and rows enough for a kernel of long ones.
+  std::vector<std::int64_t> many(270, 0);
+  for (std::size_t i = 1; i < many.size(); ++i)
+    many[i] = many[i - 1] + (i % 3 == 0 ? 0 : i > 225 ? 100 : 1);
+  for (const auto& [cache, attributes, block] : forms) {
     const bool has_scales = std::string_view(cache) != "f16";
     const ir::Graph body = ir::parse_graph(fmt::format(
         R"(graph @g(%q: f16[1, 2, 2, tokens, 64], %k: {0}[1, 2, 1, 320, 64], %v: {0}[1, 2, 1, 320, 64],
                     %limits: i64[tokens, 1], %bounds: i32[sequences + 1], %tables: i32[sequences, 5]{1})
              ranges {{tokens: 1..65536, sequences: 1..1023}} {{
-          %y = Attention(%q, %k, %v, %limits, %bounds, %tables{2}) {{{3}, limited = 1, guard = 2, paged = 16}}
+          %y = Attention(%q, %k, %v, %limits, %bounds, %tables{2}) {{{3}, limited = 1, guard = 2, paged = {4}}}
           return y = %y
         }})",
         cache, has_scales ? ", %ks: f32[1, 2, 1, 320, 1], %vs: f32[1, 2, 1, 320, 1]" : "",
-        has_scales ? ", %ks, %vs" : "", attributes));
+        has_scales ? ", %ks, %vs" : "", attributes, block));
     codegen::ExprTable exprs(body.ranges());
     codegen::AttentionProgram program = lower(body, exprs);
     codegen::group_rows(program);
@@ -208,8 +215,10 @@ TEST(AttentionKernels, ShortAndLongSequencesAreTwoKernels) {
           codegen::emit_attention(program, fmt::format("attention{}", kernels.size()), {}, exprs));
     }
     const EmulatedKernels library(kernels);
-    const std::vector<std::vector<std::int64_t>> steps = {
+    std::vector<std::vector<std::int64_t>> steps = {
         {1, 2, 3, 3, 60, 62, 100}, {0, 1, 2, 3, 4}, {0, 30}, {0, 1, 100, 200, 201}};
+    if (block == 32) steps = {many};
+    if (block == 64) steps.resize(1);
     for (const std::vector<std::int64_t>& bounds : steps) {
       const auto sequences = static_cast<std::int64_t>(bounds.size()) - 1;
       const std::int64_t tokens = bounds.back() + (bounds[0] > 0 ? 4 : 0);
@@ -219,7 +228,7 @@ TEST(AttentionKernels, ShortAndLongSequencesAreTwoKernels) {
       for (std::int64_t t = 0; t < tokens; ++t)
         limits.push_back(static_cast<double>((t * 7 + 3) % 80));
       for (std::int64_t i = 0; i < sequences * 5; ++i)
-        tables.push_back(static_cast<double>(i * 13 % 20));
+        tables.push_back(static_cast<double>(i * 13 % (320 / block)));
       inputs[3] = ir::Tensor::from_doubles(DType::kInt64, {tokens, 1}, limits);
       inputs[4] = ir::Tensor::from_doubles(DType::kInt32, {sequences + 1},
                                            std::vector<double>(bounds.begin(), bounds.end()));
