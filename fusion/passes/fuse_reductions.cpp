@@ -13,8 +13,9 @@ void leave_gates(const Graph& graph, const Context& context, Partition& partitio
   for (const Node& node : graph.nodes())
     if (is_kind(node, "matmul") && has_gemm_kernel(context.target, node))
       if (const auto gate = gate_of(graph, node.outputs[0]))
-        partition.leave(*gate, "'" + describe(graph.node(*gate)) + "' joins halves of the columns of '" +
-                                   describe(node) + "', whose kernel may do so");
+        partition.leave(*gate, "'" + describe(graph.node(*gate)) +
+                                   "' joins halves of the columns of '" + describe(node) +
+                                   "', whose kernel may do so");
 }
 
 }  // namespace

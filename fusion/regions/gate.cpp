@@ -27,8 +27,8 @@ NodeId narrowed(const Graph& graph, NodeId node) {
   if (graph.users(value).size() != 1 || graph.is_output(value)) return node;
   const NodeId user = graph.users(value)[0];
   const Node& cast = graph.node(user);
-  return cast.op->name == "Cast" && size_of(graph.type(cast.outputs[0]).dtype) <
-                                        size_of(graph.type(value).dtype)
+  return cast.op->name == "Cast" &&
+                 size_of(graph.type(cast.outputs[0]).dtype) < size_of(graph.type(value).dtype)
              ? user
              : node;
 }

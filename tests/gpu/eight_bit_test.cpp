@@ -243,9 +243,10 @@ TEST_F(EightBitGroups, OfOtherWidths) {
 // Two blocks have a tile, each half of k.
 TEST_F(EightBitGroups, OfHalvesOfK) {
   for (const Size& size : {kSmall, kLarge, Size{1000, 776, 1040}}) {
-    for (const char* tile : {"64x128x128 consumers=2 warpgroups=1 stages=6 blocks=132 passes=spread",
-                             "128x128x128 consumers=1 warpgroups=2 stages=5 blocks=6 passes=rolled",
-                             "256x128x128 consumers=1 warpgroups=2 stages=2 blocks=2 passes=spread"})
+    for (const char* tile :
+         {"64x128x128 consumers=2 warpgroups=1 stages=6 blocks=132 passes=spread",
+          "128x128x128 consumers=1 warpgroups=2 stages=5 blocks=6 passes=rolled",
+          "256x128x128 consumers=1 warpgroups=2 stages=2 blocks=2 passes=spread"})
       check(products_graph(kAll, size), fmt::format("pingpong {} split_k=2 cluster_n=1", tile));
     for (const char* tile :
          {"64x128x128 consumers=2 warpgroups=1 stages=6 blocks=132 passes=spread promote=512",

@@ -58,7 +58,8 @@ class GemmText {
   Dim tiles() const;
   /// Where tile number `rest` is: its batch, `first_row` and `first_column`.
   std::vector<std::string> place(std::string rest);
-  /// Where k begins and ends for who has part `part` of split_k; adds to `lines` what declares that.
+  /// Where k begins and ends for who has part `part` of split_k; adds to `lines` what declares
+  /// that.
   std::pair<std::string, std::string> range_of_k(const std::string& part,
                                                  std::vector<std::string>& lines);
 

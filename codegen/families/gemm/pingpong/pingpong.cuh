@@ -307,7 +307,7 @@ struct PingpongTile
 #pragma unroll
     for (int f = 0; f < kFours; ++f) {
       const Sum(&a)[4] = accumulator(accumulators, f * 2),
-      (&b)[4] = accumulator(accumulators, f * 2 + 1);
+            (&b)[4] = accumulator(accumulators, f * 2 + 1);
       const Sum given[4] = {part == 0 ? a[2] : a[0], part == 0 ? a[3] : a[1],
                             part == 0 ? b[2] : b[0], part == 0 ? b[3] : b[1]};
       send_four(sums + f * kWorkers * 4, given, sent, other);

@@ -103,8 +103,7 @@ struct Pingpong final : GemmTile {
     const int columns = s.n / problem.product.parts;
     return consumers <= 2 && consumers * warpgroups <= kMostWarpgroups && s.split_k <= 2 &&
            (s.split_k == 1 || s.multicast == 1) && blocks >= 1 && blocks % s.cluster() == 0 &&
-           columns % (8 * s.multicast) == 0 &&
-           (spread || problem.product.parts == 1) &&
+           columns % (8 * s.multicast) == 0 && (spread || problem.product.parts == 1) &&
            fits_tma(problem, s, warpgroups, most - kOtherRegisters, promoted);
   }
 
@@ -150,9 +149,8 @@ struct Pingpong final : GemmTile {
     // Blocks that share copies have as many rows of tiles.
     const std::int64_t rows_of_tiles =
         ceil_div(m, std::int64_t{s.m} * s.multicast) * std::int64_t{s.multicast};
-    const double tiles =
-        problem.matrices * static_cast<double>(rows_of_tiles * ceil_div(problem.n, s.n)) *
-        s.split_k;
+    const double tiles = problem.matrices *
+                         static_cast<double>(rows_of_tiles * ceil_div(problem.n, s.n)) * s.split_k;
     const double depth = static_cast<double>(ceil_div(tma_steps(problem, s), s.split_k) * s.k);
     constexpr double kPromotion = 1.05;  // additions that no other warpgroup hides
     const double products = 2.0 * s.m * s.n * depth / flops_rate * (promoted > 0 ? kPromotion : 1);
@@ -190,10 +188,10 @@ struct Pingpong final : GemmTile {
   std::string type(const GemmText& text) const override {
     const GemmSchedule& s = text.schedule();
     const GemmProgram& product = text.product();
-    return fmt::format("PingpongTile<{}, {}, {}, {}, {}, {}, {}, {}, {}, {}{}>",
-                       storage_name(product.type), storage_name(product.b_type), s.m, s.n,
-                       consumers, warpgroups, s.stages, product.rows_are_k,
-                       product.batch.size() + 2, spread, further_arguments(product, s, promoted, s.split_k));
+    return fmt::format(
+        "PingpongTile<{}, {}, {}, {}, {}, {}, {}, {}, {}, {}{}>", storage_name(product.type),
+        storage_name(product.b_type), s.m, s.n, consumers, warpgroups, s.stages, product.rows_are_k,
+        product.batch.size() + 2, spread, further_arguments(product, s, promoted, s.split_k));
   }
 
   void write_operands(GemmText& text) const override {
@@ -308,11 +306,11 @@ void add_schedules(const GemmProblem& problem, const Tile& tile, int multicast, 
                           (spread ? 0 : pass_bytes(s.n, tile.consumers * tile.warpgroups)) +
                               given_bytes(s, tile.consumers),
                           std::nullopt);
-    const int promoted = possible_promotion(problem.product, s, tile.warpgroups,
-                                            needed_promotion(problem));
-    s.tile = std::make_shared<Pingpong>(
-        tile.consumers, tile.warpgroups,
-        problem.device.multiprocessors / s.cluster() * s.cluster(), spread, promoted);
+    const int promoted =
+        possible_promotion(problem.product, s, tile.warpgroups, needed_promotion(problem));
+    s.tile = std::make_shared<Pingpong>(tile.consumers, tile.warpgroups,
+                                        problem.device.multiprocessors / s.cluster() * s.cluster(),
+                                        spread, promoted);
     if (s.tile->fits(problem, s)) all.push_back(std::move(s));
   }
 }

@@ -147,9 +147,9 @@ TEST(CudaPingpong, TwoBlocksShareK) {
                            "split_k=2 cluster_n=1",
                            "128x128x64 consumers=1 warpgroups=2 stages=3 blocks=3 passes=spread "
                            "split_k=3 cluster_n=1"})
-    EXPECT_THAT(message_for(pointwise_graph("f16", "70", 224, 200),
-                            fmt::format("pingpong {}", tile)),
-                HasSubstr("does not take kernel 'kernel_p'"));
+    EXPECT_THAT(
+        message_for(pointwise_graph("f16", "70", 224, 200), fmt::format("pingpong {}", tile)),
+        HasSubstr("does not take kernel 'kernel_p'"));
 }
 
 TEST(CudaPingpong, FewRowsShareK) {
