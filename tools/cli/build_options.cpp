@@ -192,7 +192,8 @@ void add_build_options(Command& verb, BuildTexts& texts, bool with_passes) {
   verb.add_flag(
       "--serve", texts.paging_text, "auto",
       "Decoders: a plan for many requests at once, whose caches lie in blocks; "
-      "--serve=block=B,sequences=N,step-tokens=N,positions=N says how large its steps are");
+      "--serve=block=B,sequences=N,step-tokens=N,positions=N says how large its steps are, "
+      "few-tokens=N that those of so many tokens have kernels of their own");
   verb.add_option("--sample", texts.sample,
                   "The plan chooses the next token itself and feeds it back: greedy, or some of "
                   "top_k=K,top_p=P,temperature=T; ids=, position=, logits=NAME name bindings");

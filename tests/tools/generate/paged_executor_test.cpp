@@ -67,6 +67,26 @@ TEST_F(PagedExecutorTest, GreedyTokensOfManyAreThoseOfNumpy) {
   expect_goldens(texts);
 }
 
+// Steps of up to three tokens are an entry point of their own.
+TEST_F(PagedExecutorTest, StepsOfFewTokensSayTheSame) {
+  for (const char* more : {"--cache-precision=model", "--cache-precision=int8"}) {
+    const std::string plan = compile({"--serve=block=4,few-tokens=3", more});
+    ASSERT_EQ(Plan::load(plan).entries().size(), 2U);
+    EXPECT_EQ(Plan::load(plan).entries()[0].name, "few");
+    EngineStats stats;
+    EngineOptions options;
+    options.draft_tokens = 2;
+    options.draft_match_least = 1;
+    const GenerationTexts texts = texts_of(executor(plan, 5), options, many(3), &stats);
+    EXPECT_EQ(texts, texts_of(executor(compile({"--serve=block=4", more}), 5), {}, many(3)));
+    EXPECT_GT(stats.draft_tokens, 0U);
+  }
+  EXPECT_THAT(sinter({"compile", kTinyDecoder, "-o", path("plan"), "--target=cpu",
+                      "--serve=step-tokens=256,few-tokens=256"})
+                  .err,
+              HasSubstr("no steps of more than the few tokens"));
+}
+
 TEST_F(PagedExecutorTest, PreemptionAndChunksChangeNothing) {
   EngineStats stats;
   EngineOptions options;

@@ -32,6 +32,7 @@ double milliseconds_since(std::chrono::steady_clock::time_point start) {
 
 /// The last pass that goes over a model as a whole where it has entry points.
 std::string_view last_pass_of_model(const BuildOptions& options) {
+  if (options.paging) return "page_caches";  // names the dimension that is limited
   return has_eight_bit(options.precision) ? "quantize_products" : "quantize_weights";
 }
 
@@ -110,17 +111,24 @@ ir::Graph with_scales(const ir::Graph& graph, const std::vector<fusion::Quantize
   return builder.finish();
 }
 
+/// The entry points that are asked for, or follow from what is.
+std::vector<EntryLimits> wanted_entries(const BuildOptions& options) {
+  return options.paging ? entries_of(*options.paging) : limits_of(options.entries);
+}
+
 /// States and integers are found once for all entry points; the other passes go over each of them.
 std::vector<codegen::EntryGraph> run_entry_passes(const BuildOptions& options, const Target& target,
                                                   Reporter& reporter, ir::Graph& model,
                                                   PipelineRun& run) {
+  const bool finds_caches_first = options.paging.has_value();
   const bool is_calibrated =
       !options.weights.calibration.empty() || !options.weights.calibration_files.empty();
-  if (is_calibrated && options.weights.bits == 0 && !has_eight_bit(options.precision))
+  if (is_calibrated && options.weights.bits == 0 && !has_eight_bit(options.precision) &&
+      !finds_caches_first)
     throw usage_error(
         "--calibration for --cache-precision alone does not go with --entry: leave one of them "
         "out");
-  const auto entries = limits_of(options.entries);
+  const auto entries = wanted_entries(options);
   Observer observer(options, reporter, entries.size() + 1);
   observer.imported(model);
   fusion::PipelineOptions first, then;
@@ -163,11 +171,11 @@ std::vector<codegen::EntryGraph> run_entry_passes(const BuildOptions& options, c
     }
     add_decisions(context, run.context);
     for (const auto& note : context.notes) reporter.note("passes", note);
-    run.context.caches = context.caches;  // the same of all
+    if (!finds_caches_first) run.context.caches = context.caches;  // the same of all
     graphs[e] = {name, std::move(of_entry.graph), limits};
   }
   run.graph = graphs.front().graph;
-  model = with_scales(model, run.context.caches);
+  if (!finds_caches_first) model = with_scales(model, run.context.caches);
   return graphs;
 }
 
@@ -353,7 +361,7 @@ BuildResult build_plan(const BuildOptions& options, frontend::ImportedModel mode
   if (result.model.flag) {
     bindings = result.model.graph;
     entries = run_body_passes(options, result.model, target, reporter, result.pipeline);
-  } else if (options.entries.empty()) {
+  } else if (wanted_entries(options).empty()) {
     result.pipeline = run_passes(options, result.model, target, reporter);
   } else {
     bindings = result.model.graph;

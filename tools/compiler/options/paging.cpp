@@ -18,13 +18,13 @@ constexpr std::array kFields = {
     Field{"sequences", &PagingOptions::max_sequences, 4096},
     Field{"step-tokens", &PagingOptions::max_step_tokens, 65536},
     Field{"positions", &PagingOptions::max_positions, 1 << 20},
+    Field{"few-tokens", &PagingOptions::few_tokens, 1024},
 };
 
 [[noreturn]] void refuse_paging(std::string_view part, std::string_view why) {
   throw usage_error(
-      "serve: '{}' {}; write some of block=B, sequences=N, step-tokens=N and positions=N divided "
-      "by "
-      "commas, for example block=32,sequences=64",
+      "serve: '{}' {}; write some of block=B, sequences=N, step-tokens=N, positions=N and "
+      "few-tokens=N divided by commas, for example block=32,sequences=64",
       part, why);
 }
 
@@ -32,6 +32,17 @@ constexpr std::array kFields = {
 
 fusion::PagingOptions to_fusion(const PagingOptions& paging) {
   return {paging.block_size, paging.max_sequences, paging.max_step_tokens, paging.max_positions};
+}
+
+std::vector<EntryLimits> entries_of(const PagingOptions& paging) {
+  if (paging.few_tokens == 0) return {};
+  const std::string tokens = fusion::paged_names::kTokens;
+  const auto up_to = [&](std::int64_t most) {
+    ir::Range range;
+    range.min = 1, range.max = most;
+    return std::map<std::string, ir::Range>{{tokens, range}};
+  };
+  return {{"few", up_to(paging.few_tokens)}, {"all", up_to(paging.max_step_tokens)}};
 }
 
 std::string to_text(const PagingOptions& options) {
@@ -68,6 +79,8 @@ PagingOptions parse_paging(std::string_view text) {
     tools::refuse_paging(text, "has blocks that are no power of two");
   if (options.max_step_tokens < options.max_sequences)
     tools::refuse_paging(text, "has steps of fewer tokens than sequences");
+  if (options.few_tokens >= options.max_step_tokens)
+    tools::refuse_paging(text, "has no steps of more than the few tokens");
   return options;
 }
 

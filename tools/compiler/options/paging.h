@@ -7,6 +7,7 @@
 #include <sinter/compiler.h>
 
 #include "fusion/context.h"
+#include "tools/compiler/options/entries.h"
 
 namespace sinter::tools {
 
@@ -14,6 +15,9 @@ namespace sinter::tools {
 inline constexpr std::string_view kPagingKey = "serve";
 
 fusion::PagingOptions to_fusion(const PagingOptions& paging);
+
+/// The entry points of a plan with steps of few tokens; none without.
+std::vector<EntryLimits> entries_of(const PagingOptions& paging);
 
 /// parse_paging reads it.
 std::string to_text(const PagingOptions& options);

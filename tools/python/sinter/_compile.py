@@ -116,8 +116,8 @@ def compile(model: Any, path: str | os.PathLike[str] | None = None, *, example_i
       cache_precision: "model", or "fp8" or "int8": caches among the states in rows of 8 bits with a scale each; with
         `calibration` keys less the means of their channels
       packed: encoders compute the tokens alone that the attention mask, an input of 0 and 1, says exist
-      serve: True, "block=16,sequences=256", or a dict of block, sequences, step_tokens and positions: a decoder becomes one of
-        many sequences at once, for Engine
+      serve: True, "block=16,sequences=256", or a dict of block, sequences, step_tokens, positions and few_tokens: a decoder
+        becomes one of many sequences at once, for Engine; steps of few_tokens have kernels of their own
       sample: the plan chooses the next token: "greedy", "top_k=40,temperature=0.7", or a dict
       entries: steps of their own: {"prefill": {"sequence": (2, 512)}, "decode": {"sequence": 1}}
       verify: True or a dict (inputs, shapes, ranges, seed, max_error, runs, device, threads, save_folder): runs the

@@ -206,7 +206,8 @@ void bind_compiler(nb::module_& module) {
           [](StateOptions& o, const std::string& text) {
             o.cache_precision = parse_cache_precision(text);
           });
-  SINTER_CLASS(PagingOptions, block_size, max_sequences, max_step_tokens, max_positions);
+  SINTER_CLASS(PagingOptions, block_size, max_sequences, max_step_tokens, max_positions,
+               few_tokens);
   SINTER_CLASS(SampleOptions, temperature, top_k, top_p, keep_logits, ids, logits, position);
   SINTER_CLASS(EntryOptions, name, limits);
   SINTER_CLASS(TuneOptions, seconds, file, gpu, shapes, device, operator_libraries);

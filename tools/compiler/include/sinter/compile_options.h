@@ -234,8 +234,9 @@ struct PagingOptions {
   std::int64_t max_sequences = 256;     // of a step
   std::int64_t max_step_tokens = 2048;  // of all sequences of a step
   std::int64_t max_positions = 0;       // of a sequence; 0: as many as the model takes
+  std::int64_t few_tokens = 0;  // steps of so many at most have kernels of their own; 0: none
 };
-/// "", or some of "block=16,sequences=256,step-tokens=2048,positions=8192".
+/// "", or some of "block=16,sequences=256,step-tokens=2048,positions=8192,few-tokens=8".
 SINTER_API PagingOptions parse_paging(std::string_view text);
 
 /// Steps of their own for some dimensions, over the weights and states that all share.
