@@ -24,6 +24,8 @@ from run_serving import generate
 
 POSITIONS = 1024
 ONE_BY_ONE = ("--sequences=1", "--no-prefix-cache")
+# A step has a token and what is guessed behind it.
+SERVE = f"--serve=positions={POSITIONS},sequences=8,few-tokens=8"
 WAYS = {"f32": [], "f16": ["--precision=fp16"], "int8": ["--precision=fp16", "--weights=int8"],
         "int4": ["--precision=fp16", "--weights=int4"]}
 # Of Qwen2.5's 1.5B and, about, 0.5B: as many weights, in fewer and wider layers.
@@ -85,7 +87,7 @@ EDITS = ["Add a comment to each function. Write the whole code again:\n\n", "Ren
 
 def compile_plan(sinter, target, model, plan, *options):
     if not plan.exists():
-        sinter_json(sinter, "compile", model, "-o", plan, f"--target={target}", f"--serve=positions={POSITIONS},sequences=8", *options)
+        sinter_json(sinter, "compile", model, "-o", plan, f"--target={target}", SERVE, *options)
     return plan
 
 
