@@ -5,6 +5,7 @@
 
 #include "codegen/emit/kernel_text.h"
 #include "codegen/emit/prefetch.h"
+#include "codegen/families/gemm/gemm_text.h"
 
 namespace sinter::codegen {
 
