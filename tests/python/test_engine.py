@@ -65,7 +65,8 @@ def test_a_tokenizer_makes_text(plan):
 
 
 def test_a_draft_model_changes_no_text(plan):
-    draft = sinter.compile(DECODER, target="cpu", serve={"block": 4, "sequences": 8}, weights="int4")
+    draft = sinter.compile(DECODER, target="cpu", serve={"block": 4, "sequences": 8, "few_tokens": 3}, weights="int4")
+    assert [entry.name for entry in draft.entries] == ["few", "all"]
     prompts = [case["prompt"] for case in GREEDY]
     with sinter.Engine(plan, draft=draft, cache_bytes=1 << 20) as engine:
         for i, text in enumerate(engine.generate(prompts, max_tokens=len(GREEDY[0]["tokens"]))):
