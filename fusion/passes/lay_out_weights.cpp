@@ -9,7 +9,7 @@ namespace sinter::fusion {
 namespace {
 
 // Products of so few rows take as long as their weights take to come out of memory, where runs of
-// k come faster than runs of columns; with more rows tiles of warpgroups may have any width so.
+// k come faster than runs of columns; with more rows tiles of warpgroups have more widths so.
 constexpr std::int64_t kMostRowsOfInput = 16;
 // Elements of one copy: rows of other lengths would be copied in smaller pieces.
 constexpr std::int64_t kCopied = 8;

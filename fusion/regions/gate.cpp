@@ -15,7 +15,7 @@ int half_taken(const Node& node, const TensorType& from, const TensorType& to) {
   for (std::size_t d = 0; d + 1 < from.shape.size(); ++d)
     if (to.shape[d] != from.shape[d]) return 0;
   if (to.shape.back() != ir::Dim(half)) return 0;
-  const std::vector<ir::Dim> starts = node.attrs.get_dims("starts");
+  const std::vector<ir::Dim>& starts = node.attrs.get_dims("starts");
   for (std::size_t d = 0; d + 1 < starts.size(); ++d)
     if (starts[d] != ir::Dim(0)) return 0;
   return starts.back() == ir::Dim(0) ? 1 : starts.back() == ir::Dim(half) ? 2 : 0;
@@ -45,7 +45,7 @@ std::optional<NodeId> gate_of(const Graph& graph, ValueId result) {
   if (graph.is_output(result) || type.shape.empty() || !type.shape.back().is_constant() ||
       type.shape.back().value() % 2 != 0)
     return std::nullopt;
-  std::map<ValueId, int> halves;  // 1, 2, or both
+  std::map<ValueId, int> halves;  // that values are made of: 1 or 2
   std::set<NodeId> open;          // in topological order
   const auto add = [&](ValueId value, int half) {
     halves[value] = half;

@@ -126,6 +126,7 @@ template <class Shape>
 struct TileBlocks {
   static constexpr int kBlock = Shape::kPaged ? Shape::kBlock : 1, kKeys = Shape::kKeys;
   static constexpr bool kWhole = kKeys % kBlock == 0;  // of blocks, else a part of one
+  // A choice for each block and copy: not of many.
   static constexpr bool kKnown =
       Shape::kPaged && (kBlock % kKeys == 0 || (kWhole && kKeys / kBlock <= 4));
   static constexpr int kCount = kKnown && kWhole ? kKeys / kBlock : 1;
@@ -134,10 +135,7 @@ struct TileBlocks {
   SINTER_DEVICE void find(const AttentionProblem<Shape>& p, i32 key0) {
     if constexpr (!kKnown) return;
 #pragma unroll
-    for (int b = 0; b < kCount; ++b) {
-      const i32 key = key0 + b * kBlock;
-      first[b] = (key < p.keys ? p.row_of_key(key) : 0) - b * kBlock;
-    }
+    for (int b = 0; b < kCount; ++b) first[b] = p.first_row_at(key0 + b * kBlock) - b * kBlock;
   }
   /// The row of keys and values that `key` is, of the tile from `key0` on.
   SINTER_DEVICE i32 row_of(const AttentionProblem<Shape>& p, i32 key, i32 key0) const {
@@ -146,8 +144,7 @@ struct TileBlocks {
     i32 from = first[0];
 #pragma unroll
     for (int b = 1; b < kCount; ++b) from = place >= b * kBlock ? first[b] : from;
-    const i32 row = from + place, last = p.cache_rows - 1;
-    return row < last ? row : last;
+    return p.row_in_cache(from + place);
   }
 };
 
@@ -206,8 +203,7 @@ SINTER_DEVICE void attend(AttentionProblem<Shape> p, const Prologue& prologue = 
   const int split = kSplitK > 1 ? blockIdx.x % kSplitK : 0;
   const int lane = threadIdx.x % 32, warp = threadIdx.x / 32 % Shape::kRowWarps;
   const int group = threadIdx.x / Shape::kThreads, thread = threadIdx.x % Shape::kThreads;
-  // The first tiles' blocks are asked for together with the rows' limits. Tables say nothing of
-  // keys that no row sees.
+  // The first tiles' blocks are asked for together with the rows' limits.
   typedef TileBlocks<Shape> Blocks;
   constexpr bool kAsksEarly = Blocks::kKnown && Shape::kWindow == 0 && !Prologue::kMakes;
   Blocks early[kAhead];
@@ -220,6 +216,7 @@ SINTER_DEVICE void attend(AttentionProblem<Shape> p, const Prologue& prologue = 
     blocks.find(p, key0);
     return blocks;
   };
+  // Tables say nothing of keys that no row sees.
   if constexpr (Shape::kPaged) p.keys = end_of_keys(p);
   SINTER_DYNAMIC_SHARED(shared);
   const auto keys_of = [&](int stage) {

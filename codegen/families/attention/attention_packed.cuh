@@ -19,9 +19,7 @@ SINTER_DEVICE i32 sum_of_warp(i32 x) {
 #if defined(__CUDACC__) && __CUDA_ARCH__ >= 800
   return __reduce_add_sync(0xffffffffu, x);
 #else
-#pragma unroll
-  for (int distance = 1; distance < 32; distance *= 2) x += exchange(x, distance);
-  return x;
+  return reduce_lanes<Sum, 32>(x);
 #endif
 }
 

@@ -162,4 +162,10 @@ struct AttentionProblem {
     const u32 row = static_cast<u32>(table[key / kBlock]) * kBlock + key % kBlock;
     return row < static_cast<u32>(cache_rows) ? static_cast<i32>(row) : 0;
   }
+  /// The same of the first key of a block, or of a part of one, which may lie behind the last key.
+  SINTER_DEVICE i32 first_row_at(i32 key) const { return key < keys ? row_of_key(key) : 0; }
+  /// A row of a block from its first on: in the cache, where that has no whole number of blocks.
+  SINTER_DEVICE i32 row_in_cache(i32 row) const {
+    return row < cache_rows - 1 ? row : cache_rows - 1;
+  }
 };

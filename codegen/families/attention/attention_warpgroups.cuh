@@ -195,18 +195,16 @@ struct BlockCopies {
       for (int block = 0; block < kBlocks; block += kTogether) {
         i32 first[kTogether];
 #pragma unroll
-        for (int b = 0; b < kTogether; ++b) {
-          const i32 key = key0 + (block + b) * kOfBlock;
-          first[b] = key < p.keys ? p.row_of_key(key) : 0;
-        }
+        for (int b = 0; b < kTogether; ++b)
+          first[b] = p.first_row_at(key0 + (block + b) * kOfBlock);
 #pragma unroll
         for (int b = 0; b < kTogether; ++b)
 #pragma unroll
           for (int r = 0; r < kOfBlock; r += kAtOnce) {
             const int place = (block + b) * kOfBlock + r;
             const bool exists = key0 + place + row < p.keys;
-            const i32 at = first[b] + r + row, last = p.cache_rows - 1;
-            const T* const source = from + (at < last ? at : last) * stride + part + column;
+            const T* const source =
+                from + p.row_in_cache(first[b] + r + row) * stride + part + column;
             cp_async<16>(to + place * 64, exists ? source : from, exists);
           }
       }

@@ -120,11 +120,10 @@ std::vector<EntryLimits> wanted_entries(const BuildOptions& options) {
 std::vector<codegen::EntryGraph> run_entry_passes(const BuildOptions& options, const Target& target,
                                                   Reporter& reporter, ir::Graph& model,
                                                   PipelineRun& run) {
-  const bool finds_caches_first = options.paging.has_value();
   const bool is_calibrated =
       !options.weights.calibration.empty() || !options.weights.calibration_files.empty();
   if (is_calibrated && options.weights.bits == 0 && !has_eight_bit(options.precision) &&
-      !finds_caches_first)
+      !options.entries.empty())
     throw usage_error(
         "--calibration for --cache-precision alone does not go with --entry: leave one of them "
         "out");
@@ -157,6 +156,7 @@ std::vector<codegen::EntryGraph> run_entry_passes(const BuildOptions& options, c
   std::ranges::stable_sort(
       order, [&](std::size_t a, std::size_t b) { return size_of_entry(a) < size_of_entry(b); });
   std::set<std::uint64_t> laid_out;
+  std::vector<fusion::QuantizedCache> caches;  // unless they were quantized before: the same of all
   std::vector<codegen::EntryGraph> graphs(entries.size());
   for (const std::size_t e : order) {
     const std::string& name = entries[e].name;
@@ -171,11 +171,12 @@ std::vector<codegen::EntryGraph> run_entry_passes(const BuildOptions& options, c
     }
     add_decisions(context, run.context);
     for (const auto& note : context.notes) reporter.note("passes", note);
-    if (!finds_caches_first) run.context.caches = context.caches;  // the same of all
+    caches = context.caches;
     graphs[e] = {name, std::move(of_entry.graph), limits};
   }
   run.graph = graphs.front().graph;
-  if (!finds_caches_first) model = with_scales(model, run.context.caches);
+  model = with_scales(model, caches);
+  if (!caches.empty()) run.context.caches = std::move(caches);
   return graphs;
 }
 
