@@ -21,6 +21,16 @@ struct PingpongPasses {
   static constexpr int kSums = kSpread ? 0 : 8 * 32 * kVectors;  // of a warp
 };
 
+/// Bytes of a block's shared memory: of the stages, of what passes go through, and, of blocks that
+/// share k, of the sums that the other one gives; they lie in this order.
+template <int kM, int kN, int kConsumers, int kGroups, int kStages, int kSums, int kSplitK>
+struct PingpongBytes {
+  static constexpr int kOfStages = kStages * (kM + kN) * 128,
+                       kOfPasses = kConsumers * kGroups * 16 * kSums,
+                       kGiven = (kSplitK - 1) * kConsumers * kM * kN * 2,
+                       kAll = kOfStages + kOfPasses + kGiven;
+};
+
 /// Four items of four lanes: lane t's item u for lane u's item t.
 template <class T>
 SINTER_DEVICE void exchange_items(T (&x)[4]) {
@@ -71,18 +81,15 @@ template <class A, class B, int kM, int kN, int kConsumers, int kGroups, int kSt
           int kPromoted = 0, int kMulticast = 1, bool kScaled = false, int kSplitK = 1>
 struct PingpongTile
     : TmaMainloop<A, B, kM, kN, kGroups, kStages, kRowsAreK, kRank,
-                  kStages*(kM + kN) * 128 +
-                      kConsumers * kGroups * 16 * PingpongPasses<kN / kParts, kSpread>::kSums +
-                      (kSplitK - 1) * kConsumers * kM * kN * 2,
+                  PingpongBytes<kM, kN, kConsumers, kGroups, kStages,
+                                PingpongPasses<kN / kParts, kSpread>::kSums, kSplitK>::kAll,
                   kParts, kWindows, kPromoted, kMulticast, kScaled> {
-  typedef TmaMainloop<A, B, kM, kN, kGroups, kStages, kRowsAreK, kRank,
-                      kStages*(kM + kN) * 128 +
-                          kConsumers * kGroups * 16 * PingpongPasses<kN / kParts, kSpread>::kSums +
-                          (kSplitK - 1) * kConsumers * kM * kN * 2,
-                      kParts, kWindows, kPromoted, kMulticast, kScaled>
+  typedef PingpongPasses<kN / kParts, kSpread> Passes;
+  typedef PingpongBytes<kM, kN, kConsumers, kGroups, kStages, Passes::kSums, kSplitK> Bytes;
+  typedef TmaMainloop<A, B, kM, kN, kGroups, kStages, kRowsAreK, kRank, Bytes::kAll, kParts,
+                      kWindows, kPromoted, kMulticast, kScaled>
       Stages;
   typedef typename Stages::Sum Sum;
-  typedef PingpongPasses<kN / kParts, kSpread> Passes;
   typedef typename Stages::Operands Operands;
   typedef typename Stages::Accumulators Accumulators;
   static constexpr int kConsumerThreads = 128 * kGroups, kWorkers = kConsumerThreads * kConsumers,
@@ -281,8 +288,6 @@ struct PingpongTile
   static constexpr int kTiles = Stages::kColumns / 8,  // of one product
       kOfPart = Stages::kPart / 8;
 
-  static constexpr int kPassBytes =
-      kConsumers * kGroups * 16 * PingpongPasses<kN / kParts, kSpread>::kSums;
   /// Barriers of a team that turn over when the other block's sums have come, and when it has taken
   /// those of this block.
   SINTER_DEVICE static MBarrier& sent_of(unsigned char* shared, int team) {
@@ -299,7 +304,7 @@ struct PingpongTile
     const u32 part = part_of_k(), other = part ^ 1;
     MBarrier &sent = sent_of(shared, team()), &taken = taken_of(shared, team());
     Sum* const sums =
-        reinterpret_cast<Sum*>(Stages::body_of(shared) + Stages::kStageBytes + kPassBytes) +
+        reinterpret_cast<Sum*>(Stages::body_of(shared) + Bytes::kOfStages + Bytes::kOfPasses) +
         threadIdx.x * 4;
     if (threadIdx.x % kConsumerThreads == 0)
       sent.arrive_and_expect_tx(kFours * 16 * kConsumerThreads);
@@ -334,7 +339,7 @@ struct PingpongTile
   /// Four accumulators of row `row`, from column u * 8 + half * 4 on of 32: so that neither what
   /// stores nor what loads meets others in a bank.
   SINTER_DEVICE static Sum* place(unsigned char* shared, int k, int u, int row, int half) {
-    Sum* const mine = reinterpret_cast<Sum*>(Stages::body_of(shared) + Stages::kStageBytes) +
+    Sum* const mine = reinterpret_cast<Sum*>(Stages::body_of(shared) + Bytes::kOfStages) +
                       threadIdx.x / 32 * Passes::kSums;
     return mine + (k * 8 + row) * 32 + (u ^ row % 4) * 8 + (half ^ row % 2) * 4;
   }
