@@ -202,6 +202,7 @@ std::shared_ptr<BoundRun> CudaExecutor::bind(const std::shared_ptr<const BoundSh
   libraries.tuning = tuning_;
   libraries.stream = stream_.handle();
   libraries.flush = &flush_;
+  libraries.samples = &samples_;
   libraries.operators = operators_.get();
   libraries.allocator = allocator_;
   libraries.thorough = options_.thorough_tuning;
@@ -229,6 +230,7 @@ std::shared_ptr<BoundRun> CudaExecutor::bind(const std::shared_ptr<const BoundSh
     });
   if (lock) lock.unlock();
   flush_.release();
+  samples_.release();
 
   for (std::size_t i = 0; i < meta().outputs.size(); ++i)
     run->outputs.push_back(state_of(meta(), *meta().outputs[i]) ? TensorView{}

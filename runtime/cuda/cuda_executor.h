@@ -140,6 +140,7 @@ class CudaExecutor final : public Executor {
   std::vector<std::unique_ptr<graphs::Stream>> branches_;  // captured beside it
   graphs::Event done_;  // recorded behind a run that others must wait for
   FlushBuffer flush_;
+  OperandSamples samples_;
   std::shared_ptr<TuningCache> tuning_;
   graphs::DeviceMemory workspace_, arena_;
   IoRegion in_, out_;

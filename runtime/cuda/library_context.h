@@ -10,6 +10,7 @@
 #include "graphs/device.h"
 #include "graphs/memory.h"
 #include "runtime/cuda/tactics/flush_buffer.h"
+#include "runtime/cuda/tactics/operand_samples.h"
 #include "runtime/libraries/tuning_cache.h"
 
 namespace sinter::runtime {
@@ -39,6 +40,7 @@ struct LibraryContext {
   std::shared_ptr<TuningCache> tuning;  // null without a library
   CUstream stream = nullptr;            // for timing candidates
   FlushBuffer* flush = nullptr;
+  OperandSamples* samples = nullptr;          // of what is timed; null: whatever is there
   const HostOperators* operators = nullptr;   // null: the plan has none
   graphs::DeviceAllocatorPtr allocator;       // of their workspaces; null: the driver
   const TakenTactics* taken = nullptr;        // to take, whatever is stored; others are chosen

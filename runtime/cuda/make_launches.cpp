@@ -320,7 +320,21 @@ struct Binder {
             buffers.address[loop.counter], mechanism}};
   }
 
+  /// Inputs, weights and states are left as they are.
+  std::vector<OperandSamples::Operand> operands_to_fill(const fb::StepT& step) const {
+    std::vector<OperandSamples::Operand> operands;
+    for (const std::uint32_t id : step.reads) {
+      const fb::BufferT& buffer = *plan.plan().meta.buffers[id];
+      const auto type = static_cast<DType>(buffer.dtype);
+      if (buffer.kind == fb::BufferKind::Arena)
+        operands.push_back({buffers.address[id], bytes(id),
+                            is_float(type) || type == DType::kInt8 || type == DType::kUInt8});
+    }
+    return operands;
+  }
+
   StepLaunches bind(const fb::StepT& step, ControlMechanism mechanism) const {
+    if (libraries.samples) libraries.samples->set(operands_to_fill(step));
     if (const fb::TacticStepT* choice = step.work.AsTacticStep()) return bind(step, *choice);
     if (step.work.type == fb::Work::ExtentStep) return {0, {}, {}};  // kernels read it
     if (const fb::WhileStepT* loop = step.work.AsWhileStep()) return bind(*loop, mechanism);

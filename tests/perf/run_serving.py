@@ -55,9 +55,11 @@ def generate(sinter, plan, lines, folder, *options):
     file.write_text("".join(json.dumps(line) + "\n" for line in lines))
     done = subprocess.run([sinter, "generate", str(plan), "--requests", str(file), "--json", "--quiet", *options],
                           capture_output=True, text=True)
+    result = json.loads(done.stdout) if done.stdout else {}
+    errors = [answer["error"] for answer in result.get("answers", []) if "error" in answer]
     if done.returncode != 0:
-        raise RuntimeError((done.stderr or done.stdout)[-600:])
-    return json.loads(done.stdout)
+        raise RuntimeError(" ".join([done.stderr, *errors[:1]])[-600:])
+    return result
 
 
 def serve(sinter, plan, lines, folder, *options):

@@ -302,6 +302,7 @@ struct MatmulLaunch::Impl {
       std::memcpy(&algorithm, stored->blob.data(), sizeof(algorithm));
       if (is_usable(algorithm) && (!first_use || run(algorithm, target()))) return;
     }
+    if (context.samples) context.samples->fill(context.stream);
     // The library lists its favourite first: a later one must beat it by more than the timer's
     // noise.
     constexpr double kClearlyFaster = 0.97;

@@ -144,6 +144,7 @@ struct ConvLaunch::Impl {
     constexpr double kClearlyFaster = 0.97;
     std::vector<std::string> why;
     double best = -1;
+    if (context.samples) context.samples->fill(context.stream);
     const auto candidates = context.cudnn->with([&](cudnnHandle_t handle) {
       return conv_candidates({library(), handle, nullptr}, problem, why);
     });

@@ -5,6 +5,8 @@
 #include <utility>
 #include <vector>
 
+#include <fmt/format.h>
+
 #include "graphs/memory.h"
 #include "runtime/cuda/tactics/flush_buffer.h"
 
@@ -31,6 +33,7 @@ std::size_t choose_tactic(const LibraryContext& context, const std::string& prob
   if (const auto stored = context.tuning->find(problem, context.thorough);
       stored && stored->blob.size() == 1 && stored->blob[0] < count)
     return static_cast<std::size_t>(stored->blob[0]);
+  if (context.samples) context.samples->fill(context.stream);
   BufferAddresses here = addresses;
   std::vector<graphs::DeviceMemory> scratch;
   try {
@@ -73,7 +76,11 @@ std::size_t choose_tactic(const LibraryContext& context, const std::string& prob
     least = microseconds;
   }
   timed.taken = *best;
-  context.tuning->store(problem, {{*best}, least, timed.how[*best]}, context.thorough);
+  std::string note = timed.how[*best];
+  for (std::size_t i = 0; i < count; ++i)
+    if (i != *best && steps[i])
+      note += fmt::format("; {}: {:.2f} us", steps[i]->tactic, timed.microseconds[i]);
+  context.tuning->store(problem, {{*best}, least, std::move(note)}, context.thorough);
   if (context.timed) context.timed->push_back(std::move(timed));
   return *best;
 }

@@ -231,6 +231,7 @@ int run_requests(const GenerateArguments& options, const Tokenizer* tokenizer,
     for (const Answer& answer : answers.all()) {
       nlohmann::ordered_json each = {{"tokens", answer.tokens}, {"finish", answer.finish}};
       if (tokenizer != nullptr) each["text"] = answer.text;
+      if (!answer.error.empty()) each["error"] = answer.error;
       result["answers"].emplace_back(std::move(each));
     }
   }

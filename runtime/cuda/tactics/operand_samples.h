@@ -1,0 +1,41 @@
+// What timed tactics multiply: a GPU that multiplies zeros takes less power, runs faster, and
+// prefers other algorithms than with a model's numbers.
+#pragma once
+
+#include <cstdint>
+#include <utility>
+#include <vector>
+
+#include "graphs/device.h"
+#include "graphs/memory.h"
+
+namespace sinter::runtime {
+
+/// Fills the operands that a step reads, before its tactics are timed. Not thread-safe.
+class OperandSamples {
+ public:
+  struct Operand {
+    CUdeviceptr address = 0;
+    std::uint64_t bytes = 0;
+    bool is_number = false;  // others may be indices, and become zero
+  };
+
+  explicit OperandSamples(graphs::ContextPtr context) : context_(std::move(context)) {}
+
+  /// What the next step reads and no run needs any more.
+  void set(std::vector<Operand> operands) { operands_ = std::move(operands); }
+  /// Fills on `stream` what was set, once; floats are finite. Throws Error(kOutOfMemory).
+  void fill(CUstream stream);
+  /// Gives the memory back.
+  void release() {
+    operands_.clear();
+    pattern_ = {};
+  }
+
+ private:
+  graphs::ContextPtr context_;
+  std::vector<Operand> operands_;
+  graphs::DeviceMemory pattern_;
+};
+
+}  // namespace sinter::runtime
