@@ -176,6 +176,7 @@ void Engine::Impl::finish_step() {
   const auto now = Clock::now();
   const engine::StepPlan plan = std::move(in_flight.front());
   in_flight.pop_front();
+  idle_seconds += result.idle_seconds;
   if (in_flight.empty()) idle_since = now, waited = {};
   scheduler.complete(plan, result, now);
   deliver();

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <charconv>
+#include <chrono>
 #include <limits>
 #include <numeric>
 
@@ -105,6 +106,7 @@ PagedExecutor::PagedExecutor(const Plan& plan, const PagedExecutorOptions& optio
   if (!takes(plan))
     throw usage_error("the plan is of one sequence at a time: compile the model with --serve");
   read_limits(plan, options);
+  limits_.steps_in_flight = 2;
   make_caches(options);
   make_tables();
   warm_up();
@@ -195,7 +197,7 @@ void PagedExecutor::make_caches(const PagedExecutorOptions& options) {
   session_.reset_state(caches_);
 }
 
-PagedExecutor::Sizes PagedExecutor::padded(int tokens, int sequences, int samples) const {
+StepSizes PagedExecutor::padded(int tokens, int sequences, int samples) const {
   // There are seldom more sequences and samples than tokens (several samples of a request may begin
   // with one): what is small in tokens is small in all. Drafts are such steps, too.
   const int most = std::max({tokens, sequences, samples});
@@ -210,7 +212,8 @@ PagedExecutor::Sizes PagedExecutor::padded(int tokens, int sequences, int sample
                                            : next_of(limits_.token_sizes, samples)};
 }
 
-std::map<std::string, std::vector<std::int64_t>> PagedExecutor::shapes(const Sizes& sizes) const {
+std::map<std::string, std::vector<std::int64_t>> PagedExecutor::shapes(
+    const StepSizes& sizes) const {
   auto all = caches_;
   const std::array<std::vector<std::int64_t>, kInputs.size()> own = {
       {{sizes.tokens},
@@ -238,19 +241,19 @@ void PagedExecutor::make_tables() {
 
 void PagedExecutor::warm_up() {
   // Memory is made for the largest step first, so that it stays where it is.
-  std::vector<Sizes> all;
+  std::vector<StepSizes> all;
   for (auto size = limits_.token_sizes.rbegin(); size != limits_.token_sizes.rend(); ++size)
     if (*size > limits_.max_sequences)
       all.push_back({*size, limits_.max_sequences, limits_.max_sequences});
   for (auto size = limits_.sequence_sizes.rbegin(); size != limits_.sequence_sizes.rend(); ++size)
     all.push_back({*size, *size, *size});
-  for (const Sizes& sizes : all) {
+  for (const StepSizes& sizes : all) {
     place_logits(sizes);
     session_.warm_up(shapes(sizes));
   }
 }
 
-void PagedExecutor::place_logits(const Sizes& sizes) {
+void PagedExecutor::place_logits(const StepSizes& sizes) {
   if (!on_device_ || placed_.samples == sizes.samples) return;
   const std::size_t bytes = static_cast<std::size_t>(sizes.samples) *
                             static_cast<std::size_t>(limits_.vocabulary) * size_of(logits_type_);
@@ -263,11 +266,11 @@ void PagedExecutor::place_logits(const Sizes& sizes) {
   placed_ = sizes;
 }
 
-void PagedExecutor::copy_blocks(const StepPlan& plan) {
-  if (plan.copies.empty()) return;
+void PagedExecutor::copy_blocks() {
+  if (running_.plan.copies.empty()) return;
   const auto& impl = *SessionAccess::impl(session_);
   const auto& states = impl.meta().states;
-  for (const BlockCopy& copy : plan.copies)
+  for (const BlockCopy& copy : running_.plan.copies)
     for (std::size_t s = 0; s < states.size(); ++s)
       impl.executor->copy_state_rows(s, caches_.at(impl.meta().inputs[states[s]->input]->name),
                                      std::int64_t{copy.from} * limits_.block_size,
@@ -275,60 +278,51 @@ void PagedExecutor::copy_blocks(const StepPlan& plan) {
                                      limits_.block_size);
 }
 
-void PagedExecutor::fill(const StepPlan& plan, const Sizes& sizes) {
-  const auto set = [&](std::size_t input, std::vector<std::int64_t> shape) {
-    session_.set_input(input, std::move(shape), std::as_bytes(std::span(values_)), DType::kInt32);
-  };
-  const auto begin = [&](int count, std::int32_t padding) {
-    values_.assign(static_cast<std::size_t>(count), padding);
-  };
-  const auto each_token = [&](const auto& value) {
-    for (const SequenceStep& step : plan.sequences)
-      for (int i = 0; i < step.tokens; ++i) {
-        const std::size_t at =
-            static_cast<std::size_t>(step.first_token) + static_cast<std::size_t>(i);
-        values_[at] = value(step, at);
-      }
-  };
-  begin(sizes.tokens, 0);
-  each_token([&](const SequenceStep& step, std::size_t at) {
-    return plan.tokens[at] == kLastDrawn ? samplers_.at(step.slot).last() : plan.tokens[at];
-  });
-  set(ids_, {sizes.tokens});
-  begin(sizes.tokens, -1);
-  each_token([&](const SequenceStep&, std::size_t at) { return plan.positions[at]; });
-  set(positions_, {sizes.tokens});
-  begin(sizes.tokens, limits_.block_count * limits_.block_size);
-  each_token([&](const SequenceStep& step, std::size_t at) {
-    const int position = plan.positions[at];
-    const std::size_t block = static_cast<std::size_t>(step.first_block) +
-                              static_cast<std::size_t>(position / limits_.block_size);
-    return plan.block_tables[block] * limits_.block_size + position % limits_.block_size;
-  });
-  set(slots_, {sizes.tokens});
-  begin(sizes.sequences + 1, static_cast<std::int32_t>(plan.tokens.size()));
-  for (std::size_t i = 0; i < plan.sequences.size(); ++i)
-    values_[i] = plan.sequences[i].first_token;
-  set(starts_, {sizes.sequences + 1});
-  begin(sizes.sequences * table_blocks_, 0);
-  for (std::size_t i = 0; i < plan.sequences.size(); ++i)
-    std::copy_n(plan.block_tables.begin() + plan.sequences[i].first_block, plan.sequences[i].blocks,
-                values_.begin() + static_cast<std::ptrdiff_t>(i) * table_blocks_);
-  set(tables_, {sizes.sequences, table_blocks_});
-  begin(sizes.samples, 0);
-  std::size_t row = 0;
-  for (const SamplePlan& sample : plan.samples)
-    for (int i = 0; i <= sample.drafts; ++i) values_[row++] = sample.row + i;
-  set(rows_, {sizes.samples});
+void PagedExecutor::prepare(const StepPlan& plan) {
+  next_.plan = plan;
+  next_.wanted.clear();
+  int rows = 0;
+  for (const SamplePlan& sample : plan.samples) {
+    Wanted wanted{sample.slot, rows, false, {}};
+    const auto first = plan.tokens.begin() + sample.row + 1;
+    wanted.drafts.assign(first, first + sample.drafts);
+    next_.wanted.push_back(std::move(wanted));
+    rows += sample.drafts + 1;
+  }
+  const StepSizes sizes =
+      padded(static_cast<int>(plan.tokens.size()), static_cast<int>(plan.sequences.size()), rows);
+  next_.inputs.fill(plan, sizes, limits_.block_size, limits_.block_count, table_blocks_);
+  has_next_ = true;
 }
 
-void PagedExecutor::fill_sampling(const Sizes& sizes) {
+void PagedExecutor::set_inputs() {
+  StepInputs& inputs = running_.inputs;
+  for (const SequenceStep& sequence : running_.plan.sequences)
+    for (int i = 0; i < sequence.tokens; ++i) {
+      std::int32_t& id = inputs.ids[static_cast<std::size_t>(sequence.first_token + i)];
+      if (id == kLastDrawn) id = samplers_.at(sequence.slot).last();
+    }
+  const auto set = [&](std::size_t input, const std::vector<std::int32_t>& values,
+                       std::vector<std::int64_t> shape) {
+    session_.set_input(input, std::move(shape), std::as_bytes(std::span(values)), DType::kInt32);
+  };
+  const StepSizes& sizes = inputs.sizes;
+  set(ids_, inputs.ids, {sizes.tokens});
+  set(positions_, inputs.positions, {sizes.tokens});
+  set(slots_, inputs.slots, {sizes.tokens});
+  set(starts_, inputs.starts, {sizes.sequences + 1});
+  set(tables_, inputs.block_tables, {sizes.sequences, table_blocks_});
+  set(rows_, inputs.sample_rows, {sizes.samples});
+}
+
+void PagedExecutor::fill_sampling() {
+  const StepSizes& sizes = running_.inputs.sizes;
   // Rows that the plan does not draw are greedy: that is the least work.
   reals_of_rows_.assign(static_cast<std::size_t>(sizes.samples * kReals), 0);
   integers_of_rows_.assign(static_cast<std::size_t>(sizes.samples * kIntegers), 0);
   for (std::size_t row = 0; row < static_cast<std::size_t>(sizes.samples); ++row)
     integers_of_rows_[row * kIntegers + 2] = integers_of_rows_[row * kIntegers + 3] = -1;
-  for (const Wanted& wanted : wanted_) {
+  for (const Wanted& wanted : running_.wanted) {
     if (!wanted.by_plan) continue;
     SlotSampler& sampler = samplers_.at(wanted.slot);
     const sampling::TokenSets sets = sampler.sets();
@@ -367,7 +361,7 @@ void PagedExecutor::begin_slot(const SlotStart& start) {
 void PagedExecutor::prepare_samplers() {
   // Constraints take some time of the host's each, and are independent of each other.
   std::vector<SlotSampler*> constrained;
-  for (const Wanted& wanted : wanted_)
+  for (const Wanted& wanted : running_.wanted)
     if (SlotSampler& sampler = samplers_.at(wanted.slot); sampler.has_constraint())
       constrained.push_back(&sampler);
   const auto count = std::ssize(constrained);
@@ -378,7 +372,7 @@ void PagedExecutor::prepare_samplers() {
     });
   else if (team == 1)
     constrained[0]->prepare();
-  for (Wanted& wanted : wanted_) {
+  for (Wanted& wanted : running_.wanted) {
     SlotSampler& sampler = samplers_.at(wanted.slot);
     wanted.by_plan = sampler.is_known_ahead(wanted.drafts.size()) &&
                      sampler.biased().size() <= SamplingTables::kBiases;
@@ -386,24 +380,21 @@ void PagedExecutor::prepare_samplers() {
 }
 
 void PagedExecutor::start(const StepPlan& plan) {
-  for (const SlotStart& slot : plan.starts) begin_slot(slot);
-  copy_blocks(plan);
-  wanted_.clear();
-  int rows = 0;
-  for (const SamplePlan& sample : plan.samples) {
-    Wanted wanted{sample.slot, rows, false, {}};
-    const auto first = plan.tokens.begin() + sample.row + 1;
-    wanted.drafts.assign(first, first + sample.drafts);
-    wanted_.push_back(std::move(wanted));
-    rows += sample.drafts + 1;
-  }
-  const Sizes sizes =
-      padded(static_cast<int>(plan.tokens.size()), static_cast<int>(plan.sequences.size()), rows);
-  place_logits(sizes);
-  fill(plan, sizes);
+  prepare(plan);
+  if (!runs_) launch();
+}
+
+void PagedExecutor::launch() {
+  std::swap(next_, running_);
+  has_next_ = false;
+  for (const SlotStart& slot : running_.plan.starts) begin_slot(slot);
+  copy_blocks();
+  place_logits(running_.inputs.sizes);
+  set_inputs();
   prepare_samplers();
-  fill_sampling(sizes);
+  fill_sampling();
   session_.run_async();
+  runs_ = true;
 }
 
 std::span<const float> PagedExecutor::logits(int first, int count) {
@@ -427,9 +418,11 @@ std::span<const float> PagedExecutor::logits(int first, int count) {
 
 StepResult PagedExecutor::finish() {
   session_.await();
+  const auto ended = std::chrono::steady_clock::now();
+  runs_ = false;
   const auto drawn = session_.output(drawn_).as<std::int32_t>();
   StepResult result;
-  for (const Wanted& wanted : wanted_) {
+  for (const Wanted& wanted : running_.wanted) {
     SlotSampler& sampler = samplers_.at(wanted.slot);
     if (!wanted.by_plan) {
       result.samples.push_back(sampler.sample(
@@ -443,6 +436,10 @@ StepResult PagedExecutor::finish() {
       throw internal_error("the plan drew no token, though its set of tokens is not empty");
     result.samples.push_back(sampler.take(rows, wanted.drafts));
   }
+  if (!has_next_) return result;
+  launch();
+  result.idle_seconds =
+      std::chrono::duration<double>(std::chrono::steady_clock::now() - ended).count();
   return result;
 }
 

@@ -13,6 +13,7 @@
 #include "runtime/engine/executor.h"
 #include "runtime/engine/sampler.h"
 #include "runtime/engine/sampling_tables.h"
+#include "runtime/engine/step_inputs.h"
 
 namespace sinter::engine {
 
@@ -28,9 +29,10 @@ struct PagedExecutorOptions {
 };
 
 /// One session, whose caches are states that all sequences share. A step is padded to sizes of a
-/// ladder, which are captured ahead. The plan draws the tokens; those with log probabilities, with
-/// drafts under a constraint or a penalty, or with more than SamplingTables::kBiases biases are
-/// drawn on the host, from logits that are copied there.
+/// ladder, which are captured ahead. One that is started while another runs is prepared, and runs
+/// as soon as the tokens of that one are known. The plan draws the tokens; those with log
+/// probabilities, with drafts under a constraint or a penalty, or with more than
+/// SamplingTables::kBiases biases are drawn on the host, from logits that are copied there.
 class PagedExecutor : public Executor {
  public:
   /// Whether `plan` has the bindings of such a plan.
@@ -47,23 +49,24 @@ class PagedExecutor : public Executor {
   std::uint64_t cache_bytes() const { return cache_bytes_; }
 
  private:
-  struct Sizes {
-    int tokens = 0, sequences = 0, samples = 0;
-  };
   void read_limits(const Plan& plan, const PagedExecutorOptions& options);
   void make_caches(const PagedExecutorOptions& options);
   void make_tables();
   void warm_up();
   /// What a step of so many is padded to.
-  Sizes padded(int tokens, int sequences, int samples) const;
-  std::map<std::string, std::vector<std::int64_t>> shapes(const Sizes& sizes) const;
-  void copy_blocks(const StepPlan& plan);
-  void fill(const StepPlan& plan, const Sizes& sizes);
+  StepSizes padded(int tokens, int sequences, int samples) const;
+  std::map<std::string, std::vector<std::int64_t>> shapes(const StepSizes& sizes) const;
+  /// What does not depend on the step in front.
+  void prepare(const StepPlan& plan);
+  /// Runs what prepare() was given; the step in front has ended, and its draws are known.
+  void launch();
+  void copy_blocks();
+  void set_inputs();
   void begin_slot(const SlotStart& start);
   /// What constraints allow, and who draws: in front of a run.
   void prepare_samplers();
-  void fill_sampling(const Sizes& sizes);
-  void place_logits(const Sizes& sizes);
+  void fill_sampling();
+  void place_logits(const StepSizes& sizes);
   /// Rows of logits [first, first + count) on the host.
   std::span<const float> logits(int first, int count);
 
@@ -84,13 +87,19 @@ class PagedExecutor : public Executor {
     bool by_plan = false;   // its tokens are drawn by the plan
     std::vector<TokenId> drafts;
   };
-  std::vector<Wanted> wanted_;  // of the step that runs
+  /// A step, its inputs, and the draws from its logits.
+  struct PreparedStep {
+    StepPlan plan;
+    StepInputs inputs;
+    std::vector<Wanted> wanted;
+  };
+  PreparedStep next_, running_;
+  bool has_next_ = false, runs_ = false;
   std::optional<SamplingTables> tables_of_tokens_;
-  std::vector<std::int32_t> values_;
   std::vector<double> reals_of_rows_;
   std::vector<std::int64_t> integers_of_rows_;
   std::optional<DeviceBuffer> device_logits_;
-  Sizes placed_;
+  StepSizes placed_;
   std::vector<std::byte> copy_;
   std::vector<float> widened_;
 };

@@ -81,6 +81,7 @@ struct SampleResult {
 
 struct StepResult {
   std::vector<SampleResult> samples;  // as in the plan
+  double idle_seconds = 0;  // how long nothing ran behind it though a further step was started
 };
 
 }  // namespace sinter::engine

@@ -87,6 +87,38 @@ TEST_F(PagedExecutorTest, StepsOfFewTokensSayTheSame) {
               HasSubstr("no steps of more than the few tokens"));
 }
 
+// What a step in front has drawn is told to the next one, which was planned without it.
+TEST_F(PagedExecutorTest, AStepIsStartedWhileAnotherRuns) {
+  const auto model = executor(compile(), 1);
+  ASSERT_EQ(model->limits().steps_in_flight, 2);
+  const auto prompt = greedy()[0]["prompt"].get<std::vector<TokenId>>();
+  const auto wanted = greedy()[0]["tokens"].get<std::vector<TokenId>>();
+  ASSERT_GE(wanted.size(), 3U);
+  const auto step = [&](std::vector<TokenId> tokens, int position) {
+    engine::StepPlan plan;
+    const int count = static_cast<int>(tokens.size()), last = position + count;
+    for (; position < last; ++position) plan.positions.push_back(position);
+    plan.tokens = std::move(tokens);
+    for (int block = 0; block * 4 < last; ++block) plan.block_tables.push_back(block);
+    plan.sequences = {{1, 1, 0, 0, count, last - count, 0, (last + 3) / 4}};
+    plan.samples = {{1, 1, 0, count - 1, 0}};
+    return plan;
+  };
+  engine::StepPlan first = step(prompt, 0);
+  engine::SlotStart& slot = first.starts.emplace_back();
+  slot.sampling = std::make_shared<const SamplingParameters>();
+  std::vector<TokenId> drawn;
+  const auto finish = [&] { drawn.push_back(model->finish().samples.at(0).tokens.at(0)); };
+  model->start(first);
+  int position = static_cast<int>(prompt.size());
+  for (int ahead = 0; ahead < 2; ++ahead) {
+    model->start(step({engine::kLastDrawn}, position++));
+    finish();
+  }
+  finish();
+  EXPECT_EQ(drawn, std::vector(wanted.begin(), wanted.begin() + 3));
+}
+
 TEST_F(PagedExecutorTest, PreemptionAndChunksChangeNothing) {
   EngineStats stats;
   EngineOptions options;

@@ -1,0 +1,36 @@
+#include "runtime/engine/step_inputs.h"
+
+#include <algorithm>
+
+namespace sinter::engine {
+
+void StepInputs::fill(const StepPlan& plan, const StepSizes& padded, int block_size,
+                      int block_count, int table_blocks) {
+  sizes = padded;
+  const auto count = [](int size) { return static_cast<std::size_t>(size); };
+  ids.assign(plan.tokens.begin(), plan.tokens.end());
+  ids.resize(count(sizes.tokens), 0);
+  positions.assign(plan.positions.begin(), plan.positions.end());
+  positions.resize(count(sizes.tokens), -1);
+  slots.assign(count(sizes.tokens), block_count * block_size);
+  starts.assign(count(sizes.sequences) + 1, static_cast<std::int32_t>(plan.tokens.size()));
+  block_tables.assign(count(sizes.sequences) * count(table_blocks), 0);
+  for (std::size_t s = 0; s < plan.sequences.size(); ++s) {
+    const SequenceStep& sequence = plan.sequences[s];
+    starts[s] = sequence.first_token;
+    const auto blocks = plan.block_tables.begin() + sequence.first_block;
+    std::copy_n(blocks, sequence.blocks,
+                block_tables.begin() + static_cast<std::ptrdiff_t>(s) * table_blocks);
+    for (int i = 0; i < sequence.tokens; ++i) {
+      const auto at = static_cast<std::size_t>(sequence.first_token + i);
+      const int position = plan.positions[at];
+      slots[at] = blocks[position / block_size] * block_size + position % block_size;
+    }
+  }
+  sample_rows.clear();
+  for (const SamplePlan& sample : plan.samples)
+    for (int i = 0; i <= sample.drafts; ++i) sample_rows.push_back(sample.row + i);
+  sample_rows.resize(count(sizes.samples), 0);
+}
+
+}  // namespace sinter::engine
