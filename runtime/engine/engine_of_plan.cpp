@@ -4,7 +4,7 @@
 
 #include <sinter/engine.h>
 
-#include "runtime/engine/drafting_executor.h"
+#include "runtime/engine/executors/drafting_executor.h"
 #include "runtime/format_error.h"
 
 namespace sinter {

@@ -1,6 +1,6 @@
 // A draft model changes no text, and what it reads has always been written. Its caches and those of
 // the model are fakes, which say so.
-#include "runtime/engine/drafting_executor.h"
+#include "runtime/engine/executors/drafting_executor.h"
 
 #include <map>
 #include <mutex>

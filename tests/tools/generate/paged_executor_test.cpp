@@ -9,7 +9,7 @@
 #include <sinter/engine.h>
 #include <sinter/error.h>
 
-#include "runtime/engine/drafting_executor.h"
+#include "runtime/engine/executors/drafting_executor.h"
 #include "tests/support/paths.h"
 #include "tests/tools/cli_fixture.h"
 #include "tests/tools/generate/tiny_decoder.h"

@@ -6,7 +6,7 @@
 
 #include <sinter/profile.h>
 
-#include "runtime/engine/paged_executor.h"
+#include "runtime/engine/executors/paged_executor.h"
 #include "runtime/format_error.h"
 #include "tools/cli/machine.h"
 #include "tools/cli/session_options.h"

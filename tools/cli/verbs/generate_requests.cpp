@@ -8,7 +8,7 @@
 
 #include <sinter/engine.h>
 
-#include "runtime/engine/drafting_executor.h"
+#include "runtime/engine/executors/drafting_executor.h"
 #include "runtime/format_error.h"
 #include "tools/cli/verbs/generate_text.h"
 #include "tools/compiler/run/measure.h"

@@ -9,7 +9,7 @@
 
 #include <sinter/plan.h>
 
-#include "runtime/engine/drafting_executor.h"
+#include "runtime/engine/executors/drafting_executor.h"
 #include "runtime/format_error.h"
 #include "tools/generate/decoder_executor.h"
 

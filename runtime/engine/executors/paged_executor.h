@@ -11,9 +11,9 @@
 #include <sinter/session.h>
 
 #include "runtime/engine/executor.h"
+#include "runtime/engine/executors/sampling_tables.h"
+#include "runtime/engine/executors/step_inputs.h"
 #include "runtime/engine/sampler.h"
-#include "runtime/engine/sampling_tables.h"
-#include "runtime/engine/step_inputs.h"
 
 namespace sinter::engine {
 

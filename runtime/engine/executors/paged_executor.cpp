@@ -1,4 +1,4 @@
-#include "runtime/engine/paged_executor.h"
+#include "runtime/engine/executors/paged_executor.h"
 
 #include <algorithm>
 #include <array>

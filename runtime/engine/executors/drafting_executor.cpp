@@ -1,4 +1,4 @@
-#include "runtime/engine/drafting_executor.h"
+#include "runtime/engine/executors/drafting_executor.h"
 
 #include <algorithm>
 

@@ -1,4 +1,4 @@
-#include "runtime/engine/sampling_tables.h"
+#include "runtime/engine/executors/sampling_tables.h"
 
 #include <algorithm>
 

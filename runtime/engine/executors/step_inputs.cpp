@@ -1,4 +1,4 @@
-#include "runtime/engine/step_inputs.h"
+#include "runtime/engine/executors/step_inputs.h"
 
 #include <algorithm>
 

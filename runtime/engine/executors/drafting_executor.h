@@ -7,7 +7,7 @@
 
 #include <sinter/engine.h>
 
-#include "runtime/engine/paged_executor.h"
+#include "runtime/engine/executors/paged_executor.h"
 
 namespace sinter::engine {
 

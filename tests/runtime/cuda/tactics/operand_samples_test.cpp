@@ -2,6 +2,7 @@
 
 #include <cmath>
 #include <cstring>
+#include <optional>
 #include <set>
 
 #include <gmock/gmock.h>
@@ -15,6 +16,12 @@ using ::testing::Each;
 
 class OperandSamplesTest : public CudaTest {
  protected:
+  void SetUp() override {
+    CudaTest::SetUp();
+    context = graphs::Context::retain(fake().driver(), 0);
+    samples.emplace(context);
+  }
+
   template <typename T>
   static std::vector<T> values_of(const graphs::DeviceMemory& memory) {
     std::vector<T> values(memory.size() / sizeof(T));
@@ -22,15 +29,15 @@ class OperandSamplesTest : public CudaTest {
     return values;
   }
 
-  graphs::ContextPtr context = graphs::Context::retain(fake().driver(), 0);
-  runtime::OperandSamples samples{context};
+  graphs::ContextPtr context;
+  std::optional<runtime::OperandSamples> samples;
 };
 
 TEST_F(OperandSamplesTest, NumbersAreFiniteInEachTypeAndDiffer) {
   const graphs::DeviceMemory memory(context, (1u << 20) + 12);  // more than the pattern, and a part
   std::memset(reinterpret_cast<void*>(memory.address()), 0xff, memory.size());
-  samples.set({{memory.address(), memory.size(), true}});
-  samples.fill(nullptr);
+  samples->set({{memory.address(), memory.size(), true}});
+  samples->fill(nullptr);
   for (const float value : values_of<float>(memory)) {
     ASSERT_GE(std::abs(value), std::ldexp(1.0f, -15));
     ASSERT_LT(std::abs(value), 2);
@@ -46,17 +53,17 @@ TEST_F(OperandSamplesTest, NumbersAreFiniteInEachTypeAndDiffer) {
 TEST_F(OperandSamplesTest, WhatMayBeIndicesIsZero) {
   const graphs::DeviceMemory memory(context, 64);
   std::memset(reinterpret_cast<void*>(memory.address()), 0xff, memory.size());
-  samples.set({{memory.address(), memory.size(), false}});
-  samples.fill(nullptr);
+  samples->set({{memory.address(), memory.size(), false}});
+  samples->fill(nullptr);
   EXPECT_THAT(values_of<std::int64_t>(memory), Each(0));
 }
 
 TEST_F(OperandSamplesTest, AStepIsFilledOnce) {
   const graphs::DeviceMemory memory(context, 64);
-  samples.set({{memory.address(), memory.size(), true}});
-  samples.fill(nullptr);
+  samples->set({{memory.address(), memory.size(), true}});
+  samples->fill(nullptr);
   std::memset(reinterpret_cast<void*>(memory.address()), 0, memory.size());
-  samples.fill(nullptr);
+  samples->fill(nullptr);
   EXPECT_THAT(values_of<std::int64_t>(memory), Each(0));
 }
 
