@@ -20,6 +20,13 @@ class OperandSamplesTest : public CudaTest {
     CudaTest::SetUp();
     context = graphs::Context::retain(fake().driver(), 0);
     samples.emplace(context);
+    scope.emplace(*context);
+  }
+  void TearDown() override {
+    scope.reset();
+    samples.reset();
+    context.reset();
+    CudaTest::TearDown();
   }
 
   template <typename T>
@@ -30,6 +37,7 @@ class OperandSamplesTest : public CudaTest {
   }
 
   graphs::ContextPtr context;
+  std::optional<graphs::Context::Scope> scope;
   std::optional<runtime::OperandSamples> samples;
 };
 
