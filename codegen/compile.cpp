@@ -35,6 +35,7 @@ class Compiler {
   /// `model` has the bindings' shapes and all ranges; `graphs` are added in this order.
   Compiler(const Graph& model, std::span<const Graph* const> graphs, const CompileOptions& options)
       : graph_(graphs[0]),
+        ranges_(model.ranges()),
         options_(options),
         exprs_(model.ranges()),
         buffers_(*graph_, exprs_, model),
@@ -48,6 +49,9 @@ class Compiler {
 
   void add_entry(const EntryGraph& entry) {
     graph_ = &entry.graph;
+    Ranges ranges = ranges_;
+    for (const auto& [symbol, range] : entry.graph.ranges()) ranges.insert_or_assign(symbol, range);
+    exprs_.set_ranges(std::move(ranges));
     buffers_.begin(entry.graph);
     auto info = std::make_unique<plan::fb::EntryT>();
     info->name = entry.name;
@@ -71,6 +75,7 @@ class Compiler {
 
   CompiledPlan run() {
     plan::fb::PlanT& plan = result_.parts.meta;
+    exprs_.set_ranges(ranges_);
     plan.compiler_version = SINTER_VERSION;
     plan.target = options_.target->name();
     if (context_.generates_kernels() && options_.code) compile_kernels();
@@ -374,7 +379,8 @@ class Compiler {
     }
   }
 
-  const Graph* graph_;  // whose steps are being added
+  const Graph* graph_;    // whose steps are being added
+  const Ranges& ranges_;  // of the model
   const CompileOptions& options_;
   ExprTable exprs_;
   PlanBuffers buffers_;
