@@ -49,9 +49,7 @@ class Compiler {
 
   void add_entry(const EntryGraph& entry) {
     graph_ = &entry.graph;
-    Ranges ranges = ranges_;
-    for (const auto& [symbol, range] : entry.graph.ranges()) ranges.insert_or_assign(symbol, range);
-    exprs_.set_ranges(std::move(ranges));
+    exprs_.set_ranges(ranges_of_entry(ranges_, entry.graph));
     buffers_.begin(entry.graph);
     auto info = std::make_unique<plan::fb::EntryT>();
     info->name = entry.name;
@@ -405,6 +403,12 @@ KernelsRefused::KernelsRefused(std::vector<RefusedKernel> refused)
                         refused.front().architecture, refused.front().reproducer,
                         refused.front().log)),
       kernels(std::move(refused)) {}
+
+Ranges ranges_of_entry(const Ranges& model, const Graph& entry) {
+  Ranges ranges = model;
+  for (const auto& [symbol, range] : entry.ranges()) ranges.insert_or_assign(symbol, range);
+  return ranges;
+}
 
 CompiledPlan compile(const Graph& graph, const CompileOptions& options) {
   const Graph* const graphs[] = {&graph};
