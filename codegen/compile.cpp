@@ -35,6 +35,7 @@ class Compiler {
   /// `model` has the bindings' shapes and all ranges; `graphs` are added in this order.
   Compiler(const Graph& model, std::span<const Graph* const> graphs, const CompileOptions& options)
       : graph_(graphs[0]),
+        ranges_(model.ranges()),
         options_(options),
         exprs_(model.ranges()),
         buffers_(*graph_, exprs_, model),
@@ -48,6 +49,7 @@ class Compiler {
 
   void add_entry(const EntryGraph& entry) {
     graph_ = &entry.graph;
+    exprs_.set_ranges(ranges_of_entry(ranges_, entry.graph));
     buffers_.begin(entry.graph);
     auto info = std::make_unique<plan::fb::EntryT>();
     info->name = entry.name;
@@ -71,6 +73,7 @@ class Compiler {
 
   CompiledPlan run() {
     plan::fb::PlanT& plan = result_.parts.meta;
+    exprs_.set_ranges(ranges_);
     plan.compiler_version = SINTER_VERSION;
     plan.target = options_.target->name();
     if (context_.generates_kernels() && options_.code) compile_kernels();
@@ -374,7 +377,8 @@ class Compiler {
     }
   }
 
-  const Graph* graph_;  // whose steps are being added
+  const Graph* graph_;    // whose steps are being added
+  const Ranges& ranges_;  // of the model
   const CompileOptions& options_;
   ExprTable exprs_;
   PlanBuffers buffers_;
@@ -399,6 +403,12 @@ KernelsRefused::KernelsRefused(std::vector<RefusedKernel> refused)
                         refused.front().architecture, refused.front().reproducer,
                         refused.front().log)),
       kernels(std::move(refused)) {}
+
+Ranges ranges_of_entry(const Ranges& model, const Graph& entry) {
+  Ranges ranges = model;
+  for (const auto& [symbol, range] : entry.ranges()) ranges.insert_or_assign(symbol, range);
+  return ranges;
+}
 
 CompiledPlan compile(const Graph& graph, const CompileOptions& options) {
   const Graph* const graphs[] = {&graph};

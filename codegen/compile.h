@@ -29,6 +29,10 @@ struct EntryGraph {
 CompiledPlan compile_entries(const Graph& model, std::span<const EntryGraph> entries,
                              const CompileOptions& options);
 
+/// The model's ranges, with an entry point's in the place of the same symbols': what its steps are
+/// compiled for.
+ir::Ranges ranges_of_entry(const ir::Ranges& model, const Graph& entry);
+
 /// CompileOptions::packed_weights for plans that are parts of the one of `graphs`.
 std::set<std::uint64_t> packed_weights(std::span<const Graph* const> graphs,
                                        const CompileOptions& options);

@@ -99,10 +99,19 @@ class KernelTable::Impl {
       signature += fmt::format(" {}@{}", to_string(buffers_.type(buffer)),
                                std::ranges::find(buffers, buffer) - buffers.begin());
     for (const std::uint32_t extent : extents) signature += fmt::format(" size {}", extent);
+    signature += ranges_of(signature);
     const auto [at, added] = by_signature_.emplace(std::move(signature), groups_.size());
     if (added)
-      groups_.push_back(
-          {part.kernel, at->first, part.program, part.tuned_by, extents, {}, {}, {}, {}});
+      groups_.push_back({part.kernel,
+                         at->first,
+                         part.program,
+                         part.tuned_by,
+                         extents,
+                         exprs_.ranges(),
+                         {},
+                         {},
+                         {},
+                         {}});
     Group& group = groups_[at->second];
     group.nodes.push_back(node);
     group.places.push_back(place);
@@ -112,8 +121,10 @@ class KernelTable::Impl {
 
   void compile(std::vector<StepT>& steps, CompiledPlan& result) {
     std::vector<Written> written;
+    const Ranges all = exprs_.ranges();
     for (const Group& group : groups_) {
       if (options_.checkpoint) options_.checkpoint();
+      exprs_.set_ranges(group.ranges);
       with_context(fmt::format("generating kernel '{}'", group.name), [&] {
         const std::string key = key_of(group);
         Written kernels = write(group, key);
@@ -126,6 +137,7 @@ class KernelTable::Impl {
         for (EmittedKernel& kernel : written.back().kernels)
           options_.edit_source(group.name, kernel.source);
     }
+    exprs_.set_ranges(all);
     result.stats.kernels = groups_.size();
     if (!groups_.empty()) compile_texts(written, result);
   }
@@ -133,11 +145,12 @@ class KernelTable::Impl {
  private:
   /// Uses of programs of one signature, on buffers of equal types.
   struct Group {
-    std::string name;       // of its first use
-    std::string signature;  // all that schedules depend on but ranges of sizes and options
+    std::string name;                              // of its first use
+    std::string signature;                         // all that schedules depend on but options
     std::shared_ptr<const KernelProgram> program;  // on the buffers of the first place
     std::optional<std::string> tuned_by;           // of the first use
     std::vector<std::uint32_t> extents;            // buffers of sizes
+    Ranges ranges;                                 // of the first use's entry point
     std::vector<NodePlace> nodes;                  // whose steps use it, the first use's first
     std::vector<Place> places;
     std::vector<std::vector<std::uint32_t>> buffers;  // the plan's, for each of places
@@ -148,6 +161,16 @@ class KernelTable::Impl {
     std::vector<EmittedKernel> kernels;  // different ones
     std::vector<std::size_t> kernel_of;  // of each architecture
   };
+
+  /// The ranges of the symbols that a text names: entry points have ranges of their own, and what
+  /// depends on none of them is shared.
+  std::string ranges_of(const std::string& text) const {
+    std::string ranges;
+    for (const auto& [symbol, range] : exprs_.ranges())
+      if (text.find(symbol) != text.npos)
+        ranges += fmt::format(" {}={}..{}", symbol, range.min, range.max);
+    return ranges;
+  }
 
   Written write(const Group& group, const std::string& key) {
     Written written;

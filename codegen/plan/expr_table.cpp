@@ -12,6 +12,17 @@ using plan::fb::ExprNode;
 
 ExprTable::ExprTable(Ranges ranges) : ranges_(std::move(ranges)) {}
 
+void ExprTable::set_ranges(Ranges ranges) {
+  if (ranges == ranges_) return;
+  earlier_.emplace_back(std::move(ranges_), std::move(by_text_));
+  ranges_ = std::move(ranges);
+  by_text_.clear();
+  const auto before = std::ranges::find(earlier_, ranges_, &decltype(earlier_)::value_type::first);
+  if (before == earlier_.end()) return;
+  by_text_ = std::move(before->second);
+  earlier_.erase(before);
+}
+
 const Dim& ExprTable::dim(std::uint32_t expression) const {
   if (expression >= dims_.size())
     throw Error(ErrorCode::kInternal, fmt::format("expression {} of {}", expression, dims_.size()));

@@ -6,6 +6,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "ir/dim/dim.h"
@@ -27,13 +28,17 @@ class ExprTable {
  public:
   explicit ExprTable(Ranges ranges);
 
+  /// Sizes are within `ranges` from now on: an entry point's, say. What is interned is found again
+  /// under the same ranges alone, as other ranges make other Dims of equal expressions.
+  void set_ranges(Ranges ranges);
+
   /// Throws Error(kInternal) for an expression over index symbols ("$0"): those are not sizes.
   std::uint32_t intern(const Dim& dim);
   /// The Dim that `expression` stands for.
   const Dim& dim(std::uint32_t expression) const;
   bool is_constant(std::uint32_t expression) const { return dim(expression).is_constant(); }
   std::int64_t constant(std::uint32_t expression) const { return dim(expression).value(); }
-  /// Known bounds of the value over all bound shapes.
+  /// Known bounds of the value within the ranges.
   std::optional<std::int64_t> lower_bound(std::uint32_t expression) const;
   std::optional<std::int64_t> upper_bound(std::uint32_t expression) const;
   const Ranges& ranges() const { return ranges_; }
@@ -77,7 +82,9 @@ class ExprTable {
   std::vector<std::string> symbols_;      // in order of first use; write() sorts them
   std::vector<plan::fb::ExprNode> nodes_;
   std::vector<Dim> dims_;
-  std::map<std::string, std::uint32_t> by_text_;  // printed Dims, and "op a b" of nodes
+  using ByText = std::map<std::string, std::uint32_t>;
+  ByText by_text_;                                  // printed Dims, and "op a b" of nodes
+  std::vector<std::pair<Ranges, ByText>> earlier_;  // under other ranges that there have been
 };
 
 }  // namespace sinter::codegen

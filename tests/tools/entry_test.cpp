@@ -149,6 +149,34 @@ TEST_F(EntryTest, WhatIsOfOneListOfStepsIsDoneForEach) {
                                                    "02_prefill_after_simplify.txt"));
 }
 
+// A kernel for up to eight rows has as many blocks as those need.
+TEST_F(EntryTest, KernelsAreMadeForTheSizesOfTheirEntryPoint) {
+  const auto model =
+      write("model.sinter",
+            "graph @g(%x: f32[n, 8], %y: f32[n, 24], %z: f32[16]) ranges {n: 1..2048} {\n"
+            "  %a = Relu(%x)\n  %b = Exp(%y)\n  %c = Tanh(%z)\n"
+            "  return a = %a, b = %b, c = %c\n}\n");
+  const auto result = sinter({"compile", model, "-o", path("plan"), "--target=cuda:sm_90",
+                              "--entry=few:n=1..8", "--entry=many:n=1..2048"});
+  ASSERT_EQ(result.code, 0) << result.err;
+  const Plan plan = Plan::load(path("plan"));
+  const auto& meta = PlanAccess::data(plan)->meta;
+  ASSERT_EQ(meta.entries.size(), 2U);
+  const auto has_sizes_in_grid = [&](std::size_t entry) {
+    bool has = false;
+    for (std::uint32_t s = 0; s < meta.entries[entry]->step_count; ++s) {
+      const auto& step = *meta.steps[meta.entries[entry]->first_step + s];
+      const auto* kernel = step.work.AsKernelStep();
+      if (kernel == nullptr) continue;
+      const auto& grid = kernel->variants.front()->grid;
+      has = has || meta.expressions[grid[0]].op() != plan::fb::ExprOp::Constant;
+    }
+    return has;
+  };
+  EXPECT_FALSE(has_sizes_in_grid(0));
+  EXPECT_TRUE(has_sizes_in_grid(1));
+}
+
 TEST_F(EntryTest, WhatCannotBeIsRefused) {
   const auto error = [&](std::vector<std::string> more) {
     more.insert(more.begin(), {"compile", kDecoder, "-o", path("plan"), "--target=cpu"});

@@ -9,6 +9,7 @@
 #include "codegen/families/gemm/gemm_step.h"
 #include "codegen/families/gemm/gemm_tactics.h"
 #include "codegen/families/gemm/library_lowering.h"
+#include "codegen/families/gemm/small_m/small_m_schedule.h"
 #include "codegen/families/gemm/weights/packed_buffers.h"
 #include "codegen/families/gemm/weights/unpacked_weights.h"
 #include "codegen/families/loops/loops_kernel.h"
@@ -118,6 +119,7 @@ class RegionTactics {
         [this](const GemmProgram& kernel) { return gemm_limits(kernel, plan_.exprs); },
         std::ranges::any_of(devices, [](const DeviceModel* device) { return device->has_wgmma; }),
         [this](const GemmProgram& kernel) { return packed_.takes_elements(kernel); },
+        [this](const GemmProgram& kernel) { return has_one_order(kernel, plan_.exprs.ranges()); },
         [this](const GemmProgram& packed) {
           std::string ignored;
           return plan_unpacking(packed, plan_.buffers, plan_.exprs, ignored);

@@ -101,6 +101,12 @@ class GemmTile {
   virtual double estimate(const GemmProblem& problem, const GemmSchedule& s,
                           std::int64_t m) const = 0;
 
+  /// Equal where a row's products are added up in one order: what such schedules compute of it has
+  /// the same bits.
+  virtual std::string sum_order(const GemmProblem&, const GemmSchedule& s) const {
+    return to_string(s) + " " + std::to_string(s.split_k);
+  }
+
   /// Elements of k that the steps of the mainloop walk: the product's, unless steps are padded.
   virtual Dim depth(const GemmProblem& problem, const GemmSchedule&) const {
     return problem.product.k;

@@ -1,6 +1,8 @@
 #include "codegen/families/gemm/gemm_schedule.h"
 
 #include <algorithm>
+#include <limits>
+#include <map>
 #include <span>
 
 #include <fmt/format.h>
@@ -121,6 +123,31 @@ std::vector<GemmSchedule> candidates(const ProgramAnalysis& analysis, const Gemm
   return all;
 }
 
+/// Of schedules without clusters those of one sum_order(): of the one that takes the least time for
+/// all of `steps` together.
+std::vector<GemmSchedule> of_one_order(const GemmProblem& problem,
+                                       std::span<const std::int64_t> steps,
+                                       std::vector<GemmSchedule> all) {
+  std::map<std::string, std::vector<GemmSchedule>> by_order;
+  for (GemmSchedule& s : all)
+    if (s.cluster() == 1) by_order[s.tile->sum_order(problem, s)].push_back(s);
+  if (by_order.empty()) return all;
+  const auto time = [&](const std::vector<GemmSchedule>& schedules) {
+    double sum = 0;
+    for (const std::int64_t rows : steps) {
+      double least = std::numeric_limits<double>::infinity();
+      for (const GemmSchedule& s : schedules)
+        least = std::min(least, s.tile->estimate(problem, s, std::min(rows, *problem.most_m)));
+      sum += least;
+      if (rows >= *problem.most_m) break;
+    }
+    return sum;
+  };
+  return std::move(std::ranges::min_element(by_order, {}, [&](const auto& order) {
+                     return time(order.second);
+                   })->second);
+}
+
 /// The schedule that `text` asks for.
 GemmSchedule forced_schedule(const ProgramAnalysis& analysis, const GemmProblem& problem,
                              const std::string& text) {
@@ -204,7 +231,9 @@ std::vector<GemmSchedule> choose_gemm_schedules(const ProgramAnalysis& analysis,
                                                 const std::string& forced) {
   const GemmProblem problem = gemm_problem(analysis, product);
   if (!forced.empty()) return {forced_schedule(analysis, problem, forced)};
-  const std::vector<GemmSchedule> all = candidates(analysis, problem);
+  std::vector<GemmSchedule> all = candidates(analysis, problem);
+  if (has_one_order(product, analysis.exprs().ranges()))
+    all = of_one_order(problem, row_steps(problem), std::move(all));
   if (all.empty())
     throw Error(ErrorCode::kUnsupported, fmt::format("no schedule takes the product of kernel '{}'",
                                                      analysis.request().name));
@@ -269,9 +298,13 @@ std::vector<GemmSchedule> gemm_candidates(const ProgramAnalysis& analysis,
                                           const GemmProgram& product, const GemmSchedule& rule,
                                           bool clusters) {
   Neighbours<GemmSchedule> found(rule);
+  const GemmProblem problem = gemm_problem(analysis, product);
+  const bool one_order = has_one_order(product, analysis.exprs().ranges());
+  const auto order = [&](const GemmSchedule& s) { return s.tile->sum_order(problem, s); };
   double place = 0;
   for (GemmSchedule& schedule : all_gemm_schedules(analysis, product)) {
     if (schedule.cluster() > 1 && !clusters) continue;
+    if (one_order && order(schedule) != order(rule)) continue;
     if (!implies_all(rule.conditions, schedule.conditions)) continue;
     schedule.programmatic_launch = rule.programmatic_launch;
     found.add(std::move(schedule), ++place);

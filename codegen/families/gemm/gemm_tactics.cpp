@@ -47,6 +47,8 @@ class TacticList {
       if (alone_) add(alone_tactic());
       if (groups_) add(warpgroups_tactic());
       if (warpgroups_alone_) add(warpgroups_alone_tactic());
+    } else if (const auto only = tactic_of_one_order()) {
+      add(*only);
     } else if (product_.is_conv() || product_.is_eight_bit()) {
       own_last();
     } else if (is_quantized()) {
@@ -176,6 +178,17 @@ class TacticList {
     if (requested_.empty() || asked) unpacked();
     if (asked && !tactics_.empty() && tactics_.back().conditions.empty()) return;
     packed();
+  }
+
+  /// The one way of a product that sums up in one order; nothing if others may be tried.
+  std::optional<GemmTactic> tactic_of_one_order() const {
+    const auto takes = [&](const std::optional<GemmProgram>& kernel) {
+      return kernel && kernels_.has_one_order(*kernel) && takes_all_sizes(*kernel);
+    };
+    if (takes(with_prologue_)) return prologue_tactic();
+    if (takes(whole_) && !product_.reduces()) return whole_tactic();
+    if (takes(alone_)) return alone_tactic();
+    return std::nullopt;
   }
 
   /// Nothing else reads packed weights.

@@ -34,6 +34,8 @@ struct GemmKernelQueries {
   bool have_warpgroups = false;  // some GPU of the plan's multiplies by warpgroups
   /// Whether the product's right operand, of 16 bits, may be packed.
   std::function<bool(const GemmProgram&)> takes_elements;
+  /// Whether its kernels sum up in one order (see has_one_order).
+  std::function<bool(const GemmProgram&)> has_one_order;
   /// How the packed weights of a product are unpacked for ways that need that; nothing if none do.
   std::function<std::optional<UnpackProgram>(const GemmProgram& packed)> unpack;
 };
@@ -41,8 +43,9 @@ struct GemmKernelQueries {
 /// Best guess first; the last has no conditions. The library of matrix products is always there and
 /// is the last way of theirs. The library of convolutions may be missing where the plan runs, and
 /// that of products takes few of those of 8 bits: their last way is a kernel of our own, as loops
-/// if nothing else takes all sizes. What stands against a kernel or a library is in the name of the
-/// last. `requested`: CompileOptions::gemm.
+/// if nothing else takes all sizes. A product whose rows are summed up in one order has one way, as
+/// what timing takes may be another for each number of rows. What stands against a kernel or a
+/// library is in the name of the last. `requested`: CompileOptions::gemm.
 std::vector<GemmTactic> gemm_tactics(const GemmStep& product, const std::string& requested,
                                      const GemmKernelQueries& kernels);
 

@@ -1,5 +1,6 @@
 #include "tools/compiler/options/paging.h"
 
+#include <algorithm>
 #include <array>
 #include <charconv>
 
@@ -36,13 +37,20 @@ fusion::PagingOptions to_fusion(const PagingOptions& paging) {
 
 std::vector<EntryLimits> entries_of(const PagingOptions& paging) {
   if (paging.few_tokens == 0) return {};
-  const std::string tokens = fusion::paged_names::kTokens;
-  const auto up_to = [&](std::int64_t most) {
-    ir::Range range;
-    range.min = 1, range.max = most;
-    return std::map<std::string, ir::Range>{{tokens, range}};
+  // Of few tokens, samples and sequences are few, too.
+  const auto entry = [&](const char* name, std::int64_t most) {
+    const auto up_to = [](std::int64_t value) {
+      ir::Range range;
+      range.min = 1, range.max = value;
+      return range;
+    };
+    namespace names = fusion::paged_names;
+    return EntryLimits{name,
+                       {{names::kTokens, up_to(most)},
+                        {names::kSamples, up_to(most)},
+                        {names::kSequences, up_to(std::min(most, paging.max_sequences))}}};
   };
-  return {{"few", up_to(paging.few_tokens)}, {"all", up_to(paging.max_step_tokens)}};
+  return {entry("few", paging.few_tokens), entry("all", paging.max_step_tokens)};
 }
 
 std::string to_text(const PagingOptions& options) {

@@ -257,11 +257,12 @@ std::vector<TunedKernel> tune_kernels(const ir::Graph& model,
     }
     const auto share = std::chrono::duration_cast<Clock::duration>((end - now) * (weight / rest));
     rest -= weight;
+    const ir::Graph& graph = *graphs[kernel->entry];
     try {
-      results.push_back(
-          KernelTuner(region_graph(*graphs[kernel->entry], kernel->node, model.ranges()), alone,
-                      machine, budget, *kernel, now + share, reporter)
-              .run());
+      results.push_back(KernelTuner(region_graph(graph, kernel->node,
+                                                 codegen::ranges_of_entry(model.ranges(), graph)),
+                                    alone, machine, budget, *kernel, now + share, reporter)
+                            .run());
     } catch (const Error& error) {
       if (error.code() == ErrorCode::kCancelled) throw;
       TunedKernel failed;

@@ -84,6 +84,10 @@ struct Int8Gemv final : SmallM {
     return fmt::format("{} slices={}", tile_text("int8_gemv", s), digits);
   }
 
+  std::string sum_order(const GemmProblem& problem, const GemmSchedule& s) const override {
+    return GemmTile::sum_order(problem, s);
+  }
+
   std::string header(const GemmProgram&) const override { return "int8_gemv.cuh"; }
 
   std::string type(const GemmText& text) const override {

@@ -42,6 +42,13 @@ bool leaves_to_small_m(const GemmProblem& problem) {
          *problem.most_m <= kFewRows;
 }
 
+bool has_one_order(const GemmProgram& product, const Ranges& ranges) {
+  if (product.is_eight_bit() && !product.weights) return false;
+  if (!product.b_is_weight || !product.batch.empty() || product.windows) return false;
+  const auto most = ir::upper_bound(product.m, ranges);
+  return !product.m.is_constant() && most && *most <= kFewRows;
+}
+
 std::string refuse_small_m(const GemmProblem& problem) {
   if (problem.product.is_eight_bit() && problem.product.rows)
     return "rows of 8 bits are not made in front of a product";
@@ -148,6 +155,13 @@ std::string SmallM::tile_text(const char* kernel, const GemmSchedule& s) const {
 }
 
 std::string SmallM::to_string(const GemmSchedule& s) const { return tile_text("small_m", s); }
+
+std::string SmallM::sum_order(const GemmProblem& problem, const GemmSchedule& s) const {
+  // Groups of up to eight rows are summed up in two chains.
+  const bool is_chained = loop_group(problem.product) != 0 && s.m <= 8;
+  return fmt::format("small_m {} of {} warps in {} parts{}", s.k / warps_k, warps_k, s.split_k,
+                     is_chained ? ", chained" : "");
+}
 
 std::string SmallM::header(const GemmProgram&) const { return "small_m.cuh"; }
 

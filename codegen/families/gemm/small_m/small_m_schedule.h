@@ -22,6 +22,7 @@ struct SmallM : GemmTile {
   int shared_bytes(const GemmProblem& problem, const GemmSchedule& s) const override;
   double estimate(const GemmProblem& problem, const GemmSchedule& s, std::int64_t m) const override;
   std::string to_string(const GemmSchedule& s) const override;
+  std::string sum_order(const GemmProblem& problem, const GemmSchedule& s) const override;
   std::string header(const GemmProgram& product) const override;
   std::string type(const GemmText& text) const override;
   bool rasters_along_m(const GemmProblem&) const override { return true; }
@@ -75,6 +76,11 @@ void add_splits(const GemmProblem& problem, GemmSchedule s, std::vector<GemmSche
 /// Whether other kernels, if any take the product, are slower: of few rows, with weights by
 /// columns.
 bool leaves_to_small_m(const GemmProblem& problem);
+
+/// Whether the rows, by weights of 16 bits or fewer, are up to kFewRows, but not always as many.
+/// Then all schedules add up a row's products in one order: what becomes of it does not depend on
+/// how many others there are.
+bool has_one_order(const GemmProgram& product, const Ranges& ranges);
 
 std::string refuse_small_m(const GemmProblem& problem);
 

@@ -143,6 +143,7 @@ void GemmCheck::add(const std::string& name, ir::Graph body, const std::string& 
                                      test.outputs, exprs, refusal);
   if (!product) throw std::runtime_error(name + ": " + refusal);
   test.product = std::move(*product);
+  test.product.b_is_weight = b_is_weight;
   test.product.by_warpgroups = by_warpgroups || codegen::is_warpgroup_schedule(schedule);
   if (codegen::GemmProgram& own = test.product; packs_elements) {
     own.weights.emplace();

@@ -1,6 +1,10 @@
 // Products of few rows, with weights of 16 bits and of few: emitted with given schedules, run on
 // the emulator and compared with the reference evaluation of their region.
 #ifdef SINTER_WITH_CUDA
+#include <array>
+#include <cstdio>
+#include <set>
+
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -8,6 +12,7 @@
 
 #include "codegen/families/gemm/weights/weight_pack.h"
 #include "gemm_check.h"
+#include "gemm_graphs.h"
 #include "quantized_graphs.h"
 
 namespace sinter::test {
@@ -167,6 +172,33 @@ TEST(CudaSmallM, ChosenSchedulesTakeSymbolicRows) {
   for (const auto& kernel : check.kernels) {
     // The last takes every size on every GPU.
     EXPECT_EQ(kernel.step.variants.back()->cluster, 1u);
+    EXPECT_TRUE(kernel.step.variants.back()->conditions.empty());
+  }
+}
+
+// What is computed of a row then does not depend on how many others there are.
+TEST(CudaSmallM, AnyNumberOfFewRowsIsSummedUpInOneOrder) {
+  const std::vector<ir::Bindings> rows = {{{"m", 1}}, {{"m", 3}}, {{"m", 8}}};
+  GemmCheck check({{"m", {1, 8, nullptr}}});
+  check.b_is_weight = true;
+  check.add("floats", transposed_graph("f16", "m", 72, 2056), "", rows);
+  check.add("gate", gated_graph("bf16", "m", 40, 1032, true), "", rows);
+  check.add("four", quantized_graph("f16", "m", 64, 512, {4, 64}), "", rows);
+  check.packs_elements = true;
+  check.add("packed", transposed_graph("f16", "m", 72, 2056), "", rows);
+  EXPECT_EQ(check.run(), "");
+  for (const auto& kernel : check.kernels) {
+    std::set<std::array<int, 3>> orders;
+    for (const auto& variant : kernel.step.variants) {
+      int m = 0, n = 0, k = 0, along_n = 0, along_k = 0, stages = 0, split = 0;
+      EXPECT_EQ(std::sscanf(variant->schedule.c_str(),
+                            "small_m %dx%dx%d warps=1x%dx%d stages=%d split_k=%d", &m, &n, &k,
+                            &along_n, &along_k, &stages, &split),
+                7)
+          << variant->schedule;
+      orders.insert({k, along_k, split});
+    }
+    EXPECT_EQ(orders.size(), 1U) << kernel.source;
     EXPECT_TRUE(kernel.step.variants.back()->conditions.empty());
   }
 }
