@@ -327,8 +327,7 @@ struct Binder {
       const fb::BufferT& buffer = *plan.plan().meta.buffers[id];
       const auto type = static_cast<DType>(buffer.dtype);
       if (buffer.kind == fb::BufferKind::Arena)
-        operands.push_back({buffers.address[id], bytes(id),
-                            is_float(type) || type == DType::kInt8 || type == DType::kUInt8});
+        operands.push_back({buffers.address[id], bytes(id), is_sampled(type)});
     }
     return operands;
   }

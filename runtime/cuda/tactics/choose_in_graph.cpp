@@ -1,17 +1,32 @@
 // Tactics of steps, timed in the graph that they are part of.
+#include <algorithm>
+
 #include "runtime/cuda/cuda_executor.h"
 #include "runtime/cuda/tactics/flush_buffer.h"
 #include "runtime/cuda/tactics/refine_choices.h"
 
 namespace sinter::runtime {
 
+namespace fb = plan::fb;
+
 bool CudaExecutor::spare_foreign(const BoundShape& shape, BufferAddresses& buffers,
                                  std::vector<graphs::DeviceMemory>& scratch) const try {
+  // Caches may take most of the memory: those of numbers share room for the largest.
+  const auto shares = [&](std::size_t i) {
+    const fb::BufferT& buffer = *meta().buffers[i];
+    return buffer.kind == fb::BufferKind::State && is_sampled(static_cast<DType>(buffer.dtype));
+  };
+  std::uint64_t largest = 0;
+  for (std::size_t i = 0; i < buffers.address.size(); ++i)
+    if (buffers.is_foreign[i] && shares(i))
+      largest = std::max(largest, shape.bytes_of(*meta().buffers[i]));
+  const CUdeviceptr shared =
+      largest == 0 ? 0 : scratch.emplace_back(plan_->context(), largest).address();
   for (std::size_t i = 0; i < buffers.address.size(); ++i) {
     const std::uint64_t bytes = buffers.is_foreign[i] ? shape.bytes_of(*meta().buffers[i]) : 0;
     if (bytes == 0) continue;
-    scratch.emplace_back(plan_->context(), bytes);
-    buffers.address[i] = scratch.back().address();
+    buffers.address[i] =
+        shares(i) ? shared : scratch.emplace_back(plan_->context(), bytes).address();
     buffers.is_foreign[i] = false;
   }
   return true;

@@ -6,10 +6,17 @@
 #include <utility>
 #include <vector>
 
+#include <sinter/dtype.h>
+
 #include "graphs/device.h"
 #include "graphs/memory.h"
 
 namespace sinter::runtime {
+
+/// Whether values of a type are numbers and no indices.
+constexpr bool is_sampled(DType type) {
+  return is_float(type) || type == DType::kInt8 || type == DType::kUInt8;
+}
 
 /// Fills the operands that a step reads, before its tactics are timed. Not thread-safe.
 class OperandSamples {
