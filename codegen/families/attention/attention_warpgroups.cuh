@@ -6,6 +6,7 @@
 #pragma once
 
 #include "attention.cuh"
+#include "attention_table_boxes.cuh"
 #include "attention_widened_tiles.cuh"
 #include "tensor_map.cuh"
 
@@ -15,7 +16,7 @@
 /// in shared_q, bits of the batch's dimensions, all share the queries, and so on.
 template <int kRank>
 struct AttentionMaps {
-  static constexpr bool kMapped = true;
+  static constexpr bool kMapped = true, kBoxes = false;
   const TensorMap *q, *k, *v;
   u32 shared_q, shared_k, shared_v;
 
@@ -38,17 +39,18 @@ struct AttentionMaps {
 /// Operands that warps copy, because a row may see less than the tensor has, or the copy engine
 /// does not know as many dimensions.
 struct NoMaps {
-  static constexpr bool kMapped = false;
+  static constexpr bool kMapped = false, kBoxes = false;
 };
 
 /// What a block of attend_by_warpgroups has in shared memory: kQueries tiles of queries, kStages of
 /// keys, as many of values, and their barriers. Of several tiles of queries one stays while its
 /// scores are computed; a single one is copied to registers. Shape has kRowTiles = 1 and whole
 /// groups of row warps.
-template <class Shape, int kStages_, int kQueries_ = 1, bool kMapped_ = false>
+template <class Shape, int kStages_, int kQueries_ = 1, bool kMapped_ = false, bool kBoxes_ = false>
 struct AttentionPipeline {
   typedef typename Shape::T T;
   static constexpr bool kMapped = kMapped_;  // by the copy engine, which one thread tells
+  static constexpr bool kBoxes = kBoxes_;    // so are keys and values, of which it is told by warps
   static constexpr int kStages = kStages_, kQueries = kQueries_;
   // Tiles of elements of 8 bits are those of half as many of 16. Of values they have columns of 128
   // keys, and one row for each of a head.
@@ -105,12 +107,12 @@ struct AttentionPipeline {
         free_queries[tile].start(Shape::kRowWarps);
       }
       for (int stage = 0; stage < kStages; ++stage) {
-        full_keys[stage].start(kCopying);
-        full_values[stage].start(kCopying);
+        full_keys[stage].start(kBoxes ? 1 : kCopying);
+        full_values[stage].start(kBoxes ? 1 : kCopying);
         free_keys[stage].start(Shape::kRowWarps);
         free_values[stage].start(Shape::kRowWarps);
       }
-      if (kMapped) fence_barrier_init();
+      if (kMapped || kBoxes) fence_barrier_init();
     }
     __syncthreads();
   }
@@ -123,7 +125,7 @@ struct AttentionPipeline {
   }
   /// What warps have copied is seen by the tensor cores: by who waited for it.
   SINTER_DEVICE static void fence_copies() {
-    if constexpr (!kMapped) fence_proxy_async();
+    if constexpr (!kMapped && !kBoxes) fence_proxy_async();
   }
 };
 
@@ -275,6 +277,29 @@ SINTER_DEVICE void copy_widened_tiles(const Pipeline& pipeline, u32 items, Probl
       });
 }
 
+/// The item's problem as the warps that copy know it, with the end of the keys that its rows see.
+template <class Shape, class ProblemOf>
+SINTER_DEVICE AttentionProblem<Shape> problem_to_copy(u32 item, const ProblemOf& problem_of,
+                                                      int thread) {
+  AttentionProblem<Shape> p = problem_of(item);
+  if constexpr (Shape::kClearsSpare) clear_spare_rows<128, Shape::kGroup>(p, thread);
+  if constexpr (Shape::kLimited) p.keys = end_of_keys(p);
+  return p;
+}
+
+/// The rows of an item's queries, by 128 threads.
+template <class Shape>
+SINTER_DEVICE void copy_query_rows(typename Shape::T* tile, const AttentionProblem<Shape>& p,
+                                   MBarrier& full, int thread) {
+  if constexpr (Shape::kGroup > 1)
+    copy_tile_of_rows<Shape::kRows, Shape::kHead, 128>(
+        tile, p.q, p.first_row, p.rows, thread, [&](i32 row) { return p.q + p.query_at(row); });
+  else
+    copy_tile_rows<Shape::kRows, Shape::kHead, 128>(tile, p.q, p.q_stride, p.first_row, p.rows,
+                                                    thread);
+  full.arrive_with_copies();
+}
+
 /// By the warps that copy.
 template <class Shape, class Pipeline, class ProblemOf>
 SINTER_DEVICE void copy_tiles(const Pipeline& pipeline, u32 items, ProblemOf problem_of, NoMaps) {
@@ -282,19 +307,10 @@ SINTER_DEVICE void copy_tiles(const Pipeline& pipeline, u32 items, ProblemOf pro
   typedef AttentionProblem<Shape> Problem;
   const int thread = static_cast<int>(threadIdx.x) - Shape::kThreads;
   const auto own_problem_of = [&](u32 item) {
-    Problem p = problem_of(item);
-    if constexpr (Shape::kClearsSpare) clear_spare_rows<128, Shape::kGroup>(p, thread);
-    if constexpr (Shape::kLimited) p.keys = end_of_keys(p);
-    return p;
+    return problem_to_copy<Shape>(item, problem_of, thread);
   };
   const auto copy_queries = [&](T* tile, const Problem& p, MBarrier& full) {
-    if constexpr (Shape::kGroup > 1)
-      copy_tile_of_rows<Shape::kRows, Shape::kHead, 128>(
-          tile, p.q, p.first_row, p.rows, thread, [&](i32 row) { return p.q + p.query_at(row); });
-    else
-      copy_tile_rows<Shape::kRows, Shape::kHead, 128>(tile, p.q, p.q_stride, p.first_row, p.rows,
-                                                      thread);
-    full.arrive_with_copies();
+    copy_query_rows<Shape>(tile, p, full, thread);
   };
   if constexpr (Shape::kScaled) {
     copy_widened_tiles<Shape>(pipeline, items, own_problem_of, copy_queries, thread);
@@ -336,6 +352,54 @@ SINTER_DEVICE void copy_tiles(const Pipeline& pipeline, u32 items, ProblemOf pro
       });
 }
 
+/// The boxes of an item's tiles by one warp, from `at` on, which goes on behind them. A tile's
+/// blocks are looked up while the one before it waits for its place.
+template <bool kValues, class Shape, int kWidth, class Pipeline, int kRank>
+SINTER_DEVICE void copy_boxes(typename Shape::T* tiles, MBarrier* full, MBarrier* free,
+                              PipelineState<Pipeline::kStages>& at, const TensorMap& map,
+                              u32 shared, const AttentionProblem<Shape>& p, int lane) {
+  typedef TableBoxes<Shape, kWidth> Boxes;
+  constexpr int kKeys = Shape::kKeys, kTile = kKeys * tile_width(kWidth);
+  Boxes boxes;
+  const i32 first_key = first_tile_of_keys(p);
+  boxes.find(p, first_key, lane);
+  for (i32 key0 = first_key; key0 < p.keys; key0 += kKeys, at = at.next()) {
+    Boxes next;
+    next.find(p, key0 + kKeys, lane);
+    free[at.stage].wait(at.phase);
+    boxes.template copy<kValues, kRank>(tiles + at.stage * kTile, map, shared, p, key0,
+                                        full[at.stage], lane);
+    boxes = next;
+  }
+}
+
+/// Of a paged cache by the copy engine: one warp tells it of keys, one of values.
+template <class Shape, class Pipeline, class ProblemOf, int kRank>
+SINTER_DEVICE void copy_tiles(const Pipeline& pipeline, u32 items, ProblemOf problem_of,
+                              const PagedMaps<kRank>& maps) {
+  const int thread = static_cast<int>(threadIdx.x) - Shape::kThreads, lane = thread % 32;
+  PipelineState<Pipeline::kStages> at{0, 1};  // the first time around all places are free
+  PipelineState<Pipeline::kQueries> query{0, 1};
+  const auto own_problem_of = [&](u32 item) {
+    return problem_to_copy<Shape>(item, problem_of, thread);
+  };
+  visit_items<Shape>(items, own_problem_of, [&](const AttentionProblem<Shape>& p) {
+    if (p.keys <= first_tile_of_keys(p)) return;
+    pipeline.free_queries[query.stage].wait(query.phase);
+    copy_query_rows<Shape>(pipeline.queries + query.stage * Pipeline::kQueryTile, p,
+                           pipeline.full_queries[query.stage], thread);
+    query = query.next();
+    if (thread / 32 == 0)
+      copy_boxes<false, Shape, Shape::kHead, Pipeline, kRank>(
+          pipeline.keys, pipeline.full_keys, pipeline.free_keys, at, *maps.k, maps.shared_k, p,
+          lane);
+    else if (thread / 32 == 1)
+      copy_boxes<true, Shape, Shape::kValueHead, Pipeline, kRank>(
+          pipeline.values, pipeline.full_values, pipeline.free_values, at, *maps.v, maps.shared_v,
+          p, lane);
+  });
+}
+
 /// What a warp that multiplies does.
 template <class Shape, class Pipeline>
 struct WarpgroupRows {
@@ -359,6 +423,7 @@ struct WarpgroupRows {
   }
   SINTER_DEVICE void take_queries() {
     pipeline.full_queries[query.stage].wait(query.phase);
+    if constexpr (kQueriesStay && Pipeline::kBoxes) fence_proxy_async();
     if constexpr (!kQueriesStay) {
 #pragma unroll
       for (int step = 0; step < Shape::kSteps; ++step)
@@ -476,7 +541,7 @@ struct WarpgroupRows {
 /// head.
 template <class Shape, int kStages, int kQueries, class ProblemOf, class Maps>
 SINTER_DEVICE void attend_by_warpgroups(u32 items, ProblemOf problem_of, const Maps& maps) {
-  typedef AttentionPipeline<Shape, kStages, kQueries, Maps::kMapped> Pipeline;
+  typedef AttentionPipeline<Shape, kStages, kQueries, Maps::kMapped, Maps::kBoxes> Pipeline;
   SINTER_DYNAMIC_SHARED(shared);
   const Pipeline pipeline(shared);
   const int warp = threadIdx.x / 32;

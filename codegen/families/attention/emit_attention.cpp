@@ -287,8 +287,10 @@ class AttentionEmitter {
         "  const auto make = [&]({0}* queries, {0}* key, {0}* value, const auto& wait) {{\n"
         "    return {1}_front<Shape>(item, {2}, queries, key, value, wait);\n  }};\n",
         type, name_, fmt::join(args_.names(), ", "));
-    return text + fmt::format("  attend<Shape, {}, 1>({}, prologue_of<{}>(wait, make));\n}}\n",
-                              schedule.splits, problem_of("item", programmatic_launch_),
+    return text + fmt::format("  attend<Shape, {}, 1{}>({}, prologue_of<{}>(wait, make));\n}}\n",
+                              schedule.splits,
+                              schedule.chunk > 0 ? fmt::format(", {}", schedule.chunk) : "",
+                              problem_of("item", programmatic_launch_),
                               programmatic_launch_ && p_.front->still);
   }
 
@@ -336,7 +338,10 @@ class AttentionEmitter {
           text, schedule.stages, schedule.queries, texts.count, problem_of("item" + of_tiles),
           texts.maps.empty() ? "NoMaps()" : maps_text(p_));
     std::string by = "attend";
-    if (schedule.ahead > 1)
+    if (schedule.chunk > 0)
+      by = fmt::format("attend<Shape, {}, {}, {}>", schedule.splits, schedule.ahead,
+                       schedule.chunk);
+    else if (schedule.ahead > 1)
       by = fmt::format("attend<Shape, {}, {}>", schedule.splits, schedule.ahead);
     else if (schedule.splits > 1)
       by = fmt::format("attend<Shape, {}>", schedule.splits);

@@ -94,11 +94,12 @@ struct AttentionSums {
     return inverse;
   }
 
-  /// Adds up kParts parts of what put() of the rows wrote. The block's threads share out pairs of
+  /// Adds up those of kParts parts of what put() of the rows wrote that are `present`. The block's threads share out pairs of
   /// columns and give each, with the row's maximum and sum, to `use(row, column, low, high,
   /// maximum, sum)`.
   template <int kParts, class Use>
-  SINTER_DEVICE static void merge(const Problem& p, const float* parts, const Use& use) {
+  SINTER_DEVICE static void merge(const Problem& p, const float* parts, const Use& use,
+                                  u32 present = ~0u) {
     constexpr int kPairs = Shape::kValueHead / 2;
     const float factor = unit(p);
     const i32 rows = p.rows - p.first_row < Shape::kRows ? p.rows - p.first_row : Shape::kRows;
@@ -108,11 +109,13 @@ struct AttentionSums {
       float maximum = -infinity();
 #pragma unroll
       for (int part = 0; part < kParts; ++part)
-        maximum = fmaxf(maximum, from[part * Shape::kPartFloats + Shape::kValueHead]);
+        if ((present >> part & 1) != 0)
+          maximum = fmaxf(maximum, from[part * Shape::kPartFloats + Shape::kValueHead]);
       const float base = base_of(maximum, factor);
       float low = 0, high = 0, total = 0;
 #pragma unroll
       for (int part = 0; part < kParts; ++part) {
+        if ((present >> part & 1) == 0) continue;
         const float* const own = from + part * Shape::kPartFloats;
         const float weight = fast_exp2(own[Shape::kValueHead] * factor - base);
         low += own[column] * weight;
