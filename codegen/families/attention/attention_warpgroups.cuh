@@ -42,6 +42,12 @@ struct NoMaps {
   static constexpr bool kMapped = false, kBoxes = false;
 };
 
+/// An item of paged sequences as it was found; see PackedTile. A number of -1: there are no more.
+struct FoundItem {
+  PackedTile tile;
+  i32 number, keys;
+};
+
 /// What a block of attend_by_warpgroups has in shared memory: kQueries tiles of queries, kStages of
 /// keys, as many of values, and their barriers. Of several tiles of queries one stays while its
 /// scores are computed; a single one is copied to registers. Shape has kRowTiles = 1 and whole
@@ -64,7 +70,9 @@ struct AttentionPipeline {
   static constexpr int kTileBytes = (kQueries * kQueryTile + kStages * (kKeyTile + kValueTile)) * 2;
   typedef WidenedTile<Shape, Shape::kHead> WidenedKeys;
   typedef WidenedTile<Shape, Shape::kValueHead> WidenedValues;
-  static constexpr int kBarrierBytes = (2 * kQueries + 4 * kStages) * 16,
+  // Items that go from the warps that copy, which look them up, to those that multiply.
+  static constexpr int kItems = Shape::kPaged ? 2 : 0;
+  static constexpr int kBarrierBytes = (2 * kQueries + 4 * kStages) * 16 + kItems * 64,
                        kWidenedBytes =
                            Shape::kScaled ? WidenedKeys::kBytes + WidenedValues::kBytes : 0;
   // Tiles begin at multiples of 1024 bytes.
@@ -81,7 +89,9 @@ struct AttentionPipeline {
                 "whole warpgroups and rows of 16 bytes");
 
   T *queries, *keys, *values;
-  MBarrier *full_queries, *free_queries, *full_keys, *free_keys, *full_values, *free_values;
+  MBarrier *full_queries, *free_queries, *full_keys, *free_keys, *full_values, *free_values,
+      *full_items, *free_items;
+  FoundItem* items;
 
   SINTER_DEVICE explicit AttentionPipeline(unsigned char* shared) {
     const auto address = reinterpret_cast<u64>(shared);
@@ -94,6 +104,10 @@ struct AttentionPipeline {
     free_keys = full_keys + kStages;
     full_values = free_keys + kStages;
     free_values = full_values + kStages;
+    full_items = free_values + kStages;
+    free_items = full_items + kItems;
+    items = reinterpret_cast<FoundItem*>(reinterpret_cast<unsigned char*>(full_queries) +
+                                         kBarrierBytes - kItems * 32);
     if constexpr (!kMapped) {
       for (int tile = 0; tile < kQueries; ++tile)
         clear_padding<Shape::kRows, kHead>(queries + tile * kQueryTile, threadIdx.x, kThreads);
@@ -111,6 +125,10 @@ struct AttentionPipeline {
         full_values[stage].start(kBoxes ? 1 : kCopying);
         free_keys[stage].start(Shape::kRowWarps);
         free_values[stage].start(Shape::kRowWarps);
+      }
+      for (int item = 0; item < kItems; ++item) {
+        full_items[item].start(1);
+        free_items[item].start(Shape::kRowWarps);
       }
       if (kMapped || kBoxes) fence_barrier_init();
     }
@@ -277,15 +295,36 @@ SINTER_DEVICE void copy_widened_tiles(const Pipeline& pipeline, u32 items, Probl
       });
 }
 
-/// The item's problem as the warps that copy know it, with the end of the keys that its rows see.
-template <class Shape, class ProblemOf>
-SINTER_DEVICE AttentionProblem<Shape> problem_to_copy(u32 item, const ProblemOf& problem_of,
-                                                      int thread) {
-  AttentionProblem<Shape> p = problem_of(item);
-  if constexpr (Shape::kClearsSpare) clear_spare_rows<128, Shape::kGroup>(p, thread);
-  if constexpr (Shape::kLimited) p.keys = end_of_keys(p);
-  return p;
-}
+/// Problems of items as the warps that copy know them, with the end of the keys that their rows see.
+/// Where that takes a search and loads, one of the threads hands on what it found.
+template <class Shape, class Pipeline, class ProblemOf>
+struct ProblemsToCopy {
+  const Pipeline& pipeline;
+  const ProblemOf& problem_of;
+  int thread;
+  PipelineState<2> place = {0, 1};
+
+  SINTER_DEVICE void hand_on(const FoundItem& item) {
+    if (thread != 0) return;
+    pipeline.free_items[place.stage].wait(place.phase);
+    pipeline.items[place.stage] = item;
+    pipeline.full_items[place.stage].arrive();
+    place = place.next();
+  }
+  SINTER_DEVICE AttentionProblem<Shape> operator()(u32 item) {
+    AttentionProblem<Shape> p = problem_of(item);
+    if constexpr (Shape::kClearsSpare) clear_spare_rows<128, Shape::kGroup>(p, thread);
+    if constexpr (Shape::kLimited) p.keys = end_of_keys(p);
+    if (Shape::kPaged && p.first_row < p.rows)
+      hand_on({{p.spare.begin, p.rows / Shape::kGroup, p.first_row, p.sequence},
+               static_cast<i32>(item),
+               p.keys});
+    return p;
+  }
+  SINTER_DEVICE void end() {
+    if constexpr (Shape::kPaged) hand_on({{0, 0, 0, 0}, -1, 0});
+  }
+};
 
 /// The rows of an item's queries, by 128 threads.
 template <class Shape>
@@ -306,9 +345,8 @@ SINTER_DEVICE void copy_tiles(const Pipeline& pipeline, u32 items, ProblemOf pro
   typedef typename Shape::T T;
   typedef AttentionProblem<Shape> Problem;
   const int thread = static_cast<int>(threadIdx.x) - Shape::kThreads;
-  const auto own_problem_of = [&](u32 item) {
-    return problem_to_copy<Shape>(item, problem_of, thread);
-  };
+  ProblemsToCopy<Shape, Pipeline, ProblemOf> problems{pipeline, problem_of, thread};
+  const auto own_problem_of = [&](u32 item) { return problems(item); };
   const auto copy_queries = [&](T* tile, const Problem& p, MBarrier& full) {
     copy_query_rows<Shape>(tile, p, full, thread);
   };
@@ -326,6 +364,7 @@ SINTER_DEVICE void copy_tiles(const Pipeline& pipeline, u32 items, ProblemOf pro
           full.arrive_with_copies();
         });
   }
+  problems.end();
 }
 
 /// By the copy engine, which the first thread of those warps tells.
@@ -380,9 +419,8 @@ SINTER_DEVICE void copy_tiles(const Pipeline& pipeline, u32 items, ProblemOf pro
   const int thread = static_cast<int>(threadIdx.x) - Shape::kThreads, lane = thread % 32;
   PipelineState<Pipeline::kStages> at{0, 1};  // the first time around all places are free
   PipelineState<Pipeline::kQueries> query{0, 1};
-  const auto own_problem_of = [&](u32 item) {
-    return problem_to_copy<Shape>(item, problem_of, thread);
-  };
+  ProblemsToCopy<Shape, Pipeline, ProblemOf> problems{pipeline, problem_of, thread};
+  const auto own_problem_of = [&](u32 item) { return problems(item); };
   visit_items<Shape>(items, own_problem_of, [&](const AttentionProblem<Shape>& p) {
     if (p.keys <= first_tile_of_keys(p)) return;
     pipeline.free_queries[query.stage].wait(query.phase);
@@ -398,6 +436,7 @@ SINTER_DEVICE void copy_tiles(const Pipeline& pipeline, u32 items, ProblemOf pro
           pipeline.values, pipeline.full_values, pipeline.free_values, at, *maps.v, maps.shared_v,
           p, lane);
   });
+  problems.end();
 }
 
 /// What a warp that multiplies does.
@@ -521,8 +560,7 @@ struct WarpgroupRows {
   }
 
   SINTER_DEVICE void attend(Problem p) {
-    if constexpr (Shape::kPaged) p.keys = end_of_keys(p);  // as by warps
-    const i32 keys = end_of_keys(p), first_key = first_tile_of_keys(p);
+    const i32 keys = Shape::kPaged ? p.keys : end_of_keys(p), first_key = first_tile_of_keys(p);
     rows.clear(p.first_row + warp * 16, lane);
     rows.load_ends(p);
     if (keys > first_key) {
@@ -533,6 +571,21 @@ struct WarpgroupRows {
       end();
     }
     rows.store_tiles(p);
+  }
+
+  /// All items that the warps that copy hand on.
+  template <class ProblemOf>
+  SINTER_DEVICE void attend_found(const ProblemOf& problem_of) {
+    for (PipelineState<2> place;; place = place.next()) {
+      pipeline.full_items[place.stage].wait(place.phase);
+      const FoundItem item = pipeline.items[place.stage];
+      __syncwarp();
+      release(pipeline.free_items[place.stage]);
+      if (item.number < 0) return;
+      Problem p = problem_of(static_cast<u32>(item.number), &item.tile);
+      p.keys = item.keys;
+      attend(p);
+    }
   }
 };
 
@@ -552,8 +605,11 @@ SINTER_DEVICE void attend_by_warpgroups(u32 items, ProblemOf problem_of, const M
     set_registers<Pipeline::kConsumerRegisters, true>();
     if (Pipeline::kGroups > 1 && warp / 4 == Pipeline::kGroups - 1) named_barrier_arrive(0);
     WarpgroupRows<Shape, Pipeline> rows{pipeline, static_cast<int>(threadIdx.x % 32), warp};
-    visit_items<Shape>(items, problem_of,
-                       [&](const AttentionProblem<Shape>& p) { rows.attend(p); });
+    if constexpr (Shape::kPaged)
+      rows.attend_found(problem_of);
+    else
+      visit_items<Shape>(items, problem_of,
+                         [&](const AttentionProblem<Shape>& p) { rows.attend(p); });
   }
 }
 

@@ -165,7 +165,8 @@ class AttentionEmitter {
                                    wgmma_text(p_.eight_bit ? p_.v.dtype : p_.dtype, p_.value_head));
     if (p_.front) kernel.source += "#include \"vector.cuh\"\n";
     std::vector<std::string> parameters = args_.texts();
-    if (p_.bounds) parameters.insert(parameters.begin(), "i64 tiles");
+    if (p_.bounds)
+      parameters.insert(parameters.begin(), {"i64 tiles", "const PackedTile* found"});
     parameters.insert(parameters.begin(), "u32 item");
     kernel.source += fmt::format(
         "\ntemplate <class Shape, bool kProgrammatic = false>\nSINTER_DEVICE "
@@ -320,7 +321,7 @@ class AttentionEmitter {
     std::string item =
         schedule.splits > 1 ? fmt::format("blockIdx.x / {}", schedule.splits) : "blockIdx.x";
     const std::string of_tiles = p_.bounds ? ", " + texts.tiles : "";
-    item += of_tiles;
+    if (p_.bounds) item += of_tiles + ", nullptr";
     if (p_.front) return text + attend_with_prologue(schedule, item);
     text += begin(schedule, item);
     if (p_.eight_bit)
@@ -332,10 +333,12 @@ class AttentionEmitter {
     if (schedule.by_warpgroups())
       return fmt::format(
           "#ifdef SINTER_WARPGROUPS\n{}  attend_by_warpgroups<Shape, {}, {}>(u32({}), [&](u32 "
-          "item) "
+          "item{}) "
           "{{\n"
           "    return {};\n  }}, {});\n}}\n#endif\n",
-          text, schedule.stages, schedule.queries, texts.count, problem_of("item" + of_tiles),
+          text, schedule.stages, schedule.queries, texts.count,
+          p_.bounds ? ", const PackedTile* found = nullptr" : "",
+          problem_of(p_.bounds ? "item" + of_tiles + ", found" : "item"),
           texts.maps.empty() ? "NoMaps()" : maps_text(p_));
     std::string by = "attend";
     if (schedule.chunk > 0)

@@ -83,6 +83,17 @@ struct AttentionSums {
     return maximum == -infinity() ? 0.0f : maximum * unit;
   }
 
+  /// What sums relative to `before` shrink by where they become relative to `base`: exactly 1 where
+  /// the maximum stays, whatever else it was a maximum over. So the product is not fused into the
+  /// subtraction, which would leave what `base` was rounded by.
+  SINTER_DEVICE static float shrink_of(float before, float unit, float base) {
+#ifdef __CUDACC__
+    return fast_exp2(__fmul_rn(before, unit) - base);
+#else
+    return fast_exp2(before * unit - base);
+#endif
+  }
+
   /// What makes results of the sums of a row's; `drop`: the row's are zero.
   SINTER_DEVICE static float inverse_of(const Problem& p, float total, bool& drop) {
     drop = Shape::kGuard == 1 && total != total;

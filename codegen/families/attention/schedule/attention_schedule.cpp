@@ -113,6 +113,7 @@ std::uint32_t attention_shared_bytes(const AttentionProgram& program,
     };
     return static_cast<std::uint32_t>(
         1024 + elements * 2 + (2 * schedule.queries + 4 * schedule.stages) * std::int64_t{16} +
+        (program.tables ? 2 * 64 : 0) +  // items that are handed on
         (program.key_scales ? widened(program.head) + widened(program.value_head) : 0));
   }
   const std::int64_t steps = (program.head + 15) / 16, out_tiles = program.value_head / 8;
