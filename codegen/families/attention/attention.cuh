@@ -148,9 +148,9 @@ struct TileBlocks {
   }
 };
 
-/// Which keys a block has, in rounds of a tile for each of its groups. Chunks of kChunk keys go to the
-/// kSplitK blocks of a cluster in turns, counted from key 0 on, whatever the block's rows see: so
-/// the order in which a row's weights are summed depends on nothing but its own keys.
+/// Which keys a block has, in rounds of a tile for each of its groups. Chunks of kChunk keys go to
+/// the kSplitK blocks of a cluster in turns, counted from key 0 on, whatever the block's rows see:
+/// so the order in which a row's weights are summed depends on nothing but its own keys.
 template <class Shape, int kSplitK, int kChunk>
 struct KeyRounds {
   static constexpr i32 kRound = Shape::kKeys * Shape::kKeyGroups;
@@ -211,12 +211,13 @@ struct RowsOf<Shape, true> {
 };
 
 /// Rows [first_row, first_row + kRows) of one head, by one block of kKeyGroups * kRowWarps warps,
-/// or by a cluster of kSplitK such blocks that share out the keys, in chunks of kChunk. kAhead: tiles
-/// of keys and values that a group of one warp has under way; 1 for groups of more. What `front`
-/// makes lies behind all else in shared memory (Shape::kPrologueBytes), and the new row goes to its
-/// place in memory too: p is then what the problem may be before the step in front has ended.
+/// or by a cluster of kSplitK such blocks that share out the keys, in chunks of kChunk. kAhead:
+/// tiles of keys and values that a group of one warp has under way; 1 for groups of more. What
+/// `front` makes lies behind all else in shared memory (Shape::kPrologueBytes), and the new row
+/// goes to its place in memory too: p is then what the problem may be before the step in front has
+/// ended.
 template <class Shape, int kSplitK = 1, int kAhead = 1,
-          int kChunk = Shape::kKeys * Shape::kKeyGroups, class Prologue = NoPrologue>
+          int kChunk = Shape::kKeys* Shape::kKeyGroups, class Prologue = NoPrologue>
 SINTER_DEVICE void attend(AttentionProblem<Shape> p, const Prologue& prologue = Prologue()) {
   typedef typename Shape::T T;
   typedef typename Shape::Key Key;
@@ -306,8 +307,7 @@ SINTER_DEVICE void attend(AttentionProblem<Shape> p, const Prologue& prologue = 
     const i32 left = p.rows - p.first_row > 0 ? p.rows - p.first_row : 0;
     const i32 rows = left < Shape::kRows ? left : Shape::kRows;
     if (split == 0 && threadIdx.x == 0)
-      expect_bytes(arrived,
-                   __popc(static_cast<int>(busy)) * rows * (Shape::kValueHead + 2) * 4);
+      expect_bytes(arrived, __popc(static_cast<int>(busy)) * rows * (Shape::kValueHead + 2) * 4);
     cluster_arrive();
     // Makes room for others. Nobody waits for a block that has ended, or writes to its memory.
     if (kKnowsEnd && (busy >> split & 1) == 0) return;

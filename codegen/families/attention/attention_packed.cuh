@@ -39,8 +39,8 @@ SINTER_DEVICE SequenceTokens tokens_of_sequence(const Bound* bounds, i32 sequenc
 }
 
 /// Tile number `tile` of those that the sequences need which the kernel takes, in their order, or
-/// from the last sequence's last one on (Shape::kLastFirst). A warp looks for it together: each lane
-/// knows how many tiles some sequences have, 32 apart, whose bounds are all under way at once.
+/// from the last sequence's last one on (Shape::kLastFirst). A warp looks for it together: each
+/// lane knows how many tiles some sequences have, 32 apart, whose bounds are all under way at once.
 template <class Shape, class Bound>
 SINTER_DEVICE PackedTile packed_tile(const Bound* bounds, i32 sequences, i32 all, i32 tile) {
   // Blocks of many warps have many rows: they are few, and hold results while they look.
@@ -51,8 +51,7 @@ SINTER_DEVICE PackedTile packed_tile(const Bound* bounds, i32 sequences, i32 all
     SequenceTokens tokens[kOfLane];
 #pragma unroll
     for (int i = 0; i < kOfLane; ++i)
-      tokens[i] =
-          tokens_of_sequence(bounds, sequences, all, sequence_of(first + i * 32 + lane));
+      tokens[i] = tokens_of_sequence(bounds, sequences, all, sequence_of(first + i * 32 + lane));
     i32 own[kOfLane], tiles[kOfLane];
 #pragma unroll
     for (int i = 0; i < kOfLane; ++i) {

@@ -208,7 +208,8 @@ void ProblemText::place_packed() {
                    rows));
   line(fmt::format("  tile = packed_tile<Shape>({}, i32({}), i32({}), number);", bounds, sequences,
                    rows));
-  line(fmt::format("  p.spare = spare_rows(packed, i32({}), tile.begin, number, i32(tiles));", rows));
+  line(fmt::format("  p.spare = spare_rows(packed, i32({}), tile.begin, number, i32(tiles));",
+                   rows));
   line("}");
   line("p.rows = tile.tokens * Shape::kGroup;");
   line("p.keys = tile.tokens;");

@@ -1,5 +1,5 @@
-// Blocks of a paged cache by the copy engine: one copy for the rows of a block and 64 columns, at the
-// row that the table says.
+// Blocks of a paged cache by the copy engine: one copy for the rows of a block and 64 columns, at
+// the row that the table says.
 #pragma once
 
 #include "attention_problem.cuh"
@@ -7,8 +7,8 @@
 
 #ifdef SINTER_WARPGROUPS
 
-/// Keys and values of a paged cache as the copy engine knows them; see AttentionMaps. Warps copy the
-/// queries.
+/// Keys and values of a paged cache as the copy engine knows them; see AttentionMaps. Warps copy
+/// the queries.
 template <int kRank_>
 struct PagedMaps {
   static constexpr bool kMapped = false, kBoxes = true;

@@ -105,9 +105,9 @@ struct AttentionSums {
     return inverse;
   }
 
-  /// Adds up those of kParts parts of what put() of the rows wrote that are `present`. The block's threads share out pairs of
-  /// columns and give each, with the row's maximum and sum, to `use(row, column, low, high,
-  /// maximum, sum)`.
+  /// Adds up those of kParts parts of what put() of the rows wrote that are `present`. The block's
+  /// threads share out pairs of columns and give each, with the row's maximum and sum, to `use(row,
+  /// column, low, high, maximum, sum)`.
   template <int kParts, class Use>
   SINTER_DEVICE static void merge(const Problem& p, const float* parts, const Use& use,
                                   u32 present = ~0u) {

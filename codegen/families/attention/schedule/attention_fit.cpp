@@ -80,7 +80,8 @@ bool fits_warpgroups(const AttentionProgram& program, const DeviceModel& device,
          common_vector({&program.k, &program.v}) == (program.key_scales ? 16 : operand_vector) &&
          common_vector({&program.y}) >= 8 && members_fit(program, 8) && schedule.warp_rows == 16 &&
          schedule.key_groups == 1 && schedule.splits == 1 && schedule.ahead == 1 &&
-         schedule.chunk == 0 && schedule.queries <= 2 && schedule.row_warps % 4 == 0 && schedule.row_warps <= 12 &&
+         schedule.chunk == 0 && schedule.queries <= 2 && schedule.row_warps % 4 == 0 &&
+         schedule.row_warps <= 12 &&
          registers_by_warpgroups(program, schedule) <= (schedule.row_warps == 12  ? 160
                                                         : schedule.row_warps == 8 ? 232
                                                                                   : 216) &&

@@ -17,7 +17,7 @@ struct AttentionCase {
 
 /// What a step's expressions are for these sizes.
 inline std::vector<std::int64_t> expressions_of(const codegen::ExprTable& exprs,
-                                         const ir::Bindings& sizes) {
+                                                const ir::Bindings& sizes) {
   plan::fb::PlanT plan;
   exprs.write(plan);
   std::vector<std::int64_t> symbols;

@@ -58,8 +58,8 @@ struct PagedAttention {
         program(codegen::lower_attention(body, kInputs, kOutputs, exprs)) {
     codegen::group_rows(program);
     for (const char* schedule : schedules)
-      kernels.push_back(codegen::emit_attention(
-          program, fmt::format("attention{}", kernels.size()), {}, exprs, false, schedule));
+      kernels.push_back(codegen::emit_attention(program, fmt::format("attention{}", kernels.size()),
+                                                {}, exprs, false, schedule));
   }
 };
 
@@ -121,9 +121,9 @@ std::vector<std::byte> run_step(const PagedAttention& attention, const EmulatedK
   for (const std::size_t cache : {1U, 2U})  // NaN in all elements
     for (std::int64_t head = 0; head < kHeads; ++head)
       for (const std::int64_t row : poisoned)
-        std::memset(memory[cache].data() +
-                        static_cast<std::size_t>(head * kCacheRows + row) * row_bytes,
-                    0x7f, row_bytes);
+        std::memset(
+            memory[cache].data() + static_cast<std::size_t>(head * kCacheRows + row) * row_bytes,
+            0x7f, row_bytes);
   std::vector<std::byte> result;
   const auto values = expressions_of(attention.exprs, sizes);
   EXPECT_EQ(run_variants("paged", library, attention.kernels[k].step, values, memory,
@@ -171,8 +171,8 @@ TEST(PagedAttention, RowsDependOnTheirOwnKeysAlone) {
         const auto row = row_of(inputs[0].bytes(), head, 4, 1);
         queries.insert(queries.end(), row.begin(), row.end());
       }
-      own_inputs[0] = ir::Tensor(DType::kFloat16, own_inputs[0].shape(),
-                                 ir::Buffer::copy_of(queries));
+      own_inputs[0] =
+          ir::Tensor(DType::kFloat16, own_inputs[0].shape(), ir::Buffer::copy_of(queries));
       for (std::size_t k = 0; k < schedules.size(); ++k) {
         const auto all = run_step(attention, library, k, inputs, sizes);
         const auto own = run_step(attention, library, k, own_inputs, own_sizes);
@@ -225,13 +225,35 @@ TEST(PagedAttention, SeesNothingBehindASequencesEnd) {
   }
 }
 
+/// The kernel of long sequences runs beside that of short ones: it begins when that has seen the
+/// step in front end, and ends when that has ended.
+TEST(PagedAttention, LongSequencesWaitForShortOnesAtTheEnd) {
+  PagedAttention attention({}, {});
+  const auto source_of = [&](codegen::PagedSequences taken) {
+    attention.program.taken = taken;
+    return codegen::emit_attention(attention.program, "attention", {}, attention.exprs, true)
+        .source;
+  };
+  const std::string waits = "  grid_dependency_wait();\n", goes_on = "  launch_dependents();\n";
+  const std::string in_front = source_of(codegen::PagedSequences::kShort),
+                    behind = source_of(codegen::PagedSequences::kLong);
+  const std::size_t wait = in_front.find(waits), start = in_front.find(goes_on);
+  ASSERT_NE(wait, std::string::npos);
+  EXPECT_LT(wait, start);
+  EXPECT_LT(start, in_front.find("  attend"));
+  ASSERT_NE(behind.find(goes_on), std::string::npos);
+  EXPECT_LT(behind.find(goes_on), behind.find("  attend"));
+  EXPECT_LT(behind.find("  attend"), behind.find(waits));
+  EXPECT_NE(behind.find(waits + "}"), std::string::npos);
+}
+
 TEST(PagedAttention, CompilesItsInstructions) {
   const PagedAttention attention(
       {16, 128}, {"attention rows=8x16 key_groups=1 keys=128 vector=8 stages=2 tma=1 blocks=132",
                   "attention rows=1x8 key_groups=4 keys=16 vector=8 split_kv=4 chunk=512"});
   for (const codegen::EmittedKernel& kernel : attention.kernels) {
-    const auto compiled =
-        codegen::compile_cuda(std::vector<std::string>{kernel.source}, std::vector<std::string>{"sm_90"});
+    const auto compiled = codegen::compile_cuda(std::vector<std::string>{kernel.source},
+                                                std::vector<std::string>{"sm_90"});
     ASSERT_EQ(compiled.size(), 1u);
     for (const auto& variant : compiled[0]) EXPECT_GT(variant.code.size(), 1000u);
   }
