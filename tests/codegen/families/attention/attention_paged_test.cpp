@@ -136,6 +136,24 @@ std::vector<std::byte> run_step(const PagedAttention& attention, const EmulatedK
   return result;
 }
 
+/// Values of one sequence of which two cancel each other and the others are lost beside one of
+/// them, so that the order of sums is seen in the result: keys 20 and 40, of different tiles of 16.
+ir::Tensor values_that_cancel(const std::vector<ir::Tensor>& inputs, std::int64_t block) {
+  const std::vector<std::int64_t>& shape = inputs[2].shape();
+  const std::int64_t width = shape.back();
+  std::vector<double> values(static_cast<std::size_t>(inputs[2].element_count()), 0.001);
+  const std::vector<double> table = inputs[5].to_doubles();
+  for (const auto& [key, value] : {std::pair<std::int64_t, double>{20, 60000}, {40, -60000}})
+    for (std::int64_t head = 0; head < kHeads; ++head) {
+      const auto row =
+          static_cast<std::int64_t>(table[static_cast<std::size_t>(key / block)]) * block +
+          key % block;
+      const auto begin = values.begin() + (head * kCacheRows + row) * width;
+      std::fill(begin, begin + width, value);
+    }
+  return ir::Tensor::from_doubles(DType::kFloat16, shape, values);
+}
+
 /// A token that is verified together with others gets the same bits as alone, whatever is in front
 /// of it and behind it, and however many keys other sequences have.
 TEST(PagedAttention, RowsDependOnTheirOwnKeysAlone) {
@@ -146,15 +164,18 @@ TEST(PagedAttention, RowsDependOnTheirOwnKeysAlone) {
       "attention rows=1x8 key_groups=2 keys=16 vector=8 ahead=2 split_kv=2 chunk=128",
       "attention rows=4x16 key_groups=1 keys=64 vector=8 stages=2 blocks=3",
       "attention rows=4x16 key_groups=1 keys=64 vector=8 stages=2 tma=1 blocks=3"};
-  for (const char* attributes : {"scale = 0.7", "scale = 0.7, window = 37"}) {
+  for (const char* attributes :
+       {"scale = 0.00001", "scale = 0.7, window = 37", "scale = 0.00001, window = 60"}) {
     PagedAttention attention({16, 64, attributes}, schedules);
     const EmulatedKernels library(attention.kernels);
-    // In both steps the sequence of interest is the last one, and so has its blocks behind others'
-    // in an order of its own; its keys are copied from one cache to the other.
-    for (const std::int64_t before : {15, 52, 127, 300}) {
+    // Of some of these the first token's window begins a tile earlier than the second one's.
+    for (const std::int64_t before : {51, 74, 300}) {
       const std::vector<PagedSequence> together = {{before, 4}}, alone = {{before + 1, 1}};
       ir::Bindings sizes, own_sizes;
-      const auto inputs = inputs_of_step(attention, together, sizes);
+      auto inputs = inputs_of_step(attention, together, sizes);
+      // Equal weights.
+      if (std::string_view(attributes).starts_with("scale = 0.0"))
+        inputs[2] = values_that_cancel(inputs, attention.form.block);
       auto own_inputs = inputs_of_step(attention, alone, own_sizes);
       own_inputs[1] = inputs[1];
       own_inputs[2] = inputs[2];
