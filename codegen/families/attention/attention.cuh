@@ -148,6 +148,38 @@ struct TileBlocks {
   }
 };
 
+/// Which keys a block has, in rounds of a tile for each of its groups. Chunks of kChunk keys go to
+/// the kSplitK blocks of a cluster in turns, counted from key 0 on, whatever the block's rows see:
+/// so the order in which a row's weights are summed depends on nothing but its own keys.
+template <class Shape, int kSplitK, int kChunk>
+struct KeyRounds {
+  static constexpr i32 kRound = Shape::kKeys * Shape::kKeyGroups;
+  static_assert(kChunk % kRound == 0, "a chunk has whole rounds");
+
+  /// The first key of the first round of block `split` that does not end in front of `first_key`.
+  SINTER_DEVICE static i32 first(i32 first_key, int split) {
+    const u32 round = static_cast<u32>(first_key) / kRound * kRound;
+    if (kSplitK == 1) return static_cast<i32>(round);
+    const u32 chunk = round / kChunk,
+              behind = (static_cast<u32>(split) + kSplitK - chunk % kSplitK) % kSplitK;
+    return static_cast<i32>(behind == 0 ? round : (chunk + behind) * kChunk);
+  }
+  SINTER_DEVICE static i32 next(i32 round) {
+    round += kRound;
+    if (kSplitK > 1 && (kChunk == kRound || static_cast<u32>(round) % kChunk == 0))
+      round += (kSplitK - 1) * kChunk;
+    return round;
+  }
+  /// The blocks that have keys in front of `end`, as bits, and the first one.
+  SINTER_DEVICE static u32 busy(i32 first_key, i32 end) {
+    u32 bits = 1;
+#pragma unroll
+    for (int split = 1; split < kSplitK; ++split)
+      bits |= static_cast<u32>(first(first_key, split) < end) << split;
+    return bits;
+  }
+};
+
 /// What attend() finds in memory: the queries, and all keys and values.
 struct NoPrologue {
   static constexpr bool kMakes = false, kAhead = false;
@@ -179,16 +211,19 @@ struct RowsOf<Shape, true> {
 };
 
 /// Rows [first_row, first_row + kRows) of one head, by one block of kKeyGroups * kRowWarps warps,
-/// or by a cluster of kSplitK such blocks that share out the keys. kAhead: tiles of keys and values
-/// that a group of one warp has under way; 1 for groups of more. What `front` makes lies behind all
-/// else in shared memory (Shape::kPrologueBytes), and the new row goes to its place in memory too:
-/// p is then what the problem may be before the step in front has ended.
-template <class Shape, int kSplitK = 1, int kAhead = 1, class Prologue = NoPrologue>
+/// or by a cluster of kSplitK such blocks that share out the keys, in chunks of kChunk. kAhead:
+/// tiles of keys and values that a group of one warp has under way; 1 for groups of more. What
+/// `front` makes lies behind all else in shared memory (Shape::kPrologueBytes), and the new row
+/// goes to its place in memory too: p is then what the problem may be before the step in front has
+/// ended.
+template <class Shape, int kSplitK = 1, int kAhead = 1,
+          int kChunk = Shape::kKeys* Shape::kKeyGroups, class Prologue = NoPrologue>
 SINTER_DEVICE void attend(AttentionProblem<Shape> p, const Prologue& prologue = Prologue()) {
   typedef typename Shape::T T;
   typedef typename Shape::Key Key;
   typedef typename RowsOf<Shape>::type Rows;
-  constexpr int kKeys = Shape::kKeys, kGroups = Shape::kKeyGroups, kTurns = kGroups * kSplitK;
+  typedef KeyRounds<Shape, kSplitK, kChunk> Rounds;
+  constexpr int kKeys = Shape::kKeys, kGroups = Shape::kKeyGroups;
   static_assert(kSplitK == 1 || !Shape::kPacked || Shape::kPaged,
                 "blocks of a cluster end together");
   static_assert(kSplitK == 1 || kGroups > 1, "blocks hand over where groups do");
@@ -207,10 +242,12 @@ SINTER_DEVICE void attend(AttentionProblem<Shape> p, const Prologue& prologue = 
   typedef TileBlocks<Shape> Blocks;
   constexpr bool kAsksEarly = Blocks::kKnown && Shape::kWindow == 0 && !Prologue::kMakes;
   Blocks early[kAhead];
-  if constexpr (kAsksEarly)
+  if constexpr (kAsksEarly) {
+    i32 first = Rounds::first(0, split);
 #pragma unroll
-    for (int stage = 0; stage < kAhead; ++stage)
-      early[stage].find(p, (split * kGroups + group + stage * kTurns) * kKeys);
+    for (int stage = 0; stage < kAhead; ++stage, first = Rounds::next(first))
+      early[stage].find(p, first + group * kKeys);
+  }
   const auto blocks_of_tile = [&](i32 key0) {
     Blocks blocks;
     blocks.find(p, key0);
@@ -253,7 +290,7 @@ SINTER_DEVICE void attend(AttentionProblem<Shape> p, const Prologue& prologue = 
   };
 
   const i32 first_key = first_tile_of_keys(p);
-  i32 key0 = first_key + (split * kGroups + group) * kKeys;
+  i32 round = Rounds::first(first_key, split), key0 = round + group * kKeys;
   const auto copy_first = [&] {
     const Blocks blocks = kAsksEarly ? early[0] : blocks_of_tile(key0);
     copy_keys(0, key0, blocks);
@@ -263,12 +300,17 @@ SINTER_DEVICE void attend(AttentionProblem<Shape> p, const Prologue& prologue = 
   };
 
   u64* const arrived = reinterpret_cast<u64*>(shared + Shape::arrived_at(kAhead, kSplitK));
+  constexpr bool kKnowsEnd = Shape::kPaged && !Prologue::kMakes;
+  u32 busy = (1u << kSplitK) - 1;  // blocks, as bits
   if constexpr (kSplitK > 1) {
+    if constexpr (kKnowsEnd) busy = Rounds::busy(first_key, p.keys);
     const i32 left = p.rows - p.first_row > 0 ? p.rows - p.first_row : 0;
     const i32 rows = left < Shape::kRows ? left : Shape::kRows;
     if (split == 0 && threadIdx.x == 0)
-      expect_bytes(arrived, kSplitK * rows * (Shape::kValueHead + 2) * 4);
+      expect_bytes(arrived, __popc(static_cast<int>(busy)) * rows * (Shape::kValueHead + 2) * 4);
     cluster_arrive();
+    // Makes room for others. Nobody waits for a block that has ended, or writes to its memory.
+    if (kKnowsEnd && (busy >> split & 1) == 0) return;
   }
   i32 new_row = -1;
   T* const own_queries = reinterpret_cast<T*>(shared + Shape::shared_bytes(kAhead, kSplitK));
@@ -292,13 +334,13 @@ SINTER_DEVICE void attend(AttentionProblem<Shape> p, const Prologue& prologue = 
       copy_first();
     }
   }
-  const i32 end = Shape::kPaged && !Prologue::kMakes ? p.keys : end_of_keys(p);
-  const i32 rounds = (end - first_key + kKeys * kTurns - 1) / (kKeys * kTurns);
-  if (kAhead == 1 && !Prologue::kAhead && rounds > 0) copy_first();
+  const i32 end = kKnowsEnd ? p.keys : end_of_keys(p);
+  if (kAhead == 1 && !Prologue::kAhead && round < end) copy_first();
+  i32 under_way = round;  // the round whose tile is copied next, of several that are
   if constexpr (kAhead > 1) {
 #pragma unroll
-    for (int stage = 0; stage < kAhead; ++stage) {
-      const i32 first = key0 + stage * kKeys * kTurns;
+    for (int stage = 0; stage < kAhead; ++stage, under_way = Rounds::next(under_way)) {
+      const i32 first = under_way + group * kKeys;
       if (first < end) {
         const Blocks blocks = kAsksEarly ? early[stage] : blocks_of_tile(first);
         copy_keys(stage, first, blocks);
@@ -353,19 +395,20 @@ SINTER_DEVICE void attend(AttentionProblem<Shape> p, const Prologue& prologue = 
   const i32 last_seen = Shape::kCausal ? rows.row0 + Shape::kWarpRows - 1 + p.diagonal : p.keys;
 
   int stage = 0;
-  for (i32 round = 0; round < rounds; ++round, key0 += kKeys * kTurns) {
+  for (bool is_first = true; round < end; is_first = false) {
+    const i32 next_round = Rounds::next(round);
     const bool live = key0 < end && key0 <= last_seen;
     MaskTile<Shape> mask_tile;
     rows.load_mask(p, mask_tile, key0);
     if (kAhead > 1)
       cp_async_wait<kAhead - 1>();
-    else if (round == 0)
+    else if (is_first)
       cp_async_wait<1>();
     else
       cp_async_wait<0>();
     add_new_row(keys_of(stage), key_scales_of(stage), add_key);
     barrier();  // keys are there; nobody reads the last tile's values any more
-    if (kAhead == 1 && round > 0) {
+    if (kAhead == 1 && !is_first) {
       copy_values(0, key0, blocks_of_tile(key0));
       cp_async_commit();
     }
@@ -382,8 +425,9 @@ SINTER_DEVICE void attend(AttentionProblem<Shape> p, const Prologue& prologue = 
       cp_async_wait<0>();
       add_new_row(values_of(stage), value_scales_of(stage), add_value);
       barrier();  // values are there; nobody reads these keys any more
-      if (round + 1 < rounds) {
-        copy_keys(0, key0 + kKeys * kTurns, blocks_of_tile(key0 + kKeys * kTurns));
+      if (next_round < end) {
+        const i32 next = next_round + group * kKeys;
+        copy_keys(0, next, blocks_of_tile(next));
         cp_async_commit();
       }
     }
@@ -394,7 +438,8 @@ SINTER_DEVICE void attend(AttentionProblem<Shape> p, const Prologue& prologue = 
     }
     if constexpr (kAhead > 1) {
       barrier();
-      const i32 next = key0 + kAhead * kKeys * kTurns;
+      const i32 next = under_way + group * kKeys;
+      under_way = Rounds::next(under_way);
       if (next < end) {
         const Blocks blocks = blocks_of_tile(next);
         copy_keys(stage, next, blocks);
@@ -403,6 +448,8 @@ SINTER_DEVICE void attend(AttentionProblem<Shape> p, const Prologue& prologue = 
       cp_async_commit();
       stage = stage + 1 < kAhead ? stage + 1 : 0;
     }
+    round = next_round;
+    key0 = round + group * kKeys;
   }
 
   rows.finish();
@@ -431,7 +478,7 @@ SINTER_DEVICE void attend(AttentionProblem<Shape> p, const Prologue& prologue = 
       };
       Rows::template merge<kGroups>(p, parts, send);
       end_sending(arrived, split == 0);
-      if (split == 0) Rows::template merge<kSplitK>(p, sent, store);
+      if (split == 0) Rows::template merge<kSplitK>(p, sent, store, busy);
     }
   }
 }

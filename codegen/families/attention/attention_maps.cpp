@@ -1,5 +1,7 @@
 #include "codegen/families/attention/attention_maps.h"
 
+#include <algorithm>
+
 #include <fmt/format.h>
 
 namespace sinter::codegen {
@@ -17,6 +19,7 @@ unsigned shared_dimensions(const AttentionOperand& operand) {
 
 bool copies_by_engine(const AttentionProgram& program, const AttentionSchedule& schedule,
                       const ExprTable& exprs) {
+  if (schedule.tma) return true;  // has been asked whether it fits
   std::vector<Dim> sizes = program.batch;
   sizes.insert(sizes.end(), {program.rows, program.keys});
   return schedule.by_warpgroups() && program.head % kBoxColumns == 0 &&
@@ -35,12 +38,20 @@ std::vector<MapParameter> maps_of(const AttentionProgram& program,
                        program.batch, operand.batch},
                       tile_rows, exprs);
   };
+  if (schedule.tma) {
+    const int rows = std::min(static_cast<int>(program.block), schedule.keys);
+    return {map("map_k", program.k, program.head, program.keys, rows),
+            map("map_v", program.v, program.value_head, program.keys, rows)};
+  }
   return {map("map_q", program.q, program.head, program.rows, schedule.rows()),
           map("map_k", program.k, program.head, program.keys, schedule.keys),
           map("map_v", program.v, program.value_head, program.keys, schedule.keys)};
 }
 
 std::string maps_text(const AttentionProgram& program) {
+  if (program.tables)
+    return fmt::format("PagedMaps<{}>{{&map_k, &map_v, {}, {}}}", program.batch.size() + 2,
+                       shared_dimensions(program.k), shared_dimensions(program.v));
   return fmt::format("AttentionMaps<{}>{{&map_q, &map_k, &map_v, {}, {}, {}}}",
                      program.batch.size() + 2, shared_dimensions(program.q),
                      shared_dimensions(program.k), shared_dimensions(program.v));

@@ -23,7 +23,8 @@ SINTER_DEVICE i32 sum_of_warp(i32 x) {
 #endif
 }
 
-/// Where sequence `i` begins and ends among `all` tokens; nothing behind the last.
+/// Where sequence `i` begins and ends among `all` tokens; nothing behind the last, or in front of
+/// the first.
 struct SequenceTokens {
   i32 begin = 0, end = 0;
 };
@@ -31,25 +32,26 @@ template <class Bound>
 SINTER_DEVICE SequenceTokens tokens_of_sequence(const Bound* bounds, i32 sequences, i32 all,
                                                 i32 i) {
   SequenceTokens tokens;
-  if (i >= sequences) return tokens;
+  if (i < 0 || i >= sequences) return tokens;
   tokens.begin = bound_within(bounds[i], 0, all);
   tokens.end = bound_within(bounds[i + 1], tokens.begin, all);
   return tokens;
 }
 
-/// Tile number `tile` of those that the sequences need which the kernel takes, in their order. A
-/// warp looks for it together: each lane knows how many tiles some sequences have, 32 apart, whose
-/// bounds are all under way at once.
+/// Tile number `tile` of those that the sequences need which the kernel takes, in their order, or
+/// from the last sequence's last one on (Shape::kLastFirst). A warp looks for it together: each
+/// lane knows how many tiles some sequences have, 32 apart, whose bounds are all under way at once.
 template <class Shape, class Bound>
 SINTER_DEVICE PackedTile packed_tile(const Bound* bounds, i32 sequences, i32 all, i32 tile) {
   // Blocks of many warps have many rows: they are few, and hold results while they look.
   constexpr int kRows = Shape::kRows, kOfLane = Shape::kRowWarps > 4 ? 2 : 8;
   const i32 lane = threadIdx.x % 32;
+  const auto sequence_of = [&](i32 i) { return Shape::kLastFirst ? sequences - 1 - i : i; };
   for (i32 first = 0; first < sequences; first += 32 * kOfLane) {
     SequenceTokens tokens[kOfLane];
 #pragma unroll
     for (int i = 0; i < kOfLane; ++i)
-      tokens[i] = tokens_of_sequence(bounds, sequences, all, first + i * 32 + lane);
+      tokens[i] = tokens_of_sequence(bounds, sequences, all, sequence_of(first + i * 32 + lane));
     i32 own[kOfLane], tiles[kOfLane];
 #pragma unroll
     for (int i = 0; i < kOfLane; ++i) {
@@ -84,9 +86,10 @@ SINTER_DEVICE PackedTile packed_tile(const Bound* bounds, i32 sequences, i32 all
     // From that sequence on all end behind the tile.
     const u32 in_front = ~__ballot_sync(0xffffffffu, before > tile);
     const int found = 32 - __clz(static_cast<int>(in_front));
-    const i32 inside = tile - (before - chosen);
+    const i32 inside = Shape::kLastFirst ? before - 1 - tile : tile - (before - chosen);
     return {__shfl_sync(0xffffffffu, begin, found), __shfl_sync(0xffffffffu, end - begin, found),
-            __shfl_sync(0xffffffffu, inside, found) * kRows, first + chunk * 32 + found};
+            __shfl_sync(0xffffffffu, inside, found) * kRows,
+            sequence_of(first + chunk * 32 + found)};
   }
   return {0, 0, 0, 0};
 }

@@ -64,6 +64,9 @@ struct AttentionShape {
   static constexpr bool kPaged = kBlock > 0;
   /// Items whose rows see many keys go first (causal_item). By limits later rows mostly see more.
   static constexpr bool kLongFirst = kCausal || (kLimited && !kPacked);
+  /// So do those of a sequence's prompt, where blocks take items in turns: the short ones even out
+  /// what the blocks have.
+  static constexpr bool kLastFirst = kPaged && kRowWarps >= 4;
   static_assert(!kPaged || (kPacked && kLimited && !kCausal), "sequences with limits");
   static_assert(kPaged || (kGroup == 1 && kWindow == 0), "of paged caches");
   static_assert(kHead % 8 == 0 && kValueHead % 8 == 0 && kKeys % 16 == 0, "whole matrices of 8x8");
@@ -134,7 +137,7 @@ struct AttentionProblem {
   // Of a paged cache: the sequence's block table, rows that the cache has; from one row of a token
   // to the next. `keys` is then how many the table has room for.
   const i32* table;
-  i32 cache_rows;
+  i32 sequence, cache_rows;
   i64 q_member, y_member;
   // Where results, or operands, have 8 bits: results are times y_factor before they are rounded.
   // y_zero is what zero is.

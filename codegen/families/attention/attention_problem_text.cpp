@@ -199,15 +199,21 @@ void ProblemText::place_packed() {
   const std::string heads = args_.dim(ir::element_count(p_.batch)), bounds = address(*p_.bounds),
                     sequences = args_.dim(p_.sequences), rows = args_.dim(p_.rows);
   line(fmt::format("const i32 number = item / u32({});", heads));
-  // In front of the search, which it would else wait for.
-  line(fmt::format("const auto packed = tokens_of_all({}, i32({}), i32({}));", bounds, sequences,
+  line("PackedTile tile;");
+  line("if (found != nullptr) {  // by other warps of the block");
+  line("  tile = *found;");
+  line("} else {");
+  line("  // In front of the search, which it would else wait for.");
+  line(fmt::format("  const auto packed = tokens_of_all({}, i32({}), i32({}));", bounds, sequences,
                    rows));
-  line(fmt::format("const auto tile = packed_tile<Shape>({}, i32({}), i32({}), number);", bounds,
-                   sequences, rows));
+  line(fmt::format("  tile = packed_tile<Shape>({}, i32({}), i32({}), number);", bounds, sequences,
+                   rows));
+  line(fmt::format("  p.spare = spare_rows(packed, i32({}), tile.begin, number, i32(tiles));",
+                   rows));
+  line("}");
   line("p.rows = tile.tokens * Shape::kGroup;");
   line("p.keys = tile.tokens;");
   line("p.first_row = tile.first_row;");
-  line(fmt::format("p.spare = spare_rows(packed, i32({}), tile.begin, number, i32(tiles));", rows));
   if (!p_.batch.empty())
     line(
         fmt::format("{} head = item % u32({});", p_.batch.size() > 1 ? "u32" : "const u32", heads));
@@ -218,6 +224,7 @@ void ProblemText::place_packed() {
 void ProblemText::place_paged() {
   line(fmt::format("p.table = {} + i64{{tile.sequence}} * {};", address(*p_.tables),
                    args_.dim(p_.tables->row)));
+  line("p.sequence = tile.sequence;");
   line(fmt::format("p.keys = i32({}) * Shape::kBlock;", args_.dim(p_.table_blocks)));
   line(fmt::format("p.cache_rows = i32({});", args_.dim(p_.keys)));
   line(fmt::format("p.q_member = {};", args_.dim(p_.q_member)));

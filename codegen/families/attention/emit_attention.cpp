@@ -165,7 +165,7 @@ class AttentionEmitter {
                                    wgmma_text(p_.eight_bit ? p_.v.dtype : p_.dtype, p_.value_head));
     if (p_.front) kernel.source += "#include \"vector.cuh\"\n";
     std::vector<std::string> parameters = args_.texts();
-    if (p_.bounds) parameters.insert(parameters.begin(), "i64 tiles");
+    if (p_.bounds) parameters.insert(parameters.begin(), {"i64 tiles", "const PackedTile* found"});
     parameters.insert(parameters.begin(), "u32 item");
     kernel.source += fmt::format(
         "\ntemplate <class Shape, bool kProgrammatic = false>\nSINTER_DEVICE "
@@ -287,15 +287,21 @@ class AttentionEmitter {
         "  const auto make = [&]({0}* queries, {0}* key, {0}* value, const auto& wait) {{\n"
         "    return {1}_front<Shape>(item, {2}, queries, key, value, wait);\n  }};\n",
         type, name_, fmt::join(args_.names(), ", "));
-    return text + fmt::format("  attend<Shape, {}, 1>({}, prologue_of<{}>(wait, make));\n}}\n",
-                              schedule.splits, problem_of("item", programmatic_launch_),
+    return text + fmt::format("  attend<Shape, {}, 1{}>({}, prologue_of<{}>(wait, make));\n}}\n",
+                              schedule.splits,
+                              schedule.chunk > 0 ? fmt::format(", {}", schedule.chunk) : "",
+                              problem_of("item", programmatic_launch_),
                               programmatic_launch_ && p_.front->still);
   }
 
-  /// What a kernel does that runs before the one in front has ended.
+  /// What a kernel does that runs before the one in front has ended. That of short sequences waits
+  /// first: then that of long ones, which reads nothing of its, runs beside it (end()).
   std::string begin(const AttentionSchedule& schedule, const std::string& item) const {
     if (!programmatic_launch_) return "";
-    std::string text = "  launch_dependents();\n";
+    const std::string go_on = "  launch_dependents();\n";
+    if (p_.taken == PagedSequences::kLong) return go_on;
+    const bool waits_first = p_.taken == PagedSequences::kShort;
+    std::string text = waits_first ? "" : go_on;
     constexpr int kFewRows = 32;  // more: several blocks read the same keys
     if (p_.cached && !p_.has_row_limits() && schedule.rows() <= kFewRows)
       text +=
@@ -303,7 +309,14 @@ class AttentionEmitter {
     text += "  grid_dependency_wait();\n";
     for (const std::string& name : args_.inputs())
       text += fmt::format("  {0} = after_grid_wait({0});\n", name);
-    return text;
+    return text + (waits_first ? go_on : "");
+  }
+
+  /// What it does last. Who comes behind the kernel of long sequences waits for that alone, so that
+  /// one ends when the one of short sequences has.
+  std::string end() const {
+    return programmatic_launch_ && p_.taken == PagedSequences::kLong ? "  grid_dependency_wait();\n"
+                                                                     : "";
   }
 
   std::string function(const std::string& name, const AttentionSchedule& schedule,
@@ -318,7 +331,7 @@ class AttentionEmitter {
     std::string item =
         schedule.splits > 1 ? fmt::format("blockIdx.x / {}", schedule.splits) : "blockIdx.x";
     const std::string of_tiles = p_.bounds ? ", " + texts.tiles : "";
-    item += of_tiles;
+    if (p_.bounds) item += of_tiles + ", nullptr";
     if (p_.front) return text + attend_with_prologue(schedule, item);
     text += begin(schedule, item);
     if (p_.eight_bit)
@@ -330,17 +343,22 @@ class AttentionEmitter {
     if (schedule.by_warpgroups())
       return fmt::format(
           "#ifdef SINTER_WARPGROUPS\n{}  attend_by_warpgroups<Shape, {}, {}>(u32({}), [&](u32 "
-          "item) "
+          "item{}) "
           "{{\n"
-          "    return {};\n  }}, {});\n}}\n#endif\n",
-          text, schedule.stages, schedule.queries, texts.count, problem_of("item" + of_tiles),
-          texts.maps.empty() ? "NoMaps()" : maps_text(p_));
+          "    return {};\n  }}, {});\n{}}}\n#endif\n",
+          text, schedule.stages, schedule.queries, texts.count,
+          p_.bounds ? ", const PackedTile* found = nullptr" : "",
+          problem_of(p_.bounds ? "item" + of_tiles + ", found" : "item"),
+          texts.maps.empty() ? "NoMaps()" : maps_text(p_), end());
     std::string by = "attend";
-    if (schedule.ahead > 1)
+    if (schedule.chunk > 0)
+      by =
+          fmt::format("attend<Shape, {}, {}, {}>", schedule.splits, schedule.ahead, schedule.chunk);
+    else if (schedule.ahead > 1)
       by = fmt::format("attend<Shape, {}, {}>", schedule.splits, schedule.ahead);
     else if (schedule.splits > 1)
       by = fmt::format("attend<Shape, {}>", schedule.splits);
-    return text + fmt::format("  {}({});\n}}\n", by, problem_of(item));
+    return text + fmt::format("  {}({});\n{}}}\n", by, problem_of(item), end());
   }
 
   const AttentionProgram& p_;

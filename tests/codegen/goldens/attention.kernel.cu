@@ -59,40 +59,10 @@ packed_heads_and_key_mask(const f16* __restrict__ x0, const b8* __restrict__ x1,
   attend(packed_heads_and_key_mask_problem<Shape>(blockIdx.x, x0, x1, y, n0, n1, n2));
 }
 
-// schedule: attention rows=1x16 key_groups=4 keys=32 vector=8 split_kv=8
-// where seq <= 32, 2*batch*floordiv(seq + 15, 16) <= 33, seq <= 1024
-extern "C" __global__ void __launch_bounds__(128)
-packed_heads_and_key_mask_v1(const f16* __restrict__ x0, const b8* __restrict__ x1,
-                             f16* __restrict__ y, i64 n0 /* seq */, i64 n1 /* 96*seq */,
-                             i64 n2 /* 32*seq */) {
-  typedef AttentionShape<f16, b8, /*head*/ 16, /*values*/ 16,
-                         /*row warps*/ 1, /*warp rows*/ 16, /*groups*/ 4,
-                         /*keys*/ 32, /*vector*/ 8, /*pairs*/ true,
-                         /*mask rows*/ false, /*mask keys*/ true, /*mask pairs*/ false,
-                         /*causal*/ false, /*guard*/ 0> Shape;
-  static_assert(Shape::shared_bytes(1, 8) == 22544, "what the launch reserves");
-  attend<Shape, 8>(packed_heads_and_key_mask_problem<Shape>(blockIdx.x / 8, x0, x1, y, n0, n1, n2));
-}
-
-// schedule: attention rows=1x16 key_groups=8 keys=64 vector=8 split_kv=2
-// where seq <= 32, 2*batch*floordiv(seq + 15, 16) <= 132
-extern "C" __global__ void __launch_bounds__(256)
-packed_heads_and_key_mask_v2(const f16* __restrict__ x0, const b8* __restrict__ x1,
-                             f16* __restrict__ y, i64 n0 /* seq */, i64 n1 /* 96*seq */,
-                             i64 n2 /* 32*seq */) {
-  typedef AttentionShape<f16, b8, /*head*/ 16, /*values*/ 16,
-                         /*row warps*/ 1, /*warp rows*/ 16, /*groups*/ 8,
-                         /*keys*/ 64, /*vector*/ 8, /*pairs*/ true,
-                         /*mask rows*/ false, /*mask keys*/ true, /*mask pairs*/ false,
-                         /*causal*/ false, /*guard*/ 0> Shape;
-  static_assert(Shape::shared_bytes(1, 2) == 51728, "what the launch reserves");
-  attend<Shape, 2>(packed_heads_and_key_mask_problem<Shape>(blockIdx.x / 2, x0, x1, y, n0, n1, n2));
-}
-
 // schedule: attention rows=1x16 key_groups=4 keys=32 vector=8
 // where 2*batch*floordiv(seq + 15, 16) <= 264, seq <= 512
 extern "C" __global__ void __launch_bounds__(128)
-packed_heads_and_key_mask_v3(const f16* __restrict__ x0, const b8* __restrict__ x1,
+packed_heads_and_key_mask_v1(const f16* __restrict__ x0, const b8* __restrict__ x1,
                              f16* __restrict__ y, i64 n0 /* seq */, i64 n1 /* 96*seq */,
                              i64 n2 /* 32*seq */) {
   typedef AttentionShape<f16, b8, /*head*/ 16, /*values*/ 16,
@@ -107,7 +77,7 @@ packed_heads_and_key_mask_v3(const f16* __restrict__ x0, const b8* __restrict__ 
 // schedule: attention rows=1x16 key_groups=8 keys=32 vector=8
 // where 2*batch*floordiv(seq + 15, 16) <= 264
 extern "C" __global__ void __launch_bounds__(256)
-packed_heads_and_key_mask_v4(const f16* __restrict__ x0, const b8* __restrict__ x1,
+packed_heads_and_key_mask_v2(const f16* __restrict__ x0, const b8* __restrict__ x1,
                              f16* __restrict__ y, i64 n0 /* seq */, i64 n1 /* 96*seq */,
                              i64 n2 /* 32*seq */) {
   typedef AttentionShape<f16, b8, /*head*/ 16, /*values*/ 16,
@@ -122,7 +92,7 @@ packed_heads_and_key_mask_v4(const f16* __restrict__ x0, const b8* __restrict__ 
 // schedule: attention rows=4x16 key_groups=2 keys=32 vector=8
 // where 2*batch*floordiv(seq + 63, 64) <= 132
 extern "C" __global__ void __launch_bounds__(256)
-packed_heads_and_key_mask_v5(const f16* __restrict__ x0, const b8* __restrict__ x1,
+packed_heads_and_key_mask_v3(const f16* __restrict__ x0, const b8* __restrict__ x1,
                              f16* __restrict__ y, i64 n0 /* seq */, i64 n1 /* 96*seq */,
                              i64 n2 /* 32*seq */) {
   typedef AttentionShape<f16, b8, /*head*/ 16, /*values*/ 16,
@@ -137,7 +107,7 @@ packed_heads_and_key_mask_v5(const f16* __restrict__ x0, const b8* __restrict__ 
 // schedule: attention rows=4x16 key_groups=1 keys=64 vector=8
 // where 2*batch*floordiv(seq + 63, 64) <= 2112
 extern "C" __global__ void __launch_bounds__(128)
-packed_heads_and_key_mask_v6(const f16* __restrict__ x0, const b8* __restrict__ x1,
+packed_heads_and_key_mask_v4(const f16* __restrict__ x0, const b8* __restrict__ x1,
                              f16* __restrict__ y, i64 n0 /* seq */, i64 n1 /* 96*seq */,
                              i64 n2 /* 32*seq */) {
   typedef AttentionShape<f16, b8, /*head*/ 16, /*values*/ 16,
@@ -151,7 +121,7 @@ packed_heads_and_key_mask_v6(const f16* __restrict__ x0, const b8* __restrict__ 
 
 // schedule: attention rows=4x32 key_groups=1 keys=64 vector=8
 extern "C" __global__ void __launch_bounds__(128)
-packed_heads_and_key_mask_v7(const f16* __restrict__ x0, const b8* __restrict__ x1,
+packed_heads_and_key_mask_v5(const f16* __restrict__ x0, const b8* __restrict__ x1,
                              f16* __restrict__ y, i64 n0 /* seq */, i64 n1 /* 96*seq */,
                              i64 n2 /* 32*seq */) {
   typedef AttentionShape<f16, b8, /*head*/ 16, /*values*/ 16,

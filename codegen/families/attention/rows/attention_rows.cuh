@@ -260,7 +260,7 @@ struct AttentionRows : AttentionSums<Shape> {
         maximum = fmaxf(maximum, exchange(maximum, 1));
         maximum = fmaxf(maximum, exchange(maximum, 2));
         const float base = base_of(maximum, factor);
-        shrink[r][h] = fast_exp2(most[r][h] * factor - base);
+        shrink[r][h] = Sums::shrink_of(most[r][h], factor, base);
         const float weight_base = base - Shape::kWeightExponent;
         most[r][h] = maximum;
         sum[r][h] *= shrink[r][h];

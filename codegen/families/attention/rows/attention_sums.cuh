@@ -83,6 +83,17 @@ struct AttentionSums {
     return maximum == -infinity() ? 0.0f : maximum * unit;
   }
 
+  /// What sums relative to `before` shrink by where they become relative to `base`: exactly 1 where
+  /// the maximum stays, whatever else it was a maximum over. So the product is not fused into the
+  /// subtraction, which would leave what `base` was rounded by.
+  SINTER_DEVICE static float shrink_of(float before, float unit, float base) {
+#ifdef __CUDACC__
+    return fast_exp2(__fmul_rn(before, unit) - base);
+#else
+    return fast_exp2(before * unit - base);
+#endif
+  }
+
   /// What makes results of the sums of a row's; `drop`: the row's are zero.
   SINTER_DEVICE static float inverse_of(const Problem& p, float total, bool& drop) {
     drop = Shape::kGuard == 1 && total != total;
@@ -94,11 +105,12 @@ struct AttentionSums {
     return inverse;
   }
 
-  /// Adds up kParts parts of what put() of the rows wrote. The block's threads share out pairs of
-  /// columns and give each, with the row's maximum and sum, to `use(row, column, low, high,
-  /// maximum, sum)`.
+  /// Adds up those of kParts parts of what put() of the rows wrote that are `present`. The block's
+  /// threads share out pairs of columns and give each, with the row's maximum and sum, to `use(row,
+  /// column, low, high, maximum, sum)`.
   template <int kParts, class Use>
-  SINTER_DEVICE static void merge(const Problem& p, const float* parts, const Use& use) {
+  SINTER_DEVICE static void merge(const Problem& p, const float* parts, const Use& use,
+                                  u32 present = ~0u) {
     constexpr int kPairs = Shape::kValueHead / 2;
     const float factor = unit(p);
     const i32 rows = p.rows - p.first_row < Shape::kRows ? p.rows - p.first_row : Shape::kRows;
@@ -108,11 +120,13 @@ struct AttentionSums {
       float maximum = -infinity();
 #pragma unroll
       for (int part = 0; part < kParts; ++part)
-        maximum = fmaxf(maximum, from[part * Shape::kPartFloats + Shape::kValueHead]);
+        if ((present >> part & 1) != 0)
+          maximum = fmaxf(maximum, from[part * Shape::kPartFloats + Shape::kValueHead]);
       const float base = base_of(maximum, factor);
       float low = 0, high = 0, total = 0;
 #pragma unroll
       for (int part = 0; part < kParts; ++part) {
+        if ((present >> part & 1) == 0) continue;
         const float* const own = from + part * Shape::kPartFloats;
         const float weight = fast_exp2(own[Shape::kValueHead] * factor - base);
         low += own[column] * weight;

@@ -178,7 +178,7 @@ struct SwappedRows : AttentionSums<Shape> {
       for (int distance = 4; distance < 32; distance *= 2)
         maximum = fmaxf(maximum, exchange(maximum, distance));
       const float base = base_of(maximum, factor);
-      shrink[c] = fast_exp2(most[c] * factor - base);
+      shrink[c] = Sums::shrink_of(most[c], factor, base);
       most[c] = maximum;
       sum[c] *= shrink[c];
 #pragma unroll

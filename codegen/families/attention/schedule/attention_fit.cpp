@@ -4,6 +4,8 @@
 
 #include <fmt/format.h>
 
+#include "codegen/emit/tensor_maps.h"
+
 namespace sinter::codegen {
 namespace {
 
@@ -31,6 +33,20 @@ bool members_fit(const AttentionProgram& program, int vector) {
                              ir::is_multiple_of(program.y_member, vector));
 }
 
+/// Whether the copy engine can copy a tile of a paged cache block by block.
+bool fits_table_boxes(const AttentionProgram& program, const AttentionSchedule& schedule,
+                      const Ranges& ranges) {
+  if (!program.tables || program.key_scales || program.batch.size() > kMostMappedBatch)
+    return false;
+  std::vector<Dim> sizes = program.batch;
+  sizes.push_back(program.keys);
+  // A box has whole groups of eight rows, and lines of 128 bytes.
+  const std::int64_t rows = std::min<std::int64_t>(program.block, schedule.keys);
+  return rows % 8 == 0 && schedule.keys % rows == 0 && program.block % rows == 0 &&
+         program.head % kBoxColumns == 0 && program.value_head % kBoxColumns == 0 &&
+         !ir::is_from_data(sizes, ranges);
+}
+
 }  // namespace
 
 std::uint32_t most_shared(const DeviceModel& device, const AttentionSchedule& schedule) {
@@ -52,9 +68,10 @@ int common_vector(std::initializer_list<const AttentionOperand*> operands) {
 }
 
 bool fits_warpgroups(const AttentionProgram& program, const DeviceModel& device,
-                     const AttentionSchedule& schedule) {
+                     const AttentionSchedule& schedule, const Ranges& ranges) {
   if (!device.has_wgmma) return false;
   if (program.eight_bit && kEightBitKeys % schedule.keys != 0) return false;
+  if (schedule.tma > 0 && !fits_table_boxes(program, schedule, ranges)) return false;
   const int operand_vector = program.eight_bit ? 16 : 8;
   const auto fits = [](std::int64_t head) { return head >= kLeastWarpgroupHead && head % 8 == 0; };
   const bool known = schedule.keys == 64 || schedule.keys == 96 || schedule.keys == 128;
@@ -63,7 +80,8 @@ bool fits_warpgroups(const AttentionProgram& program, const DeviceModel& device,
          common_vector({&program.k, &program.v}) == (program.key_scales ? 16 : operand_vector) &&
          common_vector({&program.y}) >= 8 && members_fit(program, 8) && schedule.warp_rows == 16 &&
          schedule.key_groups == 1 && schedule.splits == 1 && schedule.ahead == 1 &&
-         schedule.queries <= 2 && schedule.row_warps % 4 == 0 && schedule.row_warps <= 12 &&
+         schedule.chunk == 0 && schedule.queries <= 2 && schedule.row_warps % 4 == 0 &&
+         schedule.row_warps <= 12 &&
          registers_by_warpgroups(program, schedule) <= (schedule.row_warps == 12  ? 160
                                                         : schedule.row_warps == 8 ? 232
                                                                                   : 216) &&
@@ -97,16 +115,19 @@ bool mask_in_pairs(const AttentionProgram& program) {
 }
 
 bool fits_kernel(const AttentionProgram& program, const DeviceModel& device,
-                 const AttentionSchedule& schedule) {
+                 const AttentionSchedule& schedule, const Ranges& ranges) {
   if (!fits_prologue(program, schedule)) return false;
   if (!program.tables && (schedule.least_rows > 0 || schedule.most_rows > 0)) return false;
-  if (schedule.by_warpgroups()) return fits_warpgroups(program, device, schedule);
+  if (schedule.by_warpgroups()) return fits_warpgroups(program, device, schedule, ranges);
   if (program.eight_bit) return false;
   return schedule.threads() <= 512 && schedule.keys % 16 == 0 && schedule.keys <= 128 &&
          (!schedule.swapped() || (fits_swapped(program) && schedule.key_groups > 1)) &&
          schedule.splits <= std::min(16, device.cluster_blocks) && schedule.ahead <= 8 &&
          (schedule.splits == 1 || schedule.key_groups > 1) &&
          (schedule.ahead == 1 || schedule.row_warps == 1) && schedule.queries == 1 &&
+         schedule.tma == 0 &&
+         (schedule.chunk == 0 ||
+          (schedule.splits > 1 && schedule.chunk % (schedule.keys * schedule.key_groups) == 0)) &&
          (schedule.splits == 1 || !program.bounds || program.tables) && schedule.blocks == 0 &&
          attention_shared_bytes(program, schedule) <= most_shared(device, schedule);
 }

@@ -14,7 +14,7 @@ bool can_schedule_attention(const AttentionProgram& program, std::string& reason
 
 /// True if a kernel can be made of it: powers of two up to what the template takes.
 bool fits_kernel(const AttentionProgram& program, const DeviceModel& device,
-                 const AttentionSchedule& schedule);
+                 const AttentionSchedule& schedule, const Ranges& ranges);
 
 /// Bytes of shared memory that its blocks may use.
 std::uint32_t most_shared(const DeviceModel& device, const AttentionSchedule& schedule);
@@ -25,7 +25,7 @@ int common_vector(std::initializer_list<const AttentionOperand*> operands);
 
 /// Whether warpgroups can do it, in the registers of AttentionPipeline::kConsumerRegisters.
 bool fits_warpgroups(const AttentionProgram& program, const DeviceModel& device,
-                     const AttentionSchedule& schedule);
+                     const AttentionSchedule& schedule, const Ranges& ranges);
 
 /// Whether eight rows of a warp may be the columns of products (SwappedRows).
 bool fits_swapped(const AttentionProgram& program);

@@ -35,7 +35,7 @@ class Chooser {
     schedule.vector = base_.vector;
     schedule.pairs = base_.pairs;
     if (schedule.by_warpgroups()) {
-      if (fits_warpgroups(program_, device_, schedule))
+      if (fits_warpgroups(program_, device_, schedule, exprs_.ranges()))
         add_on(some_gpus_, std::move(schedule), limits);
       return;
     }
@@ -81,8 +81,9 @@ class Chooser {
         return own.expression() == wanted.expression() && own.max() <= wanted.max();
       });
     };
-    for (const auto& conditions : earlier.conditions)
-      if (std::ranges::all_of(conditions, holds)) return;
+    for (const Earlier* one : {&earlier, &any_gpu_})
+      for (const auto& conditions : one->conditions)
+        if (std::ranges::all_of(conditions, holds)) return;
     earlier.takes_all = schedule.conditions.empty();
     earlier.conditions.push_back(schedule.conditions);
     done_ = any_gpu_.takes_all;
@@ -109,7 +110,7 @@ std::vector<AttentionSchedule> choose_attention(const AttentionProgram& program,
     AttentionSchedule schedule = parse_attention_schedule(forced);
     schedule.vector = std::min(schedule.vector, chooser.base().vector);
     schedule.pairs = chooser.base().pairs;
-    if (!fits_kernel(program, device, schedule))
+    if (!fits_kernel(program, device, schedule, exprs.ranges()))
       throw Error(ErrorCode::kUnsupported,
                   fmt::format("the schedule '{}' does not take this attention", forced));
     return {std::move(schedule)};
@@ -163,37 +164,39 @@ std::vector<AttentionSchedule> choose_attention(const AttentionProgram& program,
   }
   const int of_few = warp_rows_of_few(program, exprs.ranges());
   if (program.tables) {
-    // Steps of few tokens for each sequence: 8 or 16 rows a block, whose warps share out the keys,
-    // and clusters of blocks where there are few; as many warps as let all blocks run at once;
-    // where they do not, tiles of fewer keys, of which each warp has two under way. Else prompts:
-    // 64 rows a block or more, of sequences of many rows alone if a kernel in front takes the
-    // others.
+    // Steps of few tokens for each sequence: 8 or 16 rows a block, whose warps share out the keys;
+    // clusters of blocks where there are few of them, so that three are on each multiprocessor,
+    // and where all would be there at once and sequences may differ much in length: a block
+    // with a long one would run on alone. Else prompts: 64 rows a block or more, of sequences of
+    // many rows alone if a kernel in front takes the others.
     const Dim rows = program.rows * Dim(program.group),
               items = heads_of(program) * program.sequences;
     const std::int64_t all_at_once = device.multiprocessors;
     const auto at_most = [&](std::int64_t of_sequence) {
       return std::pair<Dim, std::int64_t>{rows - Dim(of_sequence) * program.sequences, 0};
     };
+    // Keys that a sequence may have. So many are read in the time of a launch or two.
+    const Dim room = program.table_blocks * Dim(program.block);
+    constexpr std::int64_t kAny = 0, kAlike = 1536;
     // `most_rows`: of the sequences taken. The last takes all sizes within `common` limits.
     const auto add_short = [&](int most_rows, const Chooser::Limits& common) {
-      const auto add = [&](AttentionSchedule schedule, std::int64_t most_items) {
+      const auto add = [&](AttentionSchedule schedule, std::int64_t most_items,
+                           std::int64_t most_keys = 0) {
         schedule.most_rows = most_rows;
         Chooser::Limits limits = common;
-        if (most_items > 0) limits.emplace_back(items, most_items);
+        if (most_items != kAny) limits.emplace_back(items, most_items);
+        if (most_keys != kAny) limits.emplace_back(room, most_keys);
         chooser.add(std::move(schedule), limits);
       };
       add(by_warps(1, of_few, 4, 32, 8), few / 8);
-      add(by_warps(1, of_few, 4, 32, 2), few / 2);
-      add(by_warps(1, of_few, 4, 32), 3 * all_at_once);
-      if (program.key_scales) {  // bound by what makes floats of bytes, not by what is under way
-        add(by_warps(1, of_few, 4, 16), 6 * all_at_once);
-        add(by_warps(1, of_few, 2, 16), 0);
-      } else {
-        add(by_warps(1, of_few, 2, 32), 6 * all_at_once);
-        AttentionSchedule ahead = by_warps(1, of_few, 4, 16);
-        ahead.ahead = 2;
-        add(ahead, 0);
-      }
+      add(by_warps(1, of_few, 4, 32, 4), 3 * all_at_once / 4);
+      add(by_warps(1, of_few, 4, 32, 2), 3 * all_at_once / 2);
+      add(by_warps(1, of_few, 4, 32), 3 * all_at_once, kAlike);
+      add(by_warps(1, of_few, 4, 16), 6 * all_at_once, kAlike);
+      add(by_warps(1, of_few, 4, 16, 4), 3 * all_at_once);
+      add(by_warps(1, of_few, 4, 16, 2), 6 * all_at_once);
+      add(by_warps(1, of_few, 4, 16), 6 * all_at_once);  // without clusters
+      add(by_warps(1, of_few, 2, 16), kAny);
     };
     const auto add_long = [&](AttentionSchedule schedule) {
       if (program.taken == PagedSequences::kLong) schedule.least_rows = of_few + 1;
@@ -313,7 +316,7 @@ std::vector<AttentionSchedule> all_attention_schedules(const AttentionProgram& p
   const AttentionSchedule base = Chooser(program, exprs, device).base();
   std::vector<AttentionSchedule> all;
   const auto add = [&](const AttentionSchedule& schedule) {
-    if (fits_kernel(program, device, schedule)) all.push_back(schedule);
+    if (fits_kernel(program, device, schedule, exprs.ranges())) all.push_back(schedule);
   };
   for (const int keys : {16, 32, 64, 96, 128}) {
     AttentionSchedule schedule = base;

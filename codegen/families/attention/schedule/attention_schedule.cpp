@@ -20,10 +20,12 @@ std::string AttentionSchedule::to_string() const {
                   key_groups, keys, vector, pairs ? "" : " single");
   if (ahead > 1) text += fmt::format(" ahead={}", ahead);
   if (splits > 1) text += fmt::format(" split_kv={}", splits);
+  if (chunk > 0) text += fmt::format(" chunk={}", chunk);
   if (least_rows > 0) text += fmt::format(" least_rows={}", least_rows);
   if (most_rows > 0) text += fmt::format(" most_rows={}", most_rows);
   if (stages > 0) text += fmt::format(" stages={}", stages);
   if (queries > 1) text += fmt::format(" queries={}", queries);
+  if (tma > 0) text += fmt::format(" tma={}", tma);
   if (blocks > 0) text += fmt::format(" blocks={}", blocks);
   return text;
 }
@@ -57,10 +59,12 @@ AttentionSchedule parse_attention_schedule(const std::string& text) {
                        : name == "vector"     ? &result.vector
                        : name == "ahead"      ? &result.ahead
                        : name == "split_kv"   ? &result.splits
+                       : name == "chunk"      ? &result.chunk
                        : name == "stages"     ? &result.stages
                        : name == "queries"    ? &result.queries
                        : name == "least_rows" ? &result.least_rows
                        : name == "most_rows"  ? &result.most_rows
+                       : name == "tma"        ? &result.tma
                        : name == "blocks"     ? &result.blocks
                                               : nullptr;
     if (field == nullptr) refuse();
@@ -109,6 +113,7 @@ std::uint32_t attention_shared_bytes(const AttentionProgram& program,
     };
     return static_cast<std::uint32_t>(
         1024 + elements * 2 + (2 * schedule.queries + 4 * schedule.stages) * std::int64_t{16} +
+        (program.tables ? 2 * 64 : 0) +  // items that are handed on
         (program.key_scales ? widened(program.head) + widened(program.value_head) : 0));
   }
   const std::int64_t steps = (program.head + 15) / 16, out_tiles = program.value_head / 8;

@@ -124,29 +124,39 @@ inline void run_fiber() {
 
 /// The running thread's block's dynamic shared memory.
 inline unsigned char* dynamic_shared() { return shared_memory[current / threads_of_block]; }
+inline bool has_ended(unsigned block) {
+  for (unsigned t = block * threads_of_block; t < (block + 1) * threads_of_block; ++t)
+    if (fibers[t].state != State::kDone) return false;
+  return true;
+}
 template <class T>
 T* of_block(T* shared, unsigned rank) {
   auto* bytes = reinterpret_cast<const unsigned char*>(shared);
   const long offset = bytes - dynamic_shared();
   if (offset < 0 || offset >= static_cast<long>(kSharedBytes) || rank >= blocks_of_cluster)
     error = "an address in another block's shared memory is not in shared memory";
+  else if (has_ended(rank))
+    error = "shared memory of a block that has ended";
   return reinterpret_cast<T*>(shared_memory[rank] + offset);
 }
 
 /// Releases the threads [first, last) if all that are not done wait in `state`; reports a barrier
-/// that threads have left for good.
+/// that threads have left for good. Of a cluster, whole blocks may have ended.
 inline bool release(unsigned first, unsigned last, State state) {
-  bool waits = false, done = false;
+  bool waits = false, done = false;  // of a block
+  bool any_waits = false, left = false;
   for (unsigned t = first; t < last; ++t) {
+    if (t % threads_of_block == 0) waits = done = false;
     if (fibers[t].state == State::kDone)
       done = true;
     else if (fibers[t].state == state)
-      waits = true;
+      waits = any_waits = true;
     else
       return false;
+    left = left || (done && waits);
   }
-  if (!waits) return false;
-  if (done && state != State::kAtWarpBarrier) error = "threads left before a barrier";
+  if (!any_waits) return false;
+  if (left && state != State::kAtWarpBarrier) error = "threads left before a barrier";
   for (unsigned t = first; t < last; ++t)
     if (fibers[t].state == state) fibers[t].state = State::kReady;
   return true;

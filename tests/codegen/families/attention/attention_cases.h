@@ -3,6 +3,7 @@
 
 #include <vector>
 
+#include "codegen/plan/expr_table.h"
 #include "ir/dim/dim.h"
 
 namespace sinter::test {
@@ -13,6 +14,16 @@ struct AttentionCase {
   std::vector<ir::Bindings> sizes = {{}};
   const char* schedule = "";  // empty: as chosen
 };
+
+/// What a step's expressions are for these sizes.
+inline std::vector<std::int64_t> expressions_of(const codegen::ExprTable& exprs,
+                                                const ir::Bindings& sizes) {
+  plan::fb::PlanT plan;
+  exprs.write(plan);
+  std::vector<std::int64_t> symbols;
+  for (const auto& symbol : plan.symbols) symbols.push_back(sizes.at(symbol->name));
+  return plan::evaluate_expressions(plan, symbols);
+}
 
 inline const AttentionCase kAttentionCases[] = {
     {"packed_heads_and_key_mask",

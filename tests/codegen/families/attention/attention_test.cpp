@@ -132,15 +132,6 @@ std::string difference(const codegen::AttentionProgram& program, const ir::Tenso
 }
 
 /// The values of the plan's expressions with these sizes.
-std::vector<std::int64_t> expressions_of(const codegen::ExprTable& exprs,
-                                         const ir::Bindings& sizes) {
-  plan::fb::PlanT plan;
-  exprs.write(plan);
-  std::vector<std::int64_t> symbols;
-  for (const auto& symbol : plan.symbols) symbols.push_back(sizes.at(symbol->name));
-  return plan::evaluate_expressions(plan, symbols);
-}
-
 /// Every kParts-th case from one on: parts run side by side.
 constexpr std::size_t kParts = 4;
 class AttentionCases : public testing::TestWithParam<std::size_t> {};
