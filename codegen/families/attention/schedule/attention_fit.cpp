@@ -104,7 +104,14 @@ bool fits_prologue(const AttentionProgram& program, const AttentionSchedule& sch
                             schedule.ahead == 1 && !schedule.by_warpgroups());
 }
 
+bool has_few_tokens(const AttentionProgram& program, const Ranges& ranges) {
+  constexpr std::int64_t kFewTokens = 16;
+  const auto most = ir::upper_bound(program.rows, ranges);
+  return program.tables && most && *most <= kFewTokens;
+}
+
 int few_rows_of_sequence(const AttentionProgram& program, const Ranges& ranges) {
+  if (has_few_tokens(program, ranges)) return 0;
   const int few = warp_rows_of_few(program, ranges);
   return program.tables && !program.front && program.group <= few ? few : 0;
 }

@@ -37,8 +37,13 @@ int warp_rows_of_few(const AttentionProgram& program, const Ranges& ranges);
 /// tiles of their own.
 bool fits_prologue(const AttentionProgram& program, const AttentionSchedule& schedule);
 
+/// Whether steps over a paged cache have so few tokens that one schedule takes them all. A row then
+/// has the same bits whatever tokens are beside it, its own sequence's or others'.
+bool has_few_tokens(const AttentionProgram& program, const Ranges& ranges);
+
 /// Rows that a sequence of a paged cache has at most for its next tokens: those of one tile of
-/// PagedSequences::kShort. 0: a token has more, and all sequences are one kernel's.
+/// PagedSequences::kShort. 0: a token has more, or there are few tokens, and all sequences are one
+/// kernel's.
 int few_rows_of_sequence(const AttentionProgram& program, const Ranges& ranges);
 
 /// Whether two neighbouring keys of the mask are one aligned access.

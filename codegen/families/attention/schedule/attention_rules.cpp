@@ -163,6 +163,11 @@ std::vector<AttentionSchedule> choose_attention(const AttentionProgram& program,
     return schedules;
   }
   const int of_few = warp_rows_of_few(program, exprs.ranges());
+  if (has_few_tokens(program, exprs.ranges())) {
+    chooser.add(by_warps(1, of_few, 4, 32, 8), {});
+    chooser.add(by_warps(1, of_few, 4, 32), {});
+    return chooser.take();
+  }
   if (program.tables) {
     // Steps of few tokens for each sequence: 8 or 16 rows a block, whose warps share out the keys;
     // clusters of blocks where there are few of them, so that three are on each multiprocessor,

@@ -10,6 +10,9 @@
 #include "attention_cases.h"
 #include "codegen/families/attention/attention_lowering.h"
 #include "codegen/families/attention/emit_attention.h"
+#include "codegen/families/attention/schedule/attention_fit.h"
+#include "codegen/families/attention/schedule/attention_rules.h"
+#include "codegen/targets/cuda/cuda_target.h"
 #include "ir/reference/evaluate.h"
 #include "ir/text/text.h"
 #include "tests/codegen/emulation/compile_all.h"
@@ -203,6 +206,29 @@ TEST(PagedAttention, RowsDependOnTheirOwnKeysAlone) {
       }
     }
   }
+}
+
+/// Where a step has few tokens its sequences, and how many tokens each has, choose nothing.
+TEST(PagedAttention, FewTokensHaveOneSchedule) {
+  PagedAttention attention({}, {});
+  const auto schedules = [&](std::int64_t tokens) {
+    ir::Ranges ranges = attention.exprs.ranges();
+    ranges.at("tokens").max = tokens;
+    attention.exprs.set_ranges(ranges);
+    return codegen::choose_attention(attention.program, attention.exprs,
+                                     codegen::cuda_device("sm_90"), "");
+  };
+  for (const std::int64_t tokens : {8, 16}) {
+    const auto found = schedules(tokens);
+    ASSERT_EQ(found.size(), 2u);  // with clusters and without
+    for (const codegen::AttentionSchedule& each : found) {
+      EXPECT_TRUE(each.conditions.empty());
+      EXPECT_EQ(each.most_rows, 0);
+    }
+    EXPECT_EQ(codegen::few_rows_of_sequence(attention.program, attention.exprs.ranges()), 0);
+  }
+  EXPECT_GT(schedules(17).size(), 2u);
+  EXPECT_EQ(codegen::few_rows_of_sequence(attention.program, attention.exprs.ranges()), 8);
 }
 
 /// What earlier sequences left behind a sequence's end, in its last block and in others', is not
