@@ -106,27 +106,15 @@ void add_condition(const ir::Dim& size, std::vector<ir::Dim>& required) {
   required.push_back(size);
 }
 
-/// Whether where an access is, as far as it is anywhere, does not vary along `dim`.
-bool is_in_one_place(const ProgramAnalysis& analysis, std::size_t a, int dim) {
-  const auto& access = analysis.access(a);
-  return access.gathers.empty() && analysis.stride(a, dim) == ir::Dim(0) &&
-         std::ranges::all_of(access.nonaffine, [&](std::uint32_t node) {
-           return (analysis.node_dims(node) & dim_bit(dim)) == 0;
-         });
-}
-
 /// 16 bytes of the widest type; of narrower ones at least 4 elements where that still is a vector.
-/// Of rows side by side, what each of their elements moves counts, not what a row does once; nor
-/// does what is loaded once for a vector, or for a part of them.
-int longest_vector(const ProgramAnalysis& analysis, int dim,
+/// Of rows side by side, what each of their elements moves counts, not what a row does once.
+int longest_vector(const ProgramAnalysis& analysis, DimSet dim,
                    const std::vector<std::size_t>& moved) {
   std::size_t widest = 0, narrowest = 16;
   const DimSet inner = analysis.inner_dims();
-  const bool rows = (analysis.outer_dims() & dim_bit(dim)) != 0 && inner != 0;
+  const bool rows = (analysis.outer_dims() & dim) != 0 && inner != 0;
   for (const std::size_t i : moved) {
-    const std::size_t access = analysis.instr(i).access;
-    if (rows && (analysis.access_dims(access) & inner) == 0) continue;
-    if (is_in_one_place(analysis, access, dim)) continue;
+    if (rows && (analysis.access_dims(analysis.instr(i).access) & inner) == 0) continue;
     widest = std::max(widest, analysis.memory_bytes(i));
     narrowest = std::min(narrowest, analysis.memory_bytes(i));
   }
@@ -191,8 +179,8 @@ VectorPlan plan_vectors(const ProgramAnalysis& analysis, int dim, int most, bool
                         const std::vector<bool>* among) {
   if (dim < 0) return no_vectors(analysis);
   const auto moved = accesses_along(analysis, dim_bit(dim), among);
-  return fit_vectors(analysis, dim, std::min(longest_vector(analysis, dim, moved), most), tails,
-                     moved);
+  return fit_vectors(analysis, dim, std::min(longest_vector(analysis, dim_bit(dim), moved), most),
+                     tails, moved);
 }
 
 VectorPlan plan_vectors_of(const ProgramAnalysis& analysis, int dim, int longest,

@@ -146,9 +146,8 @@ class RowChoice {
   std::optional<RowShape> in_warp() const {
     if (length_ <= 32) {
       const int lanes = power_of_two_up(std::max<std::int64_t>(length_, 1));
-      // Two vectors a thread, where that leaves a row eight lanes and other blocks their registers.
-      const bool two = vectors_.vector > 1 && lanes >= 16 && 2 * words_ <= kLeanWords;
-      const int unroll = many_ && two ? 2 : 1;
+      // Two vectors a thread, where that leaves a row eight lanes.
+      const int unroll = many_ && vectors_.vector > 1 && lanes >= 16 ? 2 : 1;
       return RowShape{lanes / unroll, unroll, 1};
     }
     if (!many_) return std::nullopt;
