@@ -127,6 +127,11 @@ std::vector<AttentionSchedule> choose_attention(const AttentionProgram& program,
     schedule.splits = splits;
     return schedule;
   };
+  // The blocks of a cluster take so many keys at a time.
+  const auto chunks = [](AttentionSchedule schedule, int keys) {
+    schedule.chunk = keys;
+    return schedule;
+  };
   // By warpgroups: `groups` of 64 rows.
   const auto by_warpgroups = [](int groups, int keys, int stages, int queries, int most_blocks) {
     AttentionSchedule schedule;
@@ -170,9 +175,8 @@ std::vector<AttentionSchedule> choose_attention(const AttentionProgram& program,
   }
   if (program.tables) {
     // Steps of few tokens for each sequence: 8 or 16 rows a block, whose warps share out the keys;
-    // clusters of blocks where there are few of them, so that three are on each multiprocessor,
-    // and where all would be there at once and sequences may differ much in length: a block
-    // with a long one would run on alone. Else prompts: 64 rows a block or more, of sequences of
+    // clusters of blocks where there are few of them, and where all would be there at once and
+    // sequences may differ much in length: a block with a long one would run on alone. Else prompts: 64 rows a block or more, of sequences of
     // many rows alone if a kernel in front takes the others.
     const Dim rows = program.rows * Dim(program.group),
               items = heads_of(program) * program.sequences;
@@ -194,16 +198,16 @@ std::vector<AttentionSchedule> choose_attention(const AttentionProgram& program,
         chooser.add(std::move(schedule), limits);
       };
       add(by_warps(1, of_few, 4, 32, 8), few / 8);
-      add(by_warps(1, of_few, 4, 32, 4), 3 * all_at_once / 4);
       add(by_warps(1, of_few, 4, 32, 2), 3 * all_at_once / 2);
       add(by_warps(1, of_few, 4, 32), 3 * all_at_once, kAlike);
       add(by_warps(1, of_few, 4, 16), 6 * all_at_once, kAlike);
-      add(by_warps(1, of_few, 4, 16, 4), 3 * all_at_once);
-      add(by_warps(1, of_few, 4, 16, 2), 6 * all_at_once);
+      add(by_warps(1, of_few, 4, 16, 2), 3 * all_at_once);
+      add(chunks(by_warps(1, of_few, 4, 16, 2), 1024), 6 * all_at_once);
       add(by_warps(1, of_few, 4, 16), 6 * all_at_once);  // without clusters
-      add(by_warps(1, of_few, 2, 16), kAny);
+      add(by_warps(1, of_few, program.key_scales ? 2 : 4, 16), kAny);
     };
-    const auto add_long = [&](AttentionSchedule schedule) {
+    const auto add_long = [&](AttentionSchedule schedule, bool by_copy_engine = false) {
+      schedule.tma = by_copy_engine;
       if (program.taken == PagedSequences::kLong) schedule.least_rows = of_few + 1;
       chooser.add(std::move(schedule), {});
     };
@@ -215,6 +219,10 @@ std::vector<AttentionSchedule> choose_attention(const AttentionProgram& program,
     if (program.taken == PagedSequences::kShort) {
       add_short(of_few, {});
     } else {
+      if (longest <= 64)
+        add_long(by_warpgroups(3, 128, 2, 2, device.multiprocessors), true);
+      else
+        add_long(by_warpgroups(2, 128, 2, 1, device.multiprocessors), true);
       add_long(by_warpgroups(2, 128, longest <= 64 ? 3 : 2, 1, device.multiprocessors));
       add_long(by_warpgroups(2, 64, 3, 1, device.multiprocessors));
       add_long(by_warps(4, 16, 1, longest <= 128 ? 64 : 32));
