@@ -65,7 +65,7 @@ struct Options {
   std::vector<std::string> filter, also;
   std::string way;
   int copies = 12, repeats = 30, threads = 0, most = 1000;
-  bool early = false;
+  bool early = false, unpacked = false;
 };
 
 ir::Graph fused(const std::string& text) {
@@ -180,13 +180,14 @@ struct Job {
   std::string way;                         // "library", or a schedule
 };
 
-codegen::CompiledPlan compile(const ir::Graph& graph, const std::string& way, bool early,
+codegen::CompiledPlan compile(const ir::Graph& graph, const std::string& way, const Options& asked,
                               const std::string& architecture, const std::string& cache) {
   codegen::CompileOptions options;
   options.target = &codegen::cuda_target();
   options.architectures = {architecture};
   options.gemm = way;
-  options.programmatic_launch = early;
+  options.programmatic_launch = asked.early;
+  if (asked.unpacked) options.packed_weights.emplace();
   options.threads = 1;
   options.cache_dir = cache;
   return codegen::compile(graph, options);
@@ -319,6 +320,9 @@ std::variant<Options, int> parse(int argc, char** argv) {
   app.add_flag(
       "--early", options.early,
       "Kernels are launched before the one in front has ended, and wait for it themselves");
+  app.add_flag("--unpacked", options.unpacked,
+               "16-bit weights are left as they are for products of few rows, too, as where other "
+               "entry points read them");
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
@@ -333,7 +337,7 @@ void compile_all(const std::vector<Job>& jobs, const Options& options,
   std::atomic<std::size_t> next{0};
   const auto work = [&] {
     for (std::size_t j; (j = next++) < jobs.size();) try {
-        compile(*jobs[j].graph, jobs[j].way, options.early, architecture, cache);
+        compile(*jobs[j].graph, jobs[j].way, options, architecture, cache);
       } catch (const Error& error) {
         fmt::print(stderr, "{} {}: {}\n", jobs[j].shape->name, jobs[j].way, error.what());
       }
@@ -382,7 +386,7 @@ int run(const Options& options) {
   for (const Job& job : jobs) {
     nlohmann::ordered_json row = {{"shape", job.shape->name}, {"way", job.way}};
     try {
-      const auto built = compile(*job.graph, job.way, options.early, architecture, cache);
+      const auto built = compile(*job.graph, job.way, options, architecture, cache);
       const Plan plan = Plan::from_memory(plan::serialize_plan(built.parts));
       const Result result = measure(plan, options, tuning);
       const bool is_first = &job == jobs.data() || job.shape != (&job - 1)->shape;

@@ -145,7 +145,7 @@ constexpr DecoderShape kDecoderShapes[] = {
     {"qwen7b_up", 37888, 3584, "swiglu"},  {"qwen7b_down", 3584, 18944, "residual"},
     {"llama1b_up", 16384, 2048, "swiglu"},
 };
-constexpr int kDecoderRows[] = {8, 16, 64, 128, 256, 512, 2048};
+constexpr int kDecoderRows[] = {1, 4, 8, 16, 64, 128, 256, 512, 2048};
 constexpr const char* kWeightOrders[] = {"kn", "nk"};
 
 inline std::string graph_text(const DecoderShape& shape, int rows, const std::string& order,

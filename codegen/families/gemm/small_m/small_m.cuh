@@ -40,6 +40,7 @@ struct SmallMTile {
   static_assert(kFold % 16 == 0, "groups are whole fragments");
   static_assert(kStages >= 2, "one stage is read while another is filled");
 
+  static constexpr bool is_power_of_two(int x) { return (x & (x - 1)) == 0; }
   static constexpr int odd_units(int elements) { return (elements / 8 | 1) * 8; }
   // A warp's weights and scales, bytes.
   static constexpr bool kRowsAreK = Weights::kRowsAreK;
@@ -106,9 +107,13 @@ struct SmallMTile {
     return x.end > x.begin ? (x.end - x.begin + kStepDepth - 1) / kStepDepth : 0;
   }
 
-  /// Starts to copy this warp's weights of a step. Each lane of packed ones copies what it reads.
+  /// Starts to copy this warp's weights of a step.
   SINTER_DEVICE static void copy_weights(const Operands& x, unsigned char* shared, int step) {
-    unsigned char* stage = stage_of(shared, step);
+    fill_weights(x, stage_of(shared, step), step);
+  }
+
+  /// The same for the step's stage. Each lane of packed ones copies what it reads.
+  SINTER_DEVICE static void fill_weights(const Operands& x, unsigned char* stage, int step) {
     const int lane = threadIdx.x % 32, first = warp() % kWarpsN * kColumns;
     const i32 k = x.begin + (step * kWarpsK + part_of_k()) * kDepth;
     unsigned char* to = weights_of(stage);
@@ -125,6 +130,25 @@ struct SmallMTile {
         for (int j = 0; j < kAcross; ++j)
           cp_async<16>(to + (i * kAcross + j) * 512 + lane * 16, valid ? from + j * 512 : from,
                        valid);
+      }
+    } else if constexpr (!kRowsAreK && kVectorB == 8 && kDepth <= 256 && is_power_of_two(kDepth)) {
+      // One address for each lane; its copies lie at constant distances from it, so that few
+      // instructions beside the copies are left.
+      constexpr int kAcross = kDepth / 8;
+      constexpr int kAtOnce = 32 / kAcross;  // columns, which are of one part
+      static_assert(kAtOnce > 0 && 16 % kAtOnce == 0, "columns of one copy are within a unit");
+      const int row = lane / kAcross, column = lane % kAcross * 8;
+      const bool is_deep = has_depth(x, k + column);
+      const T* start = static_cast<const T*>(x.b);
+      const T* from = start + (row * x.stride_b + column) + k;
+      T* target = reinterpret_cast<T*>(to) + row * kStrideB + column;
+#pragma unroll
+      for (int i = 0; i < kColumns; i += kAtOnce) {
+        const int n = Columns::within_part(first + i);
+        const T* source = from + (Columns::part_of(first + i) * x.part_b + n * x.stride_b);
+        // Of whole units the compiler knows that they are there.
+        const bool valid = is_deep && (x.columns % 16 == 0 ? n < x.columns : n + row < x.columns);
+        cp_async<16>(target + i * kStrideB, valid ? source : start, valid);
       }
     } else {
       constexpr int kColumnsB = kRowsAreK ? kColumns : kDepth;
@@ -209,8 +233,11 @@ struct SmallMTile {
       const int i = at + thread;
       if (kCount % kSharing != 0 && i >= kCount) break;
       const int row = i / kAcross, column = i % kAcross * kVectorA;
-      const bool valid = row < x.rows && k + column < x.end;
-      const X* from = valid ? x.a + row * x.stride_a + k + column : x.a;
+      // The same row of every step, so that its address is advanced and not computed anew.
+      const bool exists = row < x.rows, is_deep = has_depth(x, k + column);
+      const bool valid = exists && is_deep;
+      const X* start = x.a + ((exists ? row : 0) * x.stride_a + column);
+      const X* from = is_deep ? start + k : x.a;
       X* to = shared + row * kStrideA + column;
       if constexpr (kVectorA * kBytesX < 4)
         *to = valid ? *after_grid_wait(from) : X{0};
@@ -394,20 +421,22 @@ struct SmallMTile {
   SINTER_DEVICE static void multiply(unsigned char* shared, const Operands& x) {
     const int steps = count_steps(x);
     Accumulators accumulators = {};
+    unsigned char *stage = shared, *filled = shared + (kStages - 1) * kStage;
     for (int s = 0; s < steps; ++s) {
       cp_async_wait<kStages - 2>();
       meet();
       const int next = s + kStages - 1;
       if (next < steps) {
-        copy_weights(x, shared, next);
-        copy_rows(x, stage_of(shared, next), next);
+        fill_weights(x, filled, next);
+        copy_rows(x, filled, next);
       }
       cp_async_commit();
-      unsigned char* stage = stage_of(shared, s);
       multiply_stage(accumulators, stage,
                      kRowsAreMade ? reinterpret_cast<const X*>(made_rows(shared)) + x.begin +
                                         (s * kWarpsK + part_of_k()) * kDepth
                                   : rows_of(stage));
+      filled = stage;
+      stage = stage + kStage == shared + kStages * kStage ? shared : stage + kStage;
     }
     cp_async_wait<0>();
     __syncthreads();  // the accumulators take the stages' place

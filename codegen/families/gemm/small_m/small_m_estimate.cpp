@@ -53,12 +53,23 @@ constexpr FewRowsCosts of_elements() {
   costs.own_meeting = 20, costs.own_step = 1.5;
   return costs;
 }
+// Of elements that lie as rows of k, not fitted: with what the fit says of memory and waves. A warp
+// copies and multiplies 512 bytes of them with ten to twelve instructions, which is more than of
+// packed ones, and a multiprocessor's only block leaves it idle between its end and the next one's
+// first weights.
+constexpr FewRowsCosts of_rows_of_k() {
+  FewRowsCosts costs = of_elements();
+  costs.unit = 3.9, costs.unit_alone = 50, costs.step = 60, costs.both = 0.05;
+  costs.lone_wave = 1500;
+  return costs;
+}
 // The same for one row of half bytes: 170 schedules of layers of 1B and 8B.
 constexpr FewRowsCosts kHalfBytesOfOneRow = {4110, 4800,   1070,   1e9,    82.2, 0,
                                              54.2, 0.0858, 0.0547, 0.0927, 7.21, 157};
 
 FewRowsCosts costs_of(const GemmProgram& product, std::int64_t m) {
   if (product.weights && !product.weights->is_quantized()) return of_elements();
+  if (!product.weights && !product.rows_are_k) return of_rows_of_k();
   const int bits = product.weights ? product.weights->bits : 16;
   return m == 1 && bits == 4 ? kHalfBytesOfOneRow : of_bits(bits);
 }

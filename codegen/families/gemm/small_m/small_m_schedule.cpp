@@ -23,9 +23,7 @@ bool is_quantized(const GemmProgram& product) {
   return product.weights && product.weights->is_quantized();
 }
 
-bool has_packed_elements(const GemmProgram& product) {
-  return product.weights && !product.weights->is_quantized();
-}
+bool is_power_of_two(int x) { return (x & (x - 1)) == 0; }
 
 bool is_for(const GemmProgram& product) {
   return !product.by_warpgroups && (!product.is_eight_bit() || product.weights);
@@ -108,27 +106,41 @@ int SmallM::shared_bytes(const GemmProblem& problem, const GemmSchedule& s) cons
 std::vector<FewRowsTile> few_rows_tiles(const GemmProgram& product) {
   struct Shape {
     int columns, warps_n, warps_k;
-    bool is_for_one = false;  // measured for one row of half bytes alone
+    bool is_for_one = false;   // measured for one row of half bytes alone
+    bool is_unpacked = false;  // for weights that are not packed, rows of k
   };
-  constexpr int kRows[] = {1, 4, 8, static_cast<int>(kFewRows)}, kMostDepth = 256;
-  constexpr Shape kShapes[] = {{16, 1, 8}, {16, 1, 16},      {32, 1, 8}, {32, 1, 16, true},
-                               {32, 2, 4}, {48, 1, 8, true}, {64, 1, 8}, {128, 1, 8, true}};
+  constexpr int kRows[] = {1, 4, 8, static_cast<int>(kFewRows)}, kMostDepth = 256, kLineDepth = 64;
+  constexpr Shape kShapes[] = {{16, 1, 8},
+                               {16, 1, 16},
+                               {32, 1, 8},
+                               {32, 1, 16, true},
+                               {32, 1, 4, false, true},
+                               {32, 2, 4},
+                               {48, 1, 8, true, true},
+                               {64, 1, 8},
+                               {128, 1, 8, true}};
   const int bits = product.weights ? product.weights->bits : 16;
   std::vector<FewRowsTile> tiles;
   for (const int m : kRows) {
     const bool is_one = m == 1 && bits == 4;
     for (const Shape& shape : kShapes)
-      for (const int step : {2048, 3072, 4096})
+      for (const int step : {2048, 3072, 4096, 6144})
         for (const int kilobytes : {96, 64, 48, 32}) {
           const bool is_usual = kilobytes == 64 || kilobytes == 32;
-          if (!is_usual && !is_one && !has_packed_elements(product)) continue;
-          if (shape.is_for_one && !is_one) continue;
+          if (!is_usual && !is_one && is_quantized(product)) continue;
+          const bool is_for_all = !shape.is_for_one && !shape.is_unpacked;
+          if (!is_for_all && !(shape.is_for_one && is_one) &&
+              !(shape.is_unpacked && !product.weights))
+            continue;
+          if (step > 4096 && product.weights) continue;
           // Warps that share a row wait for each other: 2 to 10 % longer than eight that share k.
           const int most = is_quantized(product) ? 1 : product.rows ? 4 : 8;
-          if (product.weights && m <= most && shape.warps_n > 1) continue;
+          if (m <= most && shape.warps_n > 1) continue;
           // One row is 1 to 5 % faster by tiles of four, alone and in a chain.
-          if (m == 1 && has_packed_elements(product) && !product.rows) continue;
+          if (m == 1 && !is_quantized(product) && !product.rows) continue;
           const int depth = step * 8 / bits / shape.columns;
+          // Lines of 128 bytes are copied whole, with one address for each lane.
+          if (!product.weights && (depth < kLineDepth || !is_power_of_two(depth))) continue;
           if (depth > kMostDepth || depth * shape.columns * bits != step * 8) continue;
           int stages = 1 + kilobytes * 1024 / (step * shape.warps_n * shape.warps_k);
           const bool is_whole = product.k.is_constant() &&

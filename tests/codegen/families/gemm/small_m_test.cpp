@@ -122,6 +122,29 @@ TEST(CudaSmallM, FewRowsOfFloatWeightsByRowsOfK) {
     EXPECT_THAT(kernel.source, testing::HasSubstr("SmallMTile<")) << kernel.source;
 }
 
+// Whole tiles and what is left of them, in rows, columns and k, as far apart as warps may copy.
+TEST(CudaSmallM, WeightsByRowsOfKAreCopiedFromOneAddressOfALane) {
+  GemmCheck check;
+  int number = 0;
+  for (const char* tile : {"4x32x64 warps=1x1x2", "8x32x128 warps=1x2x2", "4x16x256 warps=1x1x2",
+                           "8x48x64 warps=1x1x1", "1x32x256 warps=1x2x1", "1x16x512 warps=1x1x1"}) {
+    const std::string text = fmt::format("{} stages=3", tile);
+    const char* type = number % 2 == 0 ? "f16" : "bf16";
+    check.add(fmt::format("whole{}", number), transposed_graph(type, "4", 96, 768),
+              small_m_scheduled(text.c_str()));
+    check.add(fmt::format("rest{}", number), transposed_graph(type, "3", 72, 520),
+              small_m_scheduled(text.c_str(), 1 + number % 2));
+    ++number;
+  }
+  for (const int halves : {48, 40})
+    for (const char* tile : {"4x32x128 warps=1x1x2 stages=4", "8x64x64 warps=1x2x2 stages=3",
+                             "4x96x64 warps=1x2x2 stages=2", "4x96x64 warps=1x3x1 stages=3"})
+      check.add(fmt::format("gate{}", number++),
+                gated_graph("f16", "3", halves, halves == 48 ? 512 : 328, true),
+                small_m_scheduled(tile));
+  EXPECT_EQ(check.run(), "");
+}
+
 TEST(CudaSmallM, GatesAreMadeOfBothHalvesOfTheColumns) {
   GemmCheck check;
   check.add("bytes", gate_graph("3", 48, 264, 8),
