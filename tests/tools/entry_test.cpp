@@ -149,6 +149,7 @@ TEST_F(EntryTest, WhatIsOfOneListOfStepsIsDoneForEach) {
                                                    "02_prefill_after_simplify.txt"));
 }
 
+#ifdef SINTER_WITH_CUDA
 // A kernel for up to eight rows has as many blocks as those need.
 TEST_F(EntryTest, KernelsAreMadeForTheSizesOfTheirEntryPoint) {
   const auto model =
@@ -176,6 +177,7 @@ TEST_F(EntryTest, KernelsAreMadeForTheSizesOfTheirEntryPoint) {
   EXPECT_FALSE(has_sizes_in_grid(0));
   EXPECT_TRUE(has_sizes_in_grid(1));
 }
+#endif
 
 TEST_F(EntryTest, WhatCannotBeIsRefused) {
   const auto error = [&](std::vector<std::string> more) {

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <array>
 #include <charconv>
-#include <chrono>
 #include <limits>
 #include <numeric>
 
@@ -107,6 +106,7 @@ PagedExecutor::PagedExecutor(const Plan& plan, const PagedExecutorOptions& optio
     throw usage_error("the plan is of one sequence at a time: compile the model with --serve");
   read_limits(plan, options);
   limits_.steps_in_flight = 2;
+  samplers_.resize(static_cast<std::size_t>(limits_.max_sequences));
   make_caches(options);
   make_tables();
   warm_up();
@@ -300,7 +300,7 @@ void PagedExecutor::set_inputs() {
   for (const SequenceStep& sequence : running_.plan.sequences)
     for (int i = 0; i < sequence.tokens; ++i) {
       std::int32_t& id = inputs.ids[static_cast<std::size_t>(sequence.first_token + i)];
-      if (id == kLastDrawn) id = samplers_.at(sequence.slot).last();
+      if (id == kLastDrawn) id = sampler_of(sequence.slot).last();
     }
   const auto set = [&](std::size_t input, const std::vector<std::int32_t>& values,
                        std::vector<std::int64_t> shape) {
@@ -324,7 +324,7 @@ void PagedExecutor::fill_sampling() {
     integers_of_rows_[row * kIntegers + 2] = integers_of_rows_[row * kIntegers + 3] = -1;
   for (const Wanted& wanted : running_.wanted) {
     if (!wanted.by_plan) continue;
-    SlotSampler& sampler = samplers_.at(wanted.slot);
+    SlotSampler& sampler = sampler_of(wanted.slot);
     const sampling::TokenSets sets = sampler.sets();
     if (!sets.allowed.empty()) tables_of_tokens_->set_allowed(wanted.slot, sets.allowed);
     if (!sets.seen.empty()) tables_of_tokens_->set_seen(wanted.slot, sets.seen);
@@ -353,7 +353,7 @@ void PagedExecutor::fill_sampling() {
 }
 
 void PagedExecutor::begin_slot(const SlotStart& start) {
-  SlotSampler& sampler = samplers_.insert_or_assign(start.slot, SlotSampler(start)).first->second;
+  SlotSampler& sampler = samplers_.at(static_cast<std::size_t>(start.slot)).emplace(start);
   if (sampler.biased().size() <= SamplingTables::kBiases)
     tables_of_tokens_->set_biases(start.slot, sampler.biased(), sampler.biases());
 }
@@ -362,7 +362,7 @@ void PagedExecutor::prepare_samplers() {
   // Constraints take some time of the host's each, and are independent of each other.
   std::vector<SlotSampler*> constrained;
   for (const Wanted& wanted : running_.wanted)
-    if (SlotSampler& sampler = samplers_.at(wanted.slot); sampler.has_constraint())
+    if (SlotSampler& sampler = sampler_of(wanted.slot); sampler.has_constraint())
       constrained.push_back(&sampler);
   const auto count = std::ssize(constrained);
   const int team = static_cast<int>(std::min<std::int64_t>(count, thread_pool_size()));
@@ -373,7 +373,7 @@ void PagedExecutor::prepare_samplers() {
   else if (team == 1)
     constrained[0]->prepare();
   for (Wanted& wanted : running_.wanted) {
-    SlotSampler& sampler = samplers_.at(wanted.slot);
+    SlotSampler& sampler = sampler_of(wanted.slot);
     wanted.by_plan = sampler.is_known_ahead(wanted.drafts.size()) &&
                      sampler.biased().size() <= SamplingTables::kBiases;
   }
@@ -384,7 +384,7 @@ void PagedExecutor::start(const StepPlan& plan) {
   if (!runs_) launch();
 }
 
-void PagedExecutor::launch() {
+PagedExecutor::Clock::time_point PagedExecutor::launch() {
   std::swap(next_, running_);
   has_next_ = false;
   for (const SlotStart& slot : running_.plan.starts) begin_slot(slot);
@@ -393,8 +393,11 @@ void PagedExecutor::launch() {
   set_inputs();
   prepare_samplers();
   fill_sampling();
+  // A GPU begins when it has been told all, the CPU at once.
+  const auto begins = Clock::now();
   session_.run_async();
   runs_ = true;
+  return on_device_ ? Clock::now() : begins;
 }
 
 std::span<const float> PagedExecutor::logits(int first, int count) {
@@ -418,12 +421,12 @@ std::span<const float> PagedExecutor::logits(int first, int count) {
 
 StepResult PagedExecutor::finish() {
   session_.await();
-  const auto ended = std::chrono::steady_clock::now();
+  const auto ended = Clock::now();
   runs_ = false;
   const auto drawn = session_.output(drawn_).as<std::int32_t>();
   StepResult result;
   for (const Wanted& wanted : running_.wanted) {
-    SlotSampler& sampler = samplers_.at(wanted.slot);
+    SlotSampler& sampler = sampler_of(wanted.slot);
     if (!wanted.by_plan) {
       result.samples.push_back(sampler.sample(
           logits(wanted.row, static_cast<int>(wanted.drafts.size()) + 1), wanted.drafts));
@@ -436,10 +439,7 @@ StepResult PagedExecutor::finish() {
       throw internal_error("the plan drew no token, though its set of tokens is not empty");
     result.samples.push_back(sampler.take(rows, wanted.drafts));
   }
-  if (!has_next_) return result;
-  launch();
-  result.idle_seconds =
-      std::chrono::duration<double>(std::chrono::steady_clock::now() - ended).count();
+  if (has_next_) result.idle_seconds = std::chrono::duration<double>(launch() - ended).count();
   return result;
 }
 

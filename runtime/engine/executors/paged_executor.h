@@ -1,6 +1,7 @@
 // A plan for many sequences (`compile --serve`) as an executor of the engine.
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <map>
 #include <memory>
@@ -49,6 +50,8 @@ class PagedExecutor : public Executor {
   std::uint64_t cache_bytes() const { return cache_bytes_; }
 
  private:
+  using Clock = std::chrono::steady_clock;
+
   void read_limits(const Plan& plan, const PagedExecutorOptions& options);
   void make_caches(const PagedExecutorOptions& options);
   void make_tables();
@@ -58,11 +61,13 @@ class PagedExecutor : public Executor {
   std::map<std::string, std::vector<std::int64_t>> shapes(const StepSizes& sizes) const;
   /// What does not depend on the step in front.
   void prepare(const StepPlan& plan);
-  /// Runs what prepare() was given; the step in front has ended, and its draws are known.
-  void launch();
+  /// Runs what prepare() was given; the step in front has ended, and its draws are known. Returns
+  /// when it begins.
+  Clock::time_point launch();
   void copy_blocks();
   void set_inputs();
   void begin_slot(const SlotStart& start);
+  SlotSampler& sampler_of(int slot) { return *samplers_[static_cast<std::size_t>(slot)]; }
   /// What constraints allow, and who draws: in front of a run.
   void prepare_samplers();
   void fill_sampling();
@@ -81,7 +86,7 @@ class PagedExecutor : public Executor {
   DType logits_type_ = DType::kFloat32;
   int table_blocks_ = 0;
   std::uint64_t cache_bytes_ = 0;
-  std::map<int, SlotSampler> samplers_;  // by slot
+  std::vector<std::optional<SlotSampler>> samplers_;  // by slot
   struct Wanted {
     int slot = 0, row = 0;  // row: of the logits
     bool by_plan = false;   // its tokens are drawn by the plan

@@ -127,11 +127,6 @@ std::vector<AttentionSchedule> choose_attention(const AttentionProgram& program,
     schedule.splits = splits;
     return schedule;
   };
-  // The blocks of a cluster take so many keys at a time.
-  const auto chunks = [](AttentionSchedule schedule, int keys) {
-    schedule.chunk = keys;
-    return schedule;
-  };
   // By warpgroups: `groups` of 64 rows.
   const auto by_warpgroups = [](int groups, int keys, int stages, int queries, int most_blocks) {
     AttentionSchedule schedule;
@@ -176,8 +171,9 @@ std::vector<AttentionSchedule> choose_attention(const AttentionProgram& program,
   if (program.tables) {
     // Steps of few tokens for each sequence: 8 or 16 rows a block, whose warps share out the keys;
     // clusters of blocks where there are few of them, and where all would be there at once and
-    // sequences may differ much in length: a block with a long one would run on alone. Else prompts: 64 rows a block or more, of sequences of
-    // many rows alone if a kernel in front takes the others.
+    // sequences may differ much in length: a block with a long one would run on alone. Else
+    // prompts: 64 rows a block or more, of sequences of many rows alone if a kernel in front takes
+    // the others.
     const Dim rows = program.rows * Dim(program.group),
               items = heads_of(program) * program.sequences;
     const std::int64_t all_at_once = device.multiprocessors;
@@ -201,9 +197,9 @@ std::vector<AttentionSchedule> choose_attention(const AttentionProgram& program,
       add(by_warps(1, of_few, 4, 32, 2), 3 * all_at_once / 2);
       add(by_warps(1, of_few, 4, 32), 3 * all_at_once, kAlike);
       add(by_warps(1, of_few, 4, 16), 6 * all_at_once, kAlike);
-      add(by_warps(1, of_few, 4, 16, 2), 3 * all_at_once);
-      add(chunks(by_warps(1, of_few, 4, 16, 2), 1024), 6 * all_at_once);
-      add(by_warps(1, of_few, 4, 16), 6 * all_at_once);  // without clusters
+      // Rows of 8 bits are read in less time than a cluster's blocks wait for each other.
+      if (!program.key_scales) add(by_warps(1, of_few, 4, 16, 2), 6 * all_at_once);
+      add(by_warps(1, of_few, 4, 16), 6 * all_at_once);
       add(by_warps(1, of_few, program.key_scales ? 2 : 4, 16), kAny);
     };
     const auto add_long = [&](AttentionSchedule schedule, bool by_copy_engine = false) {
