@@ -298,7 +298,7 @@ class AttentionEmitter {
   /// first: then that of long ones, which reads nothing of its, runs beside it (end()).
   std::string begin(const AttentionSchedule& schedule, const std::string& item) const {
     if (!programmatic_launch_) return "";
-    const std::string go_on = "  launch_dependents();\n";
+    std::string go_on = "  launch_dependents();\n";
     if (p_.taken == PagedSequences::kLong) return go_on;
     const bool waits_first = p_.taken == PagedSequences::kShort;
     std::string text = waits_first ? "" : go_on;

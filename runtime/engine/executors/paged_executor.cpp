@@ -299,7 +299,8 @@ void PagedExecutor::set_inputs() {
   StepInputs& inputs = running_.inputs;
   for (const SequenceStep& sequence : running_.plan.sequences)
     for (int i = 0; i < sequence.tokens; ++i) {
-      std::int32_t& id = inputs.ids[static_cast<std::size_t>(sequence.first_token + i)];
+      const int at = sequence.first_token + i;
+      std::int32_t& id = inputs.ids[static_cast<std::size_t>(at)];
       if (id == kLastDrawn) id = sampler_of(sequence.slot).last();
     }
   const auto set = [&](std::size_t input, const std::vector<std::int32_t>& values,

@@ -22,7 +22,8 @@ void StepInputs::fill(const StepPlan& plan, const StepSizes& padded, int block_s
     std::copy_n(blocks, sequence.blocks,
                 block_tables.begin() + static_cast<std::ptrdiff_t>(s) * table_blocks);
     for (int i = 0; i < sequence.tokens; ++i) {
-      const auto at = static_cast<std::size_t>(sequence.first_token + i);
+      const int token = sequence.first_token + i;
+      const auto at = static_cast<std::size_t>(token);
       const int position = plan.positions[at];
       slots[at] = blocks[position / block_size] * block_size + position % block_size;
     }
