@@ -7,7 +7,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "attention_cases.h"
+#include "attention_case.h"
 #include "codegen/families/attention/attention_lowering.h"
 #include "codegen/families/attention/emit_attention.h"
 #include "codegen/families/attention/schedule/attention_fit.h"
