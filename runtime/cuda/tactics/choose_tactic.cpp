@@ -33,7 +33,6 @@ std::size_t choose_tactic(const LibraryContext& context, const std::string& prob
   if (const auto stored = context.tuning->find(problem, context.thorough);
       stored && stored->blob.size() == 1 && stored->blob[0] < count)
     return static_cast<std::size_t>(stored->blob[0]);
-  if (context.samples) context.samples->fill(context.stream);
   BufferAddresses here = addresses;
   std::vector<graphs::DeviceMemory> scratch;
   try {
@@ -42,6 +41,7 @@ std::size_t choose_tactic(const LibraryContext& context, const std::string& prob
       here.address[buffer.buffer] = scratch.back().address();
       here.is_foreign[buffer.buffer] = false;
     }
+    if (context.samples) context.samples->fill(context.stream);
   } catch (const Error& error) {
     if (error.code() != ErrorCode::kOutOfMemory) throw;
     return 0;
