@@ -118,11 +118,11 @@ SINTER_DEVICE void tma_load(void* to, const TensorMap& map, const i32 (&at)[kRan
 #endif
 }
 
-/// The same to the same place of all kBlocks blocks of the cluster, of which each counts the bytes
-/// at its own `arrivals`: what they share leaves the L2 once.
+/// The same to the same place of kBlocks blocks of the cluster, from `first` on, of which each
+/// counts the bytes at its own `arrivals`: what they share leaves the L2 once.
 template <int kBlocks, int kRank>
 SINTER_DEVICE void tma_load_multicast(void* to, const TensorMap& map, const i32 (&at)[kRank],
-                                      MBarrier& arrivals) {
+                                      MBarrier& arrivals, u32 first) {
 #ifdef __CUDACC__
 #define SINTER_TMA_MULTICAST(rank, coordinates, blocks, ...)                                    \
   if constexpr (kRank == rank)                                                                  \
@@ -130,7 +130,7 @@ SINTER_DEVICE void tma_load_multicast(void* to, const TensorMap& map, const i32 
                "d.shared::cluster.global.tile.mbarrier::complete_tx::bytes.multicast::cluster " \
                "[%0], [%1, {" coordinates "}], [%2], " blocks ";" ::"r"(shared_address(to)),    \
                "l"(&map), "r"(shared_address(&arrivals)), __VA_ARGS__,                          \
-               "h"(static_cast<u16>((1 << kBlocks) - 1))                                        \
+               "h"(static_cast<u16>(((1 << kBlocks) - 1) << first))                             \
                : "memory")
   SINTER_TMA_MULTICAST(2, "%3, %4", "%5", "r"(at[0]), "r"(at[1]));
   SINTER_TMA_MULTICAST(3, "%3, %4, %5", "%6", "r"(at[0]), "r"(at[1]), "r"(at[2]));
@@ -139,7 +139,7 @@ SINTER_DEVICE void tma_load_multicast(void* to, const TensorMap& map, const i32 
                        "r"(at[3]), "r"(at[4]));
 #undef SINTER_TMA_MULTICAST
 #else
-  for (u32 block = 0; block < kBlocks; ++block)
+  for (u32 block = first; block < first + kBlocks; ++block)
     tma_load(emulator::of_block(static_cast<unsigned char*>(to), block), map, at,
              *emulator::of_block(&arrivals, block));
 #endif

@@ -225,7 +225,11 @@ SINTER_WGMMA_128(bf16, "bf16")
   SINTER_WGMMA_TILES(T, type, 224, SINTER_REGISTERS_112,                                           \
                      SINTER_TILES_8(0) SINTER_COMMA SINTER_TILES_8(8)                              \
                          SINTER_COMMA SINTER_TILES_8(16) SINTER_COMMA SINTER_TILES_4(24),          \
-                     "%112", "%113", "%114", "%115")
+                     "%112", "%113", "%114", "%115")                                               \
+  SINTER_WGMMA_TILES(T, type, 256, SINTER_REGISTERS_128,                                           \
+                     SINTER_TILES_8(0) SINTER_COMMA SINTER_TILES_8(8)                              \
+                         SINTER_COMMA SINTER_TILES_8(16) SINTER_COMMA SINTER_TILES_8(24),          \
+                     "%128", "%129", "%130", "%131")
 SINTER_WGMMA_ALL_TILES(f16, "f16")
 SINTER_WGMMA_ALL_TILES(bf16, "bf16")
 #undef SINTER_WGMMA_ALL_TILES

@@ -73,7 +73,7 @@ struct PairOf<true> {
 
 /// kConsumers of kGroups warpgroups, each team at a tile of its own; see TmaMainloop. Block b of
 /// gridDim.x has the tiles b, b + gridDim.x, .., or of kMulticast blocks that share columns each a
-/// part of those that b / kMulticast has of gridDim.x / kMulticast. kSplitK: two blocks, a cluster,
+/// part of those that b / kMulticast has of gridDim.x / kMulticast. kSplitK: two blocks of a cluster
 /// have a tile together, each half of k. Then each has the epilogue of half of the rows: of each
 /// warp's sixteen the first or the last eight, whose sums the other sends.
 template <class A, class B, int kM, int kN, int kConsumers, int kGroups, int kStages,
@@ -83,11 +83,11 @@ struct PingpongTile
     : TmaMainloop<A, B, kM, kN, kGroups, kStages, kRowsAreK, kRank,
                   PingpongBytes<kM, kN, kConsumers, kGroups, kStages,
                                 PingpongPasses<kN / kParts, kSpread>::kSums, kSplitK>::kAll,
-                  kParts, kWindows, kPromoted, kMulticast, kScaled> {
+                  kParts, kWindows, kPromoted, kMulticast, kScaled, kSplitK> {
   typedef PingpongPasses<kN / kParts, kSpread> Passes;
   typedef PingpongBytes<kM, kN, kConsumers, kGroups, kStages, Passes::kSums, kSplitK> Bytes;
   typedef TmaMainloop<A, B, kM, kN, kGroups, kStages, kRowsAreK, kRank, Bytes::kAll, kParts,
-                      kWindows, kPromoted, kMulticast, kScaled>
+                      kWindows, kPromoted, kMulticast, kScaled, kSplitK>
       Stages;
   typedef typename Stages::Sum Sum;
   typedef typename Stages::Operands Operands;
@@ -103,7 +103,7 @@ struct PingpongTile
   static_assert(kConsumers <= 2 && kConsumerRegisters <= 256 && kN % (16 * kParts) == 0,
                 "registers, barriers, columns");
   static_assert(kSpread || kParts == 1, "what passes through shared memory is one part's");
-  static_assert(kSplitK == 1 || (kSplitK == 2 && kMulticast == 1), "one other block");
+  static_assert(kSplitK <= 2, "one other block");
   static constexpr int kCluster = kMulticast * kSplitK;
   static constexpr int kSharedBytes = Stages::kSharedBytes + (kSplitK - 1) * kConsumers * 2 * 16;
 
@@ -124,8 +124,6 @@ struct PingpongTile
   };
   SINTER_DEVICE static u32 first_tile() { return blockIdx.x / kCluster; }
   SINTER_DEVICE static u32 tiles_at_once() { return gridDim.x / kCluster; }
-  /// Which part of k the block has.
-  SINTER_DEVICE static u32 part_of_k() { return kSplitK > 1 ? blockIdx.x % kSplitK : 0; }
 
   /// First of all. True in threads that multiply; the others copy for the block's tiles, of which
   /// operands_of(i) are the operands, and have no more to do. `kProgrammatic`: see fill_first.
@@ -198,7 +196,7 @@ struct PingpongTile
 
   SINTER_DEVICE static int row_of(int pass) {
     const int lane = threadIdx.x % 32, warp = threadIdx.x / 32 % 4;
-    const int half = kSplitK > 1 ? static_cast<int>(part_of_k()) : pass % kHalves;
+    const int half = kSplitK > 1 ? static_cast<int>(Stages::part_of_k()) : pass % kHalves;
     return (group() * Stages::kRowTiles + pass % kRows / kHalves) * 64 + warp * 16 + half * 8 +
            lane / 4;
   }
@@ -301,7 +299,7 @@ struct PingpongTile
   SINTER_DEVICE static void add_others(Accumulators& accumulators, unsigned char* shared,
                                        u32 phase) {
     constexpr int kFours = Stages::kRowTiles * kN / 16;  // of a thread
-    const u32 part = part_of_k(), other = part ^ 1;
+    const u32 part = Stages::part_of_k(), other = (part ^ 1) * kMulticast + Stages::rank();
     MBarrier &sent = sent_of(shared, team()), &taken = taken_of(shared, team());
     Sum* const sums =
         reinterpret_cast<Sum*>(Stages::body_of(shared) + Bytes::kOfStages + Bytes::kOfPasses) +

@@ -24,11 +24,10 @@ struct Tile {
 /// By two warpgroups: one for each consumer, or both for one.
 /// Tiles of 96, 160 and 224 columns leave less of the GPU idle where others have a few tiles more
 /// than it has multiprocessors (2,056 rows by 1,024 columns are 136 of 128 x 128). Where k is not
-/// contiguous in the right operand they do not fit.
-constexpr Tile kTiles[] = {{64, 192},  {128, 128}, {128, 192},
-                           {192, 128}, {128, 160}, {128, 224, 1}};
-/// Of 8 bits a stage takes half the time for the same bytes: larger tiles, which no consumer has
-/// alone, may be worth an epilogue that nothing overlaps.
+/// contiguous in the right operand they do not fit. Larger tiles, which no consumer has alone, read
+/// less for as many products: they may be worth an epilogue that nothing overlaps.
+constexpr Tile kTiles[] = {{64, 192},  {128, 128},    {128, 192},    {192, 128},
+                           {128, 160}, {128, 224, 1}, {128, 256, 1}, {256, 128, 1}};
 /// Tiles of two consumers of two warpgroups have an epilogue of twice as many warps, which wait
 /// less for what they have just computed.
 constexpr Tile kEightBitTiles[] = {
@@ -39,9 +38,9 @@ constexpr Tile kEightBitTiles[] = {
 constexpr Tile kPromotedTiles[] = {{64, 160},     {64, 192},     {128, 128, 1}, {128, 160, 1},
                                    {128, 192, 1}, {128, 224, 1}, {128, 256, 1}, {192, 96, 1, 3}};
 /// Of few rows, whose tiles are fewer than multiprocessors: two blocks have half of k each.
-constexpr Tile kSplitTiles[] = {{64, 128}, {64, 192}, {128, 128, 1}, {128, 160, 1}};
-/// Blocks that share copies: clusters of two leave no multiprocessors over. Of 8 bits products at
-/// their full rate read more of the L2 than it gives, of 16 bits half as much.
+constexpr Tile kSplitTiles[] = {{64, 128},     {64, 160},     {64, 192},
+                                {128, 128, 1}, {128, 160, 1}, {128, 192, 1}};
+/// Blocks that share copies: products at their full rate read more of the L2 than it gives.
 constexpr int kMulticasts[] = {1, 2};
 /// Instructions for each accumulator above which a tile's code, which is unrolled where it is
 /// spread, does not stay in the caches.
@@ -102,7 +101,7 @@ struct Pingpong final : GemmTile {
     const int most = (at_first - kCopyingRegisters) / (threads() - 128);
     const int columns = s.n / problem.product.parts;
     return consumers <= 2 && consumers * warpgroups <= kMostWarpgroups && s.split_k <= 2 &&
-           (s.split_k == 1 || s.multicast == 1) && blocks >= 1 && blocks % s.cluster() == 0 &&
+           blocks >= 1 && blocks % s.cluster() == 0 &&
            columns % (8 * s.multicast) == 0 && (spread || problem.product.parts == 1) &&
            fits_tma(problem, s, warpgroups, most - kOtherRegisters, promoted);
   }
@@ -308,9 +307,9 @@ void add_schedules(const GemmProblem& problem, const Tile& tile, int multicast, 
                           std::nullopt);
     const int promoted =
         possible_promotion(problem.product, s, tile.warpgroups, needed_promotion(problem));
+    const auto filled = static_cast<int>(filled_multiprocessors(problem.device, s.cluster()));
     s.tile = std::make_shared<Pingpong>(tile.consumers, tile.warpgroups,
-                                        problem.device.multiprocessors / s.cluster() * s.cluster(),
-                                        spread, promoted);
+                                        filled / s.cluster() * s.cluster(), spread, promoted);
     if (s.tile->fits(problem, s)) all.push_back(std::move(s));
   }
 }
@@ -321,11 +320,10 @@ std::vector<GemmSchedule> schedules(const GemmProblem& problem) {
       needed_promotion(problem) > 0    ? std::span<const Tile>(kPromotedTiles)
       : problem.product.is_eight_bit() ? std::span<const Tile>(kEightBitTiles)
                                        : std::span<const Tile>(kTiles);
-  for (const Tile& tile : tiles)
-    for (const int multicast : kMulticasts)
-      if (multicast == 1 || problem.product.is_eight_bit())
-        add_schedules(problem, tile, multicast, 1, all);
-  for (const Tile& tile : kSplitTiles) add_schedules(problem, tile, 1, 2, all);
+  for (const int multicast : kMulticasts) {
+    for (const Tile& tile : tiles) add_schedules(problem, tile, multicast, 1, all);
+    for (const Tile& tile : kSplitTiles) add_schedules(problem, tile, multicast, 2, all);
+  }
   return all;
 }
 

@@ -68,20 +68,20 @@ struct NoProgress {
 /// equal parts of all, side by side (a gate and what it opens, say). kWindows: dimensions of the
 /// windows that rows of a are, if they are. kPromoted: the products of so
 /// many stages are added to sums of float32 in registers, as tensor cores add up 8-bit floats with
-/// fewer bits than float32 has; 0: never. kMulticast: so many neighbouring blocks, a cluster, have
+/// fewer bits than float32 has; 0: never. kMulticast: so many neighbouring blocks of a cluster have
 /// the same columns of tiles and share the copies of b: each starts its part, to all of them.
-/// kScaled: what is promoted is multiplied by the scales of its rows and columns.
+/// kScaled: what is promoted is multiplied by the scales of its rows and columns. kSplitK: the
+/// cluster has so many of these groups of blocks, each for a part of k.
 template <class A, class B, int kM, int kN, int kGroups, int kStages, bool kRowsAreK, int kRank,
           int kLeastBytes = 0, int kParts = 1, int kWindows = 0, int kPromoted = 0,
-          int kMulticast = 1, bool kScaled = false>
+          int kMulticast = 1, bool kScaled = false, int kSplitK = 1>
 struct TmaMainloop {
   typedef SumOf<A> Sum;
   static constexpr int kRowBytes = 128;
   static constexpr int kK = kRowBytes / static_cast<int>(sizeof(A));  // elements of a tile's row
   static constexpr int kRowTiles = kM / kGroups / 64;
-  /// Columns of one product. Of 16 bits the hardware's largest form is no faster than two of 128;
-  /// of 8, where shared memory bounds the time, it reads the rows once for all columns.
-  static constexpr int kColumns = sizeof(A) == 1 && kPromoted == 0 && kN == 256 ? 256
+  /// Columns of one product. The hardware's largest form reads the rows once for all columns.
+  static constexpr int kColumns = kPromoted == 0 && kN == 256                   ? 256
                                   : kPromoted == 0 && kN == 224 && !kRowsAreK   ? 224
                                   : kN == 192                                   ? 192
                                   : kN == 160 && !kRowsAreK                     ? 160
@@ -151,14 +151,18 @@ struct TmaMainloop {
 #pragma unroll
     for (int d = 2; d < kRank; ++d) at[d] = batch[d - 2];
     if constexpr (kBlocks > 1)
-      tma_load_multicast<kBlocks>(to, map, at, arrivals);
+      tma_load_multicast<kBlocks>(to, map, at, arrivals, first_rank());
     else
       tma_load(to, map, at, arrivals);
   }
   /// This block among those that share b.
-  SINTER_DEVICE static i32 rank() {
-    return kMulticast > 1 ? static_cast<i32>(blockIdx.x % kMulticast) : 0;
+  SINTER_DEVICE static u32 rank() { return kMulticast > 1 ? blockIdx.x % kMulticast : 0; }
+  /// Which part of k the block has.
+  SINTER_DEVICE static u32 part_of_k() {
+    return kSplitK > 1 ? blockIdx.x / kMulticast % kSplitK : 0;
   }
+  /// In the cluster, of the blocks that share b.
+  SINTER_DEVICE static u32 first_rank() { return part_of_k() * kMulticast; }
   SINTER_DEVICE static void copy_a(const Operands& x, unsigned char* shared, int stage, i32 k) {
     A* const to = a_of(shared, stage);
     if constexpr (kWindows > 0)
@@ -174,13 +178,13 @@ struct TmaMainloop {
     if constexpr (kRowsAreK) {
 #pragma unroll
       for (int column = 0; column < kN; column += 64)
-        if (column / 64 % kMulticast == rank())
+        if (column / 64 % kMulticast == static_cast<int>(rank()))
           copy<kMulticast>(to + column * kK, *x.b, column_of_b(x, column), k, x.batch_b,
                            full_of(shared)[stage]);
     } else {
 #pragma unroll
       for (int first = 0; first < kN; first += kPart) {
-        const i32 column = first + rank() * (kPart / kMulticast);
+        const i32 column = first + static_cast<i32>(rank()) * (kPart / kMulticast);
         copy<kMulticast>(to + column * kK, *x.b, x.windows.weight(k), column_of_b(x, column),
                          x.batch_b, full_of(shared)[stage]);
       }
@@ -232,7 +236,7 @@ struct TmaMainloop {
     if (kMulticast == 1) {
       if (lane == 0) free_of(shared)[stage].arrive();
     } else if (lane < kMulticast) {
-      free_of(shared)[stage].arrive_at(lane);
+      free_of(shared)[stage].arrive_at(first_rank() + lane);
     }
   }
   /// Starts the products of `steps` stages from `at` on, adding to nothing; those of the last,

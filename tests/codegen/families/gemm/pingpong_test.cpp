@@ -141,7 +141,7 @@ TEST(CudaPingpong, TwoBlocksShareK) {
             split("128x224x64 consumers=1 warpgroups=2 stages=3", "spread", 2));
   EXPECT_EQ(check.run(), "");
   EXPECT_EQ(check.kernels[0].step.variants[0]->cluster, 2u);
-  for (const char* tile : {"128x128x64 consumers=1 warpgroups=2 stages=3 blocks=4 passes=spread "
+  for (const char* tile : {"128x128x64 consumers=1 warpgroups=2 stages=3 blocks=2 passes=spread "
                            "multicast=2 split_k=2 cluster_n=1",
                            "128x128x64 consumers=1 warpgroups=2 stages=3 blocks=3 passes=spread "
                            "split_k=2 cluster_n=1",
@@ -150,6 +150,21 @@ TEST(CudaPingpong, TwoBlocksShareK) {
     EXPECT_THAT(
         message_for(pointwise_graph("f16", "70", 224, 200), fmt::format("pingpong {}", tile)),
         HasSubstr("does not take kernel 'kernel_p'"));
+}
+
+// Of a cluster of four two share the copies of b, for either half of k.
+TEST(CudaPingpong, BlocksShareCopiesAndK) {
+  const auto both = [](const char* tile, const char* passes, int blocks) {
+    return fmt::format("pingpong {} blocks={} passes={} multicast=2 split_k=2 cluster_n=1", tile,
+                       blocks, passes);
+  };
+  GemmCheck check;
+  check.add("kn", pointwise_graph("f16", "330", 264, 456),
+            both("128x128x64 consumers=1 warpgroups=2 stages=3", "rolled", 8));
+  check.add("nk", gated_graph("bf16", "330", 200, 136, true),
+            both("64x160x64 consumers=2 warpgroups=1 stages=2", "spread", 4));
+  EXPECT_EQ(check.run(), "");
+  EXPECT_EQ(check.kernels[0].step.variants[0]->cluster, 4u);
 }
 
 TEST(CudaPingpong, FewRowsShareK) {
