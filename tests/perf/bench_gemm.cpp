@@ -10,10 +10,12 @@
 // Every figure is the time of one of N products with weights of their own that follow each other in
 // one CUDA graph, as in a model: launches and start-up are in it, copies to and from the host are
 // not. "warm": what the last run left in the L2 cache is there; "cold": the L2 is flushed before
-// the whole graph. Errors are relative to the largest value of the library's result.
+// the whole graph; "sustained" (--seconds): warm, once the GPU has run nothing else for so long, as
+// its clock depends on the power that kernels take. Errors are relative to the largest value of the library's result.
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <atomic>
+#include <chrono>
 #include <cmath>
 #include <cstdio>
 #include <cstring>
@@ -65,6 +67,7 @@ struct Options {
   std::vector<std::string> filter, also;
   std::string way;
   int copies = 12, repeats = 30, threads = 0, most = 1000;
+  double seconds = 0;
   bool early = false, unpacked = false;
 };
 
@@ -230,7 +233,7 @@ std::vector<std::byte> random_values(DType type, std::size_t count, std::uint64_
 }
 
 struct Result {
-  double warm = 0, cold = 0;
+  double warm = 0, cold = 0, sustained = 0;
   std::size_t launches = 0;
   std::string how;
   std::vector<double> output;
@@ -277,6 +280,13 @@ Result measure(const Plan& plan, const Options& options, const std::string& tuni
     warm.push_back(time_compute(session, false) / options.copies);
     cold.push_back(time_compute(session, true) / options.copies);
   }
+  if (options.seconds > 0) {
+    using Clock = std::chrono::steady_clock;
+    const auto end = Clock::now() + std::chrono::duration<double>(options.seconds);
+    std::vector<double> times;
+    while (Clock::now() < end) times.push_back(time_compute(session, false) / options.copies);
+    result.sustained = median({times.begin() + static_cast<std::ptrdiff_t>(times.size() / 2), times.end()});
+  }
   result.warm = median(warm);
   result.cold = median(cold);
   return result;
@@ -309,6 +319,8 @@ std::variant<Options, int> parse(int argc, char** argv) {
       ->delimiter(',');
   app.add_option("--copies", options.copies, "Products that follow each other in a graph");
   app.add_option("--repeats", options.repeats, "Runs, of which the median is taken");
+  app.add_option("--seconds", options.seconds,
+                 "Also the median at the end of so many seconds of nothing else");
   app.add_option("--threads", options.threads, "That compile kernels (0: as many as there are)");
   app.add_option("--most", options.most,
                  "So many schedules of each, by warps and by warpgroups, those first that are "
@@ -393,6 +405,7 @@ int run(const Options& options) {
       if (is_first) expected = result.output;
       row["warm_us"] = result.warm;
       row["cold_us"] = result.cold;
+      if (options.seconds > 0) row["sustained_us"] = result.sustained;
       row["launches"] = result.launches / static_cast<std::size_t>(options.copies);
       if (!result.how.empty()) row["how"] = result.how;
       row["error"] = relative_error(result.output, expected);
