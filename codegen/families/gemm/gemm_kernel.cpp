@@ -83,21 +83,32 @@ int GemmTile::most_shared_bytes(const DeviceModel& device) const {
   return device.block_shared_bytes - kLeftForReductions;
 }
 
+namespace {
+
+/// Which operands stay in the L2 while the whole other one passes through it.
+struct Held {
+  bool a, b;
+  explicit Held(const GemmProblem& problem) {
+    const std::int64_t half = problem.device.l2_bytes / 2;
+    const std::int64_t row = problem.k * static_cast<std::int64_t>(size_of(problem.product.type));
+    a = problem.most_m.value_or(kTypical) * row <= half * 3 / 4;
+    b = problem.n * row <= half;
+  }
+};
+
+}  // namespace
+
 bool GemmTile::rasters_along_m(const GemmProblem& problem) const {
-  const std::int64_t held = problem.device.l2_bytes / 2;  // with what else passes through
-  const std::int64_t row = problem.k * static_cast<std::int64_t>(size_of(problem.product.type));
-  const std::int64_t rows = problem.most_m.value_or(kTypical);
-  return problem.n * row > held && rows * row <= held / 2;
+  const Held held(problem);
+  return held.a && !held.b;
 }
 
 int GemmTile::raster_group(const GemmProblem& problem, const GemmSchedule& s) const {
   // As many rows as columns of what multiprocessors have at once.
   const double rows = s.m * s.multicast, at_once = problem.device.multiprocessors / s.multicast;
   const auto group = static_cast<int>(std::lround(std::sqrt(at_once * s.n / rows)));
-  const std::int64_t held = problem.device.l2_bytes / 2;
-  const std::int64_t row = problem.k * static_cast<std::int64_t>(size_of(problem.product.type));
-  const bool is_large = problem.n * row > held && problem.most_m.value_or(kTypical) * row > held;
-  return is_large && problem.product.batch.empty() ? std::max(group, 1) : 1;
+  const Held held(problem);
+  return !held.a && !held.b && problem.product.batch.empty() ? std::max(group, 1) : 1;
 }
 
 bool GemmTile::map_epilogue(const ProgramAnalysis& analysis, int columns, GemmSchedule& s) const {
