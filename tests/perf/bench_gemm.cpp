@@ -68,7 +68,7 @@ struct Options {
   std::string way;
   int copies = 12, repeats = 30, threads = 0, most = 1000;
   double seconds = 0;
-  bool early = false, unpacked = false;
+  bool early = false, unpacked = false, estimates = false;
 };
 
 ir::Graph fused(const std::string& text) {
@@ -130,10 +130,16 @@ std::vector<Workload> workloads(const Options& options) {
   return all;
 }
 
+/// A schedule, and how many microseconds it is estimated to take.
+struct Candidate {
+  std::string schedule;
+  double estimated = 0;
+};
+
 /// All schedules that take the shape; of large products those that may be any good.
-std::vector<std::string> schedules_of(const Workload& shape, bool by_warpgroups, std::size_t most) {
+std::vector<Candidate> schedules_of(const Workload& shape, bool by_warpgroups, std::size_t most) {
   const ir::Graph graph = shape.graph(1);
-  std::vector<std::string> all;
+  std::vector<Candidate> all;
   for (const ir::Node& node : graph.nodes()) {
     if (node.op->kind != ir::OpKind::kFused || node.attrs.get_string("kind") != "gemm") continue;
     std::vector<std::uint32_t> inputs, outputs;
@@ -171,7 +177,8 @@ std::vector<std::string> schedules_of(const Workload& shape, bool by_warpgroups,
           (shape.rows >= 1024 && schedule.cluster_n == 1 && schedule.m < 64))
         continue;
       if (all.size() == most) break;
-      all.push_back(schedule.to_string());
+      all.push_back({schedule.to_string(),
+                     codegen::estimated_time(analysis, *product, schedule, shape.rows) / 1000});
     }
   }
   return all;
@@ -181,6 +188,7 @@ struct Job {
   const Workload* shape = nullptr;
   std::shared_ptr<const ir::Graph> graph;  // of all copies, fused; one for all ways
   std::string way;                         // "library", or a schedule
+  double estimated = 0;
 };
 
 codegen::CompiledPlan compile(const ir::Graph& graph, const std::string& way, const Options& asked,
@@ -319,6 +327,7 @@ std::variant<Options, int> parse(int argc, char** argv) {
       ->delimiter(',');
   app.add_option("--copies", options.copies, "Products that follow each other in a graph");
   app.add_option("--repeats", options.repeats, "Runs, of which the median is taken");
+  app.add_flag("--estimates", options.estimates, "Only what schedules are estimated to take");
   app.add_option("--seconds", options.seconds,
                  "Also the median at the end of so many seconds of nothing else");
   app.add_option("--threads", options.threads, "That compile kernels (0: as many as there are)");
@@ -377,12 +386,20 @@ int run(const Options& options) {
     for (const bool by_warpgroups : {false, true}) {
       if (by_warpgroups ? architecture != "sm_90" : !shape.by_warps && architecture == "sm_90")
         continue;
-      for (std::string& schedule :
+      for (const Candidate& candidate :
            schedules_of(shape, by_warpgroups, static_cast<std::size_t>(options.most)))
-        if (schedule.find(options.way) != std::string::npos)
-          jobs.push_back({&shape, graph, std::move(schedule)});
+        if (candidate.schedule.find(options.way) != std::string::npos)
+          jobs.push_back({&shape, graph, candidate.schedule, candidate.estimated});
     }
     for (const std::string& schedule : options.also) jobs.push_back({&shape, graph, schedule});
+  }
+  if (options.estimates) {
+    nlohmann::ordered_json rows = nlohmann::ordered_json::array();
+    for (const Job& job : jobs)
+      rows.push_back({{"shape", job.shape->name}, {"way", job.way}, {"estimated_us", job.estimated}});
+    std::cout << nlohmann::ordered_json{{"products", rows}}.dump(1) << "\n";
+    std::filesystem::remove_all(folder);
+    return 0;
   }
   fmt::print(stderr, "{} kernels to compile\n", jobs.size());
   compile_all(jobs, options, architecture, cache);
@@ -397,6 +414,7 @@ int run(const Options& options) {
   std::vector<double> expected;
   for (const Job& job : jobs) {
     nlohmann::ordered_json row = {{"shape", job.shape->name}, {"way", job.way}};
+    if (job.estimated > 0) row["estimated_us"] = job.estimated;
     try {
       const auto built = compile(*job.graph, job.way, options, architecture, cache);
       const Plan plan = Plan::from_memory(plan::serialize_plan(built.parts));

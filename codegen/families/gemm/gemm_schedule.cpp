@@ -294,6 +294,11 @@ std::vector<GemmSchedule> all_gemm_schedules(const ProgramAnalysis& analysis,
   return all;
 }
 
+double estimated_time(const ProgramAnalysis& analysis, const GemmProgram& product,
+                      const GemmSchedule& schedule, std::int64_t rows) {
+  return schedule.tile->estimate(gemm_problem(analysis, product), schedule, rows);
+}
+
 std::vector<GemmSchedule> gemm_candidates(const ProgramAnalysis& analysis,
                                           const GemmProgram& product, const GemmSchedule& rule,
                                           bool clusters) {

@@ -33,6 +33,10 @@ std::vector<GemmSchedule> choose_gemm_schedules(const ProgramAnalysis& analysis,
 std::vector<GemmSchedule> all_gemm_schedules(const ProgramAnalysis& analysis,
                                              const GemmProgram& product);
 
+/// Nanoseconds that `rows` rows are estimated to take on the request's device by such a schedule.
+double estimated_time(const ProgramAnalysis& analysis, const GemmProgram& product,
+                      const GemmSchedule& schedule, std::int64_t rows);
+
 /// Schedules that take all sizes that `rule`, one of the rules', takes, and under the same
 /// conditions: `rule` first, then others by rising estimates of their time. Bounded, without
 /// repetition, always the same.

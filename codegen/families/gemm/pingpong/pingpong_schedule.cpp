@@ -141,7 +141,7 @@ struct Pingpong final : GemmTile {
     // To the other block, and taken; of a kernel whose blocks do: 256 rows by 4,096 columns of
     // 4,096 and 14,336, 512 by 1,280 of 5,120 (8 bits) on an H200.
     constexpr double kGiven = 30;
-    const double together = 3000 / rates.clock;
+    const double together = 2000 / rates.clock;
     const double code = 0.24 / rates.clock;  // of an instruction that is new to the caches
     constexpr double kInTheWay = 1.28;  // products are slower beside an epilogue by so much of it
     const EpilogueCost& epilogue = problem.epilogue;
@@ -151,16 +151,25 @@ struct Pingpong final : GemmTile {
     const double tiles = problem.matrices *
                          static_cast<double>(rows_of_tiles * ceil_div(problem.n, s.n)) * s.split_k;
     const double depth = static_cast<double>(ceil_div(tma_steps(problem, s), s.split_k) * s.k);
-    constexpr double kPromotion = 1.05;  // additions that no other warpgroup hides
-    const double products = 2.0 * s.m * s.n * depth / flops_rate * (promoted > 0 ? kPromotion : 1);
-    const double bytes = (s.m + static_cast<double>(s.n) / s.multicast) * depth *
-                         problem.product.element_bytes() * tiles / blocks / bytes_rate;
+    // Additions that no other warpgroup hides, and a warpgroup's further products of a stage, which
+    // follow when the first are promoted.
+    constexpr double kPromotion = 1.05, kFollowing = 1.12;
+    const double promotion = promoted == 0                              ? 1
+                             : has_one_product(problem.product, s, warpgroups) ? kPromotion
+                                                                        : kPromotion * kFollowing;
+    const double products = 2.0 * s.m * s.n * depth / flops_rate * promotion;
+    // Of what two blocks share little is won: copies of b are rarely what is waited for.
+    constexpr double kShared = 0.1;
+    const double columns = s.n * (1 - kShared * (1 - 1.0 / s.multicast));
+    const double bytes =
+        (s.m + columns) * depth * problem.product.element_bytes() * tiles / blocks / bytes_rate;
+    const double waits = s.multicast > 1 ? 1000 / rates.clock : 0;  // for each other
     const double element = (spread ? kSpread : kRolled) + kInstruction * epilogue.instructions +
                            (spread ? kSpreadByte : kRolledByte) * epilogue.row_bytes;
     const double sums = s.m * s.n / 1000.0 / problem.product.parts / warpgroups *
                         (element / s.split_k + (s.split_k - 1) * kGiven) / rates.clock;
     const double turns = std::ceil(tiles / blocks);  // of tiles that a block takes
-    double time = latency + bytes + (turns > 1 ? 0 : alone) + (s.split_k - 1) * together;
+    double time = latency + bytes + waits + (turns > 1 ? 0 : alone) + (s.split_k - 1) * together;
     if (spread)
       time += code * tma_accumulators(s, warpgroups) / problem.product.parts *
               (epilogue.instructions + 3);

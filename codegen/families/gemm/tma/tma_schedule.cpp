@@ -168,10 +168,13 @@ int tma_held(const GemmProgram& product, const GemmSchedule& s, int warpgroups, 
   return tma_accumulators(s, warpgroups) + (promotes ? tma_product_columns(product, s.n) / 2 : 0);
 }
 
+bool has_one_product(const GemmProgram& product, const GemmSchedule& s, int warpgroups) {
+  return s.m == 64 * warpgroups && s.n == tma_product_columns(product, s.n);
+}
+
 int possible_promotion(const GemmProgram& product, const GemmSchedule& s, int warpgroups,
                        int needed) {
-  const bool has_one = s.m == 64 * warpgroups && s.n == tma_product_columns(product, s.n);
-  return has_one ? needed : std::min(needed, s.stages / 2 * kPromotionStep);
+  return has_one_product(product, s, warpgroups) ? needed : std::min(needed, s.stages / 2 * kPromotionStep);
 }
 
 namespace {

@@ -55,6 +55,8 @@ std::string further_arguments(const GemmProgram& product, const GemmSchedule& s,
 /// What the product needs beside what 8 bits themselves round; 0: nothing.
 inline constexpr int kPromotionStep = 128;
 int needed_promotion(const GemmProblem& problem);
+/// Whether a warpgroup has one product of a stage.
+bool has_one_product(const GemmProgram& product, const GemmSchedule& s, int warpgroups);
 /// The deepest promotion up to `needed` that the schedule's stages allow: those of several products
 /// are read once for each.
 int possible_promotion(const GemmProgram& product, const GemmSchedule& s, int warpgroups,
