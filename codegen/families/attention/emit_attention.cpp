@@ -188,7 +188,7 @@ class AttentionEmitter {
     std::vector<std::size_t> first;  // schedule of each function
     for (std::size_t s = 0; s < schedules.size(); ++s) {
       AttentionSchedule code = schedules[s];
-      code.blocks = 0;
+      code.blocks = code.at_once = 0;
       const auto [at, is_new] = known.try_emplace(code.to_string(), functions.size());
       if (is_new) {
         functions.push_back(s == 0 ? name_ : fmt::format("{}_v{}", name_, functions.size()));
@@ -226,7 +226,7 @@ class AttentionEmitter {
     result->grid = {exprs_.intern(blocks * Dim(schedule.splits)), exprs_.intern(1),
                     exprs_.intern(1)};
     result->block = {static_cast<std::uint32_t>(schedule.threads()), 1, 1};
-    result->shared_bytes = attention_shared_bytes(p_, schedule);
+    result->shared_bytes = reserved_shared_bytes(p_, schedule, *facts_.device);
     result->schedule = schedule.to_string();
     result->cluster = static_cast<std::uint32_t>(schedule.splits);
     result->programmatic_launch = programmatic_launch_;

@@ -136,7 +136,7 @@ bool fits_kernel(const AttentionProgram& program, const DeviceModel& device,
          (schedule.chunk == 0 ||
           (schedule.splits > 1 && schedule.chunk % (schedule.keys * schedule.key_groups) == 0)) &&
          (schedule.splits == 1 || !program.bounds || program.tables) && schedule.blocks == 0 &&
-         attention_shared_bytes(program, schedule) <= most_shared(device, schedule);
+         reserved_shared_bytes(program, schedule, device) <= most_shared(device, schedule);
 }
 
 bool can_schedule_attention(const AttentionProgram& program, std::string& reason) {

@@ -27,6 +27,7 @@ std::string AttentionSchedule::to_string() const {
   if (queries > 1) text += fmt::format(" queries={}", queries);
   if (tma > 0) text += fmt::format(" tma={}", tma);
   if (blocks > 0) text += fmt::format(" blocks={}", blocks);
+  if (at_once > 0) text += fmt::format(" at_once={}", at_once);
   return text;
 }
 
@@ -66,6 +67,7 @@ AttentionSchedule parse_attention_schedule(const std::string& text) {
                        : name == "most_rows"  ? &result.most_rows
                        : name == "tma"        ? &result.tma
                        : name == "blocks"     ? &result.blocks
+                       : name == "at_once"    ? &result.at_once
                                               : nullptr;
     if (field == nullptr) refuse();
     *field = first;
@@ -132,6 +134,15 @@ std::uint32_t attention_shared_bytes(const AttentionProgram& program,
           : 0;
   return static_cast<std::uint32_t>(std::max(schedule.key_groups * schedule.ahead * tile, merge) +
                                     sent + front);
+}
+
+std::uint32_t reserved_shared_bytes(const AttentionProgram& program,
+                                    const AttentionSchedule& schedule, const DeviceModel& device) {
+  constexpr int kOfEachBlock = 1024, kUnit = 128;  // the system's, and what allocations are whole of
+  const std::uint32_t needed = attention_shared_bytes(program, schedule);
+  if (schedule.at_once == 0) return needed;
+  const int share = device.block_shared_bytes / schedule.at_once - kOfEachBlock;
+  return std::max(needed, static_cast<std::uint32_t>(share / kUnit * kUnit));
 }
 
 }  // namespace sinter::codegen

@@ -33,6 +33,7 @@ struct AttentionSchedule {
   int most_rows = 0;   // likewise; 0: any
   int tma = 0;         // 1: the copy engine copies blocks of a paged cache to warpgroups
   int blocks = 0;      // at most, each of which takes several items; 0: a block for each item
+  int at_once = 0;     // blocks that a multiprocessor has, at most; 0: as many as it has room for
   std::vector<Condition> conditions;  // when this schedule may be used
 
   int rows() const { return row_warps * warp_rows; }  // of a block
@@ -52,6 +53,10 @@ AttentionSchedule parse_attention_schedule(const std::string& text);
 /// Dynamic shared memory, as the kernel asserts it.
 std::uint32_t attention_shared_bytes(const AttentionProgram& program,
                                      const AttentionSchedule& schedule);
+
+/// What a launch reserves: as much, and so much more that no more blocks than `at_once` find room.
+std::uint32_t reserved_shared_bytes(const AttentionProgram& program,
+                                    const AttentionSchedule& schedule, const DeviceModel& device);
 
 /// Tiles of `rows` rows of one head.
 Dim tiles_of_rows(const AttentionProgram& program, int rows, const Ranges& ranges);
