@@ -1,5 +1,6 @@
 // How a step is filled.
 #include <algorithm>
+#include <functional>
 
 #include "runtime/engine/scheduler.h"
 #include "runtime/engine/speculation.h"
@@ -14,6 +15,9 @@ StepPlan Scheduler::plan(EngineTime now) {
   std::vector<BlockCopy> copies;
   int budget = limits_.max_step_tokens;
   plan_decode(parts, copies, budget);
+  // Attention evens out what its blocks have where long sequences are in front.
+  std::ranges::stable_sort(parts, std::greater{},
+                           [](const Part& part) { return part.sequence->planned; });
   plan_prefill(parts, budget);
   // Blocks are short: whoever comes now would be the next to go.
   if (!has_preempted_) admit(parts, now, budget);

@@ -173,10 +173,10 @@ graph @main(%x: {0}[{1}, 1104], %w: {0}[1008, 1104], %b: {0}[1008]) {{
             "128x128x64 consumers=2 warpgroups=1 stages=6 blocks=4 passes=spread multicast=2 "
             "split_k=1",
             "128x192x64 consumers=1 warpgroups=2 stages=4 blocks=2 passes=spread split_k=2",
-           "128x192x64 consumers=1 warpgroups=2 stages=4 blocks=128 passes=spread multicast=2 "
-           "split_k=2",
-           "256x128x64 consumers=1 warpgroups=2 stages=4 blocks=132 passes=spread multicast=2 "
-           "split_k=1"}) {
+            "128x192x64 consumers=1 warpgroups=2 stages=4 blocks=128 passes=spread multicast=2 "
+            "split_k=2",
+            "256x128x64 consumers=1 warpgroups=2 stages=4 blocks=132 passes=spread multicast=2 "
+            "split_k=1"}) {
         const std::string schedule = fmt::format("pingpong {} cluster_n=1", tile);
         SCOPED_TRACE(fmt::format("{} {} {}", type, rows, schedule));
         check(graph, schedule, *type == 'f' ? DType::kFloat16 : DType::kBFloat16);

@@ -11,7 +11,8 @@
 // one CUDA graph, as in a model: launches and start-up are in it, copies to and from the host are
 // not. "warm": what the last run left in the L2 cache is there; "cold": the L2 is flushed before
 // the whole graph; "sustained" (--seconds): warm, once the GPU has run nothing else for so long, as
-// its clock depends on the power that kernels take. Errors are relative to the largest value of the library's result.
+// its clock depends on the power that kernels take. Errors are relative to the largest value of the
+// library's result.
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <atomic>
@@ -293,7 +294,8 @@ Result measure(const Plan& plan, const Options& options, const std::string& tuni
     const auto end = Clock::now() + std::chrono::duration<double>(options.seconds);
     std::vector<double> times;
     while (Clock::now() < end) times.push_back(time_compute(session, false) / options.copies);
-    result.sustained = median({times.begin() + static_cast<std::ptrdiff_t>(times.size() / 2), times.end()});
+    result.sustained =
+        median({times.begin() + static_cast<std::ptrdiff_t>(times.size() / 2), times.end()});
   }
   result.warm = median(warm);
   result.cold = median(cold);
@@ -396,7 +398,8 @@ int run(const Options& options) {
   if (options.estimates) {
     nlohmann::ordered_json rows = nlohmann::ordered_json::array();
     for (const Job& job : jobs)
-      rows.push_back({{"shape", job.shape->name}, {"way", job.way}, {"estimated_us", job.estimated}});
+      rows.push_back(
+          {{"shape", job.shape->name}, {"way", job.way}, {"estimated_us", job.estimated}});
     std::cout << nlohmann::ordered_json{{"products", rows}}.dump(1) << "\n";
     std::filesystem::remove_all(folder);
     return 0;

@@ -49,6 +49,16 @@ SINTER_DEVICE CausalItem causal_item(u32 item, u32 tiles, u32 heads, i32 keys) {
   return {first + rest % count, tiles - 1 - rest / count};
 }
 
+/// The item of a block, where earlier ones take longer and blocks come to kTurns multiprocessors in
+/// turns: every second turn goes backwards, so that a multiprocessor has long and short ones.
+template <u32 kTurns>
+SINTER_DEVICE u32 balanced_item(u32 block, u32 blocks) {
+  const u32 turn = block / kTurns, first = turn * kTurns;
+  if (turn % 2 == 0) return block;
+  const u32 left = blocks - first;
+  return first + (left < kTurns ? left : kTurns) - 1 - (block - first);
+}
+
 /// The end of the keys that some row of the block sees.
 template <class Shape>
 SINTER_DEVICE i32 end_of_keys(const AttentionProblem<Shape>& p) {
@@ -148,28 +158,20 @@ struct TileBlocks {
   }
 };
 
-/// Which keys a block has, in rounds of a tile for each of its groups. Chunks of kChunk keys go to
-/// the kSplitK blocks of a cluster in turns, counted from key 0 on, whatever the block's rows see:
-/// so the order in which a row's weights are summed depends on nothing but its own keys.
-template <class Shape, int kSplitK, int kChunk>
+/// Which keys a block has, in rounds of a tile for each of its groups. Rounds go to the kSplitK
+/// blocks of a cluster in turns, counted from key 0 on, whatever the block's rows see: so the order
+/// in which a row's weights are summed depends on nothing but its own keys.
+template <class Shape, int kSplitK>
 struct KeyRounds {
   static constexpr i32 kRound = Shape::kKeys * Shape::kKeyGroups;
-  static_assert(kChunk % kRound == 0, "a chunk has whole rounds");
 
   /// The first key of the first round of block `split` that does not end in front of `first_key`.
   SINTER_DEVICE static i32 first(i32 first_key, int split) {
-    const u32 round = static_cast<u32>(first_key) / kRound * kRound;
-    if (kSplitK == 1) return static_cast<i32>(round);
-    const u32 chunk = round / kChunk,
-              behind = (static_cast<u32>(split) + kSplitK - chunk % kSplitK) % kSplitK;
-    return static_cast<i32>(behind == 0 ? round : (chunk + behind) * kChunk);
+    const u32 number = static_cast<u32>(first_key) / kRound,
+              behind = (static_cast<u32>(split) + kSplitK - number % kSplitK) % kSplitK;
+    return static_cast<i32>((number + behind) * kRound);
   }
-  SINTER_DEVICE static i32 next(i32 round) {
-    round += kRound;
-    if (kSplitK > 1 && (kChunk == kRound || static_cast<u32>(round) % kChunk == 0))
-      round += (kSplitK - 1) * kChunk;
-    return round;
-  }
+  SINTER_DEVICE static i32 next(i32 round) { return round + kSplitK * kRound; }
   /// The blocks that have keys in front of `end`, as bits, and the first one.
   SINTER_DEVICE static u32 busy(i32 first_key, i32 end) {
     u32 bits = 1;
@@ -211,18 +213,17 @@ struct RowsOf<Shape, true> {
 };
 
 /// Rows [first_row, first_row + kRows) of one head, by one block of kKeyGroups * kRowWarps warps,
-/// or by a cluster of kSplitK such blocks that share out the keys, in chunks of kChunk. kAhead:
-/// tiles of keys and values that a group of one warp has under way; 1 for groups of more. What
+/// or by a cluster of kSplitK such blocks that share out the keys. kAhead: tiles of keys and values
+/// that a group of one warp has under way; 1 for groups of more. What
 /// `front` makes lies behind all else in shared memory (Shape::kPrologueBytes), and the new row
 /// goes to its place in memory too: p is then what the problem may be before the step in front has
 /// ended.
-template <class Shape, int kSplitK = 1, int kAhead = 1,
-          int kChunk = Shape::kKeys* Shape::kKeyGroups, class Prologue = NoPrologue>
+template <class Shape, int kSplitK = 1, int kAhead = 1, class Prologue = NoPrologue>
 SINTER_DEVICE void attend(AttentionProblem<Shape> p, const Prologue& prologue = Prologue()) {
   typedef typename Shape::T T;
   typedef typename Shape::Key Key;
   typedef typename RowsOf<Shape>::type Rows;
-  typedef KeyRounds<Shape, kSplitK, kChunk> Rounds;
+  typedef KeyRounds<Shape, kSplitK> Rounds;
   constexpr int kKeys = Shape::kKeys, kGroups = Shape::kKeyGroups;
   static_assert(kSplitK == 1 || !Shape::kPacked || Shape::kPaged,
                 "blocks of a cluster end together");

@@ -287,10 +287,8 @@ class AttentionEmitter {
         "  const auto make = [&]({0}* queries, {0}* key, {0}* value, const auto& wait) {{\n"
         "    return {1}_front<Shape>(item, {2}, queries, key, value, wait);\n  }};\n",
         type, name_, fmt::join(args_.names(), ", "));
-    return text + fmt::format("  attend<Shape, {}, 1{}>({}, prologue_of<{}>(wait, make));\n}}\n",
-                              schedule.splits,
-                              schedule.chunk > 0 ? fmt::format(", {}", schedule.chunk) : "",
-                              problem_of("item", programmatic_launch_),
+    return text + fmt::format("  attend<Shape, {}, 1>({}, prologue_of<{}>(wait, make));\n}}\n",
+                              schedule.splits, problem_of("item", programmatic_launch_),
                               programmatic_launch_ && p_.front->still);
   }
 
@@ -328,8 +326,10 @@ class AttentionEmitter {
         fmt::format("extern \"C\" __global__ void __launch_bounds__({}{})\n{} {{\n{}",
                     schedule.threads(), at_once > 0 ? fmt::format(", {}", at_once) : "",
                     signature_text(name, parameters), shape_text(p_, schedule));
-    std::string item =
-        schedule.splits > 1 ? fmt::format("blockIdx.x / {}", schedule.splits) : "blockIdx.x";
+    std::string item = schedule.turns > 0
+                           ? fmt::format("balanced_item<{}>(blockIdx.x, gridDim.x)", schedule.turns)
+                       : schedule.splits > 1 ? fmt::format("blockIdx.x / {}", schedule.splits)
+                                             : "blockIdx.x";
     const std::string of_tiles = p_.bounds ? ", " + texts.tiles : "";
     if (p_.bounds) item += of_tiles + ", nullptr";
     if (p_.front) return text + attend_with_prologue(schedule, item);
@@ -351,10 +351,7 @@ class AttentionEmitter {
           problem_of(p_.bounds ? "item" + of_tiles + ", found" : "item"),
           texts.maps.empty() ? "NoMaps()" : maps_text(p_), end());
     std::string by = "attend";
-    if (schedule.chunk > 0)
-      by =
-          fmt::format("attend<Shape, {}, {}, {}>", schedule.splits, schedule.ahead, schedule.chunk);
-    else if (schedule.ahead > 1)
+    if (schedule.ahead > 1)
       by = fmt::format("attend<Shape, {}, {}>", schedule.splits, schedule.ahead);
     else if (schedule.splits > 1)
       by = fmt::format("attend<Shape, {}>", schedule.splits);

@@ -80,7 +80,7 @@ bool fits_warpgroups(const AttentionProgram& program, const DeviceModel& device,
          common_vector({&program.k, &program.v}) == (program.key_scales ? 16 : operand_vector) &&
          common_vector({&program.y}) >= 8 && members_fit(program, 8) && schedule.warp_rows == 16 &&
          schedule.key_groups == 1 && schedule.splits == 1 && schedule.ahead == 1 &&
-         schedule.chunk == 0 && schedule.queries <= 2 && schedule.row_warps % 4 == 0 &&
+         schedule.turns == 0 && schedule.queries <= 2 && schedule.row_warps % 4 == 0 &&
          schedule.row_warps <= 12 &&
          registers_by_warpgroups(program, schedule) <= (schedule.row_warps == 12  ? 160
                                                         : schedule.row_warps == 8 ? 232
@@ -132,9 +132,7 @@ bool fits_kernel(const AttentionProgram& program, const DeviceModel& device,
          schedule.splits <= std::min(16, device.cluster_blocks) && schedule.ahead <= 8 &&
          (schedule.splits == 1 || schedule.key_groups > 1) &&
          (schedule.ahead == 1 || schedule.row_warps == 1) && schedule.queries == 1 &&
-         schedule.tma == 0 &&
-         (schedule.chunk == 0 ||
-          (schedule.splits > 1 && schedule.chunk % (schedule.keys * schedule.key_groups) == 0)) &&
+         schedule.tma == 0 && (schedule.turns == 0 || (program.tables && schedule.splits == 1)) &&
          (schedule.splits == 1 || !program.bounds || program.tables) && schedule.blocks == 0 &&
          reserved_shared_bytes(program, schedule, device) <= most_shared(device, schedule);
 }

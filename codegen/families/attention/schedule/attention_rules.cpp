@@ -170,8 +170,8 @@ std::vector<AttentionSchedule> choose_attention(const AttentionProgram& program,
   }
   if (program.tables) {
     // Steps of few tokens for each sequence: 8 or 16 rows a block, whose warps share out the keys;
-    // clusters of blocks where there are few of them, and where all would be there at once and
-    // sequences may differ much in length: a block with a long one would run on alone. Else
+    // clusters of blocks where there are few of them. Where all blocks are there at once each
+    // multiprocessor gets long and short sequences, and as many blocks as fill it evenly. Else
     // prompts: 64 rows a block or more, of sequences of many rows alone if a kernel in front takes
     // the others.
     const Dim rows = program.rows * Dim(program.group),
@@ -186,20 +186,25 @@ std::vector<AttentionSchedule> choose_attention(const AttentionProgram& program,
     // `most_rows`: of the sequences taken. The last takes all sizes within `common` limits.
     const auto add_short = [&](int most_rows, const Chooser::Limits& common) {
       const auto add = [&](AttentionSchedule schedule, std::int64_t most_items,
-                           std::int64_t most_keys = 0) {
+                           std::int64_t most_keys = 0, int at_once = 0) {
         schedule.most_rows = most_rows;
+        schedule.at_once = at_once;
+        if (schedule.splits == 1) schedule.turns = device.multiprocessors;
         Chooser::Limits limits = common;
         if (most_items != kAny) limits.emplace_back(items, most_items);
         if (most_keys != kAny) limits.emplace_back(room, most_keys);
         chooser.add(std::move(schedule), limits);
       };
       add(by_warps(1, of_few, 4, 32, 8), few / 8);
+      if (!program.key_scales) add(by_warps(1, of_few, 8, 32, 2), all_at_once / 2);
       add(by_warps(1, of_few, 4, 32, 2), 3 * all_at_once / 2);
       add(by_warps(1, of_few, 4, 32), 3 * all_at_once, kAlike);
-      add(by_warps(1, of_few, 4, 16), 6 * all_at_once, kAlike);
-      // Clusters over rows of 8 bits lost at short texts, and were not timed at long ones.
-      if (!program.key_scales) add(by_warps(1, of_few, 4, 16, 2), 6 * all_at_once);
+      if (!program.key_scales) {
+        add(by_warps(1, of_few, 4, 16, 2), 5 * all_at_once / 2);
+        add(by_warps(1, of_few, 4, longest <= 64 ? 32 : 16), 4 * all_at_once, kAny, 4);
+      }
       add(by_warps(1, of_few, 4, 16), 6 * all_at_once);
+      if (!program.key_scales) add(by_warps(1, of_few, 4, 16), 8 * all_at_once, kAny, 4);
       add(by_warps(1, of_few, program.key_scales ? 2 : 4, 16), kAny);
     };
     const auto add_long = [&](AttentionSchedule schedule, bool by_copy_engine = false) {

@@ -20,13 +20,13 @@ std::string AttentionSchedule::to_string() const {
                   key_groups, keys, vector, pairs ? "" : " single");
   if (ahead > 1) text += fmt::format(" ahead={}", ahead);
   if (splits > 1) text += fmt::format(" split_kv={}", splits);
-  if (chunk > 0) text += fmt::format(" chunk={}", chunk);
   if (least_rows > 0) text += fmt::format(" least_rows={}", least_rows);
   if (most_rows > 0) text += fmt::format(" most_rows={}", most_rows);
   if (stages > 0) text += fmt::format(" stages={}", stages);
   if (queries > 1) text += fmt::format(" queries={}", queries);
   if (tma > 0) text += fmt::format(" tma={}", tma);
   if (blocks > 0) text += fmt::format(" blocks={}", blocks);
+  if (turns > 0) text += fmt::format(" turns={}", turns);
   if (at_once > 0) text += fmt::format(" at_once={}", at_once);
   return text;
 }
@@ -60,13 +60,13 @@ AttentionSchedule parse_attention_schedule(const std::string& text) {
                        : name == "vector"     ? &result.vector
                        : name == "ahead"      ? &result.ahead
                        : name == "split_kv"   ? &result.splits
-                       : name == "chunk"      ? &result.chunk
                        : name == "stages"     ? &result.stages
                        : name == "queries"    ? &result.queries
                        : name == "least_rows" ? &result.least_rows
                        : name == "most_rows"  ? &result.most_rows
                        : name == "tma"        ? &result.tma
                        : name == "blocks"     ? &result.blocks
+                       : name == "turns"      ? &result.turns
                        : name == "at_once"    ? &result.at_once
                                               : nullptr;
     if (field == nullptr) refuse();
@@ -138,7 +138,8 @@ std::uint32_t attention_shared_bytes(const AttentionProgram& program,
 
 std::uint32_t reserved_shared_bytes(const AttentionProgram& program,
                                     const AttentionSchedule& schedule, const DeviceModel& device) {
-  constexpr int kOfEachBlock = 1024, kUnit = 128;  // the system's, and what allocations are whole of
+  constexpr int kOfEachBlock = 1024,
+                kUnit = 128;  // the system's, and what allocations are whole of
   const std::uint32_t needed = attention_shared_bytes(program, schedule);
   if (schedule.at_once == 0) return needed;
   const int share = device.block_shared_bytes / schedule.at_once - kOfEachBlock;

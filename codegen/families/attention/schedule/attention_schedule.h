@@ -26,13 +26,13 @@ struct AttentionSchedule {
   bool pairs = true;   // two neighbouring elements of q and y are one access
   int ahead = 1;       // tiles of keys, and of values, under way to each group of one warp
   int splits = 1;      // blocks of a cluster that share out the keys
-  int chunk = 0;       // keys that go to one of them in a turn; 0: a tile for each of its groups
   int stages = 0;      // tiles of keys, and of values, under way to warpgroups; 0: by warps alone
   int queries = 1;     // tiles of queries that warpgroups have; several stay in shared memory
   int least_rows = 0;  // of a packed sequence that is taken
   int most_rows = 0;   // likewise; 0: any
   int tma = 0;         // 1: the copy engine copies blocks of a paged cache to warpgroups
   int blocks = 0;      // at most, each of which takes several items; 0: a block for each item
+  int turns = 0;       // multiprocessors that items, long ones first, go to back and forth
   int at_once = 0;     // blocks that a multiprocessor has, at most; 0: as many as it has room for
   std::vector<Condition> conditions;  // when this schedule may be used
 

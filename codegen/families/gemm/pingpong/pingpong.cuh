@@ -73,9 +73,9 @@ struct PairOf<true> {
 
 /// kConsumers of kGroups warpgroups, each team at a tile of its own; see TmaMainloop. Block b of
 /// gridDim.x has the tiles b, b + gridDim.x, .., or of kMulticast blocks that share columns each a
-/// part of those that b / kMulticast has of gridDim.x / kMulticast. kSplitK: two blocks of a cluster
-/// have a tile together, each half of k. Then each has the epilogue of half of the rows: of each
-/// warp's sixteen the first or the last eight, whose sums the other sends.
+/// part of those that b / kMulticast has of gridDim.x / kMulticast. kSplitK: two blocks of a
+/// cluster have a tile together, each half of k. Then each has the epilogue of half of the rows: of
+/// each warp's sixteen the first or the last eight, whose sums the other sends.
 template <class A, class B, int kM, int kN, int kConsumers, int kGroups, int kStages,
           bool kRowsAreK, int kRank, bool kSpread, int kParts = 1, int kWindows = 0,
           int kPromoted = 0, int kMulticast = 1, bool kScaled = false, int kSplitK = 1>

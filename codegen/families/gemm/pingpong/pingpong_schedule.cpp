@@ -101,8 +101,8 @@ struct Pingpong final : GemmTile {
     const int most = (at_first - kCopyingRegisters) / (threads() - 128);
     const int columns = s.n / problem.product.parts;
     return consumers <= 2 && consumers * warpgroups <= kMostWarpgroups && s.split_k <= 2 &&
-           blocks >= 1 && blocks % s.cluster() == 0 &&
-           columns % (8 * s.multicast) == 0 && (spread || problem.product.parts == 1) &&
+           blocks >= 1 && blocks % s.cluster() == 0 && columns % (8 * s.multicast) == 0 &&
+           (spread || problem.product.parts == 1) &&
            fits_tma(problem, s, warpgroups, most - kOtherRegisters, promoted);
   }
 
@@ -154,9 +154,10 @@ struct Pingpong final : GemmTile {
     // Additions that no other warpgroup hides, and a warpgroup's further products of a stage, which
     // follow when the first are promoted.
     constexpr double kPromotion = 1.05, kFollowing = 1.12;
-    const double promotion = promoted == 0                              ? 1
-                             : has_one_product(problem.product, s, warpgroups) ? kPromotion
-                                                                        : kPromotion * kFollowing;
+    const double promotion = promoted == 0 ? 1
+                             : has_one_product(problem.product, s, warpgroups)
+                                 ? kPromotion
+                                 : kPromotion * kFollowing;
     const double products = 2.0 * s.m * s.n * depth / flops_rate * promotion;
     // Of what two blocks share little is won: copies of b are rarely what is waited for.
     constexpr double kShared = 0.1;

@@ -81,15 +81,15 @@ struct TmaMainloop {
   static constexpr int kK = kRowBytes / static_cast<int>(sizeof(A));  // elements of a tile's row
   static constexpr int kRowTiles = kM / kGroups / 64;
   /// Columns of one product. The hardware's largest form reads the rows once for all columns.
-  static constexpr int kColumns = kPromoted == 0 && kN == 256                   ? 256
-                                  : kPromoted == 0 && kN == 224 && !kRowsAreK   ? 224
-                                  : kN == 192                                   ? 192
-                                  : kN == 160 && !kRowsAreK                     ? 160
-                                  : kN % 128 == 0                               ? 128
-                                  : kN % 112 == 0 && !kRowsAreK                 ? 112
-                                  : kN % 96 == 0 && !kRowsAreK                  ? 96
-                                  : kN % 64 == 0                                ? 64
-                                                                                : 32;
+  static constexpr int kColumns = kPromoted == 0 && kN == 256                 ? 256
+                                  : kPromoted == 0 && kN == 224 && !kRowsAreK ? 224
+                                  : kN == 192                                 ? 192
+                                  : kN == 160 && !kRowsAreK                   ? 160
+                                  : kN % 128 == 0                             ? 128
+                                  : kN % 112 == 0 && !kRowsAreK               ? 112
+                                  : kN % 96 == 0 && !kRowsAreK                ? 96
+                                  : kN % 64 == 0                              ? 64
+                                                                              : 32;
   static constexpr int kProducts = kN / kColumns;
   static constexpr int kOfWarpgroup = kRowTiles * kProducts;  // products of a stage
   static constexpr int kPart = kN / kParts;                   // columns

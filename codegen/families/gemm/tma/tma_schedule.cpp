@@ -174,7 +174,8 @@ bool has_one_product(const GemmProgram& product, const GemmSchedule& s, int warp
 
 int possible_promotion(const GemmProgram& product, const GemmSchedule& s, int warpgroups,
                        int needed) {
-  return has_one_product(product, s, warpgroups) ? needed : std::min(needed, s.stages / 2 * kPromotionStep);
+  return has_one_product(product, s, warpgroups) ? needed
+                                                 : std::min(needed, s.stages / 2 * kPromotionStep);
 }
 
 namespace {

@@ -164,7 +164,7 @@ TEST(PagedAttention, RowsDependOnTheirOwnKeysAlone) {
       "attention rows=1x8 key_groups=4 keys=16 vector=8",
       "attention rows=1x16 key_groups=2 keys=32 vector=8 ahead=2",
       "attention rows=1x8 key_groups=2 keys=16 vector=8 split_kv=4",
-      "attention rows=1x8 key_groups=2 keys=16 vector=8 ahead=2 split_kv=2 chunk=128",
+      "attention rows=1x8 key_groups=2 keys=16 vector=8 ahead=2 split_kv=2",
       "attention rows=4x16 key_groups=1 keys=64 vector=8 stages=2 blocks=3",
       "attention rows=4x16 key_groups=1 keys=64 vector=8 stages=2 tma=1 blocks=3"};
   for (const char* attributes :
@@ -240,7 +240,8 @@ TEST(PagedAttention, SeesNothingBehindASequencesEnd) {
        {"attention rows=4x16 key_groups=1 keys=64 vector=8 stages=2 blocks=3",
         "attention rows=4x16 key_groups=1 keys=64 vector=8 stages=2 tma=1 blocks=3",
         "attention rows=8x16 key_groups=1 keys=128 vector=8 stages=3 queries=2 tma=1 blocks=2",
-        "attention rows=1x8 key_groups=2 keys=16 vector=8 split_kv=4 chunk=64"}},
+        "attention rows=1x8 key_groups=2 keys=16 vector=8 split_kv=4",
+        "attention rows=1x8 key_groups=2 keys=16 vector=8 turns=3 at_once=4"}},
       {{8, 128}, {"attention rows=8x16 key_groups=1 keys=128 vector=8 stages=2 tma=1 blocks=2"}},
       {{64, 64, "scale = 0.5, softcap = 1.5, window = 37"},
        {"attention rows=8x16 key_groups=1 keys=96 vector=8 stages=2 blocks=2",
@@ -294,10 +295,24 @@ TEST(PagedAttention, LongSequencesWaitForShortOnesAtTheEnd) {
   EXPECT_NE(behind.find(waits + "}"), std::string::npos);
 }
 
+/// Turns go back and forth, the last one too, which may have fewer blocks.
+TEST(PagedAttention, TurnsGoBackAndForth) {
+  const PagedAttention attention(
+      {}, {"attention rows=1x8 key_groups=2 keys=16 vector=8 turns=132 at_once=4",
+           "attention rows=1x8 key_groups=2 keys=16 vector=8 at_once=4"});
+  EXPECT_THAT(attention.kernels[0].source,
+              testing::HasSubstr("balanced_item<132>(blockIdx.x, gridDim.x)"));
+  EXPECT_THAT(attention.kernels[1].source, testing::Not(testing::HasSubstr("balanced_item")));
+  // So much that a fifth block finds no room.
+  const std::uint32_t shared = attention.kernels[1].step.variants[0]->shared_bytes;
+  EXPECT_LE(4 * (shared + 1024), 228u * 1024);
+  EXPECT_GT(5 * (shared + 1024), 228u * 1024);
+}
+
 TEST(PagedAttention, CompilesItsInstructions) {
   const PagedAttention attention(
       {16, 128}, {"attention rows=8x16 key_groups=1 keys=128 vector=8 stages=2 tma=1 blocks=132",
-                  "attention rows=1x8 key_groups=4 keys=16 vector=8 split_kv=4 chunk=512"});
+                  "attention rows=1x8 key_groups=4 keys=16 vector=8 turns=132 at_once=4"});
   for (const codegen::EmittedKernel& kernel : attention.kernels) {
     const auto compiled = codegen::compile_cuda(std::vector<std::string>{kernel.source},
                                                 std::vector<std::string>{"sm_90"});
