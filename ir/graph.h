@@ -189,6 +189,9 @@ Graph rewrite(const Graph& graph, const RewriteVisit& visit);
 /// keep their own origins, or get the builder's if they have none.
 std::vector<ValueId> inline_graph(GraphBuilder& builder, const Graph& body,
                                   std::span<const ValueId> inputs);
+/// The same with `values` of the body in place of its outputs.
+std::vector<ValueId> inline_graph(GraphBuilder& builder, const Graph& body,
+                                  std::span<const ValueId> inputs, std::span<const ValueId> values);
 
 /// Checks every invariant (topological order, arity, attribute schema, inferred types equal to
 /// stored ones, users, bodies recursively); throws Error(kInternal) naming the node.

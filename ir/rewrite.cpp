@@ -7,7 +7,7 @@
 namespace sinter::ir {
 namespace {
 
-std::vector<ValueId> map_all(const std::vector<ValueId>& ids, const std::vector<ValueId>& mapped) {
+std::vector<ValueId> map_all(std::span<const ValueId> ids, const std::vector<ValueId>& mapped) {
   std::vector<ValueId> result;
   result.reserve(ids.size());
   for (const ValueId id : ids) result.push_back(mapped[id.position()]);
@@ -66,6 +66,12 @@ Graph rewrite(const Graph& graph, const RewriteVisit& visit) {
 
 std::vector<ValueId> inline_graph(GraphBuilder& builder, const Graph& body,
                                   std::span<const ValueId> inputs) {
+  return inline_graph(builder, body, inputs, body.outputs());
+}
+
+std::vector<ValueId> inline_graph(GraphBuilder& builder, const Graph& body,
+                                  std::span<const ValueId> inputs,
+                                  std::span<const ValueId> values) {
   if (inputs.size() != body.inputs().size())
     throw Error(ErrorCode::kInternal,
                 fmt::format("graph '{}' has {} inputs, but {} values are given", body.name(),
@@ -80,7 +86,7 @@ std::vector<ValueId> inline_graph(GraphBuilder& builder, const Graph& body,
         builder.add_multi(node.op->name, map_all(node.inputs, mapped), node.attrs, node.body);
     map_outputs(builder, body, node, results, mapped);
   }
-  return map_all(body.outputs(), mapped);
+  return map_all(values, mapped);
 }
 
 }  // namespace sinter::ir

@@ -69,12 +69,9 @@ std::optional<Graph> rows_before_rounding(const Graph& graph, const ScaledRows& 
   std::vector<ValueId> inputs;
   for (const ValueId input : graph.inputs())
     inputs.push_back(builder.input(graph.value(input).name, graph.type(input)));
-  const std::vector<ValueId> outputs = inline_graph(builder, graph, inputs);
-  const auto copy_of = [&](ValueId output) {
-    return outputs[static_cast<std::size_t>(std::ranges::find(graph.outputs(), output) -
-                                            graph.outputs().begin())];
-  };
-  const ScaledRows copy{copy_of(rows.values), copy_of(rows.scales)};
+  const ValueId made[] = {rows.values, rows.scales};
+  const std::vector<ValueId> copies = inline_graph(builder, graph, inputs, made);
+  const ScaledRows copy{copies[0], copies[1]};
   const DType rounded = builder.type(copy.values).dtype;
   // Equal nodes of one builder are one, so that made again the rows are the same values.
   const Node* node = builder.producer(copy.values);
@@ -91,7 +88,11 @@ std::optional<Graph> rows_before_rounding(const Graph& graph, const ScaledRows& 
 
 std::optional<Graph> rows_before_rounding(const Graph& graph, DType type) {
   if (graph.outputs().size() != 2) return std::nullopt;
-  const ValueId one = graph.outputs()[0], other = graph.outputs()[1];
+  const auto made = [&](ValueId output) {
+    const Node* node = graph.producer(output);
+    return node != nullptr && node->op->scatter() != nullptr ? node->inputs[1] : output;
+  };
+  const ValueId one = made(graph.outputs()[0]), other = made(graph.outputs()[1]);
   const bool is_first = is_scaled_row_type(graph.type(one).dtype);
   return rows_before_rounding(graph, is_first ? ScaledRows{one, other} : ScaledRows{other, one},
                               type);

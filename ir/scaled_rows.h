@@ -29,10 +29,11 @@ struct ScaledRows {
 /// rounded to nearest even. A row with a NaN is NaN.
 ScaledRows add_scaled_rows(GraphBuilder& builder, ValueId x, DType type);
 
-/// `graph` with the rows of which add_scaled_rows() made `rows`, two of its outputs, as its only
+/// `graph` with the rows of which add_scaled_rows() made `rows`, two of its values, as its only
 /// output, in `type`. Nothing if `rows` are made otherwise.
 std::optional<Graph> rows_before_rounding(const Graph& graph, const ScaledRows& rows, DType type);
-/// The same of a graph whose only outputs, in either order, are the rows and their scales.
+/// The same of a graph whose only outputs, in either order, are the rows and their scales, or what
+/// Scatters put these into.
 std::optional<Graph> rows_before_rounding(const Graph& graph, DType type);
 
 /// What they stand for, rounded to `type`.

@@ -39,7 +39,8 @@ struct TargetTraits {
   bool approximates_functions = false;  // erf, tanh and the like are cheaper forms unless asked
   /// Bytes of traffic that take as long as one more step: what fusing saves beside memory.
   double launch_bytes = 0;
-  bool reduces_strided = false;  // a reduction is as fast where its elements lie apart in memory
+  bool reduces_strided = false;     // a reduction is as fast where its elements lie apart in memory
+  bool reductions_scatter = false;  // a region that reduces may put results where indices say
   ReductionSplit reduction_split;
   bool has_conv = false;  // a dedicated float32 convolution exists (CPU: oneDNN)
   bool has_integer_matmul = false;

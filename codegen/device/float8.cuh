@@ -230,6 +230,24 @@ SINTER_FLOAT8(e4m3fnuz)
 SINTER_FLOAT8(e5m2fnuz)
 #undef SINTER_FLOAT8
 
+/// Element j of a vector, rounded to T, a float of 8 bits: a pair is converted at once.
+template <class T, int N, class NarrowPair>
+SINTER_DEVICE float round_element(const float (&x)[N], int j, NarrowPair narrow_both) {
+  float low, high;
+  widen_pair<T>(narrow_both(x[j / 2 * 2], x[j / 2 * 2 + 1]), low, high);
+  return j % 2 == 0 ? low : high;
+}
+template <class T, int N>
+SINTER_DEVICE float round_element(const float (&x)[N], int j) {
+  return round_element<T>(x, j, [](float low, float high) { return narrow_pair<T>(low, high); });
+}
+/// With what is too large as the largest number.
+template <class T, int N>
+SINTER_DEVICE float round_element_saturated(const float (&x)[N], int j) {
+  return round_element<T>(
+      x, j, [](float low, float high) { return narrow_pair_saturated<T>(low, high); });
+}
+
 /// Rounds N values to T, a float of 8 bits, with what is too large as the largest number, and
 /// writes them.
 template <class T, int N>

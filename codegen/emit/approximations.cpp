@@ -260,7 +260,10 @@ void Approximations::choose_quantization(const ProgramAnalysis& analysis, std::s
 
 /// A store rounds to its type anyway.
 void Approximations::choose_store(const ProgramAnalysis& analysis, std::size_t i) {
-  if (analysis.instr(i).kind != InstrKind::Store) return;
+  const auto& store = analysis.instr(i);
+  if (store.kind != InstrKind::Store &&
+      (store.kind != InstrKind::Scatter || store.op != plan::kScatterReplaces))
+    return;
   const std::uint32_t value = operands_[i][0];
   const auto& instr = analysis.instr(value);
   if (instr.kind != InstrKind::Op || analysis.type_of(value) != DType::kFloat32 ||

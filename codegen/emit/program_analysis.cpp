@@ -102,6 +102,7 @@ void ProgramAnalysis::find_values() {
   read_.assign(p.buffers.size(), false);
   written_.assign(p.buffers.size(), false);
   access_dims_.assign(p.accesses.size(), 0);
+  address_dims_ = access_dims_;
   values_.resize(p.instrs.size());
   for (std::size_t i = 0; i < p.instrs.size(); ++i) {
     const auto& instr = *p.instrs[i];
@@ -134,6 +135,7 @@ void ProgramAnalysis::find_values() {
       if (node >= node_dims_.size()) contradiction(*request_, "an access has no such index node");
       dims |= node_dims_[node];
     }
+    address_dims_[instr.access] = dims;
     for (const auto& guard : access.guards) {
       if (guard.index() >= node_dims_.size())
         contradiction(*request_, "a guard has no such index node");
@@ -141,9 +143,11 @@ void ProgramAnalysis::find_values() {
     }
     info.dims |= dims;
     if (instr.kind == InstrKind::Scatter) {
-      info.dims |= inner_;  // once for each element, even where all go to one place
       scatters_ = true;
-      combines_ = combines_ || instr.op != plan::kScatterReplaces;
+      if (instr.op != plan::kScatterReplaces) {
+        info.dims |= inner_;  // once for each element, even where all go to one place
+        combines_ = true;
+      }
     }
     (instr.kind == InstrKind::Load ? read_ : written_)[access.buffer] = true;
   }

@@ -52,7 +52,8 @@ class ProgramAnalysis {
   /// Whether the value differs between elements of a row.
   bool in_row(std::size_t i) const { return (values_[i].dims & inner_) != 0; }
   const plan::fb::AccessT& access(std::size_t a) const { return *program().accesses[a]; }
-  /// Dimensions that an access's address and guards vary with.
+  /// Dimensions that an access's address varies with, and those that its guards do, too.
+  DimSet address_dims(std::size_t a) const { return address_dims_[a]; }
   DimSet access_dims(std::size_t a) const { return access_dims_[a]; }
   DimSet node_dims(std::size_t node) const { return node_dims_[node]; }
   const ir::Dim& stride(std::size_t a, std::integral auto d) const {
@@ -95,7 +96,7 @@ class ProgramAnalysis {
   bool scatters_ = false, combines_ = false, scans_ = false;
   std::vector<ValueInfo> values_;
   std::vector<std::size_t> live_, live_accesses_;
-  std::vector<DimSet> access_dims_, node_dims_;
+  std::vector<DimSet> address_dims_, access_dims_, node_dims_;
   std::vector<bool> read_, written_;
 };
 

@@ -115,9 +115,8 @@ StepCost cost_of(const LoopProgramT& program, const ExprTable& exprs, const Size
         const auto& access = *program.accesses[instr.access];
         Dim& elements =
             (instr.kind == InstrKind::Load ? read : written)[program.buffers[access.buffer]];
-        elements += dependence.points(instr.kind == InstrKind::Scatter
-                                          ? std::vector<bool>(program.extents.size(), true)
-                                          : dependence.of_access(access));
+        elements += dependence.points(
+            instr.kind == InstrKind::Scatter ? dependence.of(i) : dependence.of_access(access));
         break;
       }
       case InstrKind::Op:

@@ -43,13 +43,16 @@ bool reads_once(const Graph& body, ValueId input) {
 std::vector<ScatterRegion> scatter_regions(const Node& node) {
   if (!node.body) return {};
   const std::string& kind = node.attrs.get_string("kind");
-  if (kind == "scatter") {
-    const ScatteredValues found = scattered_values(*node.body);
-    const Node& scatter = *node.body->producer(node.body->outputs()[found.result]);
-    return {{found.data, found.result, node.body->type(scatter.inputs[1]),
-             reads_once(*node.body, node.body->inputs()[found.data])}};
-  }
   std::vector<ScatterRegion> regions;
+  if (kind == "scatter") {
+    const Graph& body = *node.body;
+    for (const ScatteredValues& found : scattered_values(body)) {
+      const Node& scatter = *body.producer(body.outputs()[found.result]);
+      regions.push_back({found.data, found.result, body.type(scatter.inputs[1]),
+                         reads_once(body, body.inputs()[found.data])});
+    }
+    return regions;
+  }
   if (kind != "horizontal" && kind != "attention") return regions;
   for (const Node& part : node.body->nodes())
     for (const ScatterRegion& inner : scatter_regions(part)) {

@@ -15,8 +15,8 @@
 
 namespace sinter::codegen {
 
-/// A Scatter that is a region, or one of a horizontal region's: the node's input that it changes,
-/// and the output that this gives.
+/// A Scatter of a region, or of a horizontal region's: the node's input that it changes, and the
+/// output that this gives.
 struct ScatterRegion {
   std::size_t data = 0, result = 0;
   TensorType updates;       // what is stored

@@ -9,16 +9,19 @@
 
 namespace sinter::codegen {
 
-ScatteredValues scattered_values(const Graph& body) {
+std::vector<ScatteredValues> scattered_values(const Graph& body) {
   const auto& outputs = body.outputs();
-  if (const Node* node = scatter_of(body)) {
-    const auto data = body.input_number(node->inputs[0]);
-    const auto result = std::ranges::find(outputs, node->outputs[0]);
-    if (data && result != outputs.end())
-      return {*data, static_cast<std::size_t>(result - outputs.begin())};
+  std::vector<ScatteredValues> all;
+  for (const Node& node : body.nodes()) {
+    if (!node.op->scatter()) continue;
+    const auto data = body.input_number(node.inputs[0]);
+    const auto result = std::ranges::find(outputs, node.outputs[0]);
+    if (!data || result == outputs.end())
+      throw Error(ErrorCode::kUnsupported,
+                  "a region that scatters must get its data from memory and store its result");
+    all.push_back({*data, static_cast<std::size_t>(result - outputs.begin())});
   }
-  throw Error(ErrorCode::kUnsupported,
-              "a region that scatters must get its data from memory and store its result");
+  return all;
 }
 
 namespace {

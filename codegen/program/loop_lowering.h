@@ -22,14 +22,15 @@ LoopProgramT lower_region(const Graph& body, Buffers inputs, Buffers outputs, Ex
 std::vector<LoopProgramT> lower_region_parts(const Graph& body, Buffers inputs, Buffers outputs,
                                              ExprTable& exprs);
 
-/// A body with a Scatter is lowered over the loops of its updates; those along which no index
-/// tensor counts, so that two elements may meet, are the row. Other outputs have the updates'
-/// shape. The output's buffer must hold the data beforehand: this says which output that is, and
-/// which input is the data.
+/// A body with a Scatter and no reductions is lowered over the loops of its updates; those along
+/// which no index tensor counts, so that two elements may meet, are the row. Other outputs have the
+/// updates' shape. Scatters behind reductions replace by elements or by rows of these. A Scatter's
+/// output's buffer must hold the data beforehand: this says which output that is, and which input
+/// is the data.
 struct ScatteredValues {
   std::size_t data = 0, result = 0;
 };
-ScatteredValues scattered_values(const Graph& body);
+std::vector<ScatteredValues> scattered_values(const Graph& body);
 
 /// The same over the elements of `space`, of which `inner` dimensions form the row that reductions
 /// run over; outputs are of that shape, of its rows, or views of such. No row loop is merged with

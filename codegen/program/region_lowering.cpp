@@ -364,8 +364,7 @@ class RegionLowering {
 
   /// The updates are evaluated before their places, as a load comes before a store.
   void scatter(const Node& node, std::uint32_t buffer) {
-    const auto index =
-        matching_index(body_.type(node.inputs[1]).shape, space_.shape(), space_.index());
+    const auto index = step_index(body_.type(node.inputs[1]).shape);
     if (!index)
       throw Error(ErrorCode::kUnsupported,
                   fmt::format("{} in a region over {}: it needs a kernel of its own",
@@ -414,6 +413,14 @@ class RegionLowering {
     return position;
   }
 
+  /// The loops' index in the dimensions of `shape`, which elements or rows have.
+  std::optional<std::vector<Dim>> step_index(const Shape& shape) {
+    // Rows before elements in other shapes, whose match by size alone is the weakest.
+    if (!row_shape_.empty() && without_ones(shape) != without_ones(space_.shape()))
+      if (auto rows = matching_index(shape, outer_shape_, outer_index_)) return rows;
+    return matching_index(shape, space_.shape(), space_.index());
+  }
+
   /// The loops' index in the dimensions of output `value`.
   std::vector<Dim> output_index(ValueId value) {
     // Reductions fix the loops: an output that is a view of what they computed is stored through
@@ -427,12 +434,7 @@ class RegionLowering {
       base = node->inputs[0];
     }
     const Shape& shape = body_.type(base).shape;
-    auto index = matching_index(shape, space_.shape(), space_.index());
-    if (!row_shape_.empty()) {
-      // Rows before elements in other shapes, whose match by size alone is the weakest.
-      if (without_ones(shape) != without_ones(space_.shape()))
-        if (auto rows = matching_index(shape, outer_shape_, outer_index_)) index = std::move(rows);
-    }
+    auto index = step_index(shape);
     if (!index)
       throw Error(ErrorCode::kUnsupported,
                   fmt::format("an output of shape {} of a fused region over {}: neither its "

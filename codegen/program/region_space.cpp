@@ -49,6 +49,11 @@ std::vector<bool> ordered_dims(const Graph& body, const Node& node, const ExprTa
 }  // namespace
 
 LoopSpace space_of(const Graph& body, const ExprTable& exprs) {
+  for (const Node& node : body.nodes()) {
+    if (node.op->kind != OpKind::kReduce) continue;
+    const Shape& shape = body.type(node.inputs[0]).shape;
+    return LoopSpace(shape, reduce_shape(body, node).reduced, exprs.ranges());
+  }
   if (const Node* node = scatter_of(body))
     return LoopSpace(body.type(node->inputs[1]).shape, ordered_dims(body, *node, exprs),
                      exprs.ranges());
@@ -61,11 +66,6 @@ LoopSpace space_of(const Graph& body, const ExprTable& exprs) {
     LoopSpace space(shape, inner, exprs.ranges());
     if (node.attrs.get_int("reverse") != 0) space.reverse(axis);
     return space;
-  }
-  for (const Node& node : body.nodes()) {
-    if (node.op->kind != OpKind::kReduce) continue;
-    const Shape& shape = body.type(node.inputs[0]).shape;
-    return LoopSpace(shape, reduce_shape(body, node).reduced, exprs.ranges());
   }
   const Shape& shape = body.type(body.outputs().at(0)).shape;
   return LoopSpace(shape, std::vector<bool>(shape.size(), false), exprs.ranges());

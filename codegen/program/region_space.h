@@ -17,11 +17,11 @@ struct ReduceShape {
 };
 ReduceShape reduce_shape(const Graph& body, const Node& node);
 
-/// The body's Scatter; null if there is none.
+/// The body's first Scatter; null if there is none.
 const Node* scatter_of(const Graph& body);
 
-/// Rows are what reductions and scans run over, and the dimensions along which scattered elements
-/// may meet.
+/// Rows are what reductions and scans run over, and without either the dimensions along which
+/// scattered elements may meet.
 LoopSpace space_of(const Graph& body, const ExprTable& exprs);
 
 /// What reshapes in `body` lead back to.

@@ -53,30 +53,29 @@ class CacheRowFuser {
     for (const std::size_t i : operands) {
       const auto cache = source(attention, *inner, i);
       // Nothing to say where keys and values are no caches.
-      if (!cache || !changes_state(graph_, graph_.node(cache->node)) ||
-          std::ranges::find(caches, cache->node, &Source::node) != caches.end())
-        return std::nullopt;
+      if (!cache || !changes_state(graph_, graph_.node(cache->node))) return std::nullopt;
       caches.push_back(*cache);
     }
-    if (!q) return std::nullopt;
-    const std::vector<Source> rows = rows_of(caches);
-    const Verdict verdict = can_fuse(*attention.body, *inner, *q, caches, rows);
+    if (!q || caches[0].node == caches[1].node) return std::nullopt;
+    const Verdict verdict = can_fuse(*attention.body, *inner, *q, caches);
     std::vector<Source> parts{*q};
-    parts.insert(parts.end(), rows.begin(), rows.end());
     parts.insert(parts.end(), caches.begin(), caches.end());
-    for (const Source& part : parts)
-      decide(context_, graph_.node(part.node), attention, verdict.ok,
-             verdict.ok ? "each block makes its own queries and new row" : verdict.reason);
-    if (!verdict.ok) return std::nullopt;
-    context_.decisions.back().launches = 1;
     BodyBuilder body(graph_, BodyBuilder::Literals::kNone);
     std::vector<ValueId> writes, stored;
     for (const Source& part : parts) {
-      body.copy(graph_.node(part.node));
+      const Node& node = graph_.node(part.node);
+      if (std::ranges::find(writes, node.outputs[0]) == writes.end()) {
+        decide(context_, node, attention, verdict.ok,
+               verdict.ok ? "each block makes its own queries and new row" : verdict.reason);
+        body.copy(node);
+        writes.insert(writes.end(), node.outputs.begin(), node.outputs.end());
+      }
       for (std::size_t i = part.reshapes.size(); i-- > 0;) body.copy(graph_.node(part.reshapes[i]));
     }
+    if (!verdict.ok) return std::nullopt;
+    context_.decisions.back().launches = 1;
     body.copy(attention);
-    for (const Source& cache : caches) writes.push_back(graph_.node(cache.node).outputs[0]);
+    std::erase(writes, graph_.node(q->node).outputs[0]);
     writes.push_back(attention.outputs[0]);
     for (const ValueId value : writes) stored.push_back(body.import(value));
     return body_piece("attention", body, stored, writes);
@@ -107,28 +106,8 @@ class CacheRowFuser {
     return std::nullopt;
   }
 
-  /// What makes rows of 8 bits and their scales for two of the caches each, and nothing else; none
-  /// where caches are of another kind.
-  std::vector<Source> rows_of(const std::vector<Source>& caches) const {
-    constexpr std::size_t kWithScales = 4;
-    std::vector<Source> rows;
-    if (caches.size() != kWithScales) return rows;
-    const auto is_cache = [&](NodeId id) {
-      return std::ranges::find(caches, id, &Source::node) != caches.end();
-    };
-    for (const Node& node : graph_.nodes()) {
-      if (!is_kind(node, "reduction") || node.outputs.size() != 2) continue;
-      const bool makes_rows = std::ranges::all_of(node.outputs, [&](ValueId value) {
-        return graph_.users(value).size() == 1 && !graph_.is_output(value) &&
-               is_cache(graph_.users(value)[0]);
-      });
-      if (makes_rows) rows.push_back({graph_.value(node.outputs[0]).producer, {}});
-    }
-    return rows;
-  }
-
   Verdict can_fuse(const Graph& body, const Node& inner, const Source& q,
-                   const std::vector<Source>& caches, const std::vector<Source>& rows) const {
+                   const std::vector<Source>& caches) const {
     const Node& queries = graph_.node(q.node);
     if (!is_kind(queries, "pointwise") || queries.outputs.size() != 1 ||
         graph_.is_output(queries.outputs[0]))
@@ -140,11 +119,14 @@ class CacheRowFuser {
     if (!std::ranges::all_of(
             caches, [&](const Source& cache) { return has_one_place(graph_.node(cache.node)); }))
       return {false, "the place of the new row is not one for all sequences"};
-    if (rows.size() != caches.size() - 2)
-      return {false, "the new rows of its caches and their scales are not made together"};
-    std::size_t operators = operators_of(*graph_.node(q.node).body);
-    for (const Source& cache : caches) operators += operators_of(*graph_.node(cache.node).body);
-    for (const Source& row : rows) operators += operators_of(exact_rows(graph_.node(row.node)));
+    const bool has_scales = caches.size() > 2;
+    for (std::size_t i = 0; i < 2; ++i)
+      if (graph_.node(caches[i].node).outputs.size() != (has_scales ? 2 : 1) ||
+          (has_scales && caches[i].node != caches[i + 2].node))
+        return {false, "the new rows of its caches and their scales are not made together"};
+    std::size_t operators = operators_of(*queries.body);
+    for (std::size_t i = 0; i < 2; ++i)
+      operators += operators_of(exact_rows(graph_.node(caches[i].node)));
     if (operators > kMostOperators)
       return {false, fmt::format("each block would do {} operators again", operators)};
     const auto asking = ir::divide_exactly(ir::element_count(shape), shape.back());
@@ -172,7 +154,8 @@ class CacheRowFuser {
     return true;
   }
 
-  /// What `part` makes rows of 8 bits of, which a warp of a block rounds by a code of its own.
+  /// `part`, or what it makes rows of 8 bits of, which a warp of a block rounds by a code of its
+  /// own.
   static Graph exact_rows(const Node& part) {
     return ir::rows_before_rounding(*part.body, ir::kRowScaleType).value_or(*part.body);
   }

@@ -50,7 +50,13 @@ Region Partition::start(Shape space, Ints axes) const {
   return Region(graph_, std::move(space), std::move(axes), stored_);
 }
 
-Verdict Partition::can_fuse(const Region& region, NodeId id) const {
+/// Rows that are reduced put their results anywhere, but what is combined there has an order.
+bool Partition::can_scatter(const Region& region, const Node& node) const {
+  return context_.target.reductions_scatter && !region.axes().empty() &&
+         !node.op->scatter()->combine(node.attrs);
+}
+
+Verdict Partition::can_fuse(const Region& region, NodeId id, Place place) const {
   const Node& node = graph_.node(id);
   if (is_grouped(id)) return {false, "'" + describe(node) + "' is already in another kernel"};
   if (const auto left = left_.find(id); left != left_.end()) return {false, left->second};
@@ -62,7 +68,8 @@ Verdict Partition::can_fuse(const Region& region, NodeId id) const {
       if (!region.axes().empty()) return {true, ""};
       return {false, "'" + describe(node) + "' is a reduction"};
     case OpKind::kIndexed:
-      if (!node.op->scatter()) return {true, ""};
+      if (!node.op->scatter() || (place == Place::kBehind && can_scatter(region, node)))
+        return {true, ""};
       return {false, "'" + describe(node) + "' has a kernel of its own"};
     case OpKind::kWhile: return {false, "'" + describe(node) + "' is a loop"};
     case OpKind::kExtent: return {false, "'" + describe(node) + "' says what a size is"};
@@ -141,7 +148,7 @@ bool Partition::try_producer(Region& region, ValueId leaf) {
     decide(id, consumer, {false, std::move(reason)});
     return false;
   };
-  if (Verdict v = can_fuse(region, id); !v.ok) return refuse(v.reason);
+  if (Verdict v = can_fuse(region, id, Place::kInFront); !v.ok) return refuse(v.reason);
   if (reads_too_much) return refuse("the kernel would read too many tensors");
   Region moved = region;
   if (Verdict v = moved.add_producer(id, false); !v.ok) return refuse(v.reason);
@@ -149,6 +156,7 @@ bool Partition::try_producer(Region& region, ValueId leaf) {
   // What could not come in before cannot later.
   if (std::ranges::any_of(kept_out_, [&](ValueId view) { return moved.is_view_of_itself(view); }))
     return refuse("the kernel reads a view of '" + describe(node) + "' that is not a part of it");
+  if (moved.reads_what_it_changes()) return refuse("the kernel reads what a Scatter changes");
   // Who reads it matters for copies only.
   const bool escapes = moved.escapes(leaf);
   const std::size_t copies = escapes ? copying_readers(region, leaf) : 0;
@@ -201,8 +209,8 @@ bool Partition::try_consumer(Region& region, NodeId user, NodeId producer) {
     decide(producer, user, {false, std::move(reason)});
     return false;
   };
-  if (Verdict v = can_fuse(region, user); !v.ok) return refuse(v.reason);
-  if (node.op->kind == OpKind::kIndexed)
+  if (Verdict v = can_fuse(region, user, Place::kBehind); !v.ok) return refuse(v.reason);
+  if (node.op->kind == OpKind::kIndexed && !node.op->scatter())
     return refuse("'" + describe(node) + "' starts a kernel, it does not continue one");
   if (region.lasting_leaves() > kMaxLeaves + node.outputs.size())
     return refuse("the kernel would read or write too many tensors");
@@ -212,6 +220,7 @@ bool Partition::try_consumer(Region& region, NodeId user, NodeId producer) {
   for (const auto& [value, demand] : region.demands())
     if (region.owns(value) && trial.demands().find(value)->indices.size() != demand->indices.size())
       return refuse("'" + describe(node) + "' needs other elements than the one at hand");
+  if (trial.reads_what_it_changes()) return refuse("the kernel reads what a Scatter changes");
   if (trial.nodes().size() > kMaxNodes || stored_leaves(trial) > kMaxLeaves ||
       trial.outputs().size() > kMaxOutputs)
     return refuse("the kernel would read or write too many tensors");
@@ -290,6 +299,7 @@ bool Partition::only_kernels_read(ValueId value) const {
 
 void Partition::fold_stores(Region& region) {
   for (ValueId output : region.outputs()) {
+    if (graph_.producer(output)->op->scatter()) continue;
     std::vector<NodeId> chain;
     std::size_t stored = 0;  // up to the last transpose
     ValueId value = output, last = output;

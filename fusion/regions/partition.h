@@ -45,8 +45,10 @@ class Partition {
   /// How many kernels would compute `value` themselves (this region is one); 0 if some reader
   /// cannot.
   std::size_t copying_readers(const Region& region, ValueId value) const;
+  enum class Place { kInFront, kBehind };  // of what a region has
   /// Legality of `node` as part of any region; the rest is Region's to say.
-  Verdict can_fuse(const Region& region, NodeId node) const;
+  Verdict can_fuse(const Region& region, NodeId node, Place place) const;
+  bool can_scatter(const Region& region, const Node& node) const;
   /// True if something outside lies on a path from the region back into it.
   bool has_circle(const Region& region) const;
   /// Adds what reads `value`, perhaps through views and copies, up to node `last`; about `most`.

@@ -242,13 +242,15 @@ Verdict Region::add_result(NodeId id) {
   const Shape& shape = graph_->type(node.outputs[0]).shape;
   if (node.op->kind == OpKind::kReduce && !reduces_here(node))
     return {false, "'" + describe(node) + "' reduces over other axes or another shape"};
-  // A Scatter's steps are the elements of its updates, which are the space.
-  const auto index = node.op->scatter() ? std::optional(frame_->identity) : step_index(shape);
+  // A Scatter's steps are the elements of its updates.
+  const Shape& steps = node.op->scatter() ? graph_->type(node.inputs[1]).shape : shape;
+  const auto index = step_index(steps);
   if (!index)
-    return {false, "the shapes " + ir::to_string(shape) + " and " + ir::to_string(frame_->space) +
+    return {false, "the shapes " + ir::to_string(steps) + " and " + ir::to_string(frame_->space) +
                        " differ"};
   lasting_leaves_.reset();
   nodes_.insert(id);
+  if (node.op->scatter()) scatters_.insert(id);
   Demand& own = demands_.change(node.outputs[0]);
   const auto place = std::ranges::find(own.indices, *index);
   const std::pair use(static_cast<std::size_t>(place - own.indices.begin()), std::size_t{0});
@@ -262,6 +264,22 @@ Verdict Region::add_producer(NodeId id, bool copy) {
   nodes_.insert(id);
   if (copy) copies_.insert(id);
   return propagate_all(id);
+}
+
+bool Region::reads_what_it_changes() const {
+  const auto root = [&](ValueId value) {
+    for (const Node* node; (node = graph_->producer(value)) && node->op->name == "Reshape";)
+      value = node->inputs[0];
+    return value;
+  };
+  return std::ranges::any_of(scatters_, [&](NodeId id) {
+    const ValueId data = graph_->node(id).inputs[0];
+    return std::ranges::any_of(nodes_, [&](NodeId other) {
+      const auto& inputs = graph_->node(other).inputs;
+      return std::ranges::any_of(inputs.begin() + (other == id ? 1 : 0), inputs.end(),
+                                 [&](ValueId input) { return root(input) == root(data); });
+    });
+  });
 }
 
 bool Region::reads_views_of_itself() const {

@@ -69,6 +69,9 @@ class Region {
   /// Adds a view of a result through which the region stores it.
   void add_store_view(NodeId node) { nodes_.insert(node); }
 
+  /// True if a Scatter of the region changes what something else in it reads: it could not do so in
+  /// place.
+  bool reads_what_it_changes() const;
   /// True if it reads, from outside, a view of what it computes itself: the view has to come in, or
   /// the region would wait for itself.
   bool reads_views_of_itself() const;
@@ -120,7 +123,7 @@ class Region {
   const Graph* graph_;
   const std::vector<bool>* stored_;
   std::shared_ptr<const Frame> frame_;
-  SortedSet<NodeId> nodes_, copies_, choosing_;
+  SortedSet<NodeId> nodes_, copies_, choosing_, scatters_;
   SortedMap<ValueId, Demand> demands_;
   mutable std::optional<std::size_t> lasting_leaves_;  // nothing: to be counted
 };

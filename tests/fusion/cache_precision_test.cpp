@@ -1,4 +1,5 @@
 // Caches in rows of 8 bits: what they stand for, and which caches there are none of.
+#include <algorithm>
 #include <cmath>
 
 #include <gmock/gmock.h>
@@ -244,6 +245,69 @@ TEST(CachePrecisions, BothTypesTakeAsManyKernels) {
     }
     EXPECT_EQ(kernels[0], kernels[1]);
   }
+}
+
+/// A layer of a decoder of many sequences: queries, keys and values of one product, and its caches.
+constexpr const char* kServed = R"(
+graph @main(%ids: i64[1, s], %position: i64[1], %k: f16[1, 2, length, 16], %v: f16[1, 2, length, 16])
+    ranges {length: 1..64, s: 1..64} states {output 1 -> input 2, output 2 -> input 3} {
+  %table = Iota() {axis = 1, dtype = f16, shape = [4096, 64]}
+  %w = Iota() {axis = 0, dtype = f16, shape = [64, 128]}
+  %back = Iota() {axis = 1, dtype = f16, shape = [64, 4096]}
+  %x = Gather(%table, %ids) {axis = 0}
+  %all = MatMul(%x, %w)
+  %q0 = Slice(%all) {starts = [0, 0, 0], steps = [1, 1, 1], shape = [1, s, 64]}
+  %q1 = Sin(%q0)
+  %q2 = Reshape(%q1) {shape = [1, s, 4, 16]}
+  %q = Transpose(%q2) {perm = [0, 2, 1, 3]}
+  %r0 = Slice(%all) {starts = [0, 0, 64], steps = [1, 1, 1], shape = [1, s, 32]}
+  %r1 = Sin(%r0)
+  %r2 = Reshape(%r1) {shape = [1, s, 2, 16]}
+  %r = Transpose(%r2) {perm = [0, 2, 1, 3]}
+  %u0 = Slice(%all) {starts = [0, 0, 96], steps = [1, 1, 1], shape = [1, s, 32]}
+  %u2 = Reshape(%u0) {shape = [1, s, 2, 16]}
+  %u = Transpose(%u2) {perm = [0, 2, 1, 3]}
+  %i0 = Iota() {axis = 0, dtype = i64, shape = [1, 1, 1, 1]}
+  %i1 = Iota() {axis = 1, dtype = i64, shape = [1, 2, 1, 1]}
+  %n = Iota() {axis = 2, dtype = i64, shape = [1, 1, s, 1]}
+  %i2 = Add(%n, %position)
+  %i3 = Iota() {axis = 3, dtype = i64, shape = [1, 1, 1, 16]}
+  %k1 = Scatter(%k, %r, %i0, %i1, %i2, %i3) {combine = "none"}
+  %v1 = Scatter(%v, %u, %i0, %i1, %i2, %i3) {combine = "none"}
+  %m = Reshape(%i2) {shape = [s, 1]}
+  %one = const i64[] {1}
+  %limits = Add(%m, %one)
+  %kg = Reshape(%k1) {shape = [1, 2, 1, length, 16]}
+  %ke = Expand(%kg) {shape = [1, 2, 2, length, 16]}
+  %kh = Reshape(%ke) {shape = [1, 4, length, 16]}
+  %vg = Reshape(%v1) {shape = [1, 2, 1, length, 16]}
+  %ve = Expand(%vg) {shape = [1, 2, 2, length, 16]}
+  %vh = Reshape(%ve) {shape = [1, 4, length, 16]}
+  %y = Attention(%q, %kh, %vh, %limits) {scale = 0.25, limited = 1, guard = 2}
+  %t = Transpose(%y) {perm = [0, 2, 1, 3]}
+  %rows = Reshape(%t) {shape = [1, s, 64]}
+  %last = const i64[] {-1}
+  %row = Gather(%rows, %last) {axis = 1}
+  %logits = MatMul(%row, %back)
+  return logits = %logits, k1 = %k1, v1 = %v1
+})";
+
+// Where rows and scales go is said by indices, as where rows of 16 bits go: one kernel makes them
+// and puts them there.
+TEST(CachePrecisions, RowsOf8BitsOfManySequencesTakeNoMoreKernels) {
+  const auto kernels = [](std::optional<DType> type) {
+    Context context;
+    context.target = codegen::cuda_target().traits();
+    context.states.cache_type = type;
+    context.paging.emplace();
+    const Graph graph = run_pipeline(ir::parse_graph(kServed), context).graph;
+    expect_fused(graph);
+    return std::ranges::count_if(graph.nodes(),
+                                 [](const Node& node) { return node.op->kind == OpKind::kFused; });
+  };
+  const auto floats = kernels(std::nullopt);
+  EXPECT_EQ(kernels(DType::kFloat8E4M3FN), floats);
+  EXPECT_EQ(kernels(DType::kInt8), floats);
 }
 
 std::string refusal(std::string text, const std::string& what, const std::string& with) {

@@ -119,7 +119,7 @@ void expect_family(const Node& node) {
       case OpKind::kPointwise: break;
       case OpKind::kView: break;
       case OpKind::kReduce: {
-        EXPECT_EQ(kind, "reduction");
+        EXPECT_TRUE(kind == "reduction" || kind == "scatter") << kind << " reduces";
         std::string space = ir::to_string(body.type(inner.inputs[0]).shape);
         for (std::int64_t axis : inner.attrs.get_ints("axes")) space += "/" + std::to_string(axis);
         reduced.insert(space);
@@ -142,6 +142,7 @@ void expect_family(const Node& node) {
                         : inner.op->name == "Attention"    ? "attention"
                         : inner.op->name == "ArgSort"      ? "sort"
                         : inner.op->name == "TreeEnsemble" ? "trees"
+                        : inner.op->name == "SampleTokens" ? "sampling"
                                                            : "conv");
         break;
       case OpKind::kFused:
@@ -153,8 +154,9 @@ void expect_family(const Node& node) {
     }
   }
   if (kind == "reduction") {
-    EXPECT_EQ(reduced.size(), 1u) << "reductions over several spaces in one region";
+    EXPECT_FALSE(reduced.empty());
   }
+  EXPECT_LE(reduced.size(), 1u) << "reductions over several spaces in one region";
   if (kind == "pointwise") {
     for (ir::ValueId output : body.outputs())
       EXPECT_EQ(body.type(output).shape, body.type(body.outputs()[0]).shape);

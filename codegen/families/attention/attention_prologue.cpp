@@ -50,60 +50,31 @@ bool is_plain(const AccessT& access) {
   return access.gathers.empty() && access.nonaffine.empty() && access.guards.empty();
 }
 
-/// Nodes of a part's body in `builder`, by their values in the body; those of the inputs are given.
-std::map<ValueId, ValueId> copy_body(GraphBuilder& builder, const Graph& body,
-                                     std::map<ValueId, ValueId> mapped) {
-  for (const Node& node : body.nodes()) {
-    std::vector<ValueId> inputs;
-    for (const ValueId input : node.inputs) {
-      if (body.is_constant(input)) mapped[input] = builder.constant(body.value(input).constant);
-      inputs.push_back(mapped.at(input));
-    }
-    const auto made = builder.add_multi(node.op->name, std::move(inputs), node.attrs, node.body);
-    for (std::size_t i = 0; i < made.size(); ++i) mapped[node.outputs[i]] = made[i];
-  }
-  return mapped;
+/// A Scatter, and the part whose body has it.
+struct CacheWriter {
+  const Node *part = nullptr, *scatter = nullptr;
+};
+
+/// Whether two Scatters of one body have the same places but for their columns.
+bool puts_at_same_places(const Node& a, const Node& b) {
+  return a.inputs.size() == b.inputs.size() &&
+         std::equal(a.inputs.begin() + 2, a.inputs.end() - 1, b.inputs.begin() + 2);
 }
 
-/// Whether two scatters, parts of `graph`, have the same places but for their columns. Equal nodes
-/// of one builder are one.
-bool puts_at_same_places(const Graph& graph, const Node& a, const Node& b) {
-  GraphBuilder builder("places");
-  std::map<ValueId, ValueId> outer;
-  const auto places = [&](const Node& part) {
-    std::map<ValueId, ValueId> mapped;
-    for (std::size_t i = 0; i < part.inputs.size(); ++i) {
-      const ValueId value = root_of(graph, part.inputs[i]);
-      const TensorType& type = part.body->type(part.body->inputs()[i]);
-      if (!outer.contains(value)) outer[value] = builder.placeholder(type);
-      if (!(builder.type(outer[value]) == type))
-        throw Refusal{"the places of rows of 8 bits and of their scales have two shapes"};
-      mapped[part.body->inputs()[i]] = outer[value];
-    }
-    mapped = copy_body(builder, *part.body, std::move(mapped));
-    std::vector<ValueId> found;
-    for (const Node& node : part.body->nodes())
-      if (node.op->scatter() != nullptr)
-        for (std::size_t i = 2; i + 1 < node.inputs.size(); ++i)
-          found.push_back(mapped.at(node.inputs[i]));
-    return found;
-  };
-  return places(a) == places(b);
-}
-
-/// The body of `part`, which makes rows of 8 bits `values` and their `scales`, with the rows before
-/// they are rounded as its only result, in `type`. Nothing if it makes them otherwise than the
-/// kernel does.
-std::optional<Graph> exact_rows(const Node& part, ValueId values, ValueId scales, DType type) {
-  const auto output_of = [&](ValueId value) {
-    const auto at = std::ranges::find(part.outputs, value);
-    return at == part.outputs.end()
-               ? ValueId{}
-               : part.body->outputs()[static_cast<std::size_t>(at - part.outputs.begin())];
-  };
-  const ir::ScaledRows rows{output_of(values), output_of(scales)};
-  if (!rows.values.valid() || !rows.scales.valid()) return std::nullopt;
-  return ir::rows_before_rounding(*part.body, rows, type);
+/// The body of the part with this Scatter alone, and what it puts anywhere as another input, the
+/// last.
+Graph scatter_of_rows(const CacheWriter& writer) {
+  const Graph& body = *writer.part->body;
+  const Node& scatter = *writer.scatter;
+  GraphBuilder builder(body.name());
+  for (const auto& [symbol, range] : body.ranges()) builder.range(symbol, range);
+  std::vector<ValueId> inputs;
+  for (const ValueId input : body.inputs())
+    inputs.push_back(builder.input(body.value(input).name, body.type(input)));
+  std::vector<ValueId> operands = ir::inline_graph(builder, body, inputs, scatter.inputs);
+  operands[1] = builder.input("rows", body.type(scatter.inputs[1]));
+  builder.output("next", builder.add(scatter.op->name, operands, scatter.attrs));
+  return builder.finish();
 }
 
 class PrologueLowering {
@@ -113,8 +84,8 @@ class PrologueLowering {
       : body_(body), parts_(parts), inputs_(inputs), outputs_(outputs), exprs_(exprs) {}
 
   AttentionProgram lower() {
-    const std::uint32_t writes[] = {part_writes(body_, *parts_.attention, outputs_)};
-    program_ = lower_attention(*parts_.attention->body, reads(*parts_.attention), writes, exprs_);
+    program_ = lower_attention(*parts_.attention->body, reads(*parts_.attention),
+                               part_writes(body_, *parts_.attention, outputs_), exprs_);
     if (program_.causal != 0 || program_.has_row_limits())
       throw Refusal{"its rows see different keys"};
     if (!program_.rows.is_constant() || program_.rows.value() > kMostQueries)
@@ -128,11 +99,12 @@ class PrologueLowering {
     AttentionPrologue& front = *program_.front;
     front.q = queries();
     Place at_k, at_v;
-    front.k = row(scatter_into(k), k, program_.k, program_.head, at_k);
-    front.v = row(scatter_into(v), v, program_.v, program_.value_head, at_v);
+    const CacheWriter keys = writer_of(k), values = writer_of(v);
+    front.k = row(keys, k, program_.k, program_.head, at_k);
+    front.v = row(values, v, program_.v, program_.value_head, at_v);
     if (program_.key_scales) {
-      make_exact(front.k, k, program_.k, *program_.key_scales, program_.head);
-      make_exact(front.v, v, program_.v, *program_.value_scales, program_.value_head);
+      make_exact(front.k, keys, program_.k, *program_.key_scales, program_.head);
+      make_exact(front.v, values, program_.v, *program_.value_scales, program_.value_head);
     }
     if (at_k.buffer != at_v.buffer || at_k.offset != at_v.offset)
       throw Refusal{"keys and values have their new rows at different places"};
@@ -149,16 +121,19 @@ class PrologueLowering {
     Dim offset;
   };
 
-  const Node& scatter_into(std::uint32_t cache) const {
-    for (const Node* part : parts_.scatters)
-      if (part_writes(body_, *part, outputs_) == cache) return *part;
+  CacheWriter writer_of(std::uint32_t cache) const {
+    for (const Node* part : parts_.scatters) {
+      const std::vector<std::uint32_t> writes = part_writes(body_, *part, outputs_);
+      const auto at = std::ranges::find(writes, cache) - writes.begin();
+      if (at == std::ssize(writes)) continue;
+      const Node* made = part->body->producer(part->body->outputs()[static_cast<std::size_t>(at)]);
+      if (made != nullptr && made->op->scatter() != nullptr) return {part, made};
+    }
     throw Refusal{"keys and values are not what is put into the caches"};
   }
 
   std::vector<std::uint32_t> reads(const Node& part) const {
-    InnerBuffers inner;
-    for (const ValueId value : parts_.inner_values()) inner[value] = kPrologueValue;
-    return part_reads(body_, part, inputs_, outputs_, inner);
+    return part_reads(body_, parts_, part, inputs_, outputs_, kPrologueValue);
   }
 
   /// Takes the buffer that there is not out of the kernel's.
@@ -196,22 +171,20 @@ class PrologueLowering {
     return is_dense;
   }
 
-  /// `made` says which of the rows of 8 bits, that another part makes for `cache`, is whose. It
-  /// becomes what makes the rows before they are rounded: the kernel rounds them itself.
-  void make_exact(PrologueOperand& made, std::uint32_t cache, const AttentionOperand& operand,
+  /// `made` says which of the rows of 8 bits, that `writer` makes, is whose. It becomes what makes
+  /// the rows before they are rounded: the kernel rounds them itself.
+  void make_exact(PrologueOperand& made, const CacheWriter& writer, const AttentionOperand& operand,
                   const AttentionOperand& scales, std::int64_t head) {
-    const Node& rows = scatter_into(cache);
-    const Node& row_scales = scatter_into(program_.buffers[scales.buffer]);
-    if (!lie_as_rows_do(operand, scales, head) || !puts_at_same_places(body_, rows, row_scales))
+    const CacheWriter row_scales = writer_of(program_.buffers[scales.buffer]);
+    if (row_scales.part != writer.part) throw Refusal{"rows of 8 bits are not made in front"};
+    if (!lie_as_rows_do(operand, scales, head) ||
+        !puts_at_same_places(*writer.scatter, *row_scales.scatter))
       throw Refusal{"scales lie otherwise than the rows of the cache do"};
-    const Node* source = body_.producer(root_of(body_, update_of(rows)));
-    if (source == nullptr || std::ranges::find(parts_.rows, source) == parts_.rows.end())
-      throw Refusal{"rows of 8 bits are not made in front"};
-    const auto exact = exact_rows(*source, root_of(body_, update_of(rows)),
-                                  root_of(body_, update_of(row_scales)), program_.dtype);
+    const ir::ScaledRows rows{writer.scatter->inputs[1], row_scales.scatter->inputs[1]};
+    const auto exact = ir::rows_before_rounding(*writer.part->body, rows, program_.dtype);
     if (!exact) throw Refusal{"rows of 8 bits are made otherwise than the kernel does"};
     const std::uint32_t writes[] = {kPrologueValue};
-    made.program = lower_region(*exact, reads(*source), writes, exprs_);
+    made.program = lower_region(*exact, reads(*writer.part), writes, exprs_);
     if (!stores_densely(made.program)) throw Refusal{"rows of 8 bits are not made densely"};
     renumber(made.program);
   }
@@ -224,21 +197,19 @@ class PrologueLowering {
            std::ranges::equal(rows.batch, scales.batch, same);
   }
 
-  /// What the one Scatter of `part` puts into its cache, outside of it.
-  ValueId update_of(const Node& part) const {
-    for (const Node& node : part.body->nodes())
-      if (node.op->scatter() != nullptr)
-        if (const auto at = part.body->input_number(node.inputs[1])) return part.inputs[*at];
-    throw Refusal{"what goes into a cache of 8 bits is changed on its way"};
-  }
-
-  /// What `part` scatters into `cache`, which the attention reads as `operand`.
-  PrologueOperand row(const Node& part, std::uint32_t cache, const AttentionOperand& operand,
-                      std::int64_t head, Place& place) {
+  /// What `writer` puts into `cache`, which the attention reads as `operand`.
+  PrologueOperand row(const CacheWriter& writer, std::uint32_t cache,
+                      const AttentionOperand& operand, std::int64_t head, Place& place) {
     const std::uint32_t writes[] = {cache};
     PrologueOperand made;
     LoopProgramT& program = made.program;
-    program = lower_region(*part.body, reads(part), writes, exprs_);
+    std::vector<std::uint32_t> found = reads(*writer.part);
+    if (program_.key_scales) {
+      found.push_back(kPrologueValue);
+      program = lower_region(scatter_of_rows(writer), found, writes, exprs_);
+    } else {
+      program = lower_region(*writer.part->body, found, writes, exprs_);
+    }
     InstrT& store = only_store(program, InstrKind::Scatter);
     AccessT& access = *program.accesses[store.access];
     if (store.op != kReplaces || access.gathers.size() != 1 || !access.nonaffine.empty() ||
@@ -343,45 +314,48 @@ std::optional<AttentionParts> attention_parts(const Graph& body) {
     if (!node.body) continue;
     const std::string& kind = node.attrs.get_string("kind");
     if (kind == "pointwise") parts.q = &node;
-    if (kind == "reduction") parts.rows.push_back(&node);
     if (kind == "scatter") parts.scatters.push_back(&node);
     if (kind == "attention") parts.attention = &node;
   }
   if (!parts.q && parts.scatters.empty() && !parts.attention) return std::nullopt;
-  if (!parts.q || parts.scatters.size() != 2 + parts.rows.size() || !parts.attention)
+  if (!parts.q || parts.scatters.size() != 2 || !parts.attention)
     throw Error(ErrorCode::kInternal, "an attention region with other parts than it may have");
   return parts;
 }
 
-std::vector<ValueId> AttentionParts::inner_values() const {
-  std::vector<ValueId> all{q->outputs[0]};
-  for (const Node* part : rows) all.insert(all.end(), part->outputs.begin(), part->outputs.end());
-  return all;
-}
-
-std::vector<std::uint32_t> part_reads(const Graph& body, const Node& part, Buffers inputs,
-                                      Buffers outputs, const InnerBuffers& inner) {
+std::vector<std::uint32_t> part_reads(const Graph& body, const AttentionParts& parts,
+                                      const Node& part, Buffers inputs, Buffers outputs,
+                                      std::uint32_t queries) {
+  const auto at = [](const std::vector<ValueId>& list, ValueId value) {
+    return static_cast<std::size_t>(std::ranges::find(list, value) - list.begin());
+  };
   std::vector<std::uint32_t> reads;
   for (const ValueId input : part.inputs) {
     const ValueId value = root_of(body, input);
-    if (const auto known = inner.find(value); known != inner.end()) {
-      reads.push_back(known->second);
-    } else if (const Node* made = body.producer(value); made && made->body) {
-      reads.push_back(part_writes(body, *made, outputs));
+    if (const Node* made = body.producer(value); made == parts.q) {
+      reads.push_back(queries);
+    } else if (made && made->body) {
+      reads.push_back(part_writes(body, *made, outputs)[at(made->outputs, value)]);
     } else {
-      const auto at = body.input_number(value);
-      if (!at)
+      const auto number = body.input_number(value);
+      if (!number)
         throw Error(ErrorCode::kInternal, "a part of an attention region reads no input of it");
-      reads.push_back(inputs[*at]);
+      reads.push_back(inputs[*number]);
     }
   }
   return reads;
 }
 
-std::uint32_t part_writes(const Graph& body, const Node& part, Buffers outputs) {
-  for (std::size_t i = 0; i < outputs.size(); ++i)
-    if (root_of(body, body.outputs()[i]) == part.outputs[0]) return outputs[i];
-  throw Error(ErrorCode::kInternal, "an attention region computes what nothing reads");
+std::vector<std::uint32_t> part_writes(const Graph& body, const Node& part, Buffers outputs) {
+  std::vector<std::uint32_t> writes;
+  for (const ValueId value : part.outputs) {
+    const auto at = std::ranges::find_if(
+        body.outputs(), [&](ValueId output) { return root_of(body, output) == value; });
+    if (at == body.outputs().end())
+      throw Error(ErrorCode::kInternal, "an attention region computes what nothing reads");
+    writes.push_back(outputs[static_cast<std::size_t>(at - body.outputs().begin())]);
+  }
+  return writes;
 }
 
 std::optional<AttentionProgram> lower_with_prologue(const Graph& body, const AttentionParts& parts,

@@ -3,7 +3,6 @@
 #pragma once
 
 #include <cstdint>
-#include <map>
 #include <optional>
 #include <string>
 #include <vector>
@@ -14,25 +13,22 @@
 namespace sinter::codegen {
 
 /// The Fused nodes of such a region: pointwise queries, two scatters into caches, and the attention
-/// that alone reads the queries, maybe reshaped. Into caches of 8 bits there are four, of rows and
-/// of their scales, and a reduction for keys and one for values that makes both.
+/// that alone reads the queries, maybe reshaped. Those into caches of 8 bits have two results each:
+/// they make the rows and their scales.
 struct AttentionParts {
   const Node *q = nullptr, *attention = nullptr;
-  std::vector<const Node*> rows, scatters;
-
-  /// The values that parts make for each other: queries, rows and scales.
-  std::vector<ValueId> inner_values() const;
+  std::vector<const Node*> scatters;
 };
 /// Nothing for a region of views and an Attention. Throws Error(kInternal) for anything else.
 std::optional<AttentionParts> attention_parts(const Graph& body);
 
-/// By value that a part makes for others: its buffer of the plan, or kPrologueValue.
-using InnerBuffers = std::map<ValueId, std::uint32_t>;
-/// The plan's buffers of a part's inputs. Those of the region are `inputs` and `outputs`.
-std::vector<std::uint32_t> part_reads(const Graph& body, const Node& part, Buffers inputs,
-                                      Buffers outputs, const InnerBuffers& inner);
-/// The plan's buffer of a part's result.
-std::uint32_t part_writes(const Graph& body, const Node& part, Buffers outputs);
+/// The plan's buffers of a part's inputs. Those of the region are `inputs` and `outputs`, that of
+/// the queries is `queries`: one of the plan, or kPrologueValue.
+std::vector<std::uint32_t> part_reads(const Graph& body, const AttentionParts& parts,
+                                      const Node& part, Buffers inputs, Buffers outputs,
+                                      std::uint32_t queries);
+/// The plan's buffers of the results of a part that are results of the region.
+std::vector<std::uint32_t> part_writes(const Graph& body, const Node& part, Buffers outputs);
 
 /// The whole region as one problem, with AttentionProgram::front, whose blocks each compute what
 /// they need of it. Nothing, and `refusal`, if it is not of the form that this takes: one row a

@@ -40,27 +40,19 @@ AttentionStep lower_attention_step(const Graph& graph, const Node& node, Buffers
     step.program = std::move(*whole);
     return finish();
   }
-  InnerBuffers inner;
-  for (const ValueId value : parts->inner_values()) {
-    inner[value] = buffers.scratch(body.type(value));
-    step.scratch.push_back(inner[value]);
-  }
+  const std::uint32_t queries = buffers.scratch(body.type(parts->q->outputs[0]));
+  step.scratch.push_back(queries);
   const auto reads = [&](const Node& part) {
-    return part_reads(body, part, inputs, outputs, inner);
+    return part_reads(body, *parts, part, inputs, outputs, queries);
   };
   const auto add = [&](const Node& part, const std::vector<std::uint32_t>& writes) {
     step.before.push_back(lower_region(*part.body, reads(part), writes, exprs));
     step.work += cost_of(step.before.back(), exprs, size);
   };
-  add(*parts->q, {inner.at(parts->q->outputs[0])});
-  for (const Node* part : parts->rows) {
-    std::vector<std::uint32_t> writes;
-    for (const ValueId value : part->outputs) writes.push_back(inner.at(value));
-    add(*part, writes);
-  }
-  for (const Node* part : parts->scatters) add(*part, {part_writes(body, *part, outputs)});
-  const std::uint32_t writes[] = {part_writes(body, *parts->attention, outputs)};
-  step.program = lower_attention(*parts->attention->body, reads(*parts->attention), writes, exprs);
+  add(*parts->q, {queries});
+  for (const Node* part : parts->scatters) add(*part, part_writes(body, *part, outputs));
+  step.program = lower_attention(*parts->attention->body, reads(*parts->attention),
+                                 part_writes(body, *parts->attention, outputs), exprs);
   return finish();
 }
 

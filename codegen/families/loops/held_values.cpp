@@ -54,7 +54,10 @@ double words_per_element(const ProgramAnalysis& analysis, bool lean, bool again,
   for (const std::size_t i : analysis.live()) {
     const auto& instr = analysis.instr(i);
     const ValueInfo& info = analysis.value(i);
-    if ((info.dims & elements) == 0) continue;
+    // What guards alone choose is one element for all of a row.
+    const DimSet dims =
+        instr.kind == InstrKind::Load ? analysis.address_dims(instr.access) : info.dims;
+    if ((dims & elements) == 0) continue;
     double words = 0;
     if (instr.kind == InstrKind::Load) {
       const bool is_shared = reduces && (info.dims & analysis.outer_dims()) == 0;

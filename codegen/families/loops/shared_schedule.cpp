@@ -91,7 +91,7 @@ std::vector<Schedule> choose_shared(const ProgramAnalysis& analysis, int threads
     throw Error(ErrorCode::kUnsupported,
                 fmt::format("'{}': scans and scatters that combine are kernels of their own",
                             analysis.request().name));
-  const bool by_element = analysis.program().inner_dims == 0 || analysis.scatters();
+  const bool by_element = kPointwiseSchedule.takes(analysis);
   if (!by_element && !lies_in_columns(analysis)) return choose_rows(analysis, threads);
   std::vector<Schedule> schedules;
   if (by_element) {

@@ -114,6 +114,8 @@ int longest_vector(const ProgramAnalysis& analysis, DimSet dim,
   const DimSet inner = analysis.inner_dims();
   const bool rows = (analysis.outer_dims() & dim) != 0 && inner != 0;
   for (const std::size_t i : moved) {
+    // What guards alone choose is one element for all.
+    if ((analysis.address_dims(analysis.instr(i).access) & dim) == 0) continue;
     if (rows && (analysis.access_dims(analysis.instr(i).access) & inner) == 0) continue;
     widest = std::max(widest, analysis.memory_bytes(i));
     narrowest = std::min(narrowest, analysis.memory_bytes(i));

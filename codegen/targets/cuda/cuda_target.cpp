@@ -11,6 +11,7 @@ ir::TargetTraits make_traits() {
   traits.approximates_functions = true;
   traits.launch_bytes = 5e6;  // 1.25 us at 4 TB/s
   traits.reduces_strided = true;
+  traits.reductions_scatter = true;
   // What multiprocessors take at once.
   traits.reduction_split = {.parts = 528,
                             .fewest_parts = 8,

@@ -70,6 +70,25 @@ constexpr const char* kPrograms[] = {
   %i = Cast(%q) {to = i8}
   return q = %q, o = %o, i = %i
 })",
+    // Errors of two roundings, of which one is taken.
+    R"(graph @errors(%x: f16[6, 256]) {
+  %w = Cast(%x) {to = f32}
+  %q = Cast(%w) {to = FP8}
+  %r = Cast(%q) {to = f32}
+  %d = Sub(%r, %w)
+  %a = ReduceSumSquare(%d) {axes = [1], keepdims = 1}
+  %k = const f32[] {0.93}
+  %n = Mul(%w, %k)
+  %p = CastUnsaturated(%n) {to = FP8}
+  %t = Cast(%p) {to = f32}
+  %e = Sub(%t, %n)
+  %b = ReduceSumSquare(%e) {axes = [1], keepdims = 1}
+  %l = Less(%a, %b)
+  %y = Where(%l, %w, %n)
+  %z = Cast(%y) {to = FP8}
+  %v = Cast(%z) {to = f32}
+  return a = %a, b = %b, v = %v
+})",
     R"(graph @norm(%x: f16[6, 256], %s: f16[256]) {
   %w = Cast(%x) {to = f32}
   %a = Square(%w)
@@ -159,7 +178,7 @@ TEST(CudaText, AScaleIsInvertedOnce) {
               testing::ContainsRegex("quotient_to_nearest\\([^,]*, [^,]*\\);"));
 }
 
-/// What a kernel computes with has gone through 8 bits, too.
+/// What a kernel computes with has gone through 8 bits, too: two elements at a time.
 TEST(CudaText, WhatIsReadOfACastIsRounded) {
   const std::string text = source_of(R"(graph @g(%x: f32[64, 1024]) {
   %q = Cast(%x) {to = FP8}
@@ -167,7 +186,14 @@ TEST(CudaText, WhatIsReadOfACastIsRounded) {
   return y = %y
 })",
                                      "f8e5m2");
-  EXPECT_THAT(text, HasSubstr("round_to_e5m2_saturated("));
+  EXPECT_THAT(text, HasSubstr("round_element_saturated<e5m2>(v0, j)"));
+  const std::string odd = source_of(R"(graph @g(%x: f32[63]) {
+  %q = Cast(%x) {to = FP8}
+  %y = Cast(%q) {to = f32}
+  return y = %y
+})",
+                                    "f8e5m2");
+  EXPECT_THAT(odd, HasSubstr("round_to_e5m2_saturated("));
 }
 
 }  // namespace

@@ -32,11 +32,6 @@ Buffers number_buffers(const ir::Graph& body) {
   return buffers;
 }
 
-bool scatters(const ir::Graph& body) {
-  return std::any_of(body.nodes().begin(), body.nodes().end(),
-                     [](const ir::Node& node) { return node.op->scatter() != nullptr; });
-}
-
 using Step = std::function<void(const Buffers&, codegen::ExprTable&, std::function<void()>&,
                                 std::vector<std::int64_t>&, Memory&)>;
 
@@ -55,10 +50,8 @@ std::string check(const ir::Graph& body, const ir::Bindings& symbols, std::uint6
   for (const ir::Tensor& output : expected)
     memory.emplace_back(output.bytes().size(), std::byte{0xa5});
 
-  if (scatters(body)) {  // into a copy of its data
-    const codegen::ScatteredValues values = codegen::scattered_values(body);
-    memory[buffers.outputs[values.result]] = memory[buffers.inputs[values.data]];
-  }
+  for (const codegen::ScatteredValues& values : codegen::scattered_values(body))
+    memory[buffers.outputs[values.result]] = memory[buffers.inputs[values.data]];  // changes a copy
 
   codegen::ExprTable exprs(body.ranges());
   std::function<void()> run;

@@ -169,28 +169,58 @@ void StatementWriter::vector_part(const InstrSet& needed, int stage) {
   }
 }
 
-void StatementWriter::element_part(const InstrSet& needed, int stage) {
-  const std::vector<std::size_t> all = members(needed);
-  if (std::ranges::none_of(all, [&](std::size_t i) {
-        return s_.per_element(i) || s_.analysis.instr(i).kind == InstrKind::Reduce;
-      }))
-    return;
+void StatementWriter::element_loop(std::span<const std::size_t> values,
+                                   std::span<const std::size_t> sums, const InstrSet& read_later) {
+  for (const std::size_t i : values)
+    if (read_later[i] && !s_.kept[i])
+      code_.line(fmt::format("{} v{}[{}];", text.type(i), i, s_.vector()));
   open_elements();
-  for (const std::size_t i : all) {
-    if (!s_.per_element(i) || s_.accumulates_in(i, stage)) continue;
+  for (const std::size_t i : values) {
     const bool is_store = s_.is_store(i);
-    if (is_store && s_.vector() > 1 && (s_.is_vector(i) || s_.is_transposed(i)))
+    if (is_store && s_.vector() > 1 && (s_.is_vector(i) || s_.is_transposed(i))) {
       code_.line(fmt::format("t{}[j] = {};", i, text.stored(i)));
-    else if (is_store && s_.is_transposed(i))
+    } else if (is_store && s_.is_transposed(i)) {
       code_.line(fmt::format("m{}.put(y, x, splat<1>({}));", i, text.narrowed(i, text.stored(i))));
-    else
+    } else if (read_later[i] && !s_.kept[i]) {
+      code_.line(fmt::format("v{}[j] = {};", i, text.value(i)));
+      s_.names[i] = fmt::format("v{}[j]", i);
+    } else {
       statement(i);
+    }
   }
-  for (const std::size_t i : all)
-    if (s_.accumulates_in(i, stage))
-      code_.line(fmt::format("{0} = {1}::of({0}, {2});", text.partial_sum(i), text.combine(i),
-                             s_.names[s_.analysis.instr(i).args[0]]));
+  for (const std::size_t i : sums)
+    code_.line(fmt::format("{0} = {1}::of({0}, {2});", text.partial_sum(i), text.combine(i),
+                           s_.names[s_.analysis.instr(i).args[0]]));
   close_elements();
+}
+
+/// What is rounded in pairs begins a loop of its own, since the one in front of it has computed the
+/// operand of a whole vector.
+void StatementWriter::element_part(const InstrSet& needed, int stage) {
+  std::vector<std::size_t> values, sums;
+  for (const std::size_t i : members(needed))
+    if (s_.accumulates_in(i, stage))
+      sums.push_back(i);
+    else if (s_.per_element(i))
+      values.push_back(i);
+  if (values.empty() && sums.empty()) return;
+  const InstrSet none(s_.analysis.instr_count(), false);
+  std::size_t begin = 0;
+  for (std::size_t at = 0; at < values.size(); ++at) {
+    if (!text.is_rounded_in_pairs(values[at])) continue;
+    const std::span<const std::size_t> front(values.data() + begin, at - begin);
+    if (std::ranges::find(front, s_.math.operands(values[at])[0]) == front.end()) continue;
+    InstrSet read_later = none;
+    for (std::size_t k = at; k < values.size(); ++k)
+      for (const std::uint32_t v : s_.operands(values[k])) read_later[v] = true;
+    const auto rest = std::ranges::stable_partition(sums, [&](std::size_t sum) {
+      return std::ranges::find(front, s_.analysis.instr(sum).args[0]) != front.end();
+    });
+    element_loop(front, {sums.begin(), rest.begin()}, read_later);
+    sums.erase(sums.begin(), rest.begin());
+    begin = at;
+  }
+  element_loop(std::span(values).subspan(begin), sums, none);
 }
 
 void StatementWriter::vector_stores(const InstrSet& needed) {

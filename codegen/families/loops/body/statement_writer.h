@@ -1,6 +1,7 @@
 // Statements of a kernel's body, and the loops around them.
 #pragma once
 
+#include <span>
 #include <string>
 #include <vector>
 
@@ -43,6 +44,9 @@ class StatementWriter {
   void store_scalar(std::size_t i);
   void vector_part(const InstrSet& needed, int stage);
   void element_part(const InstrSet& needed, int stage);
+  /// Values in one loop over a vector's elements. Those of `read_later` are kept for each of them.
+  void element_loop(std::span<const std::size_t> values, std::span<const std::size_t> sums,
+                    const InstrSet& read_later);
   void vector_stores(const InstrSet& needed);
 
   BodyState& s_;

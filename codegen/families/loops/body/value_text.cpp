@@ -123,6 +123,13 @@ bool ValueText::must_not_contract(std::size_t i) const {
          bound.kind == InstrKind::Reduce && bound.args[0] == instr.args[0];
 }
 
+bool ValueText::is_rounded_in_pairs(std::size_t i) const {
+  const std::uint32_t value = s_.math.operands(i).empty() ? 0 : s_.math.operands(i)[0];
+  return analysis_.instr(i).kind == InstrKind::Op && float8_rounded_to(s_.math.op(i)) &&
+         s_.vector() % 2 == 0 && s_.per_element(value) &&
+         analysis_.type_of(value) == DType::kFloat32;
+}
+
 std::string ValueText::op(std::size_t i) const {
   const auto& instr = analysis_.instr(i);
   const ScalarOp op = s_.math.op(i);
@@ -134,6 +141,13 @@ std::string ValueText::op(std::size_t i) const {
     if (s_.in_loop(i) && (op != ScalarOp::kQuotient || s_.math.by_inverse(i)))
       operand.inverse = s_.inverses[arg];
     operands.push_back(std::move(operand));
+  }
+  constexpr std::string_view kElement = "[j]";
+  if (is_rounded_in_pairs(i) && operands[0].text.ends_with(kElement)) {
+    operands[0].text.resize(operands[0].text.size() - kElement.size());
+    return fmt::format("{}<{}>({}, j)",
+                       s_.math.function(i) ? "round_element_saturated" : "round_element",
+                       storage_name(*float8_rounded_to(op)), operands[0].text);
   }
   // A division by what divides a whole row is a product already.
   const bool is_product =

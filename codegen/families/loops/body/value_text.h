@@ -25,6 +25,9 @@ class ValueText {
   std::string narrowed(std::size_t i, const std::string& value) const;
   /// The vector that store `i` writes, of the values t<i>.
   std::string packed(std::size_t i) const;
+  /// GPUs round to floats of 8 bits two at a time: to do so, `i` needs its operand of a vector's
+  /// next element, too.
+  bool is_rounded_in_pairs(std::size_t i) const;
   /// Holds in the threads that store `i`; empty: in all.
   std::string writes(std::size_t i) const;
 

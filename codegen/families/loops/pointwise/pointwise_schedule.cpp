@@ -21,7 +21,8 @@ int pointwise_unroll(const ProgramAnalysis& analysis, const VectorPlan& vectors)
 }
 
 bool takes_pointwise(const ProgramAnalysis& analysis) {
-  return analysis.program().inner_dims == 0 || (analysis.scatters() && !analysis.combines());
+  return analysis.program().inner_dims == 0 ||
+         (analysis.scatters() && !analysis.combines() && analysis.stages() == 0);
 }
 
 std::vector<Schedule> choose_pointwise(const ProgramAnalysis& analysis) {

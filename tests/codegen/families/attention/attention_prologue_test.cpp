@@ -83,9 +83,7 @@ std::string rounded_rows(const Step& step) {
       %inverse = const f32[] {{{0}}}
       %least = const f32[] {{7.888609e-31}}
       %part = Mul(%most, %inverse){1}
-      %row = Cast({2}) {{to = {3}}}
-      return row = %row, scale = %scale
-    }})",
+      %row = Cast({2}) {{to = {3}}})",
                      is_integer ? "0.007874016" : "0.0022321429",
                      is_integer ? R"(
       %scale = Max(%part, %least)
@@ -115,14 +113,23 @@ std::string region(const Step& s) {
       %c = Gather(%cos, %at) {axis = 0}
       %s = Gather(%sin, %at) {axis = 0})";
   const auto scatter = [&](int columns) {
-    return fmt::format(R"(
+    std::string places = fmt::format(R"(
       %place = Reshape(%at) {{shape = [1, 1, 1, 1]}}
       %one = Iota() {{shape = [{0}, 1, 1, 1], axis = 0, dtype = i64}}
       %two = Iota() {{shape = [1, {1}, 1, 1], axis = 1, dtype = i64}}
-      %three = Iota() {{shape = [1, 1, 1, {2}], axis = 3, dtype = i64}}
-      %next = Scatter(%cache, %u, %one, %two, %place, %three) {{combine = "none"}}
-      return next = %next)",
-                       s.batch, s.caches, columns);
+      %three = Iota() {{shape = [1, 1, 1, {2}], axis = 3, dtype = i64}})",
+                                     s.batch, s.caches, columns);
+    if (!s.has_scales())
+      return places + R"(
+      %next = Scatter(%cache, %u, %one, %two, %place, %three) {combine = "none"}
+      return next = %next
+    })";
+    return rounded_rows(s) + places + R"(
+      %four = Iota() {shape = [1, 1, 1, 1], axis = 3, dtype = i64}
+      %next = Scatter(%cache, %row, %one, %two, %place, %three) {combine = "none"}
+      %scales_next = Scatter(%scales, %scale, %one, %two, %place, %four) {combine = "none"}
+      return next = %next, scales_next = %scales_next
+    })";
   };
   std::string text = fmt::format(
       "graph @g(%x: {0}[{1}, 1, {2}], %cos: {0}[{3}, {4}], %sin: {0}[{3}, {4}], %at: i64[1], "
@@ -146,29 +153,19 @@ std::string region(const Step& s) {
   const std::string key_rows = angles + rotated("k", s, s.caches, s.heads * s.head) +
                                fmt::format("\n      %u = Reshape(%kr) {{shape = [{}, {}, 1, {}]}}",
                                            s.batch, s.caches, s.head);
-  if (s.has_scales()) {
-    text += "\n    %vr, %vf = Fused(%x) {kind = \"reduction\"} body (%x) {" + value_rows +
-            rounded_rows(s);
-    text +=
-        "\n    %kr, %kf = Fused(%x, %cos, %sin, %at) {kind = \"reduction\"} body (%x, %cos, %sin, "
-        "%at) {" +
-        key_rows + rounded_rows(s);
-    for (const auto& [result, cache, update, columns] :
-         {std::tuple("v", "values", "vr", s.value_head), std::tuple("k", "keys", "kr", s.head),
-          std::tuple("vs", "value_scales", "vf", 1), std::tuple("ks", "key_scales", "kf", 1)})
-      text +=
-          fmt::format(
-              "\n    %{} = Fused(%{}, %{}, %at) {{kind = \"scatter\"}} body (%cache, %u, %at) {{",
-              result, cache, update) +
-          scatter(columns) + "\n    }";
-  } else {
-    text += "\n    %v = Fused(%x, %values, %at) {kind = \"scatter\"} body (%x, %cache, %at) {" +
-            value_rows + scatter(s.value_head) + "\n    }";
-    text +=
-        "\n    %k = Fused(%x, %cos, %sin, %keys, %at) {kind = \"scatter\"} body (%x, %cos, %sin, "
-        "%cache, %at) {" +
-        key_rows + scatter(s.head) + "\n    }";
-  }
+  const char* const of_values = s.has_scales() ? ", %value_scales" : "";
+  const char* const of_keys = s.has_scales() ? ", %key_scales" : "";
+  const char* const scales_in = s.has_scales() ? ", %scales" : "";
+  text += fmt::format(
+      "\n    %v{0} = Fused(%x, %values, %at{1}) {{kind = \"scatter\"}} body (%x, %cache, %at{2}) "
+      "{{",
+      s.has_scales() ? ", %vs" : "", of_values, scales_in);
+  text += value_rows + scatter(s.value_head);
+  text += fmt::format(
+      "\n    %k{0} = Fused(%x, %cos, %sin, %keys, %at{1}) {{kind = \"scatter\"}} body (%x, %cos, "
+      "%sin, %cache, %at{2}) {{",
+      s.has_scales() ? ", %ks" : "", of_keys, scales_in);
+  text += key_rows + scatter(s.head);
   const auto shared = [&](const char* value, int columns) {
     return fmt::format(R"(
       %{0}5 = Reshape(%{0}) {{shape = [{1}, {2}, 1, {3}, {4}]}}

@@ -9,6 +9,7 @@
 #include <sinter/error.h>
 
 #include "codegen/families/horizontal/emit_horizontal.h"
+#include "codegen/plan/plan_buffers.h"
 #include "ir/reference/evaluate.h"
 #include "ir/text/text.h"
 #include "tests/codegen/emulation/compare_buffers.h"
@@ -59,6 +60,11 @@ std::string difference(const ir::Graph& body, const ir::Bindings& symbols = {},
     memory.emplace_back(value.bytes().begin(), value.bytes().end());
   for (const ir::Tensor& value : expected)
     memory.emplace_back(value.bytes().size(), std::byte{0xa5});
+  ir::Node node;
+  node.attrs.set("kind", std::string("horizontal"));
+  node.body = std::make_shared<const ir::Graph>(body);
+  for (const codegen::ScatterRegion& region : codegen::scatter_regions(node))
+    memory[outputs[region.result]] = memory[inputs[region.data]];  // it changes a copy
   plan::fb::PlanT plan;
   exprs.write(plan);
   std::vector<std::int64_t> sizes;
@@ -196,6 +202,40 @@ TEST(Horizontal, UpdatesOfManySizes) {
 
 /// A region that puts the inputs side by side is one among others; one that does so with results is
 /// made by their stores.
+// Rows that one region reduces and scatters, next to another region that is pointwise.
+TEST(Horizontal, ReducedRowsAreScattered) {
+  const auto rows = [](const char* rows, const char* cache, const char* scales) {
+    return fmt::format(R"(
+  %{0}_next, %{1}_next = Fused(%{2}, %at, %{0}, %{1}) {{kind = "scatter"}} body (%x, %at, %cache, %scales) {{
+    %wide = Cast(%x) {{to = f32}}
+    %magnitude = Abs(%wide)
+    %scale = ReduceMax(%magnitude) {{axes = [2], keepdims = 1}}
+    %number = Quotient(%wide, %scale)
+    %row = Cast(%number) {{to = f16}}
+    %b = Iota() {{shape = [3, 1, 1]}}
+    %t = Iota() {{shape = [1, 6, 1], axis = 1}}
+    %places = Add(%at, %t)
+    %d = Iota() {{shape = [1, 1, 64], axis = 2}}
+    %one = Iota() {{shape = [1, 1, 1], axis = 2}}
+    %z = Scatter(%cache, %row, %b, %places, %d)
+    %s = Scatter(%scales, %scale, %b, %places, %one)
+    return z = %z, s = %s
+  }})",
+                       cache, scales, rows);
+  };
+  const std::string text =
+      "graph @body(%q: f16[3, 6, 64], %k: f16[3, 6, 64], %v: f16[3, 6, 64], %at: i64[1, 1, 1], "
+      "%keys: f16[3, 11, 64], %key_scales: f32[3, 11, 1], %values: f16[3, 11, 64], "
+      "%value_scales: f32[3, 11, 1]) {\n  %y = Fused(%q) {kind = \"pointwise\"} body (%q) {\n"
+      "    %0 = Neg(%q)\n    return y = %0\n  }" +
+      rows("k", "keys", "key_scales") + rows("v", "values", "value_scales") +
+      "\n  return y = %y, a = %keys_next, b = %key_scales_next, c = %values_next, d = "
+      "%value_scales_next\n}\n";
+  HorizontalEmitted kernel;
+  EXPECT_EQ(difference(text, &kernel), "");
+  EXPECT_THAT(kernel.source, HasSubstr("schedule: row vector=8"));
+}
+
 TEST(Horizontal, ConcatenationOfInputsIsAMember) {
   EXPECT_EQ(
       difference("graph @body(%a: f32[3], %b: f32[4], %c: f32[7]) {\n"

@@ -95,6 +95,22 @@ constexpr IndexedCase kIndexedCases[] = {
       %z = Scatter(%x, %u, %b, %h, %at, %d)
       return z = %z
     })"},
+    {"scatter_reduced_rows",
+     R"(graph @g(%x: f16[2, m, 48], %start: i64[1, 1, 1], %cache: f16[2, 19, 48], %scales: f32[2, 19, 1]) ranges {m: 1..9} {
+      %wide = Cast(%x) {to = f32}
+      %magnitude = Abs(%wide)
+      %scale = ReduceMax(%magnitude) {axes = [2], keepdims = 1}
+      %number = Quotient(%wide, %scale)
+      %row = Cast(%number) {to = f16}
+      %b = Iota() {shape = [2, 1, 1]}
+      %t = Iota() {shape = [1, m, 1], axis = 1}
+      %at = Add(%start, %t)
+      %d = Iota() {shape = [1, 1, 48], axis = 2}
+      %one = Iota() {shape = [1, 1, 1], axis = 2}
+      %z = Scatter(%cache, %row, %b, %at, %d)
+      %s = Scatter(%scales, %scale, %b, %at, %one)
+      return z = %z, s = %s
+    })"},
     {"scatter_symbolic",
      R"(graph @g(%x: f32[n, 5], %i: i64[n, m], %u: f32[n, m]) ranges {m: 1..9, n: 1..9} {
       %rows = Iota() {shape = [n, 1]}
@@ -142,6 +158,12 @@ TEST(Indexed, ElementsThatMayMeetAreOrdered) {
   EXPECT_THAT(indexed_listing_of("replace_in_cache"), HasSubstr("row (i"));
 }
 
+TEST(Indexed, ReducedRowsAreScatteredAsRows) {
+  const std::string listing = indexed_listing_of("scatter_reduced_rows");
+  EXPECT_THAT(listing, HasSubstr("row (i2 < 48)"));
+  EXPECT_THAT(listing, HasSubstr("reduce_max"));
+}
+
 #ifdef SINTER_WITH_CUDA
 
 TEST(Indexed, KernelsRunOnTheEmulator) {
@@ -170,6 +192,22 @@ TEST(Indexed, KernelsSkipPlacesOutside) {
   EXPECT_THAT(check.kernels()[0].source, HasSubstr("schedule: pointwise"));
   EXPECT_THAT(check.kernels()[1].source, HasSubstr("Sum::of("));
   EXPECT_THAT(check.kernels()[1].source, HasSubstr("looped threads=1x"));
+}
+
+TEST(Indexed, ReducedRowsSkipPlacesOutside) {
+  CudaCheck check({{"m", {1, 9, nullptr}}});
+  std::string text;
+  for (const IndexedCase& test : kIndexedCases)
+    if (std::string_view(test.name) == "scatter_reduced_rows") text = test.text;
+  ProgramBuilder program = lowered_program(check.exprs, ir::parse_graph(text));
+  program.ranges[1] = {-25, 19};
+  check.add("outside", std::move(program), {{{"m", 1}}, {{"m", 9}}});
+  EXPECT_EQ(check.run(), "");
+  const std::string& source = check.kernels()[0].source;
+  EXPECT_THAT(source, HasSubstr("schedule: row vector=8"));
+  // A vector of elements each, and once for a row its scale.
+  EXPECT_THAT(source, HasSubstr("if (live && has_index("));
+  EXPECT_THAT(source, HasSubstr("if (live && lane == 0 && has_index("));
 }
 
 #endif
