@@ -232,6 +232,8 @@ std::map<std::string, std::vector<std::int64_t>> PagedExecutor::shapes(
 }
 
 void PagedExecutor::make_tables() {
+  block_tables_.emplace(limits_.max_sequences, table_blocks_);
+  std::ranges::fill(block_table_rows(), 0);
   tables_of_tokens_.emplace(limits_.max_sequences, limits_.vocabulary,
                             on_device_ ? std::optional(device_) : std::nullopt);
   session_.use_input(sets_, tables_of_tokens_->sets());
@@ -291,7 +293,7 @@ void PagedExecutor::prepare(const StepPlan& plan) {
   }
   const StepSizes sizes =
       padded(static_cast<int>(plan.tokens.size()), static_cast<int>(plan.sequences.size()), rows);
-  next_.inputs.fill(plan, sizes, limits_.block_size, limits_.block_count, table_blocks_);
+  next_.inputs.fill(plan, sizes, limits_.block_size, limits_.block_count, *block_tables_);
   has_next_ = true;
 }
 
@@ -312,8 +314,21 @@ void PagedExecutor::set_inputs() {
   set(positions_, inputs.positions, {sizes.tokens});
   set(slots_, inputs.slots, {sizes.tokens});
   set(starts_, inputs.starts, {sizes.sequences + 1});
-  set(tables_, inputs.block_tables, {sizes.sequences, table_blocks_});
   set(rows_, inputs.sample_rows, {sizes.samples});
+  set_block_tables();
+}
+
+std::span<BlockId> PagedExecutor::block_table_rows() {
+  const std::size_t count = block_tables_->size();
+  std::byte* const rows =
+      SessionAccess::impl(session_)->executor->stage_input(tables_, count * sizeof(BlockId));
+  return {reinterpret_cast<BlockId*>(rows), count};
+}
+
+void PagedExecutor::set_block_tables() {
+  running_.inputs.block_tables.write_to(block_table_rows());
+  SessionAccess::impl(session_)->set_shape(tables_,
+                                           {running_.inputs.sizes.sequences, table_blocks_});
 }
 
 void PagedExecutor::fill_sampling() {

@@ -6,12 +6,14 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <span>
 #include <vector>
 
 #include <sinter/devices.h>
 #include <sinter/session.h>
 
 #include "runtime/engine/executor.h"
+#include "runtime/engine/executors/block_table_rows.h"
 #include "runtime/engine/executors/sampling_tables.h"
 #include "runtime/engine/executors/step_inputs.h"
 #include "runtime/engine/sampler.h"
@@ -66,6 +68,9 @@ class PagedExecutor : public Executor {
   Clock::time_point launch();
   void copy_blocks();
   void set_inputs();
+  void set_block_tables();
+  /// Of all sequences, in the session's own memory, where they stay.
+  std::span<BlockId> block_table_rows();
   void begin_slot(const SlotStart& start);
   SlotSampler& sampler_of(int slot) { return *samplers_[static_cast<std::size_t>(slot)]; }
   /// What constraints allow, and who draws: in front of a run.
@@ -100,6 +105,7 @@ class PagedExecutor : public Executor {
   };
   PreparedStep next_, running_;
   bool has_next_ = false, runs_ = false;
+  std::optional<BlockTableRows> block_tables_;
   std::optional<SamplingTables> tables_of_tokens_;
   std::vector<double> reals_of_rows_;
   std::vector<std::int64_t> integers_of_rows_;
