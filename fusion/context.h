@@ -98,11 +98,12 @@ namespace paged_names {
 inline constexpr char kIds[] = "input_ids", kPositions[] = "positions",
                       kSlotMapping[] = "slot_mapping", kSequenceStarts[] = "sequence_starts",
                       kBlockTables[] = "block_tables", kSampleRows[] = "sample_rows";
-/// What tokens are drawn by, and the tokens: the operands and the result of SampleTokens.
+/// What tokens are drawn by, and what is drawn: the operands and the results of SampleTokens.
 inline constexpr char kSamplingReals[] = "sampling_reals",
                       kSamplingIntegers[] = "sampling_integers", kTokenSets[] = "token_sets",
                       kBiasedTokens[] = "biased_tokens", kTokenBiases[] = "token_biases",
-                      kSampledTokens[] = "sampled_tokens";
+                      kLogprobsWanted[] = "logprobs_wanted", kSampledTokens[] = "sampled_tokens",
+                      kLikeliestTokens[] = "likeliest_tokens", kTokenLogprobs[] = "token_logprobs";
 inline constexpr char kTokens[] = "tokens", kSequences[] = "sequences", kSamples[] = "samples",
                       kTableBlocks[] = "table_blocks", kCachePositions[] = "cache_positions",
                       kSetRows[] = "set_rows", kBiases[] = "biases";

@@ -79,7 +79,8 @@ class Executor {
   /// GPU. Not of a state.
   virtual void use_input(std::size_t index, const TensorView& view) = 0;
   /// `bytes` of the executor's own host memory for input `index`, which is no state: what the
-  /// caller writes there before the next run is its value. Waits for a run in flight.
+  /// caller writes there before the next run is its value. Waits for a run in flight. What was
+  /// written before is there again, maybe elsewhere, unless set_input or use_input came between.
   virtual std::byte* stage_input(std::size_t index, std::size_t bytes) = 0;
   /// Waits for an event of a GPU's: a CUevent.
   virtual void await_event(void* event) = 0;

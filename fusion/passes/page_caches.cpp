@@ -8,6 +8,7 @@
 
 #include "fusion/paging/position_trials.h"
 #include "fusion/paging/token_check.h"
+#include "fusion/paging/token_sampler.h"
 #include "fusion/passes/passes.h"
 #include "fusion/regions/rebuild.h"
 #include "ir/affine.h"
@@ -89,8 +90,6 @@ class CachePager {
     range(names::kSequences, 1, options_.max_sequences);
     range(names::kSamples, 1, options_.max_step_tokens);
     range(names::kTableBlocks, 1, (positions_ + block - 1) / block);
-    range(names::kSetRows, 1, kMostSetRows);
-    range(names::kBiases, 1, kMostBiases);
     // What depends on a cache's length is found behind: no range may make a number of it here.
     range(names::kCachePositions, 0, kMostCache);
     sizes_.emplace(*inputs_.tokens.as_symbol(), tokens);
@@ -108,16 +107,8 @@ class CachePager {
     slots_ = add(names::kSlotMapping, {tokens});
     starts_ = add(names::kSequenceStarts, {sequences + Dim(1)});
     tables_ = add(names::kBlockTables, {sequences, Dim::symbol(names::kTableBlocks)});
-    const Dim samples = Dim::symbol(names::kSamples);
-    rows_ = add(names::kSampleRows, {samples});
-    sampling_ = {
-        b_.input(names::kSamplingReals, {DType::kFloat64, {samples, 4}}),
-        b_.input(names::kSamplingIntegers, {DType::kInt64, {samples, 6}}),
-        add(names::kTokenSets,
-            {Dim::symbol(names::kSetRows),
-             ir::ceil_div(graph_.type(graph_.outputs()[logits_]).shape.back(), Dim(32), {})}),
-        add(names::kBiasedTokens, {Dim::symbol(names::kBiases)}),
-        b_.input(names::kTokenBiases, {DType::kFloat32, {Dim::symbol(names::kBiases)}})};
+    rows_ = add(names::kSampleRows, {Dim::symbol(names::kSamples)});
+    sampler_.declare(b_, graph_.type(graph_.outputs()[logits_]).shape.back());
     mapped_[inputs_.ids.position()] =
         shaped(as(ids, graph_.type(inputs_.ids).dtype), resized(graph_.type(inputs_.ids).shape));
     for (const DecoderCache& cache : inputs_.caches) {
@@ -145,7 +136,7 @@ class CachePager {
   /// Whether input number `i` of the new graph is one that told how many tokens there were: these
   /// are behind its own and the caches.
   bool is_old(std::size_t i) const {
-    constexpr std::size_t kOwn = 11;
+    constexpr std::size_t kOwn = 6 + TokenSampler::kInputs;
     return i >= kOwn + inputs_.caches.size();
   }
 
@@ -462,13 +453,10 @@ class CachePager {
     }
     const GraphBuilder::OriginScope scope(b_, {"sampler"});
     if (size_of(b_.type(logits).dtype) > 4) logits = as(logits, DType::kFloat32);
-    std::vector<ValueId> inputs = {logits};
-    inputs.insert(inputs.end(), sampling_.begin(), sampling_.end());
-    b_.output(paged_names::kSampledTokens, b_.add("SampleTokens", inputs));
+    sampler_.draw(b_, logits);
   }
 
   static constexpr std::int64_t kMostPositions = 1 << 17, kMostCache = 1 << 24;
-  static constexpr std::int64_t kMostSetRows = 1 << 14, kMostBiases = 1 << 24;
 
   const Graph& graph_;
   const PagingOptions& options_;
@@ -478,7 +466,7 @@ class CachePager {
   std::vector<ValueId> mapped_;
   std::map<std::string, Dim, std::less<>> sizes_;
   ValueId places_, slots_, starts_, tables_, rows_;
-  std::vector<ValueId> sampling_;
+  TokenSampler sampler_;
   std::int64_t positions_ = 0;
   std::size_t logits_ = 0;
   int attention_ = 0;

@@ -1,4 +1,6 @@
 // SampleTokens(logits, reals, integers, sets, biased, biases) -> tokens
+// SampleTokens(logits, reals, integers, sets, biased, biases, wanted) -> tokens, likeliest,
+// logprobs
 //
 // A token for each row of logits, floats [rows, v], as the row's parameters say:
 //   reals     f64 [rows, 4]   temperature, top-p, least score, repetition penalty
@@ -8,7 +10,13 @@
 //   sets      i32 [n, ceil(v / 32)]   bit i % 32 of word i / 32 is token i's
 //   biased    i32 [m]         tokens, those of a row ascending
 //   biases    f32 [m]         one for each
+//   wanted    i32 [rows]      of how many of the likeliest tokens the log probabilities are wanted,
+//                             at most the attribute `likeliest` (k, 1 to 32); below 0: not the
+//                             token's either
 //   tokens    i32 [rows]
+//   likeliest i32 [rows, k]   tokens, the likeliest first, equal ones in the order of their ids;
+//                             -1 behind those that are wanted, or that there are
+//   logprobs  f32 [rows, 1 + k]   of the token, then of the likeliest; 0 where there is none
 // A row is drawn in this order, in float32 up to scores:
 // 1. Biases are added. Of seen tokens what is above 0 is divided by the penalty, the rest
 //    multiplied by it.
@@ -24,9 +32,15 @@
 //    the seed (see fusion/append_sampler.h).
 // The token is v if a logit is NaN, and -1 if none is allowed. Rows of sets that there are not
 // count as -1; biases and tokens that there are not are left out.
+//
+// Log probabilities are of the logits as they are, whatever is drawn from: the logit less the
+// largest, less the logarithm of the sum of e^that over all tokens. A row without a token has none.
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <span>
+#include <string>
+#include <utility>
 
 #include "ir/dim/dim_mismatch.h"
 #include "ir/ops/ops.h"
@@ -34,9 +48,9 @@
 namespace sinter::ir::ops {
 namespace {
 
-constexpr std::int64_t kReals = 4, kIntegers = 6;
+constexpr std::int64_t kReals = 4, kIntegers = 6, kMostLikeliest = 32;
 
-std::vector<TensorType> infer_sample(const Attrs&, Types inputs) {
+std::vector<TensorType> infer_sample(const Attrs& attrs, Types inputs) {
   const auto is = [&](std::size_t input, DType type, std::size_t rank) {
     return inputs[input].dtype == type && inputs[input].shape.size() == rank;
   };
@@ -53,7 +67,18 @@ std::vector<TensorType> infer_sample(const Attrs&, Types inputs) {
   require_equal(inputs[2].shape, Shape{logits[0], kIntegers}, differ);
   require_equal(inputs[3].shape, Shape{inputs[3].shape[0], (logits[1].value() + 31) / 32}, differ);
   require_equal(inputs[4].shape, inputs[5].shape, differ);
-  return {{DType::kInt32, {logits[0]}}};
+  const std::int64_t likeliest = attrs.get_int("likeliest");
+  if (inputs.size() < 7) {
+    if (likeliest != 0) invalid("counts the likeliest tokens, but has no `wanted`");
+    return {{DType::kInt32, {logits[0]}}};
+  }
+  if (!is(6, DType::kInt32, 1)) invalid("needs i32[rows] as `wanted`, found " + list_types(inputs));
+  require_equal(inputs[6].shape, Shape{logits[0]}, differ);
+  if (likeliest < 1 || likeliest > kMostLikeliest)
+    invalid("gives 1 to 32 of the likeliest tokens, not " + std::to_string(likeliest));
+  return {{DType::kInt32, {logits[0]}},
+          {DType::kInt32, {logits[0], likeliest}},
+          {DType::kFloat32, {logits[0], likeliest + 1}}};
 }
 
 std::uint64_t mixed(std::uint64_t x) {
@@ -152,11 +177,48 @@ struct SampledRow {
   }
 };
 
-std::vector<Tensor> evaluate_sample(const Attrs&, Tensors inputs, Types outputs) {
+/// Of the row's tokens the `wanted` likeliest, and the log probabilities of `token` and of them.
+void add_logprobs(const Tensor& logits, std::int64_t row, std::int64_t token, std::int64_t wanted,
+                  std::span<std::int64_t> likeliest, std::span<double> logprobs) {
+  const std::int64_t count = logits.shape()[1];
+  if (wanted < 0 || token < 0 || token >= count) return;
+  std::vector<std::int64_t> order;
+  for (std::int64_t i = 0; i < count; ++i) order.push_back(i);
+  const auto logit = [&](std::int64_t i) { return logits.at(row * count + i); };
+  std::ranges::stable_sort(order, [&](auto a, auto b) { return logit(a) > logit(b); });
+  const auto score = [&](std::int64_t i) {
+    return logit(i) == logit(order[0]) ? 0 : logit(i) - logit(order[0]);
+  };
+  double total = 0;
+  for (const std::int64_t i : order) total += std::exp(score(i));
+  logprobs[0] = score(token) - std::log(total);
+  for (std::size_t i = 0; i < likeliest.size() && i < order.size(); ++i) {
+    if (std::cmp_greater_equal(i, wanted)) break;
+    likeliest[i] = order[i];
+    logprobs[1 + i] = score(order[i]) - std::log(total);
+  }
+}
+
+std::vector<Tensor> evaluate_sample(const Attrs& attrs, Tensors inputs, Types outputs) {
+  const std::int64_t rows = inputs[0].shape()[0];
   std::vector<std::int64_t> tokens;
-  for (std::int64_t row = 0; row < inputs[0].shape()[0]; ++row)
-    tokens.push_back(SampledRow(inputs, row).token());
-  return {Tensor::from_ints(outputs[0].dtype, {inputs[0].shape()[0]}, tokens)};
+  for (std::int64_t row = 0; row < rows; ++row) tokens.push_back(SampledRow(inputs, row).token());
+  std::vector<Tensor> results = {Tensor::from_ints(outputs[0].dtype, {rows}, tokens)};
+  if (outputs.size() == 1) return results;
+  const auto most = static_cast<std::size_t>(attrs.get_int("likeliest"));
+  std::vector<std::int64_t> likeliest(static_cast<std::size_t>(rows) * most, -1);
+  std::vector<double> logprobs(static_cast<std::size_t>(rows) * (most + 1), 0);
+  for (std::size_t row = 0; row < tokens.size(); ++row) {
+    const auto number = static_cast<std::int64_t>(row);
+    add_logprobs(inputs[0], number, tokens[row], inputs[6].at_int(number),
+                 std::span(likeliest).subspan(row * most, most),
+                 std::span(logprobs).subspan(row * (most + 1), most + 1));
+  }
+  results.push_back(
+      Tensor::from_ints(outputs[1].dtype, {rows, attrs.get_int("likeliest")}, likeliest));
+  results.push_back(
+      Tensor::from_doubles(outputs[2].dtype, {rows, attrs.get_int("likeliest") + 1}, logprobs));
+  return results;
 }
 
 }  // namespace
@@ -165,7 +227,9 @@ std::vector<OpDef> sampling_ops() {
   OpDef sample;
   sample.name = "SampleTokens";
   sample.kind = OpKind::kLibrary;
-  sample.min_inputs = sample.max_inputs = 6;
+  sample.min_inputs = 6;
+  sample.max_inputs = 7;
+  sample.attrs = {{"likeliest", AttrKind::kInt, Attr(std::int64_t{0})}};
   sample.infer = infer_sample;
   sample.evaluate = evaluate_sample;
   return {sample};

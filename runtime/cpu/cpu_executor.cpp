@@ -433,6 +433,8 @@ class CpuExecutor final : public Executor {
         suppression->run(addresses_, workspace_addresses_);
       else if (const auto* sampling = std::get_if<Sampling>(&step))
         sampling->run(addresses_, workspace_addresses_);
+      else if (const auto* logprobs = std::get_if<Logprobs>(&step))
+        logprobs->run(addresses_, workspace_addresses_);
       else if (const auto* trees = std::get_if<Trees>(&step))
         trees->run(addresses_, workspace_addresses_);
       else if (auto* host = std::get_if<HostStep>(&step))

@@ -11,7 +11,8 @@ std::string kind_of(const PreparedStep& step) {
   if (std::holds_alternative<TileProgram>(step)) return "loops";
   if (std::holds_alternative<RowSort>(step)) return "sort";
   if (std::holds_alternative<Suppression>(step)) return "suppression";
-  if (std::holds_alternative<Sampling>(step)) return "sampling";
+  if (std::holds_alternative<Sampling>(step) || std::holds_alternative<Logprobs>(step))
+    return "sampling";
   if (std::holds_alternative<Trees>(step)) return "trees";
   if (std::holds_alternative<HostStep>(step)) return "host";
   if (std::holds_alternative<MatmulQuant>(step)) return "quantized";
@@ -67,6 +68,7 @@ PreparedStep StepMaker::make(const plan::fb::StepT& step, const BoundShape& shap
     }
     case Work::SortStep: return RowSort(meta, *step.work.AsSortStep(), shape, threads);
     case Work::SamplingStep: return Sampling(meta, *step.work.AsSamplingStep(), shape, threads);
+    case Work::LogprobsStep: return Logprobs(meta, *step.work.AsLogprobsStep(), shape, threads);
     case Work::SuppressionStep: return Suppression(*step.work.AsSuppressionStep(), shape, threads);
     case Work::TreeStep:
       return Trees(weights.plan(), *step.work.AsTreeStep(), shape, weights, threads);

@@ -39,9 +39,9 @@ struct If {
   std::uint32_t condition;
   std::size_t then_steps, else_steps;
 };
-using PreparedStep =
-    std::variant<TileProgram, MatmulDnnl, MatmulPanels, MatmulQuant, ConvDnnl, RowSort,
-                 CpuAttention, Suppression, Sampling, Trees, HostStep, Copy, While, Extent, If>;
+using PreparedStep = std::variant<TileProgram, MatmulDnnl, MatmulPanels, MatmulQuant, ConvDnnl,
+                                  RowSort, CpuAttention, Suppression, Sampling, Logprobs, Trees,
+                                  HostStep, Copy, While, Extent, If>;
 
 /// "loops", "sort", "oneDNN": what profiles call it.
 std::string kind_of(const PreparedStep& step);

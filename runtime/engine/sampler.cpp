@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cmath>
 #include <map>
-#include <numeric>
 
 #include "runtime/format_error.h"
 
@@ -79,8 +78,7 @@ sampling::TokenSets SlotSampler::sets() {
 
 bool SlotSampler::is_known_ahead(std::size_t drafts) {
   const bool changes = matcher_.has_value() || parameters_->repetition_penalty != 1;
-  return !parameters_->logprobs && failure_.empty() && (drafts == 0 || !changes) &&
-         !(matcher_ && matcher_->is_stuck());
+  return failure_.empty() && (drafts == 0 || !changes) && !(matcher_ && matcher_->is_stuck());
 }
 
 sampling::Draw SlotSampler::draw_behind(std::size_t drafts) const {
@@ -145,36 +143,18 @@ SampleResult SlotSampler::sample(std::span<const float> logits, std::span<const 
   return collect(drafts, [&](std::size_t i, SampleResult& result) {
     const auto row = logits.subspan(i * vocabulary, vocabulary);
     draw(row);
-    if (parameters_->logprobs) result.logprobs.push_back(logprobs(row, last_));
+    if (const auto count = logprobs())
+      result.logprobs.push_back(
+          sampling::logprobs_of(row, last_, static_cast<std::size_t>(*count)));
   });
 }
 
-SampleResult SlotSampler::take(std::span<const TokenId> drawn, std::span<const TokenId> drafts) {
-  return collect(drafts, [&](std::size_t i, SampleResult&) { accept(drawn[i]); });
-}
-
-TokenLogprobs SlotSampler::logprobs(std::span<const float> logits, TokenId token) const {
-  const double most = sampling::largest(logits);
-  double total = 0;
-  for (const float logit : logits) total += std::exp(sampling::score_of(logit, most, 1));
-  const double log_total = std::log(total);
-  const auto value_of = [&](TokenId id) {
-    return static_cast<float>(sampling::score_of(logits[static_cast<std::size_t>(id)], most, 1) -
-                              log_total);
-  };
-  TokenLogprobs result{value_of(token), {}};
-  const auto count = std::min(static_cast<std::size_t>(*parameters_->logprobs), logits.size());
-  std::vector<TokenId> order(logits.size());
-  std::iota(order.begin(), order.end(), 0);
-  std::partial_sort(order.begin(), order.begin() + static_cast<std::ptrdiff_t>(count), order.end(),
-                    [&](TokenId a, TokenId b) {
-                      const float x = logits[static_cast<std::size_t>(a)];
-                      const float y = logits[static_cast<std::size_t>(b)];
-                      return x > y || (x == y && a < b);
-                    });
-  for (std::size_t i = 0; i < count; ++i)
-    result.likeliest.emplace_back(order[i], value_of(order[i]));
-  return result;
+SampleResult SlotSampler::take(std::span<const TokenId> drawn, std::span<const TokenId> drafts,
+                               std::span<const TokenLogprobs> logprobs) {
+  return collect(drafts, [&](std::size_t i, SampleResult& result) {
+    accept(drawn[i]);
+    if (!logprobs.empty()) result.logprobs.push_back(logprobs[i]);
+  });
 }
 
 }  // namespace sinter::engine

@@ -51,15 +51,21 @@ class SlotSampler {
   std::span<const TokenId> biased() const { return biased_; }
   std::span<const float> biases() const { return biases_; }
 
-  /// Whether what a draw behind `drafts` drafts depends on is known before the logits are, and
-  /// nobody asks how likely the tokens are: then a device can draw.
+  /// Of how many of the likeliest tokens log probabilities are asked for, beside each token's own;
+  /// nothing: not of these either.
+  std::optional<int> logprobs() const { return parameters_->logprobs; }
+
+  /// Whether what a draw behind `drafts` drafts depends on is known before the logits are: then a
+  /// device can draw.
   bool is_known_ahead(std::size_t drafts);
   /// The draw behind `drafts` further ones, and its sets; only if is_known_ahead(). They are valid
   /// until the next change. Throws Error(kUsage) if the constraint has no token.
   sampling::Draw draw_behind(std::size_t drafts) const;
   sampling::TokenSets sets();
-  /// sample(), where the token of each row is drawn already, as draw_behind() and sets() say.
-  SampleResult take(std::span<const TokenId> drawn, std::span<const TokenId> drafts);
+  /// sample(), where the token of each row is drawn already, as draw_behind() and sets() say, and
+  /// its log probabilities are known, if there are any to tell.
+  SampleResult take(std::span<const TokenId> drawn, std::span<const TokenId> drafts,
+                    std::span<const TokenLogprobs> logprobs = {});
 
  private:
   TokenId pick(std::span<const float> logits);
@@ -68,7 +74,6 @@ class SlotSampler {
   void note_seen(TokenId token);
   template <typename Next>
   SampleResult collect(std::span<const TokenId> drafts, const Next& next);
-  TokenLogprobs logprobs(std::span<const float> logits, TokenId token) const;
 
   std::shared_ptr<const SamplingParameters> parameters_;
   std::uint64_t seed_, draws_;

@@ -113,6 +113,10 @@ void visit_work(const fb::WorkUnion& work, const Visit& visit) {
         visit(size);
       break;
     }
+    case fb::Work::LogprobsStep:
+      visit(work.AsLogprobsStep()->rows);
+      visit(work.AsLogprobsStep()->vocabulary);
+      break;
     case fb::Work::TreeStep: visit(work.AsTreeStep()->rows); break;
     case fb::Work::HostStep:
       for (const auto* list : {&work.AsHostStep()->inputs, &work.AsHostStep()->outputs})

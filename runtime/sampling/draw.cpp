@@ -179,4 +179,26 @@ std::int64_t draw_token(std::span<const float> logits, const Draw& draw, const T
   return std::ranges::find(logits, most) - logits.begin();
 }
 
+TokenLogprobs logprobs_of(std::span<const float> logits, TokenId token, std::size_t count) {
+  const double most = largest(logits);
+  if (std::isnan(most)) return {};
+  double total = 0;
+  for (const float logit : logits) total += std::exp(score_of(logit, most, 1));
+  const double log_total = std::log(total);
+  const auto logprob_of = [&](TokenId id) {
+    return static_cast<float>(score_of(logits[static_cast<std::size_t>(id)], most, 1) - log_total);
+  };
+  TokenLogprobs result{logprob_of(token), {}};
+  std::vector<TokenId> order(logits.size());
+  std::iota(order.begin(), order.end(), 0);
+  const auto end = order.begin() + static_cast<std::ptrdiff_t>(std::min(count, order.size()));
+  std::partial_sort(order.begin(), end, order.end(), [&](TokenId a, TokenId b) {
+    const float x = logits[static_cast<std::size_t>(a)], y = logits[static_cast<std::size_t>(b)];
+    return x > y || (x == y && a < b);
+  });
+  for (auto id = order.begin(); id != end; ++id)
+    result.likeliest.emplace_back(*id, logprob_of(*id));
+  return result;
+}
+
 }  // namespace sinter::sampling

@@ -1,5 +1,5 @@
-// How one token is drawn: the host's definition, which engines and the CPU target share and that
-// kernels are tested against. Host code alone.
+// How one token is drawn, and its log probability: the host's definition, which engines and the CPU
+// target share and that kernels are tested against. Host code alone.
 #pragma once
 
 #include <cstdint>
@@ -65,5 +65,9 @@ Candidates candidates(std::span<const float> logits, const Draw& draw, const Tok
 /// The token; as many as there are if a logit is NaN, -1 if no token is allowed. At a temperature
 /// above 0 it is the candidate with the largest sum of score and Gumbel noise (random.h).
 std::int64_t draw_token(std::span<const float> logits, const Draw& draw, const TokenSets& sets);
+
+/// Log probabilities of `token`, and of the `count` likeliest tokens, equal ones in the order of
+/// their ids: of the logits as they are. Nothing if one of them is NaN.
+TokenLogprobs logprobs_of(std::span<const float> logits, TokenId token, std::size_t count);
 
 }  // namespace sinter::sampling

@@ -154,7 +154,7 @@ class Mutator {
   }
 
   void swap_work(fb::WorkUnion& work) {
-    switch (random_() % 13) {
+    switch (random_() % 14) {
       case 0: work.Reset(); break;
       case 1: work.Set(fb::CopyStepT{}); break;
       case 2: work.Set(fb::SortStepT{}); break;
@@ -166,6 +166,7 @@ class Mutator {
       case 8: work.Set(fb::TreeStepT{}); break;
       case 9: work.Set(fb::HostStepT{}); break;
       case 10: work.Set(fb::SamplingStepT{}); break;
+      case 11: work.Set(fb::LogprobsStepT{}); break;
       default:
         if (seen_) work = *seen_;
     }
@@ -245,6 +246,8 @@ double work_of_step(const fb::StepT& step, const std::vector<std::int64_t>& valu
     total += 64 * product(std::vector{sort->outer, sort->length, sort->inner});
   if (const auto* sampling = step.work.AsSamplingStep())
     total += 64 * product(std::vector{sampling->rows, sampling->vocabulary});
+  if (const auto* logprobs = step.work.AsLogprobsStep())
+    total += 64 * product(std::vector{logprobs->rows, logprobs->vocabulary});
   if (const auto* suppression = step.work.AsSuppressionStep())
     total += 8 * product(std::vector{suppression->rows, suppression->length, suppression->length});
   if (const auto* attention = step.work.AsAttentionStep())

@@ -1,5 +1,6 @@
 // Samplers on a real GPU: they choose the tokens that the reference chooses, and feed themselves.
 #include <array>
+#include <cmath>
 
 #include <gtest/gtest.h>
 
@@ -102,6 +103,38 @@ TEST_P(SampledRows, AreTheReferences) {
       EXPECT_EQ(found.at_int(i), expected.at_int(i)) << "kind " << kind << " row " << i;
     session.run();
     EXPECT_TRUE(found == tensor_of(session.output("token"))) << "another token in another run";
+  }
+}
+
+TEST_P(SampledRows, TellTheReferencesLogprobs) {
+  const auto& [type, vocabulary] = GetParam();
+  const std::string words = std::to_string((vocabulary + 31) / 32), v = std::to_string(vocabulary);
+  const ir::Graph graph = ir::parse_graph(
+      "graph @main(%logits: " + std::string(type) + "[n, " + v +
+      "], %reals: f64[n, 4], %integers: i64[n, 6], %sets: i32[3, " + words +
+      "], %biased: i32[5], %biases: f32[5], %wanted: i32[n]) ranges {n: 1..300} {\n" +
+      "  %token, %likeliest, %logprobs = SampleTokens(%logits, %reals, %integers, %sets, %biased, "
+      "%biases, %wanted) {likeliest = 20}\n" +
+      "  return token = %token, likeliest = %likeliest, logprobs = %logprobs\n}\n");
+  Session session(compile(graph, true));
+  for (int kind = 0; kind < 4; ++kind) {
+    const auto inputs =
+        test::logprobs_operands(graph.type(graph.inputs()[0]).dtype, vocabulary, kind, 77);
+    for (std::size_t i = 0; i < inputs.size(); ++i)
+      session.set_input(graph.value(graph.inputs()[i]).name, view_of(inputs[i]));
+    const auto expected = ir::evaluate(graph, inputs);
+    session.run();
+    EXPECT_TRUE(tensor_of(session.output("token")) == expected[0]) << "kind " << kind;
+    EXPECT_TRUE(tensor_of(session.output("likeliest")) == expected[1]) << "kind " << kind;
+    const ir::Tensor found = tensor_of(session.output("logprobs"));
+    for (std::int64_t i = 0; i < found.element_count(); ++i) {
+      const double wanted = expected[2].at(i);
+      if (std::isinf(wanted))
+        EXPECT_EQ(found.at(i), wanted) << "kind " << kind << " element " << i;
+      else
+        EXPECT_NEAR(found.at(i), wanted, 2e-6 + 1e-7 * std::abs(wanted))
+            << "kind " << kind << " element " << i;
+    }
   }
 }
 

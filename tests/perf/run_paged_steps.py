@@ -40,6 +40,7 @@ def sampling_inputs(batch, words, sampling):
     integers = np.tile(np.array([0, int(sampling.get("top_k", 0)), -1, -1, 0, 0], np.int64), (batch, 1))
     integers[:, 0] = np.arange(batch) * 1234567
     return {"sampling_reals": np.tile(np.array(reals, np.float64), (batch, 1)), "sampling_integers": integers,
+            "logprobs_wanted": np.full(batch, -1, np.int32),
             "token_sets": np.zeros((1, words), np.int32), "biased_tokens": np.zeros(1, np.int32),
             "token_biases": np.zeros(1, np.float32)}
 

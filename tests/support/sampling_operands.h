@@ -89,4 +89,21 @@ inline std::vector<ir::Tensor> sampling_operands(DType dtype, std::int64_t count
           ir::Tensor::of<float>(DType::kFloat32, {5}, {2, 40, -3, -2.5F, 30})};
 }
 
+/// How many log probabilities rows want in turn: none, the token's, some, more than there are.
+inline std::int32_t wanted_of_row(std::int64_t row) {
+  constexpr std::int32_t kWanted[] = {-1, 0, 1, 5, 20, 1000};
+  return kWanted[row % 6];
+}
+
+/// The same with `wanted`.
+inline std::vector<ir::Tensor> logprobs_operands(DType dtype, std::int64_t count, int kind,
+                                                 std::uint64_t seed) {
+  auto operands = sampling_operands(dtype, count, kind, seed);
+  std::vector<std::int32_t> wanted;
+  for (std::int64_t row = 0; row < operands[0].shape()[0]; ++row)
+    wanted.push_back(wanted_of_row(row));
+  operands.push_back(ir::Tensor::of<std::int32_t>(DType::kInt32, {std::ssize(wanted)}, wanted));
+  return operands;
+}
+
 }  // namespace sinter::test

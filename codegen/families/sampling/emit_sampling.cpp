@@ -16,11 +16,11 @@ constexpr int kThreads = 512, kBlocksAtOnce = 2;  // of a multiprocessor
 constexpr std::int64_t kSmall = 4096;
 
 /// Of sampling.cuh's TokenSampler::Memory.
-std::uint32_t shared_bytes(std::int64_t vocabulary, int blocks) {
+std::uint32_t shared_bytes(const SamplingProblem& problem, int blocks) {
   constexpr std::int64_t kWarps = kThreads / 32, kValues = 9;
-  const std::int64_t words = (vocabulary + 31) / 32;
-  const std::int64_t bytes =
-      (kWarps + 2 * blocks) * kValues * 8 + kWarps * 4 + (words + blocks - 1) / blocks * 4;
+  const std::int64_t words = (problem.vocabulary + 31) / 32;
+  const std::int64_t bytes = ((kWarps + 2 * blocks) * kValues + problem.most_likeliest + 1) * 8 +
+                             (kWarps + 1) * 4 + (words + blocks - 1) / blocks * 4;
   return static_cast<std::uint32_t>((bytes + 7) / 8 * 8);
 }
 
@@ -53,6 +53,12 @@ EmittedKernel emit_sampling(const SamplingProblem& problem, const KernelRequest&
   parameters.buffer("const i32* __restrict__ biased", problem.biased);
   parameters.buffer("const float* __restrict__ biases", problem.biases);
   parameters.buffer("i32* __restrict__ tokens", problem.tokens);
+  const bool tells = problem.most_likeliest > 0;
+  if (tells) {
+    parameters.buffer("const i32* __restrict__ wanted", problem.wanted);
+    parameters.buffer("i32* __restrict__ likeliest", problem.likeliest);
+    parameters.buffer("float* __restrict__ logprobs", problem.logprobs);
+  }
   const std::string sets = parameters.dim(problem.set_count);
   const std::string biases = parameters.dim(problem.bias_count);
   EmittedKernel kernel;
@@ -71,17 +77,18 @@ EmittedKernel emit_sampling(const SamplingProblem& problem, const KernelRequest&
     kernel.source += fmt::format(
         "\n// schedule: {}\n"
         "extern \"C\" __global__ void __launch_bounds__({}, {})\n{} {{\n{}{}"
-        "  const SamplingInputs from = {{reals, integers, sets, biased, biases, {}, {}}};\n"
-        "  sample_row<{}, {}, {}, {}>(logits, from, tokens, i64(blockIdx.x / {}), "
+        "  const SamplingInputs from = {{reals, integers, sets, biased, biases, {}, {}, {}}};\n"
+        "  sample_row<{}, {}, {}, {}, {}>(logits, from, {{tokens, {}}}, i64(blockIdx.x / {}), "
         "int(blockIdx.x % {}));\n}}\n",
         variant->schedule, kThreads, kBlocksAtOnce, signature_text(name, parameters.texts()),
-        parameters.lines(), end, sets, biases, storage_name(problem.dtype), problem.vocabulary,
-        kThreads, blocks, blocks, blocks);
+        parameters.lines(), end, sets, biases, tells ? "wanted" : "nullptr",
+        storage_name(problem.dtype), problem.vocabulary, kThreads, blocks, problem.most_likeliest,
+        tells ? "likeliest, logprobs" : "nullptr, nullptr", blocks, blocks);
     variant->function = name;
     variant->grid = {exprs.intern(grid), exprs.intern(1), exprs.intern(1)};
     variant->cluster = static_cast<std::uint32_t>(blocks);
     variant->block = {kThreads, 1, 1};
-    variant->shared_bytes = shared_bytes(problem.vocabulary, blocks);
+    variant->shared_bytes = shared_bytes(problem, blocks);
     if (!is_last) variant->conditions.emplace_back(exprs.intern(problem.rows), 1, rows);
     kernel.step.variants.push_back(std::move(variant));
     if (is_last) break;

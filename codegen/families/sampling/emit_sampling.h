@@ -11,6 +11,9 @@ namespace sinter::codegen {
 /// Rows of logits and what they are drawn by, in buffers of the plan: see ir/ops/sampling.cpp.
 struct SamplingProblem {
   std::uint32_t logits = 0, reals = 0, integers = 0, sets = 0, biased = 0, biases = 0, tokens = 0;
+  /// Log probabilities, of the token and of at most so many of the likeliest; 0: they are not told.
+  int most_likeliest = 0;
+  std::uint32_t wanted = 0, likeliest = 0, logprobs = 0;
   DType dtype = DType::kFloat32;  // of logits
   std::int64_t vocabulary = 0;
   Dim rows, set_count, bias_count;

@@ -18,6 +18,12 @@ struct SamplingInputs {
   const i32* biased;
   const float* biases;
   i64 set_count, bias_count;
+  const i32* wanted;  // null: no log probabilities are told
+};
+
+struct SampledOutputs {
+  i32 *tokens, *likeliest;
+  float* logprobs;
 };
 
 /// What is kept of tokens, most likely first: those above `key`, and those of that key whose id is
@@ -30,8 +36,8 @@ struct TokenCut {
   }
 };
 
-/// T: of logits; kVocabulary: tokens.
-template <class T, int kVocabulary, int kThreads, int kBlocks>
+/// T: of logits; kVocabulary: tokens; kLikeliest: as many of them have log probabilities at most.
+template <class T, int kVocabulary, int kThreads, int kBlocks, int kLikeliest>
 struct TokenSampler {
   static constexpr int kWarps = kThreads / 32, kPivots = 7, kMostValues = kPivots + 2;
   static constexpr int kWords = (kVocabulary + 31) / 32;
@@ -47,7 +53,9 @@ struct TokenSampler {
   struct Memory {
     u64 warps[kWarps][kMostValues];
     u64 blocks[2][kBlocks][kMostValues];  // in turn, so that one barrier is enough
+    u64 likeliest[kLikeliest + 1];        // of the first block: keys above inverse ids
     u32 counts[kWarps];
+    u32 likeliest_count;
     u32 biased[kOwnWords];  // bits of tokens that have a bias
   };
 
@@ -420,6 +428,73 @@ struct TokenSampler {
     return static_cast<i32>(~static_cast<u32>(id[0]));
   }
 
+  /// The first block's.
+  template <class X>
+  SINTER_DEVICE static X* in_first(X* place) {
+    if constexpr (kBlocks > 1)
+      return of_block(place, 0);
+    else
+      return place;
+  }
+
+  /// From now on values are the logits as they are, at a temperature of 1, of all tokens.
+  SINTER_DEVICE void take_plain_logits() {
+    allowed = seen = nullptr;
+    bias_count = 0;
+    plain = true;
+    temperature = 1.0;
+    rate = 1.0f;
+    u64 x[1] = {0};
+    each([&](int, float value) {
+      const u64 key = key_of_number(value);
+      x[0] = key > x[0] ? key : x[0];
+    });
+    combine<0>(x);
+    most = float_of_key(static_cast<u32>(x[0]));
+  }
+
+  /// Stores the log probabilities of `token` and of the `count` likeliest tokens, at most
+  /// kLikeliest. Ends the row: nothing else of it may come behind.
+  SINTER_DEVICE void tell(i32 token, int count, i32* ids, float* logprobs) {
+    const int thread = static_cast<int>(threadIdx.x);
+    if (thread == 0) shared.likeliest_count = 0;
+    take_plain_logits();
+    u64 total[1] = {0};
+    each([&](int, float value) { total[0] += weight_of(value); });
+    combine<1>(total);
+    count = count < kLikeliest ? count : kLikeliest;
+    count = count < kVocabulary ? count : kVocabulary;
+    if (count > 0) {
+      TokenCut cut = {0, kVocabulary};
+      if (count < kVocabulary)
+        cut = cut_at(static_cast<u64>(count), cut, [](float) { return u32(1); });
+      each([&](int id, float value) {
+        const u32 key = key_of_number(value);
+        if (!cut.keeps(key, id)) return;
+        const u32 place = atomicAdd(in_first(&shared.likeliest_count), 1u);
+        *in_first(&shared.likeliest[place]) = u64(key) << 32 | ~static_cast<u32>(id);
+      });
+    }
+    wait_for_all();
+    if (rank != 0) return;
+    const double log_total = logarithm(static_cast<double>(total[0]) * 0x1p-40);
+    const auto logprob_of = [&](float value) {
+      return static_cast<float>(score_of(value) - log_total);
+    };
+    if (thread == 0) logprobs[0] = logprob_of(widen(logits[token]));
+    if (thread >= kLikeliest) return;
+    if (thread >= count) {
+      ids[thread] = -1;
+      logprobs[1 + thread] = 0.0f;
+      return;
+    }
+    const u64 own = shared.likeliest[thread];
+    int place = 0;
+    for (int i = 0; i < count; ++i) place += shared.likeliest[i] > own ? 1 : 0;
+    ids[place] = static_cast<i32>(~static_cast<u32>(own));
+    logprobs[1 + place] = logprob_of(float_of_key(static_cast<u32>(own >> 32)));
+  }
+
   SINTER_DEVICE static u64 mixed(u64 x) {
     x = (x ^ (x >> 30)) * 0xBF58476D1CE4E5B9ull;
     x = (x ^ (x >> 27)) * 0x94D049BB133111EBull;
@@ -427,16 +502,29 @@ struct TokenSampler {
   }
 };
 
-/// The token of row `row`, by a cluster of kBlocks blocks of kThreads threads, of which this is
-/// number `rank`.
-template <class T, int kVocabulary, int kThreads, int kBlocks>
-SINTER_DEVICE void sample_row(const T* logits, const SamplingInputs& from, i32* tokens, i64 row,
-                              int rank) {
-  typedef TokenSampler<T, kVocabulary, kThreads, kBlocks> Sampler;
+/// The token of row `row`, and log probabilities, by a cluster of kBlocks blocks of kThreads
+/// threads, of which this is number `rank`.
+template <class T, int kVocabulary, int kThreads, int kBlocks, int kLikeliest>
+SINTER_DEVICE void sample_row(const T* logits, const SamplingInputs& from, const SampledOutputs& to,
+                              i64 row, int rank) {
+  typedef TokenSampler<T, kVocabulary, kThreads, kBlocks, kLikeliest> Sampler;
   SINTER_DYNAMIC_SHARED(memory);
   Sampler sampler(*reinterpret_cast<typename Sampler::Memory*>(memory), logits, from, row, rank);
   const double* const reals = from.reals + row * 4;
   const i64* const integers = from.integers + row * 6;
+  int wanted = -1;
+  if constexpr (kLikeliest > 0) wanted = from.wanted[row];  // waits for memory beside the draw
   const i32 token = sampler.draw(reals[1], reals[2], integers[1], static_cast<u64>(integers[0]));
-  if (rank == 0 && threadIdx.x == 0) tokens[row] = token;
+  const int thread = static_cast<int>(threadIdx.x);
+  if (rank == 0 && thread == 0) to.tokens[row] = token;
+  if constexpr (kLikeliest > 0) {
+    i32* const ids = to.likeliest + row * kLikeliest;
+    float* const logprobs = to.logprobs + row * (1 + kLikeliest);
+    if (wanted >= 0 && token >= 0 && token < kVocabulary) {
+      sampler.tell(token, wanted, ids, logprobs);
+    } else if (rank == 0) {
+      if (thread <= kLikeliest) logprobs[thread] = 0.0f;
+      if (thread < kLikeliest) ids[thread] = -1;
+    }
+  }
 }

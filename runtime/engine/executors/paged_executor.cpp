@@ -6,23 +6,21 @@
 #include <limits>
 #include <numeric>
 
-#include "runtime/cpu/ops/tile_ops.h"
 #include "runtime/format_error.h"
+#include "runtime/log.h"
 #include "runtime/plan/plan_data.h"
 #include "runtime/session_access.h"
-#include "runtime/threads/thread_pool.h"
 
 namespace sinter::engine {
 namespace {
 
 // As fusion::paged_names has them.
-constexpr const char* kSampledTokens = "sampled_tokens";
+constexpr const char *kSampledTokens = "sampled_tokens", *kLogprobsWanted = "logprobs_wanted",
+                     *kLikeliestTokens = "likeliest_tokens", *kTokenLogprobs = "token_logprobs";
 constexpr std::array kInputs = {"input_ids",       "positions",         "slot_mapping",
                                 "sequence_starts", "block_tables",      "sample_rows",
                                 "sampling_reals",  "sampling_integers", "token_sets",
                                 "biased_tokens",   "token_biases"};
-/// Of a row of the sampling inputs.
-constexpr std::int64_t kReals = 4, kIntegers = 6;
 constexpr std::uint64_t kHostCache = std::uint64_t{1} << 30;
 // Of a GPU's memory, beside weights and caches: activations, libraries, other processes.
 constexpr double kDeviceShare = 0.88;
@@ -122,15 +120,7 @@ void PagedExecutor::read_limits(const Plan& plan, const PagedExecutorOptions& op
   const std::array numbers = {&ids_,   &positions_, &slots_, &starts_, &tables_, &rows_,
                               &reals_, &integers_,  &sets_,  &biased_, &biases_};
   for (std::size_t i = 0; i < kInputs.size(); ++i) *numbers[i] = plan.input_index(kInputs[i]);
-  drawn_ = plan.output_index(kSampledTokens);
-  const auto logits = std::ranges::find_if(plan.outputs(), [](const BindingInfo& output) {
-    return !output.state && is_float(output.dtype) && output.shape.size() == 2;
-  });
-  if (logits == plan.outputs().end())
-    throw invalid_plan_error("the plan has no logits [samples, vocabulary]");
-  logits_ = static_cast<std::size_t>(logits - plan.outputs().begin());
-  logits_type_ = logits->dtype;
-  limits_.vocabulary = most_of(logits->shape[1]);
+  find_outputs(plan);
   limits_.block_size = block_size_of(plan);
   const auto limit = [](int own, int asked, const char* what) {
     if (asked < 0 || asked > own)
@@ -148,6 +138,34 @@ void PagedExecutor::read_limits(const Plan& plan, const PagedExecutorOptions& op
   limits_.max_drafts = std::min(kMostDrafts, limits_.max_step_tokens - 1);
   limits_.token_sizes = ladder(limits_.max_step_tokens);
   limits_.sequence_sizes = ladder(limits_.max_sequences);
+}
+
+void PagedExecutor::find_outputs(const Plan& plan) {
+  drawn_ = plan.output_index(kSampledTokens);
+  const auto logits = std::ranges::find_if(plan.outputs(), [](const BindingInfo& output) {
+    return !output.state && is_float(output.dtype) && output.shape.size() == 2;
+  });
+  if (logits == plan.outputs().end())
+    throw invalid_plan_error("the plan has no logits [samples, vocabulary]");
+  logits_type_ = logits->dtype;
+  limits_.vocabulary = most_of(logits->shape[1]);
+  const auto device = on_device_ ? std::optional(device_) : std::nullopt;
+  logits_.emplace(session_, static_cast<std::size_t>(logits - plan.outputs().begin()), logits_type_,
+                  limits_.vocabulary, device);
+  const BindingInfo* const likeliest = find(plan.outputs(), kLikeliestTokens);
+  if (likeliest == nullptr || find(plan.inputs(), kLogprobsWanted) == nullptr) {
+    runtime::log(LogLevel::kWarning, [] {
+      return "the plan tells no log probabilities of tokens: requests for them are drawn on the "
+             "host, from logits that are copied there; compile the model again with --serve";
+    });
+    return;
+  }
+  wanted_ = plan.input_index(kLogprobsWanted);
+  most_likeliest_ = most_of(likeliest->shape[1]);
+  likeliest_.emplace(session_, plan.output_index(kLikeliestTokens), DType::kInt32, most_likeliest_,
+                     device);
+  logprobs_.emplace(session_, plan.output_index(kTokenLogprobs), DType::kFloat32,
+                    most_likeliest_ + 1, device);
 }
 
 void PagedExecutor::make_caches(const PagedExecutorOptions& options) {
@@ -222,16 +240,19 @@ std::map<std::string, std::vector<std::int64_t>> PagedExecutor::shapes(
        {sizes.sequences + 1},
        {sizes.sequences, table_blocks_},
        {sizes.samples},
-       {sizes.samples, kReals},
-       {sizes.samples, kIntegers},
+       {sizes.samples, SamplingTables::kReals},
+       {sizes.samples, SamplingTables::kIntegers},
        tables_of_tokens_->sets().shape,
        tables_of_tokens_->biased().shape,
        tables_of_tokens_->biases().shape}};
   for (std::size_t i = 0; i < kInputs.size(); ++i) all.emplace(kInputs[i], own[i]);
+  if (wanted_) all.emplace(kLogprobsWanted, std::vector<std::int64_t>{sizes.samples});
   return all;
 }
 
 void PagedExecutor::make_tables() {
+  block_tables_.emplace(limits_.max_sequences, table_blocks_);
+  std::ranges::fill(block_table_rows(), 0);
   tables_of_tokens_.emplace(limits_.max_sequences, limits_.vocabulary,
                             on_device_ ? std::optional(device_) : std::nullopt);
   session_.use_input(sets_, tables_of_tokens_->sets());
@@ -248,22 +269,14 @@ void PagedExecutor::warm_up() {
   for (auto size = limits_.sequence_sizes.rbegin(); size != limits_.sequence_sizes.rend(); ++size)
     all.push_back({*size, *size, *size});
   for (const StepSizes& sizes : all) {
-    place_logits(sizes);
+    place_outputs(sizes);
     session_.warm_up(shapes(sizes));
   }
 }
 
-void PagedExecutor::place_logits(const StepSizes& sizes) {
-  if (!on_device_ || placed_.samples == sizes.samples) return;
-  const std::size_t bytes = static_cast<std::size_t>(sizes.samples) *
-                            static_cast<std::size_t>(limits_.vocabulary) * size_of(logits_type_);
-  if (!device_logits_ || device_logits_->size() < bytes) device_logits_.emplace(device_, bytes);
-  session_.set_output(logits_, {logits_type_,
-                                {sizes.samples, limits_.vocabulary},
-                                device_logits_->data(),
-                                Memory::kDevice,
-                                device_});
-  placed_ = sizes;
+void PagedExecutor::place_outputs(const StepSizes& sizes) {
+  for (auto* output : {&logits_, &likeliest_, &logprobs_})
+    if (*output) (*output)->place(sizes.samples);
 }
 
 void PagedExecutor::copy_blocks() {
@@ -291,7 +304,7 @@ void PagedExecutor::prepare(const StepPlan& plan) {
   }
   const StepSizes sizes =
       padded(static_cast<int>(plan.tokens.size()), static_cast<int>(plan.sequences.size()), rows);
-  next_.inputs.fill(plan, sizes, limits_.block_size, limits_.block_count, table_blocks_);
+  next_.inputs.fill(plan, sizes, limits_.block_size, limits_.block_count, *block_tables_);
   has_next_ = true;
 }
 
@@ -312,72 +325,21 @@ void PagedExecutor::set_inputs() {
   set(positions_, inputs.positions, {sizes.tokens});
   set(slots_, inputs.slots, {sizes.tokens});
   set(starts_, inputs.starts, {sizes.sequences + 1});
-  set(tables_, inputs.block_tables, {sizes.sequences, table_blocks_});
   set(rows_, inputs.sample_rows, {sizes.samples});
+  set_block_tables();
 }
 
-void PagedExecutor::fill_sampling() {
-  const StepSizes& sizes = running_.inputs.sizes;
-  // Rows that the plan does not draw are greedy: that is the least work.
-  reals_of_rows_.assign(static_cast<std::size_t>(sizes.samples * kReals), 0);
-  integers_of_rows_.assign(static_cast<std::size_t>(sizes.samples * kIntegers), 0);
-  for (std::size_t row = 0; row < static_cast<std::size_t>(sizes.samples); ++row)
-    integers_of_rows_[row * kIntegers + 2] = integers_of_rows_[row * kIntegers + 3] = -1;
-  for (const Wanted& wanted : running_.wanted) {
-    if (!wanted.by_plan) continue;
-    SlotSampler& sampler = sampler_of(wanted.slot);
-    const sampling::TokenSets sets = sampler.sets();
-    if (!sets.allowed.empty()) tables_of_tokens_->set_allowed(wanted.slot, sets.allowed);
-    if (!sets.seen.empty()) tables_of_tokens_->set_seen(wanted.slot, sets.seen);
-    for (std::size_t i = 0; i <= wanted.drafts.size(); ++i) {
-      const sampling::Draw draw = sampler.draw_behind(i);
-      const std::size_t row = static_cast<std::size_t>(wanted.row) + i;
-      std::ranges::copy(std::array{draw.temperature, draw.top_p, draw.least_score,
-                                   static_cast<double>(draw.repetition_penalty)},
-                        reals_of_rows_.begin() + static_cast<std::ptrdiff_t>(row * kReals));
-      const std::array<std::int64_t, kIntegers> integers = {
-          static_cast<std::int64_t>(draw.seed),
-          draw.top_k,
-          sets.allowed.empty() ? -1 : tables_of_tokens_->allowed_row(wanted.slot),
-          sets.seen.empty() ? -1 : tables_of_tokens_->seen_row(wanted.slot),
-          tables_of_tokens_->first_bias(wanted.slot),
-          std::ssize(sets.biased)};
-      std::ranges::copy(integers,
-                        integers_of_rows_.begin() + static_cast<std::ptrdiff_t>(row * kIntegers));
-    }
-  }
-  tables_of_tokens_->upload();
-  session_.set_input(reals_, {sizes.samples, kReals}, std::as_bytes(std::span(reals_of_rows_)),
-                     DType::kFloat64);
-  session_.set_input(integers_, {sizes.samples, kIntegers},
-                     std::as_bytes(std::span(integers_of_rows_)), DType::kInt64);
+std::span<BlockId> PagedExecutor::block_table_rows() {
+  const std::size_t count = block_tables_->size();
+  std::byte* const rows =
+      SessionAccess::impl(session_)->executor->stage_input(tables_, count * sizeof(BlockId));
+  return {reinterpret_cast<BlockId*>(rows), count};
 }
 
-void PagedExecutor::begin_slot(const SlotStart& start) {
-  SlotSampler& sampler = samplers_.at(static_cast<std::size_t>(start.slot)).emplace(start);
-  if (sampler.biased().size() <= SamplingTables::kBiases)
-    tables_of_tokens_->set_biases(start.slot, sampler.biased(), sampler.biases());
-}
-
-void PagedExecutor::prepare_samplers() {
-  // Constraints take some time of the host's each, and are independent of each other.
-  std::vector<SlotSampler*> constrained;
-  for (const Wanted& wanted : running_.wanted)
-    if (SlotSampler& sampler = sampler_of(wanted.slot); sampler.has_constraint())
-      constrained.push_back(&sampler);
-  const auto count = std::ssize(constrained);
-  const int team = static_cast<int>(std::min<std::int64_t>(count, thread_pool_size()));
-  if (team > 1)
-    runtime::threads::run_parts(count, team, [&](runtime::threads::Member& member) {
-      while (const auto i = member.next()) constrained[static_cast<std::size_t>(*i)]->prepare();
-    });
-  else if (team == 1)
-    constrained[0]->prepare();
-  for (Wanted& wanted : running_.wanted) {
-    SlotSampler& sampler = sampler_of(wanted.slot);
-    wanted.by_plan = sampler.is_known_ahead(wanted.drafts.size()) &&
-                     sampler.biased().size() <= SamplingTables::kBiases;
-  }
+void PagedExecutor::set_block_tables() {
+  running_.inputs.block_tables.write_to(block_table_rows());
+  SessionAccess::impl(session_)->set_shape(tables_,
+                                           {running_.inputs.sizes.sequences, table_blocks_});
 }
 
 void PagedExecutor::start(const StepPlan& plan) {
@@ -390,7 +352,7 @@ PagedExecutor::Clock::time_point PagedExecutor::launch() {
   has_next_ = false;
   for (const SlotStart& slot : running_.plan.starts) begin_slot(slot);
   copy_blocks();
-  place_logits(running_.inputs.sizes);
+  place_outputs(running_.inputs.sizes);
   set_inputs();
   prepare_samplers();
   fill_sampling();
@@ -401,45 +363,11 @@ PagedExecutor::Clock::time_point PagedExecutor::launch() {
   return on_device_ ? Clock::now() : begins;
 }
 
-std::span<const float> PagedExecutor::logits(int first, int count) {
-  const std::size_t vocabulary = static_cast<std::size_t>(limits_.vocabulary),
-                    row = vocabulary * size_of(logits_type_),
-                    elements = static_cast<std::size_t>(count) * vocabulary;
-  const std::byte* from = nullptr;
-  if (on_device_) {
-    copy_.resize(static_cast<std::size_t>(count) * row);
-    device_logits_->copy_to_host(copy_.data(), copy_.size(), static_cast<std::size_t>(first) * row);
-    from = copy_.data();
-  } else {
-    from = static_cast<const std::byte*>(session_.output(logits_).data) +
-           static_cast<std::size_t>(first) * row;
-  }
-  if (logits_type_ == DType::kFloat32) return {reinterpret_cast<const float*>(from), elements};
-  widened_.resize(elements);
-  runtime::cpu::widen(logits_type_, from, widened_.data(), static_cast<std::int64_t>(elements));
-  return widened_;
-}
-
 StepResult PagedExecutor::finish() {
   session_.await();
   const auto ended = Clock::now();
   runs_ = false;
-  const auto drawn = session_.output(drawn_).as<std::int32_t>();
-  StepResult result;
-  for (const Wanted& wanted : running_.wanted) {
-    SlotSampler& sampler = sampler_of(wanted.slot);
-    if (!wanted.by_plan) {
-      result.samples.push_back(sampler.sample(
-          logits(wanted.row, static_cast<int>(wanted.drafts.size()) + 1), wanted.drafts));
-      continue;
-    }
-    const auto rows = drawn.subspan(static_cast<std::size_t>(wanted.row), wanted.drafts.size() + 1);
-    if (std::ranges::any_of(rows, [&](std::int32_t id) { return id >= limits_.vocabulary; }))
-      throw invalid_model_error("the model gave NaN as a logit");
-    if (std::ranges::any_of(rows, [](std::int32_t id) { return id < 0; }))
-      throw internal_error("the plan drew no token, though its set of tokens is not empty");
-    result.samples.push_back(sampler.take(rows, wanted.drafts));
-  }
+  StepResult result = draw();
   if (has_next_) result.idle_seconds = std::chrono::duration<double>(launch() - ended).count();
   return result;
 }

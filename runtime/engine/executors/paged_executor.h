@@ -6,12 +6,15 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <span>
 #include <vector>
 
 #include <sinter/devices.h>
 #include <sinter/session.h>
 
 #include "runtime/engine/executor.h"
+#include "runtime/engine/executors/block_table_rows.h"
+#include "runtime/engine/executors/row_output.h"
 #include "runtime/engine/executors/sampling_tables.h"
 #include "runtime/engine/executors/step_inputs.h"
 #include "runtime/engine/sampler.h"
@@ -31,9 +34,10 @@ struct PagedExecutorOptions {
 
 /// One session, whose caches are states that all sequences share. A step is padded to sizes of a
 /// ladder, which are captured ahead. One that is started while another runs is prepared, and runs
-/// as soon as the tokens of that one are known. The plan draws the tokens; those with log
-/// probabilities, with drafts under a constraint or a penalty, or with more than
-/// SamplingTables::kBiases biases are drawn on the host, from logits that are copied there.
+/// as soon as the tokens of that one are known. The plan draws the tokens and tells log
+/// probabilities; tokens with drafts under a constraint or a penalty, with more than
+/// SamplingTables::kBiases biases, or with more log probabilities than the plan tells are drawn on
+/// the host, from logits that are copied there.
 class PagedExecutor : public Executor {
  public:
   /// Whether `plan` has the bindings of such a plan.
@@ -52,7 +56,14 @@ class PagedExecutor : public Executor {
  private:
   using Clock = std::chrono::steady_clock;
 
+  struct Wanted {
+    int slot = 0, row = 0;  // row: of the logits
+    bool by_plan = false;   // its tokens are drawn by the plan
+    std::vector<TokenId> drafts;
+  };
+
   void read_limits(const Plan& plan, const PagedExecutorOptions& options);
+  void find_outputs(const Plan& plan);
   void make_caches(const PagedExecutorOptions& options);
   void make_tables();
   void warm_up();
@@ -66,14 +77,27 @@ class PagedExecutor : public Executor {
   Clock::time_point launch();
   void copy_blocks();
   void set_inputs();
-  void begin_slot(const SlotStart& start);
+  void set_block_tables();
+  void place_outputs(const StepSizes& sizes);
+  /// Of all sequences, in the session's own memory, where they stay.
+  std::span<BlockId> block_table_rows();
   SlotSampler& sampler_of(int slot) { return *samplers_[static_cast<std::size_t>(slot)]; }
+  // How tokens are drawn (draw_step.cpp).
+  void begin_slot(const SlotStart& start);
   /// What constraints allow, and who draws: in front of a run.
   void prepare_samplers();
   void fill_sampling();
-  void place_logits(const StepSizes& sizes);
   /// Rows of logits [first, first + count) on the host.
   std::span<const float> logits(int first, int count);
+  /// What the step tells of its rows, if a sample wants it.
+  struct ToldRows {
+    const TokenId* likeliest = nullptr;
+    const float* logprobs = nullptr;
+  };
+  ToldRows told_rows();
+  std::vector<TokenLogprobs> told(const ToldRows& rows, const Wanted& wanted);
+  /// Of the run that has ended.
+  StepResult draw();
 
   ExecutorLimits limits_;
   Session session_;
@@ -81,17 +105,15 @@ class PagedExecutor : public Executor {
   int device_ = 0;
   std::size_t ids_ = 0, positions_ = 0, slots_ = 0, starts_ = 0, tables_ = 0, rows_ = 0;  // inputs
   std::size_t reals_ = 0, integers_ = 0, sets_ = 0, biased_ = 0, biases_ = 0;             // inputs
-  std::size_t logits_ = 0, drawn_ = 0;                                                    // outputs
+  std::optional<std::size_t> wanted_;  // input: absent in plans that tell no log probabilities
+  std::size_t drawn_ = 0;              // output
   std::map<std::string, std::vector<std::int64_t>> caches_;
   DType logits_type_ = DType::kFloat32;
+  std::optional<RowOutput> logits_, likeliest_, logprobs_;
+  int most_likeliest_ = 0;
   int table_blocks_ = 0;
   std::uint64_t cache_bytes_ = 0;
   std::vector<std::optional<SlotSampler>> samplers_;  // by slot
-  struct Wanted {
-    int slot = 0, row = 0;  // row: of the logits
-    bool by_plan = false;   // its tokens are drawn by the plan
-    std::vector<TokenId> drafts;
-  };
   /// A step, its inputs, and the draws from its logits.
   struct PreparedStep {
     StepPlan plan;
@@ -100,12 +122,11 @@ class PagedExecutor : public Executor {
   };
   PreparedStep next_, running_;
   bool has_next_ = false, runs_ = false;
+  std::optional<BlockTableRows> block_tables_;
   std::optional<SamplingTables> tables_of_tokens_;
   std::vector<double> reals_of_rows_;
   std::vector<std::int64_t> integers_of_rows_;
-  std::optional<DeviceBuffer> device_logits_;
-  StepSizes placed_;
-  std::vector<std::byte> copy_;
+  std::vector<std::int32_t> wanted_of_rows_;
   std::vector<float> widened_;
 };
 

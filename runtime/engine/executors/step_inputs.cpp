@@ -5,7 +5,7 @@
 namespace sinter::engine {
 
 void StepInputs::fill(const StepPlan& plan, const StepSizes& padded, int block_size,
-                      int block_count, int table_blocks) {
+                      int block_count, BlockTableRows& tables) {
   sizes = padded;
   const auto count = [](int size) { return static_cast<std::size_t>(size); };
   ids.assign(plan.tokens.begin(), plan.tokens.end());
@@ -14,13 +14,11 @@ void StepInputs::fill(const StepPlan& plan, const StepSizes& padded, int block_s
   positions.resize(count(sizes.tokens), -1);
   slots.assign(count(sizes.tokens), block_count * block_size);
   starts.assign(count(sizes.sequences) + 1, static_cast<std::int32_t>(plan.tokens.size()));
-  block_tables.assign(count(sizes.sequences) * count(table_blocks), 0);
+  tables.take(plan, block_tables);
   for (std::size_t s = 0; s < plan.sequences.size(); ++s) {
     const SequenceStep& sequence = plan.sequences[s];
     starts[s] = sequence.first_token;
     const auto blocks = plan.block_tables.begin() + sequence.first_block;
-    std::copy_n(blocks, sequence.blocks,
-                block_tables.begin() + static_cast<std::ptrdiff_t>(s) * table_blocks);
     for (int i = 0; i < sequence.tokens; ++i) {
       const int token = sequence.first_token + i;
       const auto at = static_cast<std::size_t>(token);

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "runtime/engine/executors/block_table_rows.h"
 #include "runtime/engine/step.h"
 
 namespace sinter::engine {
@@ -16,16 +17,17 @@ struct StepSizes {
 /// As the bindings of a plan of `compile --serve` have them (runtime/engine/README.md).
 struct StepInputs {
   StepSizes sizes;
-  std::vector<std::int32_t> ids;           // [tokens], or kLastDrawn
-  std::vector<std::int32_t> positions;     // [tokens]
-  std::vector<std::int32_t> slots;         // [tokens]: rows of the caches
-  std::vector<std::int32_t> starts;        // [sequences + 1]
-  std::vector<std::int32_t> block_tables;  // [sequences, table_blocks]
-  std::vector<std::int32_t> sample_rows;   // [samples]
+  std::vector<std::int32_t> ids;          // [tokens], or kLastDrawn
+  std::vector<std::int32_t> positions;    // [tokens]
+  std::vector<std::int32_t> slots;        // [tokens]: rows of the caches
+  std::vector<std::int32_t> starts;       // [sequences + 1]
+  BlockTableChanges block_tables;         // of what the step in front has there
+  std::vector<std::int32_t> sample_rows;  // [samples]
 
   /// `block_count` blocks of `block_size` positions; the next one is where padding is written.
+  /// `tables` has taken the steps in front.
   void fill(const StepPlan& plan, const StepSizes& padded, int block_size, int block_count,
-            int table_blocks);
+            BlockTableRows& tables);
 };
 
 }  // namespace sinter::engine

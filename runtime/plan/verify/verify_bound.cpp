@@ -282,6 +282,18 @@ void check_sampling(const BoundChecker& check, const fb::SamplingStepT& work) {
   check_dense(check, work.tokens, {rows}, "its result");
 }
 
+void check_logprobs(const BoundChecker& check, const fb::LogprobsStepT& work) {
+  const std::int64_t rows = check.extent(work.rows, "the number of rows");
+  const std::int64_t vocabulary = check.extent(work.vocabulary, "the vocabulary");
+  if (vocabulary < 1 || vocabulary > INT32_MAX)
+    check.fail("its vocabulary has {} tokens, at least one and at most 2^31 - 1 are", vocabulary);
+  check_dense(check, work.logits, {rows, vocabulary}, "its logits");
+  check_dense(check, work.tokens, {rows}, "its tokens");
+  check_dense(check, work.wanted, {rows}, "its counts of likeliest tokens");
+  check_dense(check, work.likeliest, {rows, work.most}, "its likeliest tokens");
+  check_dense(check, work.logprobs, {rows, std::int64_t{work.most} + 1}, "its log probabilities");
+}
+
 void check_trees(const BoundChecker& check, const fb::TreeStepT& work) {
   const std::int64_t rows = check.extent(work.rows, "the number of rows");
   check_dense(check, work.rows_of, {rows, work.columns}, "its rows");
@@ -353,6 +365,7 @@ void check_work(const BoundChecker& check, const fb::WorkUnion& work) {
     case fb::Work::SortStep: check_sort(check, *work.AsSortStep()); break;
     case fb::Work::AttentionStep: check_attention(check, *work.AsAttentionStep()); break;
     case fb::Work::SamplingStep: check_sampling(check, *work.AsSamplingStep()); break;
+    case fb::Work::LogprobsStep: check_logprobs(check, *work.AsLogprobsStep()); break;
     case fb::Work::SuppressionStep: check_suppression(check, *work.AsSuppressionStep()); break;
     case fb::Work::TreeStep: check_trees(check, *work.AsTreeStep()); break;
     case fb::Work::HostStep: check_host(check, *work.AsHostStep()); break;

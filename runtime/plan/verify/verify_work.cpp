@@ -106,6 +106,30 @@ void verify_sampling(const Checker& check, const fb::SamplingStepT& work, Uses& 
   if (uses.reads.contains(work.tokens)) check.fail("its results lie where its inputs do");
 }
 
+void verify_logprobs(const Checker& check, const fb::LogprobsStepT& work, Uses& uses) {
+  constexpr std::uint32_t kMost = 32;
+  const auto type_of = [&](std::uint32_t buffer, const char* what) {
+    return check.dtype(check.buffer(buffer, what).dtype, what);
+  };
+  const auto is = [&](std::uint32_t buffer, DType type, const char* what) {
+    if (type_of(buffer, what) != type) check.fail("{} are not of type {}", what, to_string(type));
+  };
+  const DType logits = type_of(work.logits, "its logits");
+  if (!is_float(logits) || !is_narrow(logits) || is_float8(logits))
+    check.fail("its logits are of type {}", to_string(logits));
+  is(work.tokens, DType::kInt32, "its tokens");
+  is(work.wanted, DType::kInt32, "its counts of likeliest tokens");
+  is(work.likeliest, DType::kInt32, "its likeliest tokens");
+  is(work.logprobs, DType::kFloat32, "its log probabilities");
+  if (work.most < 1 || work.most > kMost)
+    check.fail("it tells {} of the likeliest tokens, 1 to {} are", work.most, kMost);
+  for (const std::uint32_t size : {work.rows, work.vocabulary}) check.expression(size, "a size");
+  uses.reads.insert({work.logits, work.tokens, work.wanted});
+  uses.writes.insert({work.likeliest, work.logprobs});
+  if (uses.reads.contains(work.likeliest) || uses.reads.contains(work.logprobs))
+    check.fail("its results lie where its inputs do");
+}
+
 void verify_host(const Checker& check, const fb::HostStepT& work, Uses& uses) {
   // What a loader is told of the plan's code is all of it.
   if (std::ranges::none_of(check.plan.custom_code, [&](const auto& code) {
@@ -225,6 +249,11 @@ Uses verify_work(const Checker& check, const fb::StepT& step, const fb::WorkUnio
     case fb::Work::SamplingStep:
       if (cuda) check.fail("a sampling step cannot run on target '{}'", check.plan.target);
       verify_sampling(check, *work.AsSamplingStep(), uses);
+      break;
+    case fb::Work::LogprobsStep:
+      if (cuda)
+        check.fail("a step of log probabilities cannot run on target '{}'", check.plan.target);
+      verify_logprobs(check, *work.AsLogprobsStep(), uses);
       break;
     case fb::Work::SuppressionStep:
       if (cuda) check.fail("a suppression step cannot run on target '{}'", check.plan.target);

@@ -7,6 +7,7 @@
 
 #include <gmock/gmock.h>
 
+#include "runtime/engine/executors/block_table_rows.h"
 #include "runtime/engine/scheduler.h"
 #include "tests/runtime/engine/fake_executor.h"
 
@@ -30,7 +31,9 @@ class Simulation {
       : random_(seed),
         shape_(random_shape()),
         scheduler_(shape_.limits, shape_.options),
-        executor_(shape_.limits) {}
+        executor_(shape_.limits),
+        block_tables_(shape_.limits.max_sequences, row_blocks()),
+        rows_(block_tables_.size()) {}
 
   void run(int events) {
     for (int i = 0; i < events; ++i) {
@@ -60,6 +63,7 @@ class Simulation {
 
   static inline EngineStats total;
   static inline std::uint64_t copies = 0, ahead = 0, constrained = 0;
+  static inline std::uint64_t table_blocks = 0, written_blocks = 0;
 
  private:
   struct Live {
@@ -196,8 +200,28 @@ class Simulation {
     copies += plan.copies.size();
     ahead += !in_flight_.empty();
     executor_.start(plan);
+    block_tables_.take(plan, changes_.emplace_back());
     in_flight_.push_back(std::move(plan));
+    if (in_flight_.size() == 1) launch();
     return true;
+  }
+
+  int row_blocks() const { return shape_.limits.max_positions / shape_.limits.block_size; }
+
+  /// The first step in flight begins: the rows that it reads are its sequences' tables.
+  void launch() {
+    const StepPlan& plan = in_flight_.front();
+    changes_.front().write_to(rows_);
+    written_blocks += changes_.front().blocks.size();
+    table_blocks += plan.block_tables.size();
+    changes_.pop_front();
+    for (std::size_t s = 0; s < plan.sequences.size(); ++s) {
+      const auto& step = plan.sequences[s];
+      const auto table = plan.block_tables.begin() + step.first_block;
+      const auto row = rows_.begin() + static_cast<std::ptrdiff_t>(s) * row_blocks();
+      ASSERT_TRUE(std::equal(table, table + step.blocks, row))
+          << "step " << plan.number << ", row " << s;
+    }
   }
 
   /// Requests that begin with this step were the first of those that had not.
@@ -219,6 +243,7 @@ class Simulation {
     in_flight_.pop_front();
     now_ += std::chrono::microseconds(pick(0, 2000));
     scheduler_.complete(plan, executor_.finish(), now_);
+    if (!in_flight_.empty()) launch();
   }
 
   void take_outputs() {
@@ -258,6 +283,9 @@ class Simulation {
   Scheduler scheduler_;
   FakeExecutor executor_;
   std::deque<StepPlan> in_flight_;
+  engine::BlockTableRows block_tables_;
+  std::deque<engine::BlockTableChanges> changes_;  // of steps that have not begun
+  std::vector<engine::BlockId> rows_;
   EngineTime now_{};
   RequestId last_ = 0;
   std::map<RequestId, Live> live_;
@@ -280,6 +308,7 @@ TEST(Simulation, AMillionEvents) {
   EXPECT_GT(Simulation::copies, 100U);
   EXPECT_GT(Simulation::ahead, 10000U);
   EXPECT_GT(Simulation::constrained, 1000U);
+  EXPECT_LT(Simulation::written_blocks, Simulation::table_blocks);
   for (const auto reason : {FinishReason::kStop, FinishReason::kLength, FinishReason::kCancelled,
                             FinishReason::kDeadline, FinishReason::kError})
     EXPECT_GT(total.finished_texts[static_cast<std::size_t>(reason)], 100U) << to_string(reason);

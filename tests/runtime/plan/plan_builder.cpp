@@ -277,6 +277,14 @@ void PlanBuilder::sampling(const std::string& name, fb::SamplingStepT sampling) 
   step(name, reads, {target}, std::move(work));
 }
 
+void PlanBuilder::logprobs(const std::string& name, fb::LogprobsStepT logprobs) {
+  const std::vector<Id> reads = {logprobs.logits, logprobs.tokens, logprobs.wanted},
+                        writes = {logprobs.likeliest, logprobs.logprobs};
+  fb::WorkUnion work;
+  work.Set(std::move(logprobs));
+  step(name, reads, writes, std::move(work));
+}
+
 void PlanBuilder::trees(const std::string& name, fb::TreeStepT trees) {
   const std::vector<Id> reads = {trees.rows_of, trees.thresholds, trees.weights, trees.nodes,
                                  trees.trees};

@@ -73,6 +73,7 @@ class PlanBuilder {
   void sort(const std::string& name, fb::SortStepT work);
   void attention(const std::string& name, fb::AttentionStepT work);
   void sampling(const std::string& name, fb::SamplingStepT work);
+  void logprobs(const std::string& name, fb::LogprobsStepT work);
   void trees(const std::string& name, fb::TreeStepT work);
   /// Notes the operator as custom code, too.
   void host(const std::string& name, fb::HostStepT work);

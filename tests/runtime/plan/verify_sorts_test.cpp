@@ -78,5 +78,44 @@ TEST(PlanVerifySampling, DamageIsRefused) {
               HasSubstr("its tokens with a bias reach"));
 }
 
+TEST(PlanVerifyLogprobs, DamageIsRefused) {
+  PlanBuilder builder;
+  const Id rows = builder.symbol("batch", 1, 64), count = builder.constant(40);
+  fb::LogprobsStepT logprobs;
+  logprobs.rows = rows;
+  logprobs.vocabulary = count;
+  logprobs.most = 5;
+  logprobs.logits = builder.input("logits", DType::kFloat16, {rows, count});
+  logprobs.tokens = builder.input("tokens", DType::kInt32, {rows});
+  logprobs.wanted = builder.input("wanted", DType::kInt32, {rows});
+  logprobs.likeliest = builder.output("likeliest", DType::kInt32, {rows, builder.constant(5)});
+  logprobs.logprobs = builder.output("logprobs", DType::kFloat32, {rows, builder.constant(6)});
+  builder.logprobs("tell", std::move(logprobs));
+  const auto damaged = [&](const auto& damage) {
+    plan::PlanParts parts = builder.parts();
+    fb::LogprobsStepT& work = *parts.meta.steps[0]->work.AsLogprobsStep();
+    const fb::LogprobsStepT whole = work;
+    damage(work);
+    const std::string refusal = refusal_of(plan::serialize_plan(parts));
+    const std::string all = refusal == "accepted" ? bound_refusal_of(parts.meta, 3) : refusal;
+    work = whole;
+    return all;
+  };
+  EXPECT_EQ(damaged([](auto&) {}), "accepted");
+  EXPECT_THAT(damaged([](auto& work) { work.logits = work.wanted; }),
+              HasSubstr("its logits are of type i32"));
+  EXPECT_THAT(damaged([](auto& work) { work.tokens = work.logits; }),
+              HasSubstr("its tokens are not of type i32"));
+  EXPECT_THAT(damaged([](auto& work) { work.likeliest = work.tokens; }),
+              HasSubstr("its results lie where its inputs do"));
+  EXPECT_THAT(damaged([](auto& work) { std::swap(work.likeliest, work.logprobs); }),
+              HasSubstr("are not of type"));
+  EXPECT_THAT(damaged([](auto& work) { work.most = 0; }), HasSubstr("it tells 0 of"));
+  EXPECT_THAT(damaged([](auto& work) { work.most = 33; }), HasSubstr("it tells 33 of"));
+  EXPECT_THAT(damaged([](auto& work) { work.most = 6; }), HasSubstr("its likeliest tokens"));
+  EXPECT_THAT(damaged([](auto& work) { work.rows = work.vocabulary; }),
+              HasSubstr("its logits reach"));
+}
+
 }  // namespace
 }  // namespace sinter::testing

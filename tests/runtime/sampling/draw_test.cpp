@@ -49,5 +49,40 @@ TEST(DrawToken, IsWhatTheReferenceDraws) {
     }
 }
 
+TEST(Logprobs, AreThoseOfTheReference) {
+  constexpr std::int64_t kLikeliest = 20;
+  for (const std::int64_t count : {1, 37, 3000})
+    for (int kind = 0; kind < 4; ++kind) {
+      const auto inputs = logprobs_operands(DType::kFloat32, count, kind, 5);
+      const auto expected = ir::evaluate_op(ir::get_op("SampleTokens"),
+                                            {{"likeliest", ir::Attr(kLikeliest)}}, inputs);
+      int told = 0;
+      for (std::int64_t row = 0; row < inputs[0].shape()[0]; ++row) {
+        const std::int64_t token = expected[0].at_int(row);
+        const std::int32_t wanted = wanted_of_row(row);
+        if (wanted < 0 || token < 0) {
+          EXPECT_EQ(expected[1].at_int(row * kLikeliest), -1);
+          continue;
+        }
+        const auto logits = inputs[0].as<float>().subspan(static_cast<std::size_t>(row * count),
+                                                          static_cast<std::size_t>(count));
+        const TokenLogprobs found =
+            sampling::logprobs_of(logits, static_cast<TokenId>(token),
+                                  static_cast<std::size_t>(std::min<std::int64_t>(wanted, 20)));
+        EXPECT_FLOAT_EQ(found.logprob, static_cast<float>(expected[2].at(row * 21)));
+        for (std::int64_t i = 0; i < kLikeliest; ++i) {
+          const std::int64_t id = expected[1].at_int(row * kLikeliest + i);
+          ASSERT_EQ(id >= 0, i < std::ssize(found.likeliest)) << row;
+          if (id < 0) continue;
+          const auto& [likely, logprob] = found.likeliest[static_cast<std::size_t>(i)];
+          EXPECT_EQ(likely, id) << row;
+          EXPECT_FLOAT_EQ(logprob, static_cast<float>(expected[2].at(row * 21 + 1 + i)));
+          ++told;
+        }
+      }
+      EXPECT_GT(told, 10);
+    }
+}
+
 }  // namespace
 }  // namespace sinter::test

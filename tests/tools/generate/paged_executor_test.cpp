@@ -199,7 +199,7 @@ TEST_F(PagedExecutorTest, DrawsDoNotDependOnTheBatch) {
   EXPECT_EQ(texts_of(executor(plan, 1), {}, requests), texts_of(executor(plan, 6), {}, requests));
 }
 
-/// Each parameter, alone and with others; log probabilities are the host's alone.
+/// Each parameter, alone and with others.
 std::vector<GenerationRequest> drawing() {
   std::vector<GenerationRequest> requests = many(5);
   std::mt19937 random(11);
@@ -234,13 +234,65 @@ TEST_F(PagedExecutorTest, DrawsOfThePlanAreThoseOfTheHost) {
   with_drafts.draft_tokens = 3;
   with_drafts.draft_match_least = 1;
   EXPECT_EQ(by_plan, texts_of(executor(plan, 4), with_drafts, requests));
-  for (GenerationRequest& request : requests) request.sampling.logprobs = 0;
+  for (GenerationRequest& request : requests) request.sampling.logprobs = 21;
   EXPECT_EQ(by_plan, texts_of(executor(plan, 7), options, requests));
   // More biases than a slot has room for.
   for (GenerationRequest& request : requests) request.sampling.logprobs.reset();
   for (int i = 0; i < 2 * engine::SamplingTables::kBiases; ++i)
     requests[1].sampling.logit_bias.emplace_back(i % 40, 0.0F);
   EXPECT_EQ(by_plan, texts_of(executor(plan, 7), options, requests));
+}
+
+using Logprobs = std::map<RequestId, std::vector<TokenLogprobs>>;
+
+Logprobs logprobs_of(std::unique_ptr<engine::Executor> executor, const EngineOptions& options,
+                     std::vector<GenerationRequest> requests, const std::vector<int>& wanted) {
+  Logprobs all;
+  std::mutex mutex;
+  Engine engine(std::move(executor), options);
+  for (std::size_t i = 0; i < requests.size(); ++i) {
+    if (const int count = wanted[i % wanted.size()]; count >= 0)
+      requests[i].sampling.logprobs = count;
+    requests[i].sampling.samples = 1;
+    engine.submit(requests[i], [&](const GenerationOutput& output) {
+      EXPECT_TRUE(output.error.empty()) << output.error;
+      const std::scoped_lock lock(mutex);
+      auto& told = all[output.request];
+      told.insert(told.end(), output.logprobs.begin(), output.logprobs.end());
+    });
+  }
+  engine.drain();
+  return all;
+}
+
+// The plan tells up to 20; of more the host draws and counts.
+TEST_F(PagedExecutorTest, LogprobsOfThePlanAreThoseOfTheHost) {
+  const std::string plan = compile();
+  std::vector<GenerationRequest> requests = drawing();
+  for (GenerationRequest& request : requests) request.sampling.constraint.reset();
+  EngineOptions with_drafts;
+  with_drafts.draft_tokens = 3;
+  with_drafts.draft_match_least = 1;
+  const Logprobs by_host = logprobs_of(executor(plan, 7), {}, requests, {21});
+  const std::vector<int> wanted = {20, 0, -1, 3};
+  for (const Logprobs& by_plan : {logprobs_of(executor(plan, 7), {}, requests, wanted),
+                                  logprobs_of(executor(plan, 5, 16), {}, requests, wanted),
+                                  logprobs_of(executor(plan, 4), with_drafts, requests, wanted)}) {
+    ASSERT_EQ(by_plan.size(), requests.size());
+    for (const auto& [id, all] : by_plan) {
+      const auto& expected = by_host.at(id);
+      const int count = wanted[(id - 1) % wanted.size()];
+      ASSERT_EQ(all.size(), count < 0 ? 0 : expected.size()) << id;
+      for (std::size_t i = 0; i < all.size(); ++i) {
+        EXPECT_NEAR(all[i].logprob, expected[i].logprob, 1e-6) << id << " token " << i;
+        ASSERT_EQ(std::ssize(all[i].likeliest), count);
+        for (std::size_t t = 0; t < all[i].likeliest.size(); ++t) {
+          EXPECT_EQ(all[i].likeliest[t].first, expected[i].likeliest[t].first);
+          EXPECT_NEAR(all[i].likeliest[t].second, expected[i].likeliest[t].second, 1e-6);
+        }
+      }
+    }
+  }
 }
 
 /// Decoders as ONNX Runtime GenAI's model builder writes them (GroupQueryAttention, MatMulNBits).

@@ -357,6 +357,13 @@ inline unsigned short float_to_bfloat(float value) {
 
 }  // namespace emulator
 
+/// Threads take turns, so that nothing comes between.
+template <class T>
+T atomicAdd(T* place, T value) {
+  const T before = *place;
+  *place += value;
+  return before;
+}
 inline void __syncwarp() { emulator::wait(emulator::State::kAtWarpBarrier); }
 inline int __clz(int x) { return x == 0 ? 32 : __builtin_clz(static_cast<unsigned>(x)); }
 inline int __popc(unsigned x) { return __builtin_popcount(x); }
