@@ -95,6 +95,12 @@ void BlockManager::commit(BlockTable& table, std::span<const TokenId> tokens,
                           std::int64_t computed) {
   if (!caches_prefixes_) return;
   for (; std::int64_t{table.committed + 1} * block_size_ <= computed; ++table.committed) {
+    const BlockId id = table.blocks[static_cast<std::size_t>(table.committed)];
+    Block& block = at(id);
+    if (block.content != 0) {  // by another table that shares it, perhaps behind another's block
+      table.content = block.content;
+      continue;
+    }
     const auto part = tokens_of(tokens, table.committed);
     const std::uint64_t hash = hash_of(table.content, part);
     const BlockId known = find(table.content, part, hash);
@@ -102,8 +108,6 @@ void BlockManager::commit(BlockTable& table, std::span<const TokenId> tokens,
       table.content = at(known).content;
       continue;
     }
-    const BlockId id = table.blocks[static_cast<std::size_t>(table.committed)];
-    Block& block = at(id);
     block.content = ++last_content_, block.parent = table.content, block.hash = hash;
     std::ranges::copy(part, tokens_.begin() + std::ptrdiff_t{id} * block_size_);
     index_.emplace(hash, id);

@@ -47,6 +47,27 @@ TEST(BlockManager, ATableGrowsByWholeBlocksOrNotAtAll) {
   blocks.check({});
 }
 
+// Two tables share blocks; the first one's begin behind a block of somebody else that is forgotten
+// before the second commits them.
+TEST(BlockManager, ABlockThatTwoTablesCommitIsKnownOnce) {
+  BlockManager blocks(4, 2, true);
+  const auto tokens = counting(4);
+  BlockTable other;
+  EXPECT_TRUE(blocks.extend(other, 2));
+  BlockTable first;
+  EXPECT_TRUE(blocks.extend(first, 4));
+  BlockTable second = blocks.fork(first);
+  blocks.commit(other, tokens, 2);
+  blocks.commit(first, tokens, 2);
+  blocks.release(other);
+  BlockTable all;
+  EXPECT_TRUE(blocks.extend(all, 4));
+  blocks.commit(second, tokens, 2);
+  blocks.commit(first, tokens, 4);
+  blocks.commit(second, tokens, 4);
+  blocks.check(std::vector<const BlockTable*>{&first, &second, &all});
+}
+
 TEST(BlockManager, APrefixIsSharedByWholeBlocksAndLeavesAToken) {
   BlockManager blocks(8, 4, true);
   const auto tokens = counting(8);
