@@ -1,7 +1,5 @@
 #include "fusion/paging/token_sampler.h"
 
-#include "ir/dim/dim.h"
-
 namespace sinter::fusion {
 
 namespace names = paged_names;

@@ -137,14 +137,16 @@ std::vector<double> at_once(const Graph& graph) {
       integers({1, 1}, {0}),
       integers({1}, {0}),
       Tensor::from_doubles(DType::kFloat32, {1}, std::vector<double>{0}),
+      integers({sequences}, std::vector<double>(static_cast<std::size_t>(sequences), -1)),
       Tensor::from_doubles(DType::kFloat32, {1, kHeads, kBlocks * kBlock, kWidth}, pools[0]),
       Tensor::from_doubles(DType::kFloat32, {1, kHeads, kBlocks * kBlock, kWidth}, pools[1])};
   const std::vector<Tensor> outputs = ir::evaluate(graph, inputs);
-  // The tokens, the last output, are greedy without a temperature.
+  // The tokens, in front of their log probabilities, are greedy without a temperature.
+  const Tensor& tokens = outputs[outputs.size() - 3];
   const auto logits = outputs[0].to_doubles();
   for (std::int64_t s = 0; s < sequences; ++s) {
     const auto first = logits.begin() + s * kVocabulary;
-    EXPECT_EQ(outputs.back().at_int(s), std::max_element(first, first + kVocabulary) - first);
+    EXPECT_EQ(tokens.at_int(s), std::max_element(first, first + kVocabulary) - first);
   }
   return logits;
 }

@@ -61,8 +61,8 @@ const Edges kAllowed = {
     {"runtime/c", {"runtime", "runtime/include"}},
     {"runtime/grammar", {"runtime", "runtime/include"}},
     {"runtime/engine",
-     {"runtime", "runtime/cpu/ops", "runtime/grammar", "runtime/include", "runtime/plan",
-      "runtime/sampling", "runtime/threads"}},
+     {"runtime", "runtime/cpu/ops", "runtime/grammar", "runtime/include", "runtime/log",
+      "runtime/plan", "runtime/sampling", "runtime/threads"}},
     // ir
     {"ir/dim", {}},
     {"ir", {"ir/dim"}},
