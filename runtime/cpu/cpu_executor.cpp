@@ -5,6 +5,8 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <type_traits>
+#include <variant>
 
 #include "runtime/cpu/host_buffer.h"
 #include "runtime/cpu/machine_rates.h"
@@ -420,39 +422,24 @@ class CpuExecutor final : public Executor {
     reserve_workspace({&prepared.steps[index], 1});
   }
 
+  template <typename Step>
+  void run_prepared(Prepared& prepared, Step& step) {
+    if constexpr (std::is_same_v<Step, Copy>) {
+      if (step.bytes > 0) std::memcpy(addresses_[step.target], addresses_[step.source], step.bytes);
+    } else if constexpr (std::is_same_v<Step, Extent>) {
+      set_extent(prepared, step);
+    } else if constexpr (requires { step.execute(addresses_, workspace_addresses_); }) {
+      step.execute(addresses_, workspace_addresses_);
+    } else if constexpr (!std::is_same_v<Step, While> && !std::is_same_v<Step, If>) {
+      step.run(addresses_, workspace_addresses_);  // those run what is in them elsewhere
+    }
+  }
+
   void run_step(Prepared& prepared, std::size_t index) {
     const ProfilerRange shown(prepared.ranges[index]);
     try {
       if (prepared.found && prepared.stale[index]) remake(prepared, index);
-      PreparedStep& step = prepared.steps[index];
-      if (const auto* program = std::get_if<TileProgram>(&step))
-        program->run(addresses_, workspace_addresses_);
-      else if (const auto* sort = std::get_if<RowSort>(&step))
-        sort->run(addresses_, workspace_addresses_);
-      else if (const auto* suppression = std::get_if<Suppression>(&step))
-        suppression->run(addresses_, workspace_addresses_);
-      else if (const auto* sampling = std::get_if<Sampling>(&step))
-        sampling->run(addresses_, workspace_addresses_);
-      else if (const auto* logprobs = std::get_if<Logprobs>(&step))
-        logprobs->run(addresses_, workspace_addresses_);
-      else if (const auto* trees = std::get_if<Trees>(&step))
-        trees->run(addresses_, workspace_addresses_);
-      else if (auto* host = std::get_if<HostStep>(&step))
-        host->run(addresses_, workspace_addresses_);
-      else if (const auto* product = std::get_if<MatmulQuant>(&step))
-        product->run(addresses_, workspace_addresses_);
-      else if (const auto* attention = std::get_if<CpuAttention>(&step))
-        attention->run(addresses_, workspace_addresses_);
-      else if (auto* panels = std::get_if<MatmulPanels>(&step))
-        panels->execute(addresses_, workspace_addresses_);
-      else if (auto* matmul = std::get_if<MatmulDnnl>(&step))
-        matmul->execute(addresses_, workspace_addresses_);
-      else if (auto* conv = std::get_if<ConvDnnl>(&step))
-        conv->execute(addresses_, workspace_addresses_);
-      else if (const auto* copy = std::get_if<Copy>(&step); copy && copy->bytes > 0)
-        std::memcpy(addresses_[copy->target], addresses_[copy->source], copy->bytes);
-      else if (const auto* extent = std::get_if<Extent>(&step))
-        set_extent(prepared, *extent);
+      std::visit([&](auto& step) { run_prepared(prepared, step); }, prepared.steps[index]);
     } catch (Error& error) {
       error.add_context("step '" + meta_.steps[prepared.shape->steps.first + index]->name + "'");
       throw;

@@ -69,14 +69,25 @@ void verify_trees(const Checker& check, const fb::TreeStepT& work, Uses& uses) {
   uses.writes.insert(work.result);
 }
 
+DType type_of(const Checker& check, std::uint32_t buffer, const char* what) {
+  return check.dtype(check.buffer(buffer, what).dtype, what);
+}
+
+void require_type(const Checker& check, std::uint32_t buffer, DType type, const char* what) {
+  if (type_of(check, buffer, what) != type)
+    check.fail("{} are not of type {}", what, to_string(type));
+}
+
+void require_logits(const Checker& check, std::uint32_t buffer) {
+  const DType type = type_of(check, buffer, "its logits");
+  if (!is_float(type) || !is_narrow(type) || is_float8(type))
+    check.fail("its logits are of type {}", to_string(type));
+}
+
 void verify_suppression(const Checker& check, const fb::SuppressionStepT& work, Uses& uses) {
-  const auto is = [&](std::uint32_t buffer, DType type, const char* what) {
-    if (static_cast<DType>(check.buffer(buffer, what).dtype) != type)
-      check.fail("{} are not of type {}", what, to_string(type));
-  };
-  is(work.boxes, DType::kFloat32, "its boxes");
-  is(work.valid, DType::kBool, "its flags");
-  is(work.kept, DType::kBool, "its results");
+  require_type(check, work.boxes, DType::kFloat32, "its boxes");
+  require_type(check, work.valid, DType::kBool, "its flags");
+  require_type(check, work.kept, DType::kBool, "its results");
   if (work.kept == work.valid) check.fail("its results lie where its flags do");
   for (const std::uint32_t size : {work.rows, work.length}) check.expression(size, "a size");
   uses.reads.insert({work.boxes, work.valid});
@@ -84,21 +95,13 @@ void verify_suppression(const Checker& check, const fb::SuppressionStepT& work, 
 }
 
 void verify_sampling(const Checker& check, const fb::SamplingStepT& work, Uses& uses) {
-  const auto type_of = [&](std::uint32_t buffer, const char* what) {
-    return check.dtype(check.buffer(buffer, what).dtype, what);
-  };
-  const auto is = [&](std::uint32_t buffer, DType type, const char* what) {
-    if (type_of(buffer, what) != type) check.fail("{} are not of type {}", what, to_string(type));
-  };
-  const DType logits = type_of(work.logits, "its logits");
-  if (!is_float(logits) || !is_narrow(logits) || is_float8(logits))
-    check.fail("its logits are of type {}", to_string(logits));
-  is(work.reals, DType::kFloat64, "its real parameters");
-  is(work.integers, DType::kInt64, "its integer parameters");
-  is(work.sets, DType::kInt32, "its sets of tokens");
-  is(work.biased, DType::kInt32, "its tokens with a bias");
-  is(work.biases, DType::kFloat32, "its biases");
-  is(work.tokens, DType::kInt32, "its results");
+  require_logits(check, work.logits);
+  require_type(check, work.reals, DType::kFloat64, "its real parameters");
+  require_type(check, work.integers, DType::kInt64, "its integer parameters");
+  require_type(check, work.sets, DType::kInt32, "its sets of tokens");
+  require_type(check, work.biased, DType::kInt32, "its tokens with a bias");
+  require_type(check, work.biases, DType::kFloat32, "its biases");
+  require_type(check, work.tokens, DType::kInt32, "its results");
   for (const std::uint32_t size : {work.rows, work.vocabulary, work.sets_rows, work.biases_count})
     check.expression(size, "a size");
   uses.reads.insert({work.logits, work.reals, work.integers, work.sets, work.biased, work.biases});
@@ -108,19 +111,11 @@ void verify_sampling(const Checker& check, const fb::SamplingStepT& work, Uses& 
 
 void verify_logprobs(const Checker& check, const fb::LogprobsStepT& work, Uses& uses) {
   constexpr std::uint32_t kMost = 32;
-  const auto type_of = [&](std::uint32_t buffer, const char* what) {
-    return check.dtype(check.buffer(buffer, what).dtype, what);
-  };
-  const auto is = [&](std::uint32_t buffer, DType type, const char* what) {
-    if (type_of(buffer, what) != type) check.fail("{} are not of type {}", what, to_string(type));
-  };
-  const DType logits = type_of(work.logits, "its logits");
-  if (!is_float(logits) || !is_narrow(logits) || is_float8(logits))
-    check.fail("its logits are of type {}", to_string(logits));
-  is(work.tokens, DType::kInt32, "its tokens");
-  is(work.wanted, DType::kInt32, "its counts of likeliest tokens");
-  is(work.likeliest, DType::kInt32, "its likeliest tokens");
-  is(work.logprobs, DType::kFloat32, "its log probabilities");
+  require_logits(check, work.logits);
+  require_type(check, work.tokens, DType::kInt32, "its tokens");
+  require_type(check, work.wanted, DType::kInt32, "its counts of likeliest tokens");
+  require_type(check, work.likeliest, DType::kInt32, "its likeliest tokens");
+  require_type(check, work.logprobs, DType::kFloat32, "its log probabilities");
   if (work.most < 1 || work.most > kMost)
     check.fail("it tells {} of the likeliest tokens, 1 to {} are", work.most, kMost);
   for (const std::uint32_t size : {work.rows, work.vocabulary}) check.expression(size, "a size");
