@@ -19,8 +19,9 @@ constexpr std::int64_t kSmall = 4096;
 std::uint32_t shared_bytes(const SamplingProblem& problem, int blocks) {
   constexpr std::int64_t kWarps = kThreads / 32, kValues = 9;
   const std::int64_t words = (problem.vocabulary + 31) / 32;
-  const std::int64_t bytes = ((kWarps + 2 * blocks) * kValues + problem.most_likeliest + 1) * 8 +
-                             (kWarps + 1) * 4 + (words + blocks - 1) / blocks * 4;
+  const std::int64_t bytes =
+      (std::int64_t{kWarps + 2 * blocks} * kValues + problem.most_likeliest + 1) * 8 +
+      (kWarps + 1) * 4 + (words + blocks - 1) / blocks * 4;
   return static_cast<std::uint32_t>((bytes + 7) / 8 * 8);
 }
 

@@ -213,11 +213,11 @@ void StatementWriter::element_part(const InstrSet& needed, int stage) {
     InstrSet read_later = none;
     for (std::size_t k = at; k < values.size(); ++k)
       for (const std::uint32_t v : s_.operands(values[k])) read_later[v] = true;
-    const auto rest = std::ranges::stable_partition(sums, [&](std::size_t sum) {
+    const auto rest = std::stable_partition(sums.begin(), sums.end(), [&](std::size_t sum) {
       return std::ranges::find(front, s_.analysis.instr(sum).args[0]) != front.end();
     });
-    element_loop(front, {sums.begin(), rest.begin()}, read_later);
-    sums.erase(sums.begin(), rest.begin());
+    element_loop(front, {sums.begin(), rest}, read_later);
+    sums.erase(sums.begin(), rest);
     begin = at;
   }
   element_loop(std::span(values).subspan(begin), sums, none);
