@@ -40,7 +40,8 @@ constexpr Tile kPromotedTiles[] = {{64, 160},     {64, 192},     {128, 128, 1}, 
 /// Of few rows, whose tiles are fewer than multiprocessors: two blocks have half of k each.
 constexpr Tile kSplitTiles[] = {{64, 128},     {64, 160},     {64, 192},
                                 {128, 128, 1}, {128, 160, 1}, {128, 192, 1}};
-/// Blocks that share copies: products at their full rate read more of the L2 than it gives.
+/// Blocks that share copies: the more operands pass through the L2, the more that wins, 2 % at
+/// most.
 constexpr int kMulticasts[] = {1, 2};
 /// Instructions for each accumulator above which a tile's code, which is unrolled where it is
 /// spread, does not stay in the caches.
