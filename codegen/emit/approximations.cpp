@@ -21,6 +21,8 @@ namespace {
 constexpr double kOne = 1.001, kMostTurned = 1048576;
 // Where the plain reciprocal instruction neither overflows nor meets denormal numbers.
 constexpr double kSmall = 0x1p-100, kLarge = 0x1p100, kModest = 0x1p20;
+// Compared by address.
+constexpr const char *kShortGelu = "short_gelu", *kGeluForFloat8 = "gelu_for_float8";
 
 const char* function_of(ScalarOp op, bool is_short, const ValueRange& argument) {
   const bool within_one = argument.within(-kOne, kOne);
@@ -113,6 +115,30 @@ std::optional<std::uint32_t> gelu_factor_argument(const ProgramAnalysis& analysi
   return std::nullopt;
 }
 
+/// What stores see of it is a float of 8 bits that it, or a multiple of it, is rounded to.
+std::vector<bool> find_rounded_to_float8(const ProgramAnalysis& analysis) {
+  const std::size_t count = analysis.instr_count();
+  std::vector<bool> is_used(count, false), is_seen(count, false);
+  for (std::size_t i = count; i-- > 0;) {
+    const auto& instr = analysis.instr(i);
+    const auto op = static_cast<ScalarOp>(instr.op);
+    const bool rounds = instr.kind == InstrKind::Op && float8_rounded_to(op).has_value();
+    const bool scales = is_op(instr, ScalarOp::kMul) || is_op(instr, ScalarOp::kDiv) ||
+                        is_op(instr, ScalarOp::kQuotient) || is_op(instr, ScalarOp::kMin) ||
+                        is_op(instr, ScalarOp::kMax);
+    const bool is_rounded = is_used[i] && !is_seen[i];
+    for (std::size_t k = 0; k < instr.args.size(); ++k) {
+      is_used[instr.args[k]] = true;
+      if (!rounds && !(scales && is_rounded && (k == 0 || is_op(instr, ScalarOp::kMul))))
+        is_seen[instr.args[k]] = true;
+    }
+    if (!plan::is_memory(instr.kind)) continue;
+    for (const auto& gather : analysis.access(instr.access).gathers) is_seen[gather.value()] = true;
+  }
+  for (std::size_t i = 0; i < count; ++i) is_used[i] = is_used[i] && !is_seen[i];
+  return is_used;
+}
+
 /// x if the product is that of x, 0.5 and 1 + erf(x / sqrt(2)), in any order.
 std::optional<std::uint32_t> gelu_argument(const ProgramAnalysis& analysis, const InstrT& product) {
   for (std::size_t k = 0; k < 2; ++k) {
@@ -144,9 +170,13 @@ Approximations::Approximations(const ProgramAnalysis& analysis)
   if (!analysis.request().precise) {
     find_approximate(analysis);
     const std::vector<ValueRange> ranges = find_value_ranges(analysis);
-    for (std::size_t i = 0; i < analysis.instr_count(); ++i)
-      if (analysis.instr(i).kind == InstrKind::Op && analysis.type_of(i) == DType::kFloat32)
-        choose(analysis, ranges, i);
+    const std::vector<bool> rounded_to_float8 = find_rounded_to_float8(analysis);
+    for (std::size_t i = 0; i < analysis.instr_count(); ++i) {
+      if (analysis.instr(i).kind != InstrKind::Op || analysis.type_of(i) != DType::kFloat32)
+        continue;
+      choose(analysis, ranges, i);
+      if (functions_[i] == kShortGelu && rounded_to_float8[i]) functions_[i] = kGeluForFloat8;
+    }
   }
   for (std::size_t i = 0; i < analysis.instr_count(); ++i) {
     choose_rounding(analysis, i);
@@ -274,8 +304,8 @@ void Approximations::choose_store(const ProgramAnalysis& analysis, std::size_t i
 }
 
 int Approximations::length(std::size_t i) const {
-  constexpr int kShort = 6, kGelu = 10;
-  return std::string_view(functions_[i]) == "short_gelu" ? kGelu : kShort;
+  constexpr int kShort = 6, kGelu = 10, kGelu8 = 7;
+  return functions_[i] == kShortGelu ? kGelu : functions_[i] == kGeluForFloat8 ? kGelu8 : kShort;
 }
 
 void Approximations::choose(const ProgramAnalysis& analysis, const std::vector<ValueRange>& ranges,
@@ -292,7 +322,7 @@ void Approximations::choose(const ProgramAnalysis& analysis, const std::vector<V
     if (ranges[instr.args[0]].low >= kSmall) functions_[i] = "reciprocal_of_normal";
   } else if (op == ScalarOp::kMul) {
     if (const auto argument = gelu_argument(analysis, instr)) {
-      functions_[i] = "short_gelu";
+      functions_[i] = kShortGelu;
       operands_[i] = {*argument};
     }
   } else if (op == ScalarOp::kAdd) {

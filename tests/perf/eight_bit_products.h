@@ -43,13 +43,14 @@ struct EightBitTypes {
 };
 constexpr EightBitTypes kEightBitTypes[] = {{"i8", "i8"}, {"e4m3", "f8e4m3fn"}};
 /// What follows the product: one scale and a result in f16; a bias, GELU and a quantized result;
-/// SwiGLU of both halves of the columns in f16.
-constexpr const char* kEightBitEpilogues[] = {"bare", "gelu", "swiglu"};
+/// SwiGLU of both halves of the columns in f16; a quantized result.
+constexpr const char* kEightBitEpilogues[] = {"bare", "gelu", "swiglu", "quantized"};
 
 /// `copies` products side by side, each with weights of its own, stored as [n, k].
 inline std::string graph_text(const EightBitShape& shape, const EightBitTypes& types,
                               const std::string& after, int copies) {
-  const bool is_integer = std::string(types.operand) == "i8";
+  const bool is_integer = std::string(types.operand) == "i8",
+             is_quantized = after == "gelu" || after == "quantized";
   // Operands deviate by 32 and by 1 from zero: what makes the sums deviate by one.
   const double deviation = (is_integer ? 32.0 * 32.0 : 1.0) * std::sqrt(shape.k);
   return side_by_side(copies, [&](int c) {
@@ -74,15 +75,18 @@ inline std::string graph_text(const EightBitShape& shape, const EightBitTypes& t
     if (after == "gelu")
       body += fmt::format(
           "  %b{0} = const f16[{1}] random({0})\n  %h{0} = Add(%d{0}, %b{0})\n"
-          "  %g{0} = Gelu(%h{0})\n  %z{0} = const f16[] {{{2}}}\n  %q{0} = Mul(%g{0}, %z{0})\n",
-          c, shape.n, is_integer ? 30.0 : 60.0);
-    if (after == "gelu" && is_integer)
+          "  %g{0} = Gelu(%h{0})\n",
+          c, shape.n);
+    if (is_quantized)
+      body += fmt::format("  %z{0} = const f16[] {{{1}}}\n  %q{0} = Mul(%{2}{0}, %z{0})\n", c,
+                          is_integer ? 30.0 : 60.0, after == "gelu" ? "g" : "d");
+    if (is_quantized && is_integer)
       body += fmt::format(
           "  %r{0} = Round(%q{0})\n  %l{0} = const f16[] {{-128}}\n"
           "  %u{0} = const f16[] {{127}}\n  %m{0} = Max(%r{0}, %l{0})\n"
           "  %n{0} = Min(%m{0}, %u{0})\n  %y{0} = Cast(%n{0}) {{to = i8}}\n",
           c);
-    else if (after == "gelu")
+    else if (is_quantized)
       body += fmt::format("  %y{0} = Cast(%q{0}) {{to = f8e4m3fn}}\n", c);
     return part;
   });

@@ -11,6 +11,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <sinter/float8.h>
+
 #include "codegen/emit/approximations.h"
 #include "codegen/families/loops/emit_loops.h"
 #include "cuda_programs.h"
@@ -45,6 +47,17 @@ std::uint32_t one_plus(ProgramBuilder& p, ScalarOp op, std::uint32_t x) {
   return p.op(ScalarOp::kAdd, {p.constant(DType::kFloat32, 1), p.op(op, {x})});
 }
 
+std::uint32_t gelu(ProgramBuilder& p, std::uint32_t x) {
+  const auto half = p.op(ScalarOp::kMul, {x, p.constant(DType::kFloat32, 0.5)});
+  const auto root = p.constant(DType::kFloat32, 0.7071067811865476);
+  const auto scaled = p.op(ScalarOp::kMul, {x, root});
+  return p.op(ScalarOp::kMul, {half, one_plus(p, ScalarOp::kErf, scaled)});
+}
+
+double exact_gelu(double x) {
+  return std::isinf(x) ? std::max(x, 0.0) : x / 2 * std::erfc(-x / std::sqrt(2.0));
+}
+
 const Form kForms[] = {
     {"sin", "short_sine(", 0x1p-17, [](auto& p, auto x) { return p.op(ScalarOp::kSin, {x}); },
      [](double x) { return std::sin(x); }},
@@ -62,16 +75,7 @@ const Form kForms[] = {
     {"one plus erf", "short_one_plus_error_function(", 0x1p-17,
      [](auto& p, auto x) { return one_plus(p, ScalarOp::kErf, x); },
      [](double x) { return std::erfc(-x); }},
-    {"gelu", "short_gelu(", 0x1p-16,
-     [](auto& p, auto x) {
-       const auto half = p.op(ScalarOp::kMul, {x, p.constant(DType::kFloat32, 0.5)});
-       const auto root = p.constant(DType::kFloat32, 0.7071067811865476);
-       const auto scaled = p.op(ScalarOp::kMul, {x, root});
-       return p.op(ScalarOp::kMul, {half, one_plus(p, ScalarOp::kErf, scaled)});
-     },
-     [](double x) {
-       return std::isinf(x) ? std::max(x, 0.0) : x / 2 * std::erfc(-x / std::sqrt(2.0));
-     }},
+    {"gelu", "short_gelu(", 0x1p-16, gelu, exact_gelu},
     {"one plus tanh", "short_one_plus_hyperbolic_tangent(", 0x1p-20,
      [](auto& p, auto x) { return one_plus(p, ScalarOp::kTanh, x); },
      [](double x) { return 2 / (1 + std::exp(-2 * x)); }},
@@ -193,6 +197,66 @@ TEST(Approximations, AreNotForWiderResultsNorForPreciseMathematics) {
   EXPECT_THAT(precise, Not(HasSubstr("short_")));
   EXPECT_THAT(precise, Not(HasSubstr("within_one")));
   EXPECT_THAT(source(DType::kFloat16, Precision::Float16, false), HasSubstr("short_sine("));
+}
+
+/// gelu, times `factors`, rounded to e4m3 behind a clamp, of every float16.
+struct RoundedGelu {
+  explicit RoundedGelu(double factor, bool also_stored = false) {
+    constexpr std::int64_t kValues = 65536;
+    codegen::ExprTable exprs{ir::Ranges{}};
+    ProgramBuilder p(exprs, {kValues}, 0);
+    const auto constant = [&](double value) { return p.constant(DType::kFloat32, value); };
+    const auto y = gelu(p, p.load(p.dense(DType::kFloat16, {0})));
+    const auto scaled = p.op(ScalarOp::kMul, {y, constant(factor)});
+    const auto above = p.op(ScalarOp::kMax, {scaled, constant(-448)});
+    const auto clamped = p.op(ScalarOp::kMin, {above, constant(448)});
+    p.store(p.dense(DType::kFloat32, {0}), p.op(ScalarOp::kToE4M3FN, {clamped}));
+    if (also_stored) p.store(p.dense(DType::kFloat16, {0}), y);
+    for (auto& instr : p.program.instrs)
+      if (instr->kind == plan::fb::InstrKind::Op) instr->precision = Precision::Float16;
+    const codegen::EmittedKernel kernel = codegen::emit_loops(p.request("rounded"), exprs);
+    source = kernel.source;
+    plan::fb::PlanT plan;
+    exprs.write(plan);
+    Memory memory = {std::vector<std::byte>(kValues * 2), std::vector<std::byte>(kValues * 4)};
+    if (also_stored) memory.emplace_back(kValues * 2);
+    for (std::int64_t i = 0; i < kValues; ++i) {
+      const auto bits = static_cast<std::uint16_t>(i);
+      std::memcpy(memory[0].data() + i * 2, &bits, 2);
+    }
+    EmulatedKernels(std::span(&kernel, 1))
+        .run(kernel.step, 0, plan::evaluate_expressions(plan, {}), memory);
+    result.resize(kValues);
+    std::memcpy(result.data(), memory[1].data(), memory[1].size());
+  }
+  std::string source;
+  std::vector<float> result;
+};
+
+double rounded(double x) {
+  return round_to_float8(DType::kFloat8E4M3FN, std::clamp(x, -448.0, 448.0));
+}
+
+/// A result is the number next to the exact one, and another than the exact one's nearest only where
+/// that lies within the function's bound of the middle between two.
+TEST(Approximations, GeluForFloat8IsRoundedAsTheExactOneOrItsNeighbour) {
+  for (const double factor : {1.0, 60.0}) {
+    const RoundedGelu gelu(factor);
+    EXPECT_THAT(gelu.source, HasSubstr("gelu_for_float8("));
+    for (std::size_t i = 0; i < gelu.result.size(); ++i) {
+      const double x = value_of(DType::kFloat16, i);
+      if (std::isnan(x)) {
+        EXPECT_TRUE(std::isnan(gelu.result[i])) << x;
+        continue;
+      }
+      const double exact = exact_gelu(x) * factor;
+      const double error =
+          std::isinf(x) ? 0 : std::abs(exact) * 0x1p-8 + (x < -4 ? 2e-4 * factor : 0.0);
+      EXPECT_GE(gelu.result[i], rounded(exact - error)) << x;
+      EXPECT_LE(gelu.result[i], rounded(exact + error)) << x;
+    }
+  }
+  EXPECT_THAT(RoundedGelu(1.0, true).source, HasSubstr("short_gelu("));
 }
 
 /// The functions for full precision on a known range, for float32 of every exponent.

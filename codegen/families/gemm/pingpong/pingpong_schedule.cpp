@@ -249,6 +249,7 @@ struct Pingpong final : GemmTile {
     if (!spread) return;
     mapping.passes.unroll = true;
     mapping.passes.count = "Tile::kPasses";
+    mapping.passes.has_new_columns = "pass % Tile::kRows == 0";
     mapping.gemm.exchange = "Tile::exchanged";
     if (text.divides(text.part_columns(), text.part_tile()) &&
         text.part_tile() % kVectorColumns == 0)

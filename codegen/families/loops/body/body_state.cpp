@@ -115,6 +115,11 @@ bool BodyState::is_passes_ahead(std::size_t i) const {
          analysis.access(analysis.instr(i).access).gathers.empty();
 }
 
+bool BodyState::is_of_all_passes(std::size_t i) const {
+  return !mapping.passes.has_new_columns.empty() && is_preloaded(i) && is_vector(i) &&
+         loads_exchanged(i);
+}
+
 const GemmEpilogue::ProductLoad* BodyState::product(std::size_t i) const {
   const auto& all = mapping.gemm.products;
   const auto found = std::ranges::find(all, i, &GemmEpilogue::ProductLoad::load);

@@ -39,6 +39,8 @@ struct BodyState {
   bool is_preloaded(std::size_t i) const;
   /// What each row has of its own, in whole vectors: loaded while passes before compute.
   bool is_passes_ahead(std::size_t i) const;
+  /// What all rows share, in whole vectors, loaded by the first of the passes over its columns.
+  bool is_of_all_passes(std::size_t i) const;
   /// Through a tile in shared memory.
   bool is_transposed(std::size_t i) const {
     return mapping.tile_loads && mapping.schedule().as<TileTranspose>().values[i];

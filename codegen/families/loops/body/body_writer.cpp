@@ -39,6 +39,7 @@ void BodyWriter::write() {
   if (!passes.header.empty()) {
     out_.declare_all(mapping.behind_preload);
     const bool has_row_loads = loads_.define_row_loads();
+    loads_.declare_of_all_passes();
     // Where the body is long its code would not fit the caches.
     s_.code.line(passes.unroll ? "#pragma unroll" : kNotUnrolled);
     s_.code.open(passes.header);

@@ -13,7 +13,8 @@ void LoadsAhead::declare_staged() {
 void LoadsAhead::write() {
   std::vector<std::size_t> loads, single;
   for (const std::size_t i : s_.live)
-    if (s_.is_preloaded(i) && !s_.is_passes_ahead(i)) loads.push_back(i);
+    if (s_.is_preloaded(i) && !s_.is_passes_ahead(i) && !s_.is_of_all_passes(i)) loads.push_back(i);
+  load_for_all_passes();
   if (loads.empty()) return;
   // Declared and loaded in one line where nothing stands between.
   const bool direct = !s_.loop->unrolled() && s_.loop->predicate.empty();
@@ -52,6 +53,26 @@ void LoadsAhead::write() {
   out_.close_vectors();
   if (!members(s_.staged).empty()) s_.code.line("wait_for_copies();");
   if (s_.is_lean() && s_.holds_all()) s_.code.line("const u32 zero = unknown_zero();");
+}
+
+std::vector<std::size_t> LoadsAhead::of_all_passes() const {
+  std::vector<std::size_t> loads;
+  for (const std::size_t i : s_.live)
+    if (s_.is_of_all_passes(i)) loads.push_back(i);
+  return loads;
+}
+
+void LoadsAhead::declare_of_all_passes() {
+  for (const std::size_t i : of_all_passes())
+    s_.code.line(fmt::format("{} r{}{};", text_.vector_type(i), i, text_.vectors_size()));
+}
+
+void LoadsAhead::load_for_all_passes() {
+  const std::vector<std::size_t> loads = of_all_passes();
+  if (loads.empty()) return;
+  s_.code.open(fmt::format("if ({})", s_.mapping.passes.has_new_columns));
+  out_.load_vectors(loads, s_.loop->unrolled() ? "[k]" : "");
+  s_.code.close();
 }
 
 void LoadsAhead::write_group(const InstrSet& needed) {

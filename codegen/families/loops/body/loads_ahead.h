@@ -10,7 +10,9 @@ class LoadsAhead {
   LoadsAhead(BodyState& state, StatementWriter& out) : s_(state), out_(out), text_(out.text) {}
   /// Shared memory in which some wait.
   void declare_staged();
-  /// All of a thread's vectors, for all passes.
+  /// What passes over the same columns have in common, which the first of them loads.
+  void declare_of_all_passes();
+  /// All of a thread's vectors, for all stages.
   void write();
   /// A looping thread's next vectors.
   void write_group(const InstrSet& needed);
@@ -22,6 +24,9 @@ class LoadsAhead {
   bool define_row_loads();
 
  private:
+  std::vector<std::size_t> of_all_passes() const;
+  void load_for_all_passes();
+
   BodyState& s_;
   StatementWriter& out_;
   const ValueText& text_;

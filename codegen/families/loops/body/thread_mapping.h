@@ -48,6 +48,8 @@ struct PassLoop {
   std::vector<std::string> lines;  // declare what the passes differ in
   bool unroll = false;
   std::string count;  // of passes; empty unless loads of rows are issued some passes ahead
+  // Holds in the first of the passes over the same columns; empty: each loads what it needs.
+  std::string has_new_columns;
 };
 
 /// What the epilogue of a GEMM, or of a user's kernel, has and no other kernel.
