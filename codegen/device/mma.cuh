@@ -206,12 +206,13 @@ SINTER_DEVICE void cp_async(void* shared, const void* from, bool valid = true) {
   static_assert(kBytes == 4 || kBytes == 8 || kBytes == 16, "what cp.async copies");
 #ifdef __CUDACC__
   const u32 bytes = valid ? kBytes : 0;
-  // Past the first-level cache; the L2 fetches whole lines, as copies of rows go through them anyway.
+  // Past the first-level cache; the L2 fetches whole lines, as copies of rows go through them
+  // anyway.
   if (kBytes == 16)
-    asm volatile("cp.async.cg.shared.global.L2::128B [%0], [%1], 16, %2;" ::"r"(
-                     shared_address(shared)),
-                 "l"(from), "r"(bytes)
-                 : "memory");
+    asm volatile(
+        "cp.async.cg.shared.global.L2::128B [%0], [%1], 16, %2;" ::"r"(shared_address(shared)),
+        "l"(from), "r"(bytes)
+        : "memory");
   else
     asm volatile("cp.async.ca.shared.global [%0], [%1], %2, %3;" ::"r"(shared_address(shared)),
                  "l"(from), "n"(kBytes), "r"(bytes)

@@ -10,7 +10,6 @@
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-
 #include <sinter/float8.h>
 
 #include "codegen/emit/approximations.h"
@@ -237,8 +236,8 @@ double rounded(double x) {
   return round_to_float8(DType::kFloat8E4M3FN, std::clamp(x, -448.0, 448.0));
 }
 
-/// A result is the number next to the exact one, and another than the exact one's nearest only where
-/// that lies within the function's bound of the middle between two.
+/// A result is the number next to the exact one, and another than the exact one's nearest only
+/// where that lies within the function's bound of the middle between two.
 TEST(Approximations, GeluForFloat8IsRoundedAsTheExactOneOrItsNeighbour) {
   for (const double factor : {1.0, 60.0}) {
     const RoundedGelu gelu(factor);
