@@ -21,8 +21,6 @@ namespace {
 constexpr double kOne = 1.001, kMostTurned = 1048576;
 // Where the plain reciprocal instruction neither overflows nor meets denormal numbers.
 constexpr double kSmall = 0x1p-100, kLarge = 0x1p100, kModest = 0x1p20;
-// Compared by address.
-constexpr const char *kShortGelu = "short_gelu", *kGeluForFloat8 = "gelu_for_float8";
 
 const char* function_of(ScalarOp op, bool is_short, const ValueRange& argument) {
   const bool within_one = argument.within(-kOne, kOne);
@@ -118,7 +116,7 @@ std::optional<std::uint32_t> gelu_factor_argument(const ProgramAnalysis& analysi
 /// What stores see of it is a float of 8 bits that it, or a multiple of it, is rounded to.
 std::vector<bool> find_rounded_to_float8(const ProgramAnalysis& analysis) {
   const std::size_t count = analysis.instr_count();
-  std::vector<bool> is_used(count, false), is_seen(count, false);
+  std::vector<bool> is_used(count, false), is_seen(count, false), result(count, false);
   for (std::size_t i = count; i-- > 0;) {
     const auto& instr = analysis.instr(i);
     const auto op = static_cast<ScalarOp>(instr.op);
@@ -126,17 +124,16 @@ std::vector<bool> find_rounded_to_float8(const ProgramAnalysis& analysis) {
     const bool scales = is_op(instr, ScalarOp::kMul) || is_op(instr, ScalarOp::kDiv) ||
                         is_op(instr, ScalarOp::kQuotient) || is_op(instr, ScalarOp::kMin) ||
                         is_op(instr, ScalarOp::kMax);
-    const bool is_rounded = is_used[i] && !is_seen[i];
+    result[i] = is_used[i] && !is_seen[i];
     for (std::size_t k = 0; k < instr.args.size(); ++k) {
       is_used[instr.args[k]] = true;
-      if (!rounds && !(scales && is_rounded && (k == 0 || is_op(instr, ScalarOp::kMul))))
+      if (!rounds && !(scales && result[i] && (k == 0 || is_op(instr, ScalarOp::kMul))))
         is_seen[instr.args[k]] = true;
     }
     if (!plan::is_memory(instr.kind)) continue;
     for (const auto& gather : analysis.access(instr.access).gathers) is_seen[gather.value()] = true;
   }
-  for (std::size_t i = 0; i < count; ++i) is_used[i] = is_used[i] && !is_seen[i];
-  return is_used;
+  return result;
 }
 
 /// x if the product is that of x, 0.5 and 1 + erf(x / sqrt(2)), in any order.
@@ -171,12 +168,9 @@ Approximations::Approximations(const ProgramAnalysis& analysis)
     find_approximate(analysis);
     const std::vector<ValueRange> ranges = find_value_ranges(analysis);
     const std::vector<bool> rounded_to_float8 = find_rounded_to_float8(analysis);
-    for (std::size_t i = 0; i < analysis.instr_count(); ++i) {
-      if (analysis.instr(i).kind != InstrKind::Op || analysis.type_of(i) != DType::kFloat32)
-        continue;
-      choose(analysis, ranges, i);
-      if (functions_[i] == kShortGelu && rounded_to_float8[i]) functions_[i] = kGeluForFloat8;
-    }
+    for (std::size_t i = 0; i < analysis.instr_count(); ++i)
+      if (analysis.instr(i).kind == InstrKind::Op && analysis.type_of(i) == DType::kFloat32)
+        choose(analysis, ranges, rounded_to_float8[i], i);
   }
   for (std::size_t i = 0; i < analysis.instr_count(); ++i) {
     choose_rounding(analysis, i);
@@ -305,11 +299,12 @@ void Approximations::choose_store(const ProgramAnalysis& analysis, std::size_t i
 
 int Approximations::length(std::size_t i) const {
   constexpr int kShort = 6, kGelu = 10, kGelu8 = 7;
-  return functions_[i] == kShortGelu ? kGelu : functions_[i] == kGeluForFloat8 ? kGelu8 : kShort;
+  const std::string_view name = functions_[i];
+  return name == "short_gelu" ? kGelu : name == "gelu_for_float8" ? kGelu8 : kShort;
 }
 
 void Approximations::choose(const ProgramAnalysis& analysis, const std::vector<ValueRange>& ranges,
-                            std::size_t i) {
+                            bool rounded_to_float8, std::size_t i) {
   const auto& instr = analysis.instr(i);
   const ScalarOp op = ops_[i];
   if (op == ScalarOp::kDiv) {
@@ -322,7 +317,7 @@ void Approximations::choose(const ProgramAnalysis& analysis, const std::vector<V
     if (ranges[instr.args[0]].low >= kSmall) functions_[i] = "reciprocal_of_normal";
   } else if (op == ScalarOp::kMul) {
     if (const auto argument = gelu_argument(analysis, instr)) {
-      functions_[i] = kShortGelu;
+      functions_[i] = rounded_to_float8 ? "gelu_for_float8" : "short_gelu";
       operands_[i] = {*argument};
     }
   } else if (op == ScalarOp::kAdd) {

@@ -29,8 +29,9 @@ struct ValueRange {
 std::vector<ValueRange> find_value_ranges(const ProgramAnalysis& analysis);
 
 /// The forms chosen for a loop program. A result that the graph rounds to 16 bits is within 2^-15
-/// of the exact one, relative to it: a sixteenth of what rounding it to float16 adds. Others are as
-/// precise as the general forms. device/approximate.cuh states each function's own bound.
+/// of the exact one, relative to it: a sixteenth of what rounding it to float16 adds; a gelu that
+/// becomes a float of 8 bits within 2^-8. Others are as precise as the general forms.
+/// device/approximate.cuh states each function's own bound.
 class Approximations {
  public:
   /// None if the request asks for precise mathematics.
@@ -56,7 +57,7 @@ class Approximations {
  private:
   void find_approximate(const ProgramAnalysis& analysis);
   void choose(const ProgramAnalysis& analysis, const std::vector<ValueRange>& ranges,
-              std::size_t i);
+              bool rounded_to_float8, std::size_t i);
   void choose_rounding(const ProgramAnalysis& analysis, std::size_t i);
   void choose_quantization(const ProgramAnalysis& analysis, std::size_t i);
   void choose_store(const ProgramAnalysis& analysis, std::size_t i);

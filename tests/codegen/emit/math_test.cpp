@@ -198,7 +198,7 @@ TEST(Approximations, AreNotForWiderResultsNorForPreciseMathematics) {
   EXPECT_THAT(source(DType::kFloat16, Precision::Float16, false), HasSubstr("short_sine("));
 }
 
-/// gelu, times `factors`, rounded to e4m3 behind a clamp, of every float16.
+/// gelu, times `factor`, rounded to e4m3 behind a clamp, of every float16.
 struct RoundedGelu {
   explicit RoundedGelu(double factor, bool also_stored = false) {
     constexpr std::int64_t kValues = 65536;
