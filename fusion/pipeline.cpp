@@ -24,10 +24,10 @@ const std::vector<Pass>& pipeline() {
   // lower_precision to remove the casts that meet; products of quantized values are found then,
   // since their sums, and what scales these, are wide whatever precision is asked for, and until
   // then nobody evaluates what dequantizes their weights; attention is found while softmax is one
-  // node, and takes in its views once the projections that it reads are slices of one; projections
-  // are merged before views are folded into products, since the slices are views too, and so are
-  // weights that are laid out the other way round; reductions pick their neighbours before what is
-  // left becomes pointwise regions.
+  // node, and takes in its views once the projections that it reads are slices of one; rows are
+  // selected once decoders have said which they sample; projections are merged before views are
+  // folded into products, since the slices are views too, and so are weights that are laid out the
+  // other way round; reductions pick their neighbours before what is left becomes pointwise regions.
   static const std::vector<Pass> passes = {
       {"expand_bodies", expand_bodies},
       {"find_states", find_states, false, false},
@@ -46,6 +46,7 @@ const std::vector<Pass>& pipeline() {
       {"quantize_attention", quantize_attention, true, false},
       {"page_caches", page_caches, false, false},
       {"pack_sequences", pack_sequences, false, false},
+      {"select_rows", select_rows, true},
       {"decompose", decompose},
       {"reduce_parts", reduce_parts, true},
       {"assign_layouts", assign_layouts, true},

@@ -372,41 +372,10 @@ class CachePager {
     return std::nullopt;
   }
 
-  /// Rows of the old `value` that are to be sampled, along `axis`: what is computed row by row is
-  /// computed for these alone.
+  /// Rows of the old `value` that are to be sampled, along `axis`; select_rows computes these alone.
   ValueId rows_of(ValueId value, std::size_t axis) {
-    const Node* node = graph_.producer(value);
-    const auto gathered = [&] {
-      return b_.add("Gather", {mapped_[value.position()], rows_},
-                    {{"axis", static_cast<std::int64_t>(axis)}});
-    };
-    if (node == nullptr || node->outputs.size() != 1 || graph_.users(value).size() > 1)
-      return gathered();
-    const std::string& op = node->op->name;
-    const std::size_t rank = graph_.type(value).shape.size();
-    const bool multiplies = op == "MatMul" || op == "QuantMatMul";
-    const bool norms = op == "RmsNorm" || op == "LayerNorm";
-    if (axis + 1 >= rank || (!multiplies && !norms && node->op->kind != OpKind::kPointwise) ||
-        (multiplies && (graph_.type(node->inputs[1]).shape.size() != 2 ||
-                        graph_.type(node->inputs[0]).shape.size() != rank)) ||
-        (norms && node->attrs.get_int("axis") + 1 != static_cast<std::int64_t>(rank)))
-      return gathered();
-    std::vector<std::size_t> with_tokens;
-    for (std::size_t i = 0; i < node->inputs.size(); ++i) {
-      const Shape& shape = graph_.type(node->inputs[i]).shape;
-      if (shape.size() + axis >= rank && !shape.empty() && shape.size() >= rank - axis &&
-          shape[shape.size() - (rank - axis)] == inputs_.tokens)
-        with_tokens.push_back(i);
-    }
-    if (with_tokens.size() != 1) return gathered();
-    const GraphBuilder::OriginScope scope(b_, node->origins);
-    std::vector<ValueId> inputs;
-    for (std::size_t i = 0; i < node->inputs.size(); ++i) {
-      const std::size_t own = graph_.type(node->inputs[i]).shape.size();
-      inputs.push_back(i == with_tokens[0] ? rows_of(node->inputs[i], axis + own - rank)
-                                           : mapped_[node->inputs[i].position()]);
-    }
-    return b_.add(op, inputs, node->attrs);
+    return b_.add("Gather", {mapped_[value.position()], rows_},
+                  {{"axis", static_cast<std::int64_t>(axis)}});
   }
 
   bool is_cache(std::size_t output) const {

@@ -47,6 +47,8 @@ Graph page_caches(const Graph& graph, Context& context);
 /// Computes encoders over the tokens that a batch has, without its padding, where context.packed
 /// asks for it; throws Error(kUnsupported) naming the node that does not allow it.
 Graph pack_sequences(const Graph& graph, Context& context);
+/// Computes only those rows of products that a Gather or a Slice behind them takes.
+Graph select_rows(const Graph& graph, Context& context);
 /// Replaces composites (when fusing), and convolutions and attention where the target has none.
 Graph decompose(const Graph& graph, Context& context);
 /// Reduces over the dimensions that a reshape joined, instead of over what they were joined to.

@@ -104,6 +104,8 @@ class EpilogueMatcher {
         if (is_conv_ ? !options_.target.conv_epilogue_residual
                      : !options_.target.matmul_epilogue_residual)
           return refuse("this target's products add no residual");
+        if (options_.target.gemm_kernels && is_gathered(other))
+          return refuse("what is added is gathered, which a kernel behind the product does itself");
         epilogue_.residual = other;
         return absorb(reader, "the product's residual");
       }
@@ -153,6 +155,13 @@ class EpilogueMatcher {
       parameters.push_back(*value);
     }
     return parameters;
+  }
+
+  /// Whether `value` is rows of something that nobody else reads.
+  bool is_gathered(ValueId value) const {
+    const Node* producer = graph_.producer(value);
+    return producer != nullptr && producer->op->take() != nullptr &&
+           graph_.users(value).size() == 1 && !graph_.is_output(value);
   }
 
   /// A bias whose only reader starts a pointwise kernel anyway costs nothing there, and leaves the
