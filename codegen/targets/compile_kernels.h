@@ -37,6 +37,7 @@ struct CompiledKernel {
   std::vector<std::byte> code;  // empty if `refusal`
   bool from_cache = false;
   std::optional<KernelRefusal> refusal;
+  std::string remarks;  // why the code may be slow, as the compiler says it; empty: it does not
 };
 
 struct KernelCompileStats {

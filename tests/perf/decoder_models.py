@@ -34,6 +34,7 @@ WAYS = {"f16": [], "f16_cache8": ["--cache-precision=fp8"], "int8": ["--weights=
         "int8_cache8": ["--weights=int8", "--cache-precision=fp8"],
         "int8_cachei8": ["--weights=int8", "--cache-precision=int8"],
         "fp8": ["--weights=fp8"], "fp8_cache8": ["--weights=fp8", "--cache-precision=fp8"],
+        "w8a8_int8_cache8": ["--precision=int8", *W8A8[1:], "--cache-precision=fp8"],
         "w8a8_int8_cachei8": ["--precision=int8", *W8A8[1:], "--cache-precision=int8"],
         "w8a8": W8A8, "w8a8_cache8": [*W8A8, "--cache-precision=fp8"],
         "w8a8_fast": [*W8A8, "--fp8-accumulation=fast"],

@@ -159,6 +159,18 @@ void check_architectures(const Nvrtc& nvrtc, std::span<const KernelText> texts) 
   }
 }
 
+/// What a log says of the code's speed: that products wait for each other (C7515), say.
+std::string remarks_in(const std::string& log) {
+  std::string remarks;
+  for (std::size_t at = 0; at < log.size();) {
+    const std::size_t end = std::min(log.find('\n', at), log.size());
+    const std::string_view line = std::string_view(log).substr(at, end - at);
+    if (line.find("Potential Performance Loss") != line.npos) remarks.append(line).push_back('\n');
+    at = end + 1;
+  }
+  return remarks;
+}
+
 /// One (source, architecture) to compile; equal ones are compiled once.
 struct Job {
   std::string key;
@@ -168,7 +180,7 @@ struct Job {
 
 void run_job(Job& job, const KernelCache& cache, const Nvrtc& nvrtc) {
   if (auto code = cache.find(job.key)) {
-    job.result = {std::move(*code), true, {}};
+    job.result = {std::move(*code), true, {}, {}};
     return;
   }
   Program program(nvrtc, *job.text->source);
@@ -183,8 +195,9 @@ void run_job(Job& job, const KernelCache& cache, const Nvrtc& nvrtc) {
   if (result != NVRTC_SUCCESS)
     throw Error(ErrorCode::kDevice,
                 fmt::format("NVRTC ({}) failed: {}", nvrtc.path, nvrtc.get_error_string(result)));
-  job.result = {program.cubin(), false, {}};
-  cache.insert(job.key, job.result.code);
+  job.result = {program.cubin(), false, {}, remarks_in(program.log())};
+  // The cache keeps no remarks: what has some is compiled again, so that it has them again.
+  if (job.result.remarks.empty()) cache.insert(job.key, job.result.code);
 }
 
 }  // namespace

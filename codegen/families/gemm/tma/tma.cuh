@@ -397,6 +397,17 @@ struct TmaTile : TmaMainloop<A, B, kM, kN, kGroups, kStages, kRowsAreK, kRank, k
     __syncthreads();  // all see the barriers
   }
 
+  SINTER_DEVICE static void clear(Accumulators& accumulators) {
+#pragma unroll
+    for (int i = 0; i < Stages::kRowTiles; ++i)
+#pragma unroll
+      for (int j = 0; j < Stages::kProducts; ++j)
+#pragma unroll
+        for (int n = 0; n < Stages::kColumns / 8; ++n)
+#pragma unroll
+          for (int e = 0; e < 4; ++e) accumulators[i][j][n][e] = 0;
+  }
+
   SINTER_DEVICE static void store_accumulators(const Accumulators& accumulators,
                                                unsigned char* shared) {
     const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
@@ -429,9 +440,12 @@ struct TmaTile : TmaMainloop<A, B, kM, kN, kGroups, kStages, kRowsAreK, kRank, k
       __syncwarp();
       __syncthreads();
     } else {
-      Accumulators accumulators = {};
-      Stages::multiply_stages(accumulators, shared, x, Stages::count_steps(x), threadIdx.x / 128,
-                              {}, NoProgress{});
+      Accumulators accumulators;
+      const int steps = Stages::count_steps(x);
+      if (kPromoted > 0 || steps == 0) clear(accumulators);
+      if (kPromoted > 0 || steps > 0)
+        Stages::multiply_stages(accumulators, shared, x, steps, threadIdx.x / 128, {},
+                                NoProgress{});
       __syncthreads();  // the accumulators take the stages' place
       store_accumulators(accumulators, shared);
     }
