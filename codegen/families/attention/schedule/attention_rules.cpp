@@ -205,6 +205,16 @@ std::vector<AttentionSchedule> choose_attention(const AttentionProgram& program,
       }
       add(by_warps(1, of_few, 4, 16), 6 * all_at_once);
       if (!program.key_scales) add(by_warps(1, of_few, 4, 16), 8 * all_at_once, kAny, 4);
+      if (program.key_scales && longest > 64) {
+        // So many blocks run at once by themselves; more come in two rounds of as many.
+        constexpr int kResident = 10;
+        add(by_warps(1, of_few, 2, 16), kResident * all_at_once);
+        for (const int at_once : {6, 7, 8}) {
+          AttentionSchedule schedule = by_warps(1, of_few, 2, 16);
+          schedule.ahead = 2;
+          add(std::move(schedule), 2 * at_once * all_at_once, kAny, at_once);
+        }
+      }
       add(by_warps(1, of_few, program.key_scales ? 2 : 4, 16), kAny);
     };
     const auto add_long = [&](AttentionSchedule schedule, bool by_copy_engine = false) {
