@@ -27,7 +27,8 @@ const std::vector<Pass>& pipeline() {
   // node, and takes in its views once the projections that it reads are slices of one; rows are
   // selected once decoders have said which they sample; projections are merged before views are
   // folded into products, since the slices are views too, and so are weights that are laid out the
-  // other way round; reductions pick their neighbours before what is left becomes pointwise regions.
+  // other way round; reductions pick their neighbours before what is left becomes pointwise
+  // regions.
   static const std::vector<Pass> passes = {
       {"expand_bodies", expand_bodies},
       {"find_states", find_states, false, false},

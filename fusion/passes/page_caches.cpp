@@ -372,7 +372,8 @@ class CachePager {
     return std::nullopt;
   }
 
-  /// Rows of the old `value` that are to be sampled, along `axis`; select_rows computes these alone.
+  /// Rows of the old `value` that are to be sampled, along `axis`; select_rows computes these
+  /// alone.
   ValueId rows_of(ValueId value, std::size_t axis) {
     return b_.add("Gather", {mapped_[value.position()], rows_},
                   {{"axis", static_cast<std::int64_t>(axis)}});

@@ -24,8 +24,8 @@ inline std::vector<std::vector<CompiledKernel>> compile_cuda(
 }
 
 /// The same for tests of texts, not of the compiler: what the same NVRTC has compiled before is
-/// taken from the folder $SINTER_TEST_KERNELS, if that is set. Of no kernel the compiler may say that
-/// it is slow.
+/// taken from the folder $SINTER_TEST_KERNELS, if that is set. Of no kernel the compiler may say
+/// that it is slow.
 inline std::vector<std::vector<CompiledKernel>> compile_cuda(
     std::span<const std::string> sources, std::span<const std::string> architectures) {
   KernelCompileOptions options;
