@@ -440,6 +440,8 @@ struct TmaTile : TmaMainloop<A, B, kM, kN, kGroups, kStages, kRowsAreK, kRank, k
       __syncwarp();
       __syncthreads();
     } else {
+      // Cleared in front of a loop that may have no turn, each of its products would wait for the
+      // one before (ptxas: C7515).
       Accumulators accumulators;
       const int steps = Stages::count_steps(x);
       if (kPromoted > 0 || steps == 0) clear(accumulators);
