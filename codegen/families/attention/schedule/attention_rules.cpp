@@ -212,7 +212,7 @@ std::vector<AttentionSchedule> choose_attention(const AttentionProgram& program,
         for (const int at_once : {6, 7, 8}) {
           AttentionSchedule schedule = by_warps(1, of_few, 2, 16);
           schedule.ahead = 2;
-          add(std::move(schedule), 2 * at_once * all_at_once, kAny, at_once);
+          add(std::move(schedule), 2 * all_at_once * at_once, kAny, at_once);
         }
       }
       add(by_warps(1, of_few, program.key_scales ? 2 : 4, 16), kAny);
