@@ -164,7 +164,7 @@ std::optional<OperandAxes> operand_axes(const Graph& graph, const Node& node, co
     if (axis <= axes.batch || axis <= axes.sequence) return std::nullopt;
     return align(0);
   }
-  if (op == "MatMul" || op == "QuantMatMul") {
+  if (op == "MatMul" || op == "QuantMatMul" || op == "BlockMatMul") {
     const int columns = static_cast<int>(rank) - 1;
     if (axes.batch == columns || axes.sequence == columns ||
         graph.type(node.inputs[0]).shape.size() != rank ||
@@ -172,6 +172,7 @@ std::optional<OperandAxes> operand_axes(const Graph& graph, const Node& node, co
       return std::nullopt;
     OperandAxes result(node.inputs.size());
     result[0] = axes;
+    if (op == "BlockMatMul") result[2] = axes;  // a row's scales
     return result;
   }
   return std::nullopt;

@@ -245,6 +245,23 @@ class CachePager {
     return b_.add(node.op->name, {rows}, {{"shape", shape}});
   }
 
+  /// Samples have the place of a batch of one, the first dimension: what has fewer dimensions than
+  /// another operand would broadcast them along a later one.
+  void align_samples(std::vector<ValueId>& operands) {
+    std::size_t rank = 0;
+    const auto has_samples = [&](ValueId value) {
+      const Shape& shape = b_.type(value).shape;
+      return !shape.empty() && shape[0] == Dim::symbol(paged_names::kSamples);
+    };
+    for (const ValueId value : operands) rank = std::max(rank, b_.type(value).shape.size());
+    for (ValueId& value : operands) {
+      Shape shape = b_.type(value).shape;
+      if (!has_samples(value) || shape.size() == rank) continue;
+      shape.insert(shape.begin() + 1, rank - shape.size(), Dim(1));
+      value = shaped(value, shape);
+    }
+  }
+
   bool has_tokens(const Shape& shape, std::size_t axis) const {
     return axis < shape.size() && shape[axis] == inputs_.tokens;
   }
@@ -261,6 +278,7 @@ class CachePager {
     if (node.body != nullptr) refuse_paging(node, "it has a body");
     std::vector<ValueId> inputs;
     for (const ValueId input : node.inputs) inputs.push_back(mapped_[input.position()]);
+    if (node.op->kind == OpKind::kPointwise) align_samples(inputs);
     const auto results = b_.add_multi(node.op->name, std::move(inputs), attrs);
     for (std::size_t i = 0; i < results.size(); ++i) {
       mapped_[node.outputs[i].position()] = results[i];

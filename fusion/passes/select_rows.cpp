@@ -75,8 +75,8 @@ bool is_query_of(const Node& node, ValueId value) {
 }
 
 bool is_product(const Node& node) {
-  return node.op->name == "MatMul" || node.op->name == "QuantMatMul" ||
-         node.op->name == "Attention";
+  const std::string& op = node.op->name;
+  return op == "MatMul" || op == "QuantMatMul" || op == "BlockMatMul" || op == "Attention";
 }
 
 class RowSelector {

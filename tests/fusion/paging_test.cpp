@@ -151,8 +151,9 @@ std::vector<double> at_once(const Graph& graph) {
   return logits;
 }
 
-TEST(Paging, RowsAtTheirPositionsGiveWhatOneSequenceGives) {
-  const std::string text = golden("rows_at_their_positions");
+/// A decoder that puts rows at their positions, of many sequences and with sampled rows alone,
+/// gives what it gives for each.
+void expect_what_one_gives(const std::string& text) {
   const auto expected = one_by_one(ir::parse_graph(text), [](std::size_t s) {
     constexpr std::int64_t kLength = 16;
     const Sequence& own = kSequences[s];
@@ -171,7 +172,39 @@ TEST(Paging, RowsAtTheirPositionsGiveWhatOneSequenceGives) {
                              std::vector<double>{static_cast<double>(own.before)}),
         caches[0], caches[1]};
   });
-  EXPECT_THAT(at_once(paged(text)), testing::Pointwise(testing::FloatEq(), expected));
+  const Graph many = paged(text);
+  EXPECT_THAT(at_once(many), testing::Pointwise(testing::FloatEq(), expected));
+  Context context;
+  const Graph few = select_rows(many, context);
+  EXPECT_THAT(at_once(few), testing::Pointwise(testing::FloatEq(), expected));
+}
+
+TEST(Paging, RowsAtTheirPositionsGiveWhatOneSequenceGives) {
+  expect_what_one_gives(golden("rows_at_their_positions"));
+}
+
+/// The scale of the one block of a row has more dimensions than the row.
+TEST(Paging, ProductsOfBlocksOfEightBitsGiveWhatOneSequenceGives) {
+  std::string text = golden("rows_at_their_positions");
+  text = replaced(text, "%row = Gather(%all, %last)", R"(%size = Abs(%all)
+  %scales = ReduceMax(%size) {axes = [2], keepdims = 1}
+  %parts = Quotient(%all, %scales)
+  %narrow = Cast(%parts) {to = f8e4m3fn}
+  %wa = const f8e4m3fn[8, 8] random(3)
+  %sa = const f32[1, 1] {0.5}
+  %every = BlockMatMul(%narrow, %wa, %scales, %sa) {block = 8, columns = 8}
+  %row = Gather(%every, %last))");
+  text = replaced(text, "%logits = MatMul(%row, %w)", R"(%blocks = Reshape(%row) {shape = [1, 1, 8]}
+  %sizes = Abs(%blocks)
+  %scale = ReduceMax(%sizes) {axes = [2], keepdims = 1}
+  %part = Quotient(%row, %scale)
+  %cast = Cast(%part) {to = f8e4m3fn}
+  %codes = Reshape(%cast) {shape = [1, 8]}
+  %sx = Reshape(%scale) {shape = [1, 1]}
+  %wb = const f8e4m3fn[8, 32] random(4)
+  %sb = const f32[4, 1] random(5)
+  %logits = BlockMatMul(%codes, %wb, %sx, %sb) {block = 8, columns = 8})");
+  expect_what_one_gives(text);
 }
 
 TEST(Paging, CachesThatGrowGiveWhatOneSequenceGives) {
