@@ -235,28 +235,26 @@ class CachePager {
   std::optional<ValueId> view_of_rows(const Node& node) {
     if (node.op->name != "Reshape" && node.op->name != "Expand") return std::nullopt;
     const ValueId rows = mapped_[node.inputs[0].position()];
-    const Dim samples = Dim::symbol(paged_names::kSamples);
-    const Shape& now = b_.type(rows).shape;
-    if (now.empty() || now[0] != samples) return std::nullopt;
+    if (!has_samples(b_.type(rows).shape)) return std::nullopt;
     Shape shape = resized(node.attrs.get_dims("shape"));
     if (shape.empty()) return rows;  // one number: broadcasts as before
     if (shape[0] != Dim(1)) return std::nullopt;
-    shape[0] = samples;
+    shape[0] = Dim::symbol(paged_names::kSamples);
     return b_.add(node.op->name, {rows}, {{"shape", shape}});
+  }
+
+  static bool has_samples(const Shape& shape) {
+    return !shape.empty() && shape[0] == Dim::symbol(paged_names::kSamples);
   }
 
   /// Samples have the place of a batch of one, the first dimension: what has fewer dimensions than
   /// another operand would broadcast them along a later one.
   void align_samples(std::vector<ValueId>& operands) {
     std::size_t rank = 0;
-    const auto has_samples = [&](ValueId value) {
-      const Shape& shape = b_.type(value).shape;
-      return !shape.empty() && shape[0] == Dim::symbol(paged_names::kSamples);
-    };
     for (const ValueId value : operands) rank = std::max(rank, b_.type(value).shape.size());
     for (ValueId& value : operands) {
       Shape shape = b_.type(value).shape;
-      if (!has_samples(value) || shape.size() == rank) continue;
+      if (!has_samples(shape) || shape.size() == rank) continue;
       shape.insert(shape.begin() + 1, rank - shape.size(), Dim(1));
       value = shaped(value, shape);
     }

@@ -79,6 +79,14 @@ bool is_product(const Node& node) {
   return op == "MatMul" || op == "QuantMatMul" || op == "BlockMatMul" || op == "Attention";
 }
 
+/// A node of which only selected rows are needed: along which dimension they lie in its result, and
+/// in its operands (-1: they have no rows).
+struct RowNode {
+  const Node* node;
+  int axis;
+  std::vector<int> operands;
+};
+
 class RowSelector {
  public:
   RowSelector(const Graph& graph, Selection selection)
@@ -90,13 +98,13 @@ class RowSelector {
   std::optional<Piece> piece() {
     find();
     drop_views();
-    if (std::ranges::none_of(nodes_, [](const Node* node) { return is_product(*node); }))
+    if (std::ranges::none_of(nodes_, [](const RowNode& each) { return is_product(*each.node); }))
       return std::nullopt;
     return make();
   }
 
   /// The node whose rows are selected.
-  const Node& last() const { return *nodes_.back(); }
+  const Node& last() const { return *nodes_.back().node; }
 
  private:
   /// Whether all rows of causal attention that are selected see as many keys as when they are
@@ -181,7 +189,7 @@ class RowSelector {
       if (!own || !agree(node, *own)) continue;
       for (std::size_t i = 0; i < own->size(); ++i)
         if ((*own)[i] >= 0) axes_.emplace(node.inputs[i].index, (*own)[i]);
-      nodes_.push_back(&node);
+      nodes_.push_back({&node, wanted->second, *own});
       mine_.insert(value.index);
     }
     std::ranges::reverse(nodes_);
@@ -189,7 +197,8 @@ class RowSelector {
 
   /// Views of what is computed for all rows stay with it: they cost nothing there.
   void drop_views() {
-    std::erase_if(nodes_, [&](const Node* node) {
+    std::erase_if(nodes_, [&](const RowNode& each) {
+      const Node* node = each.node;
       const bool is_view = node->op->kind == OpKind::kView && node->op->name != "Concat";
       return is_view && !is_mine(node->inputs[0]) && mine_.erase(node->outputs[0].index) > 0;
     });
@@ -204,7 +213,7 @@ class RowSelector {
       is_read[value.position()] = true;
       piece.reads.push_back(value);
     };
-    for (const Node* node : nodes_) {
+    for (const auto& [node, axis, operands] : nodes_) {
       for (const ValueId input : node->inputs) read(input);
       is_made[node->outputs[0].position()] = true;
     }
@@ -249,13 +258,11 @@ class RowSelector {
       return selected.emplace(value.index, select(builder, whole.at(value.index), axis, whole))
           .first->second;
     };
-    for (const Node* node : nodes_) {
-      const int axis = axes_.at(node->outputs[0].index);
-      const std::vector<int> own = *operands(*node, axis);
+    for (const auto& [node, axis, operands] : nodes_) {
       std::vector<ValueId> inputs;
-      for (std::size_t i = 0; i < own.size(); ++i)
-        inputs.push_back(own[i] >= 0 ? rows_of(node->inputs[i], own[i])
-                                     : whole.at(node->inputs[i].index));
+      for (std::size_t i = 0; i < operands.size(); ++i)
+        inputs.push_back(operands[i] >= 0 ? rows_of(node->inputs[i], operands[i])
+                                          : whole.at(node->inputs[i].index));
       selected.emplace(node->outputs[0].index, add(builder, *node, axis, inputs));
     }
     const ValueId result = selected.at(selection_.node->inputs[0].index);
@@ -276,7 +283,7 @@ class RowSelector {
   const Graph& graph_;
   Selection selection_;
   TokenDims dims_;
-  std::vector<const Node*> nodes_;              // of which only selected rows are needed, in order
+  std::vector<RowNode> nodes_;                  // of which only selected rows are needed, in order
   std::unordered_set<std::int32_t> mine_;       // their results
   std::unordered_map<std::int32_t, int> axes_;  // of these and their operands: where rows lie
 };

@@ -6,6 +6,7 @@
 #include <filesystem>
 #include <map>
 #include <mutex>
+#include <sstream>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -162,12 +163,9 @@ void check_architectures(const Nvrtc& nvrtc, std::span<const KernelText> texts) 
 /// What a log says of the code's speed: that products wait for each other (C7515), say.
 std::string remarks_in(const std::string& log) {
   std::string remarks;
-  for (std::size_t at = 0; at < log.size();) {
-    const std::size_t end = std::min(log.find('\n', at), log.size());
-    const std::string_view line = std::string_view(log).substr(at, end - at);
-    if (line.find("Potential Performance Loss") != line.npos) remarks.append(line).push_back('\n');
-    at = end + 1;
-  }
+  std::istringstream lines(log);
+  for (std::string line; std::getline(lines, line);)
+    if (line.find("Potential Performance Loss") != line.npos) remarks += line + "\n";
   return remarks;
 }
 
