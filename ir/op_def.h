@@ -1,6 +1,8 @@
 // Operator definitions. Every operator is defined once, in ir/ops.
 #pragma once
 
+#include <algorithm>
+#include <cstdint>
 #include <functional>
 #include <optional>
 #include <span>
@@ -128,6 +130,24 @@ struct CompositeDef {
   Decompose decompose;
 };
 
+/// What an error of an operand does to a result beyond an error of the same relative size. Whoever
+/// rounds values to 16 bits (`--precision`) asks.
+enum class Rounding : std::uint8_t {
+  kRelative,  // nothing more
+  kExponent,  // multiplies the result by e^error: logits
+  kAbsolute,  // an error of 1 at 10,000 is as bad as at 1: angles, thresholds
+  kIndex,     // may choose another element, or another box
+};
+/// How far results may leave the range of the operands by the operator's definition.
+enum class Growth : std::uint8_t { kNone, kPower, kExponential };
+
+/// What whoever changes the types of floats must know of an operator.
+struct Numerics {
+  std::vector<Rounding> operands = {};  // the last one holds for all behind it
+  Growth growth = Growth::kNone;
+  bool own_types = false;  // code or tables for the types that the model has: none is changed
+};
+
 struct AttrSpec {
   std::string name;
   AttrKind kind = AttrKind::kInt;
@@ -155,6 +175,12 @@ struct OpDef {
       detail;
   bool commutative = false;  // the first two inputs may be exchanged
   bool has_body = false;     // nodes own a graph, which says what they compute
+  Numerics numerics = {};
+
+  Rounding rounding_of(std::size_t operand) const {
+    const auto& known = numerics.operands;
+    return known.empty() ? Rounding::kRelative : known[std::min(operand, known.size() - 1)];
+  }
 
   const PointwiseDef& pointwise() const { return std::get<PointwiseDef>(detail); }
   const ReduceDef& reduce() const { return std::get<ReduceDef>(detail); }

@@ -5,10 +5,11 @@
   export_zoo.py --out FOLDER bert 'llama*'    some rows; what the folder has already is kept
   export_zoo.py --list                        names of the rows
 
-For every file NAME.onnx a NAME.npz: inputs as 0/in/<input> .. 2/in/<input> and what is expected as
+For every file NAME.onnx a NAME.npz: inputs as 0/in/<input> .. 3/in/<input> and what is expected as
 0/out/<output> ..: PyTorch's float32 results, or ONNX Runtime's for what ONNX Runtime or Optimum wrote.
-index.json has a row for every file, and one for every export that failed, with the exporter's error. A file
-that ONNX Runtime itself does not run as the module says, at any of the three sizes, counts as failed export.
+index.json has a row for every file, and one for every export that failed, with the exporter's error; "half" has
+PyTorch's own errors in float16 and bfloat16 at each size, on a CPU. A file
+that ONNX Runtime itself does not run as the module says, at any of the four sizes, counts as failed export.
 tests/models/check_exports.py compiles and compares them. Needs models/requirements-export.txt.
 """
 import argparse
@@ -25,18 +26,18 @@ from pathlib import Path
 
 import numpy as np
 
-SECONDS = 240  # for one row by one exporter
 
 
 def all_rows():
     import zoo_audio
     import zoo_decoders
+    import zoo_long
     import zoo_own
     import zoo_text
     import zoo_vision
     import zoo_workloads
     rows = {}
-    for module in (zoo_text, zoo_decoders, zoo_vision, zoo_audio, zoo_own, zoo_workloads):
+    for module in (zoo_text, zoo_decoders, zoo_vision, zoo_audio, zoo_own, zoo_workloads, zoo_long):
         for name, row in module.rows().items():
             assert name not in rows, name
             row.group = module.__name__.removeprefix("zoo_")
@@ -95,17 +96,20 @@ def export(name, row, way, folder):
     """Index rows of one way."""
     import onnx
     import zoo_exporters as z
-    result = []
+    result, half = [], None
     with z.scratch() as temporary:
         temporary = Path(temporary)
         for file, path, feeds, expected, notes in files_of(name, row, way, folder, temporary):
             save(folder, file, feeds, expected)
             model = onnx.load(path)
+            if half is None:
+                half = z.half_errors(row)
             shutil.move(path, folder / f"{file}.onnx")
             result.append({"name": file, "architecture": name, "group": row.group, "way": way, "exported": True,
                            "tolerance": row.tolerance, "options": [], "nodes": len(model.graph.node),
                            "opsets": {o.domain or "ai.onnx": o.version for o in model.opset_import},
-                           "reference": "torch" if way in ("dynamo", "torchscript") else "onnxruntime", **notes})
+                           "reference": "torch" if way in ("dynamo", "torchscript") else "onnxruntime", "half": half,
+                           **notes})
     return result
 
 
@@ -125,8 +129,8 @@ def child(name, row, way, folder, connection, verbose):
 
 
 class Job:
-    def __init__(self, task, row, folder, context, verbose):
-        self.task, self.start = task, time.monotonic()
+    def __init__(self, task, row, folder, context, seconds, verbose):
+        self.task, self.start, self.seconds = task, time.monotonic(), seconds
         self.receive, send = context.Pipe(False)
         self.process = context.Process(target=child, args=(task[0], row, task[1], folder, send, verbose))
         self.process.start()
@@ -142,10 +146,10 @@ class Job:
                 return self.receive.recv()
             except EOFError:
                 pass
-        elif time.monotonic() - self.start < SECONDS:
+        elif time.monotonic() - self.start < self.seconds:
             return None
         else:
-            why = f"no end after {SECONDS} s"
+            why = f"no end after {self.seconds} s"
             self.process.kill()
         return [{"name": f"{name}_{way}", "architecture": name, "group": self.group, "way": way, "exported": False,
                  "why": why}]
@@ -171,7 +175,7 @@ def progress(done, total, text):
           file=sys.stderr, flush=True)
 
 
-def work(todo, rows, folder, index, jobs, verbose):
+def work(todo, rows, folder, index, jobs, seconds, verbose):
     """Runs the tasks, some at once; those that start from another export come behind it."""
     import torch
     import transformers  # noqa: F401  once, for all the processes
@@ -180,7 +184,7 @@ def work(todo, rows, folder, index, jobs, verbose):
     waiting, running, done = list(todo), [], 0
     while waiting or running:
         while waiting and len(running) < jobs:
-            running.append(Job(waiting[0], rows[waiting[0][0]], folder, context, verbose))
+            running.append(Job(waiting[0], rows[waiting[0][0]], folder, context, seconds, verbose))
             waiting.pop(0)
         for job in list(running):
             found = job.result()
@@ -201,6 +205,7 @@ def main():
     p.add_argument("--list", action="store_true")
     p.add_argument("--way", help="one of dynamo, torchscript, optimum, quantized, optimised")
     p.add_argument("--jobs", type=int, default=2)
+    p.add_argument("--seconds", type=int, default=240, help="that one row may take by one exporter")
     p.add_argument("--again", action="store_true", help="also what failed before")
     p.add_argument("--verbose", action="store_true", help="with the exporters' own output")
     p.add_argument("names", nargs="*", help="rows, or patterns of them; default: all")
@@ -217,7 +222,7 @@ def main():
     todo = [t for t in tasks(rows) if not index.done(t) and (a.again or t not in known) and a.way in (None, t[1])]
     late = ("quantized", "optimised")  # start from other exports
     mixed = sorted(todo, key=lambda t: (t[1] in late, zlib.crc32("/".join(t).encode())))  # an early end has of each
-    work(mixed, rows, a.out, index, a.jobs, a.verbose)
+    work(mixed, rows, a.out, index, a.jobs, a.seconds, a.verbose)
     files = list(index.rows.values())
     print(f"{sum(r['exported'] for r in files)} files of {len({r['architecture'] for r in files if r['exported']})} "
           f"architectures; {sum(not r['exported'] for r in files)} exports failed")

@@ -81,7 +81,7 @@ IDS_ONLY = ("mamba", "mamba2", "falcon_mamba", "rwkv", "openai_gpt", "ctrl")
 def cached(plain, heads, width):
     layers = 2
     return Row(lambda: CachedDecoder(plain.make(), layers), cache_inputs(layers, heads, width),
-               sizes=dict(seq=(3, 1, 4), past=(5, 9, 16), total=(8, 10, 20)))
+               sizes=dict(seq=(3, 1, 4, 3), past=(5, 9, 16, 57), total=(8, 10, 20, 60)))
 
 
 def rows():

@@ -1,4 +1,4 @@
-"""The exporters of the zoo: each writes ONNX files of one row and says what is expected of them at three sizes."""
+"""The exporters of the zoo: each writes ONNX files of one row and says what is expected of them at four sizes."""
 import shutil
 import tempfile
 from pathlib import Path
@@ -57,6 +57,35 @@ def torch_results(row, module):
         results = [wrapped.named(*(x.clone() for x in feed.values())) for feed in feeds]
     return (wrapped, feeds, [{k: v.numpy() for k, v in feed.items()} for feed in feeds],
             [{k: v.numpy() for k, v in r.items()} for r in results])
+
+
+def narrowed(module, dtype):
+    """The module in a 16-bit type, as from_pretrained makes it: frequencies of rotary embeddings stay float32."""
+    kept = {name: buffer.clone() for name, buffer in module.named_buffers() if "inv_freq" in name}
+    module = module.to(dtype)
+    for name, buffer in kept.items():
+        owner, _, leaf = name.rpartition(".")
+        module.get_submodule(owner).register_buffer(leaf, buffer, persistent=False)
+    return module
+
+
+def half_errors(row):
+    """PyTorch's own errors in 16-bit types, relative to its float32: {type: the worst output at each size}, or why not."""
+    feeds = [row.feeds(i) for i in range(SIZES)]
+    with torch.no_grad():
+        module = Exported(row, seeded(row.make)).eval()
+        exact = [module.named(*(x.clone() for x in feed.values())) for feed in feeds]
+        errors = {}
+        for name, dtype in (("fp16", torch.float16), ("bf16", torch.bfloat16)):
+            try:
+                module = Exported(row, narrowed(seeded(row.make), dtype)).eval()
+                found = [module.named(*(x.to(dtype) if x.is_floating_point() and not row.inputs[k].kind.startswith("late")
+                                        else x.clone() for k, x in feed.items())) for feed in feeds]
+                errors[name] = [max(distance(f[k].float().numpy(), v.numpy()) for k, v in e.items()
+                                    if v.is_floating_point()) for f, e in zip(found, exact)]
+            except Exception as e:  # an operator that PyTorch does not have in this type on a CPU
+                errors[name] = f"{type(e).__name__}: {str(e)[:200]}"
+    return errors
 
 
 def eager(module):
@@ -119,10 +148,11 @@ def export_torch(row, exporter, path):
 
 # What Optimum calls dimensions, and our symbols for them.
 OPTIMUM_SIZES = {
-    "batch_size": (2, 1, 3), "sequence_length": (12, 7, 20), "encoder_sequence_length": (9, 14, 5),
-    "encoder_sequence_length_out": (9, 14, 5), "decoder_sequence_length": (6, 4, 9),
-    "past_sequence_length": (5, 9, 16), "past_decoder_sequence_length": (5, 9, 16), "num_channels": (3, 3, 3),
-    "height": (64, 64, 64), "width": (64, 64, 64), "text_batch_size": (4, 2, 5), "image_batch_size": (2, 1, 3),
+    "batch_size": (2, 1, 3, 2), "sequence_length": (12, 7, 20, 30), "encoder_sequence_length": (9, 14, 5, 60),
+    "encoder_sequence_length_out": (9, 14, 5, 60), "decoder_sequence_length": (6, 4, 9, 24),
+    "past_sequence_length": (5, 9, 16, 30), "past_decoder_sequence_length": (5, 9, 16, 30),
+    "num_channels": (3, 3, 3, 3), "height": (64, 64, 64, 64), "width": (64, 64, 64, 64),
+    "text_batch_size": (4, 2, 5, 3), "image_batch_size": (2, 1, 3, 2),
 }
 
 

@@ -1,24 +1,25 @@
-"""What a row of the export zoo is: a module to make, its inputs with named dimensions, three sizes of each."""
+"""What a row of the export zoo is: a module to make, its inputs with named dimensions, four sizes of each."""
 from dataclasses import dataclass, field
 from typing import Callable
 
 import torch
 from torch import nn
 
-SIZES = 3
-# Three values of every symbol that rows use; a row may give others. They differ within one size, so that
-# dimensions that are mixed up are seen.
+SIZES = 4
+# Values of every symbol that rows use; a row may give others. They differ within one size, so that dimensions that
+# are mixed up are seen. The last ones are near the greatest that the models take (64 positions): errors that grow with
+# the length show there. A row of three values has its last one twice.
 DEFAULT_SIZES = {
-    "batch": (2, 1, 3), "seq": (12, 7, 20), "past": (5, 9, 16), "total": (17, 16, 36), "target": (6, 4, 9),
-    "height": (64, 96, 64), "width": (64, 64, 128), "samples": (1600, 2400, 4000), "frames": (48, 32, 64),
-    "queries": (3, 1, 5),
+    "batch": (2, 1, 3, 2), "seq": (12, 7, 20, 60), "past": (5, 9, 16, 4), "total": (17, 16, 36, 64),
+    "target": (6, 4, 9, 24), "height": (64, 96, 64, 96), "width": (64, 64, 128, 128),
+    "samples": (1600, 2400, 4000, 4800), "frames": (48, 32, 64, 64), "queries": (3, 1, 5, 7),
 }
 
 
 @dataclass(frozen=True)
 class Tensor:
     """An input: what it holds, and its dimensions, each a number, a symbol or a function of the sizes."""
-    kind: str  # normal, ids, mask, range, boxes, bool
+    kind: str  # normal, uniform, ids, range, boxes, mask, ones, late
     dims: tuple
     high: int = 64
 
@@ -33,6 +34,9 @@ class Tensor:
             return torch.rand(shape, generator=generator)
         if self.kind == "ids":
             return torch.randint(2, self.high, shape, generator=generator)
+        if self.kind in ("late", "late_float"):  # time steps near the last one, whole and between two
+            step = torch.full(shape, self.high)
+            return step if self.kind == "late" else step.float() + 0.37
         if self.kind == "range":  # positions: the last dimension counts
             return torch.arange(shape[-1]).expand(shape).contiguous()
         if self.kind == "boxes":  # x0 y0 x1 y1, ordered
@@ -98,7 +102,7 @@ class Row:
 
     def at(self, index):
         """The sizes number `index`."""
-        return {k: v[index] for k, v in {**DEFAULT_SIZES, **self.sizes}.items()}
+        return {k: v[min(index, len(v) - 1)] for k, v in {**DEFAULT_SIZES, **self.sizes}.items()}
 
     def feeds(self, index):
         generator = torch.Generator().manual_seed(100 + index)

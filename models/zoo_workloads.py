@@ -16,7 +16,7 @@ import vision_workloads as vision  # noqa: E402
 ANY_SIZE = {"image": normal("batch", 3, "height", "width")}
 SQUARE = {"image": normal("batch", 3, 64, 64)}
 LATENTS = {"latents": normal("batch", 4, "height", "width")}
-LATENT_SIZES = dict(height=(8, 12, 16), width=(8, 16, 4))
+LATENT_SIZES = dict(height=(8, 12, 16, 16), width=(8, 16, 4, 16))
 
 
 def deeplab():
@@ -66,7 +66,7 @@ def rows():
             "condition": normal("batch", 32)}),
         "yolo": Row(lambda: detection.Yolo(8, 1, 5), ANY_SIZE),
         "rt_detr_own": Row(lambda: detection.RtDetr(64, 32, 2, 32, 2, 5, 4, 8, (1, 1, 1, 1)), SQUARE),
-        "gpt2_own": Row(lambda: text.Gpt2(32, 2, 2, 64, 32), tokens),
+        "gpt2_own": Row(lambda: text.Gpt2(32, 2, 2, 64, 32), tokens, sizes=dict(seq=(12, 7, 20, 32))),
         "speech_encoder": Row(lambda: text.SpeechEncoder(16, 48, 32, 2, 2), {"features": normal("batch", 16, 48)}),
         "vit_scaled": Row(lambda: vision.Vit(64, 16, 32, 2, 2, scaled=True), SQUARE),
         "segformer_own": Row(lambda: vision.SegFormer((8, 16, 16, 32), (1, 1, 1, 1), (1, 2, 2, 4), inner=16, classes=5),

@@ -7,6 +7,7 @@
 
 #include <fmt/format.h>
 
+#include "fusion/precision/sensitivity.h"
 #include "fusion/quantize/block_product.h"
 #include "fusion/quantize/layer_inputs.h"
 #include "fusion/quantize/quantizer.h"
@@ -18,7 +19,11 @@ namespace {
 class ProductFinder {
  public:
   ProductFinder(const Graph& graph, Context& context, ConstantValues& values)
-      : graph_(graph), context_(context), options_(context.eight_bit), values_(values) {}
+      : graph_(graph),
+        context_(context),
+        options_(context.eight_bit),
+        values_(values),
+        sensitivity_(find_sensitivity(graph, false)) {}
 
   EightBitProducts find() {
     std::set<std::size_t> found, products;
@@ -113,6 +118,8 @@ class ProductFinder {
       return fmt::format("the target has no {} of {} (--emulate)",
                          node.op->name == "Conv" ? "convolution" : "product",
                          to_string(*options_.type));
+    if (sensitivity_.nodes[static_cast<std::size_t>(&node - graph_.nodes().data())] == Kept::kExact)
+      return "it makes angles or positions, of which an error counts absolutely";
     const bool is_conv = node.op->name == "Conv";
     if (is_conv && !is_static())
       return "a convolution has no tokens to have scales: --activation-scales static";
@@ -140,6 +147,7 @@ class ProductFinder {
   Context& context_;
   const EightBitOptions& options_;
   ConstantValues& values_;
+  Sensitivity sensitivity_;
   EightBitProducts products_;
 };
 

@@ -4,8 +4,9 @@
 
 #include <fmt/format.h>
 
-#include "fusion/passes/lowering_policy.h"
+#include "fusion/precision/lowering_policy.h"
 #include "fusion/passes/passes.h"
+#include "fusion/precision/sensitivity.h"
 #include "fusion/patterns/caches.h"
 #include "fusion/regions/operand.h"
 #include "fusion/regions/rebuild.h"
@@ -26,16 +27,18 @@ struct Tally {
 /// Rebuilds a graph with float32 values in a narrower type.
 class Lowering {
  public:
-  Lowering(const Graph& graph, Context& context, DType narrow, Tally& tally)
+  Lowering(const Graph& graph, Context& context, DType narrow, Tally& tally,
+           std::shared_ptr<const Sensitivity> sensitivity = nullptr)
       : old_(graph),
         context_(context),
         policy_(narrow),
         tally_(tally),
+        sensitivity_(std::move(sensitivity)),
         builder_(graph.name()),
         mapped_(graph.values().size()) {
     for (const auto& [symbol, range] : old_.ranges()) builder_.range(symbol, range);
-    // Unfused each of these nodes would be a kernel that reads and writes float32.
-    if (context_.fuse) feeds_exponentials_ = feeds_exponentials(old_);
+    if (sensitivity_ == nullptr)
+      sensitivity_ = std::make_shared<const Sensitivity>(find_sensitivity(old_, context_.fuse));
   }
 
   Graph run() {
@@ -163,10 +166,8 @@ class Lowering {
     return old_.type(old).dtype != kWide ? map(old) : cast(map(old), to);
   }
 
-  bool feeds_exponentials_at(const Node& node) const {
-    if (feeds_exponentials_.empty()) return false;
-    const NodeId id = old_.value(node.outputs[0]).producer;
-    return feeds_exponentials_[id.position()];
+  std::size_t place(const Node& node) const {
+    return old_.value(node.outputs[0]).producer.position();
   }
 
   bool has_wide_float(const Node& node) const {
@@ -186,7 +187,7 @@ class Lowering {
 
   bool accumulates(const Node& node) const {
     if (accumulation_.nodes.empty()) return false;
-    return accumulation_.nodes[old_.value(node.outputs[0]).producer.position()];
+    return accumulation_.nodes[place(node)];
   }
 
   /// What a loop captures is as it is outside, so that nothing is cast in each iteration. A state
@@ -195,21 +196,24 @@ class Lowering {
     const Graph& body = *node.body;
     const std::size_t count = node.outputs.size();
     const Accumulation accumulation = find_accumulation(body, count);
+    const std::vector<bool>& sensitive = sensitivity_->states.at(place(node));
+    const auto& inside = sensitivity_->bodies.at(place(node));
     std::vector<bool> wide = accumulation.states;
+    for (std::size_t k = 0; k < count; ++k) wide[k] = wide[k] || sensitive[k];
     for (;;) {
       std::vector<ValueId> inputs;
       std::vector<DType> types, states;
       for (std::size_t i = 0; i < node.inputs.size(); ++i) {
         const ValueId old = node.inputs[i];
         const bool is_state = i > 0 && i <= count;
-        const bool captured = !is_state && !old_.is_constant(old);
-        inputs.push_back(
-            captured ? map(old) : operand(old, is_state && wide[i - 1] ? kWide : policy_.narrow()));
+        const bool kept = is_state ? wide[i - 1] : inside->inputs[i];
+        const bool captured = !is_state && !kept && !old_.is_constant(old);
+        inputs.push_back(captured ? map(old) : operand(old, kept ? kWide : policy_.narrow()));
         types.push_back(builder_.type(inputs.back()).dtype);
         if (is_state) states.push_back(types.back());
       }
       Tally tally = tally_;
-      Lowering lowering(body, context_, policy_.narrow(), tally);
+      Lowering lowering(body, context_, policy_.narrow(), tally, inside);
       const std::vector<DType> made = lowering.lower_body(types, accumulation);
       bool changed = false;
       for (std::size_t k = 0; k < count; ++k)
@@ -254,18 +258,24 @@ class Lowering {
       keep(node, "the target's convolutions are of float32");
       return {cast(add(node, kWide, node.attrs)[0], policy_.narrow())};
     }
-    if (feeds_exponentials_at(node)) return {lower_logits(node)};
+    switch (sensitivity_->nodes[place(node)]) {
+      case Kept::kExact: return lower_exact(node);
+      case Kept::kLogits:
+        keep(node, "an exponential, or what it reads");
+        return add(node, kWide, node.attrs, true);
+      case Kept::kMatmul:
+        keep(node, "a matmul stores its sums for what reads float32");
+        return {cast(add(node, policy_.narrow(), node.attrs)[0], kWide)};
+      case Kept::kNo: break;
+    }
     if (node.op->name == "Cast") return {lower_cast(node)};
     if (kind == OpKind::kReduce || node.op->scan()) return {lower_reduce(node)};
     // Only which of the values at hand it is: they are taken as they are.
     if (node.op->name == "ArgSort" && reads_kept(node)) return add(node, kWide, node.attrs);
-    // Its code is for the types that the model has.
-    if (node.op->name == "CustomKernel" || node.op->name == "HostOperator") {
-      keep(node, "an operator of the user's has code for this type");
+    if (node.op->numerics.own_types) {
+      keep(node, "the operator has code or tables for this type");
       return add(node, kWide, node.attrs);
     }
-    // Corners of boxes are positions in an image, which 16 bits round to whole pixels.
-    if (node.op->name == "Suppress") return add(node, kWide, node.attrs);
     if (kind == OpKind::kPointwise || kind == OpKind::kView) {
       if (reads_kept(node)) {
         keep(node, "computed from kept values only");
@@ -286,14 +296,18 @@ class Lowering {
     return add(node, policy_.narrow(), node.attrs);
   }
 
-  /// A product multiplies narrow operands and stores what it summed up, in float32.
-  ValueId lower_logits(const Node& node) {
-    if (is_matrix_product(node)) {
-      keep(node, "an exponential reads the product");
-      return cast(add(node, policy_.narrow(), node.attrs)[0], kWide);
-    }
-    keep(node, "an exponential, or what it reads");
-    return add(node, kWide, node.attrs, true)[0];
+  /// What has other readers may be narrowed for them, so that masks in it have to survive that.
+  std::vector<ValueId> lower_exact(const Node& node) {
+    const std::string& readers = sensitivity_->readers[place(node)];
+    keep(node, readers.empty()
+                   ? "an error of an operand counts absolutely"
+                   : fmt::format("an error of what {} reads counts absolutely", readers));
+    const auto stays_wide = [&](NodeId user) {
+      const Kept kept = sensitivity_->nodes[user.position()];
+      return kept == Kept::kExact || kept == Kept::kLogits;
+    };
+    return add(node, kWide, node.attrs,
+               std::ranges::all_of(old_.users(node.outputs[0]), stays_wide));
   }
 
   std::vector<ValueId> add(const Node& node, DType type, const Attrs& attrs, bool stays = false) {
@@ -325,7 +339,9 @@ class Lowering {
   /// When fusing, widening before a reduction is free and its result, one element a row, is small.
   /// As a kernel of its own it reads and writes what it is given, accumulating in float32.
   ValueId lower_reduce(const Node& node) {
-    if (!context_.fuse && !reads_kept(node)) return add(node, policy_.narrow(), node.attrs)[0];
+    const bool grows = policy_.overflow_reason(old_, node).has_value();
+    if (!context_.fuse && !reads_kept(node) && !grows)
+      return add(node, policy_.narrow(), node.attrs)[0];
     keep(node, "the result of a reduction");
     return add(node, kWide, node.attrs)[0];
   }
@@ -367,14 +383,49 @@ class Lowering {
   Context& context_;
   LoweringPolicy policy_;
   Tally& tally_;
+  std::shared_ptr<const Sensitivity> sensitivity_;
   GraphBuilder builder_;
   std::vector<ValueId> mapped_;
-  std::set<ValueId> caches_;              // inputs and outputs
-  std::vector<bool> feeds_exponentials_;  // by node; empty: none does
-  Accumulation accumulation_;             // of a body
-  std::map<ValueId, ValueId> wide_;       // of values that were cast down
+  std::set<ValueId> caches_;         // inputs and outputs
+  Accumulation accumulation_;        // of a body
+  std::map<ValueId, ValueId> wide_;  // of values that were cast down
   std::map<std::pair<ValueId, DType>, ValueId> constants_;
 };
+
+/// A matmul of few terms as multiplications and a sum, which no option rounds.
+ValueId as_sum(GraphBuilder& builder, const Graph& graph, const Node& node,
+               std::span<const ValueId> inputs) {
+  Shape left = graph.type(node.inputs[0]).shape, right = graph.type(node.inputs[1]).shape;
+  left.emplace_back(1);
+  right.insert(right.end() - 2, Dim(1));
+  const ValueId product =
+      builder.add("Mul", {builder.add("Reshape", {inputs[0]}, {{"shape", left}}),
+                          builder.add("Reshape", {inputs[1]}, {{"shape", right}})});
+  const auto axis = static_cast<std::int64_t>(builder.type(product).shape.size()) - 2;
+  return builder.add("ReduceSum", {product},
+                     {{"axes", ir::Ints{axis}}, {"keepdims", std::int64_t{0}}});
+}
+
+Graph without_rounded_angles(const Graph& graph, Context& context) {
+  const Sensitivity sensitivity = find_sensitivity(graph, false);
+  std::size_t kept = 0;
+  Graph result =
+      ir::rewrite(graph,
+                  [&](GraphBuilder& builder, const Graph&, const Node& node,
+                      std::span<const ValueId> inputs) -> std::optional<std::vector<ValueId>> {
+                    const auto position = static_cast<std::size_t>(&node - graph.nodes().data());
+                    if (sensitivity.nodes[position] != Kept::kExact || node.op->name != "MatMul")
+                      return std::nullopt;
+                    ++kept;
+                    return std::vector{as_sum(builder, graph, node, inputs)};
+                  });
+  if (kept > 0)
+    context.precision_notes.push_back(fmt::format(
+        "kept float32: {} matmul(s) of few terms, since an error of angles or positions counts "
+        "absolutely",
+        kept));
+  return result;
+}
 
 }  // namespace
 
@@ -386,7 +437,7 @@ Graph lower_precision(const Graph& graph, Context& context) {
       context.precision_notes.push_back(
           "tf32: float32 products round their operands to 10 bits of mantissa; everything else "
           "stays float32");
-      return graph;
+      return without_rounded_angles(graph, context);
     case Precision::kFloat16: return Lowering(graph, context, DType::kFloat16, tally).run();
     case Precision::kBFloat16: return Lowering(graph, context, DType::kBFloat16, tally).run();
   }

@@ -137,13 +137,15 @@ OpDef composite(const char* name, int min_inputs, int max_inputs, std::vector<At
 std::vector<OpDef> composite_ops() {
   const AttrSpec axis{"axis", AttrKind::kInt, std::nullopt};
   const AttrSpec epsilon{"epsilon", AttrKind::kFloat, Attr(1e-5)};
+  OpDef softmax = composite("Softmax", 1, 1, {axis}, infer_softmax, reference::evaluate_softmax,
+                            decompose_softmax);
+  softmax.numerics.operands = {Rounding::kExponent};
   return {
       composite("LayerNorm", 2, 3, {axis, epsilon}, infer_norm, reference::evaluate_layer_norm,
                 decompose_layer_norm),
       composite("RmsNorm", 2, 2, {axis, epsilon}, infer_norm, reference::evaluate_rms_norm,
                 decompose_rms_norm),
-      composite("Softmax", 1, 1, {axis}, infer_softmax, reference::evaluate_softmax,
-                decompose_softmax),
+      std::move(softmax),
       composite("Variance", 1, 1,
                 {{"axes", AttrKind::kInts, std::nullopt},
                  {"keepdims", AttrKind::kInt, Attr(std::int64_t{1})}},

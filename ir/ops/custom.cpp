@@ -49,7 +49,8 @@ std::vector<OpDef> custom_ops() {
                                                   std::span<const ValueId> inputs) {
                           return inline_graph(builder, *node.body, inputs);
                         }},
-                        .has_body = true};
+                        .has_body = true,
+                        .numerics = {.own_types = true}};
   OpDef kernel = with_body, host = with_body;
   kernel.name = "CustomKernel";
   kernel.attrs = {{"operator", AttrKind::kString, std::nullopt},

@@ -1,5 +1,6 @@
 // Pointwise operators: one row each, from which everything else follows.
 #include <algorithm>
+#include <array>
 #include <cmath>
 
 #include <fmt/format.h>
@@ -17,12 +18,21 @@ struct Row {
   const char* expression;  // of x, y, z: the inputs in order
   TypeRule rule = TypeRule::kSame;
   bool commutative = false;
+  // `--precision`: what an error of the first operand and of the others does, and how far results
+  // leave their range.
+  std::array<Rounding, 2> rounding = {Rounding::kRelative, Rounding::kRelative};
+  Growth growth = Growth::kNone;
 };
 
 constexpr TypeRule kSame = TypeRule::kSame, kCompare = TypeRule::kCompare,
                    kLogical = TypeRule::kLogical, kSelect = TypeRule::kSelect,
                    kCast = TypeRule::kCast, kBitCast = TypeRule::kBitCast;
-constexpr bool kCommutes = true;
+constexpr bool kCommutes = true, kOrdered = false;
+constexpr std::array<Rounding, 2> kRelative = {Rounding::kRelative, Rounding::kRelative},
+                                  kExponent = {Rounding::kExponent, Rounding::kExponent},
+                                  kAbsolute = {Rounding::kAbsolute, Rounding::kAbsolute},
+                                  kOfExponent = {Rounding::kRelative, Rounding::kAbsolute};
+constexpr Growth kPower = Growth::kPower, kExponential = Growth::kExponential;
 constexpr std::string_view kUnsaturated = "CastUnsaturated";
 
 // clang-format off
@@ -31,41 +41,41 @@ constexpr Row kRows[] = {
     {"Sub", "x - y"},
     {"Mul", "x * y", kSame, kCommutes},
     {"Div", "x / y"},
-    {"Quotient", "quot(x, y)"},  // rounded to nearest on every target
-    {"Mod", "mod(x, y)"},
-    {"Fmod", "fmod(x, y)"},
-    {"Pow", "pow(x, y)"},
+    {"Quotient", "quot(x, y)", kSame, kOrdered, kAbsolute},  // rounded to nearest on every target
+    {"Mod", "mod(x, y)", kSame, kOrdered, kAbsolute},
+    {"Fmod", "fmod(x, y)", kSame, kOrdered, kAbsolute},
+    {"Pow", "pow(x, y)", kSame, kOrdered, kOfExponent, kPower},
     {"Min", "min(x, y)", kSame, kCommutes},
     {"Max", "max(x, y)", kSame, kCommutes},
 
     {"Neg", "-x"},
     {"Abs", "abs(x)"},
-    {"Sign", "sign(x)"},
-    {"Floor", "floor(x)"},
-    {"Ceil", "ceil(x)"},
-    {"Round", "round(x)"},
+    {"Sign", "sign(x)", kSame, kOrdered, kAbsolute},
+    {"Floor", "floor(x)", kSame, kOrdered, kAbsolute},
+    {"Ceil", "ceil(x)", kSame, kOrdered, kAbsolute},
+    {"Round", "round(x)", kSame, kOrdered, kAbsolute},
     {"Sqrt", "sqrt(x)"},
     {"Rsqrt", "rsqrt(x)"},
     {"Reciprocal", "recip(x)"},
-    {"Square", "x * x"},
-    {"Exp", "exp(x)"},
+    {"Square", "x * x", kSame, kOrdered, kRelative, kPower},
+    {"Exp", "exp(x)", kSame, kOrdered, kExponent, kExponential},
     {"Log", "log(x)"},
     {"Erf", "erf(x)"},
     {"Tanh", "tanh(x)"},
-    {"Sin", "sin(x)"},
-    {"Cos", "cos(x)"},
-    {"Expm1", "expm1(x)"},
+    {"Sin", "sin(x)", kSame, kOrdered, kAbsolute},
+    {"Cos", "cos(x)", kSame, kOrdered, kAbsolute},
+    {"Expm1", "expm1(x)", kSame, kOrdered, kExponent, kExponential},
     {"Log1p", "log1p(x)"},
     {"Atan", "atan(x)"},
     // Half-angle forms, exact at both ends of [-1, 1].
-    {"Asin", "2 * atan(x / (1 + sqrt((1 - x) * (1 + x))))"},
-    {"Acos", "2 * atan(sqrt((1 - x) / (1 + x)))"},
-    {"Sinh", "0.5 * (expm1(x) - expm1(-x))"},
-    {"Cosh", "0.5 * (exp(x) + exp(-x))"},
+    {"Asin", "2 * atan(x / (1 + sqrt((1 - x) * (1 + x))))", kSame, kOrdered, kAbsolute},
+    {"Acos", "2 * atan(sqrt((1 - x) / (1 + x)))", kSame, kOrdered, kAbsolute},
+    {"Sinh", "0.5 * (expm1(x) - expm1(-x))", kSame, kOrdered, kExponent, kExponential},
+    {"Cosh", "0.5 * (exp(x) + exp(-x))", kSame, kOrdered, kExponent, kExponential},
     // log(x + sqrt(x^2 + 1)) without squares that overflow and sums that cancel.
     {"Asinh", "sign(x) * log1p(abs(x) + abs(x) / (1 / abs(x) + sqrt(1 + 1 / (x * x))))"},
     {"Acosh", "log1p((x - 1) + sqrt(x - 1) * sqrt(x + 1))"},
-    {"Atanh", "0.5 * log1p(2 * x / (1 - x))"},
+    {"Atanh", "0.5 * log1p(2 * x / (1 - x))", kSame, kOrdered, kAbsolute},
 
     {"Sigmoid", "1 / (1 + exp(-x))"},
     {"Relu", "max(x, 0)"},
@@ -83,12 +93,12 @@ constexpr Row kRows[] = {
     {"LeakyRelu", "select(x < 0, x * y, x)"},
     {"Clip", "min(max(x, y), z)"},  // the upper bound wins where they are the wrong way round
 
-    {"Equal", "x == y", kCompare, kCommutes},
-    {"NotEqual", "x != y", kCompare, kCommutes},
-    {"Less", "x < y", kCompare},
-    {"LessOrEqual", "x <= y", kCompare},
-    {"Greater", "x > y", kCompare},
-    {"GreaterOrEqual", "x >= y", kCompare},
+    {"Equal", "x == y", kCompare, kCommutes, kAbsolute},
+    {"NotEqual", "x != y", kCompare, kCommutes, kAbsolute},
+    {"Less", "x < y", kCompare, kOrdered, kAbsolute},
+    {"LessOrEqual", "x <= y", kCompare, kOrdered, kAbsolute},
+    {"Greater", "x > y", kCompare, kOrdered, kAbsolute},
+    {"GreaterOrEqual", "x >= y", kCompare, kOrdered, kAbsolute},
     {"IsNan", "isnan(x)", kCompare},
     {"IsInf", "isinf(x)", kCompare},
 
@@ -225,6 +235,7 @@ std::vector<OpDef> pointwise_ops() {
     op.infer = infer_pointwise(row, def.expr);
     op.detail = std::move(def);
     op.commutative = row.commutative;
+    op.numerics = {{row.rounding.begin(), row.rounding.end()}, row.growth};
     ops.push_back(std::move(op));
   }
   return ops;

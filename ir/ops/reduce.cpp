@@ -12,12 +12,16 @@ struct ReduceRow {
   Combine combine;
   const char* pre;     // of x: an element
   const char* finish;  // of x: the combined value, y: how many elements it combines
+  Growth growth = Growth::kNone;
 };
 
 constexpr ReduceRow kReduceRows[] = {
-    {"ReduceSum", Combine::kSum, "x", "x"},   {"ReduceMean", Combine::kSum, "x", "x / y"},
-    {"ReduceMax", Combine::kMax, "x", "x"},   {"ReduceMin", Combine::kMin, "x", "x"},
-    {"ReduceProd", Combine::kProd, "x", "x"}, {"ReduceSumSquare", Combine::kSum, "x * x", "x"},
+    {"ReduceSum", Combine::kSum, "x", "x"},
+    {"ReduceMean", Combine::kSum, "x", "x / y"},
+    {"ReduceMax", Combine::kMax, "x", "x"},
+    {"ReduceMin", Combine::kMin, "x", "x"},
+    {"ReduceProd", Combine::kProd, "x", "x", Growth::kPower},
+    {"ReduceSumSquare", Combine::kSum, "x * x", "x", Growth::kPower},
 };
 
 }  // namespace
@@ -56,6 +60,7 @@ std::vector<OpDef> reduce_ops() {
                 {"keepdims", AttrKind::kInt, Attr(std::int64_t{1})}};
     op.infer = infer_reduce;
     op.detail = ReduceDef{row.combine, parse_scalar_expr(row.pre), parse_scalar_expr(row.finish)};
+    op.numerics.growth = row.growth;
     ops.push_back(std::move(op));
   }
   return ops;

@@ -64,6 +64,8 @@ std::vector<OpDef> suppression_ops() {
   suppress.attrs = {{"iou", AttrKind::kFloat, std::nullopt}};
   suppress.infer = infer_suppress;
   suppress.evaluate = evaluate_suppress;
+  // Corners of boxes are positions in an image, which 16 bits round to whole pixels.
+  suppress.numerics = {.operands = {Rounding::kIndex}, .own_types = true};
   return {suppress};
 }
 

@@ -98,6 +98,7 @@ std::vector<OpDef> tree_ops() {
                  {"combine", AttrKind::kString, std::string("sum")}};
   trees.infer = infer_trees;
   trees.evaluate = evaluate_trees;
+  trees.numerics = {.operands = {Rounding::kIndex}, .own_types = true};
   return {trees};
 }
 

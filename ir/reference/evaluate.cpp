@@ -92,6 +92,7 @@ class Evaluator {
     if (node.body) {
       EvaluateOptions inner = options_;
       inner.on_node = nullptr;
+      inner.rounds = nullptr;
       results = node.op->kind == OpKind::kWhile
                     ? run_while(node, inner, std::move(inputs))
                     : Evaluator(*node.body, bindings_, inner, iterations_).run(inputs);
@@ -102,6 +103,9 @@ class Evaluator {
       for (std::size_t i = 0; i < found.size(); ++i) check_type(found[i], node.outputs[i]);
       results = run_op(*node.op, attrs, inputs, types, found, options_.keep_wide);
     }
+    if (options_.keep_wide && options_.rounds && options_.rounds(node))
+      for (std::size_t i = 0; i < results.size(); ++i)
+        results[i] = reference::convert(results[i], graph_.type(node.outputs[i]).dtype);
     if (node.op->kind == OpKind::kExtent) bind(node.attrs.get_string("symbol"), results[0]);
     if (options_.on_node) options_.on_node(node, results);
     for (std::size_t i = 0; i < results.size(); ++i)

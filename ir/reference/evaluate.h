@@ -20,6 +20,9 @@ struct EvaluateOptions {
   /// True: float16, bfloat16 and float32 intermediate values are kept as float64 and only graph
   /// outputs are rounded. False: every node's result is rounded to its type.
   bool keep_wide = false;
+  /// With `keep_wide`, of the graph's own nodes: whether results are rounded to their types all the
+  /// same. Unset: none is.
+  std::function<bool(const Node& node)> rounds;
   /// Called after each node with its results, if set (progress, per-node comparison).
   std::function<void(const Node& node, Tensors results)> on_node;
   /// Of all loops together; more throw Error(kUsage).

@@ -26,13 +26,12 @@ struct VerifyArguments {
   std::string reduce;
 };
 
-std::string region_origins_text(const RegionResult& region, std::size_t most) {
-  const auto count = std::min(most, region.origins.size());
-  const auto end = region.origins.begin() + static_cast<std::ptrdiff_t>(count);
-  return fmt::format("{}{}", fmt::join(region.origins.begin(), end, ", "),
-                     count < region.origins.size()
-                         ? fmt::format(" and {} more", region.origins.size() - count)
-                         : "");
+std::string origins_text(const std::vector<std::string>& origins, std::size_t most) {
+  const auto count = std::min(most, origins.size());
+  const auto end = origins.begin() + static_cast<std::ptrdiff_t>(count);
+  return fmt::format(
+      "{}{}", fmt::join(origins.begin(), end, ", "),
+      count < origins.size() ? fmt::format(" and {} more", origins.size() - count) : "");
 }
 
 std::string regions_text(const std::vector<RegionResult>& regions) {
@@ -44,7 +43,7 @@ std::string regions_text(const std::vector<RegionResult>& regions) {
                     region.ok()              ? "ok"
                     : region.failure.empty() ? "DIFFERS"
                                              : "FAILS",
-                    region_origins_text(region, kOrigins)});
+                    origins_text(region.origins, kOrigins)});
   std::string text = format_table(rows);
   for (const RegionResult& region : regions)
     if (!region.failure.empty()) text += fmt::format("\n{} fails: {}", region.name, region.failure);
@@ -65,6 +64,18 @@ int show_regions(const BuildResult& built, const BuildOptions& build, const Veri
                   {"specialised", report.specialised},
                   {"regions", list}});
   return report.wrong == 0 ? 0 : 1;
+}
+
+std::string rounding_loss_text(const RoundingLoss& loss, std::string_view type) {
+  std::string text = fmt::format(
+      "in {} the outputs are off by {:.2e}, of which rounding matmuls explains {:.2e} and rounding "
+      "constants {:.2e}",
+      type, loss.all, loss.matmuls, loss.constants);
+  if (!loss.value.empty())
+    text += fmt::format(
+        "\nthe value that loses most is '{}' (from {}): alone it puts them off by {:.2e}",
+        ir::shown(loss.value), origins_text(loss.origins, 3), loss.alone);
+  return text;
 }
 
 int show_bisection(const BuildResult& built, const BuildOptions& build,
@@ -95,6 +106,10 @@ int show_bisection(const BuildResult& built, const BuildOptions& build,
                                 "--tolerance for all), or it only happens where intermediate "
                                 "results share memory (`sinter inspect --memory`)");
     json["outputs"] = to_json(*report.outputs);
+  }
+  if (report.loss) {
+    console.print(rounding_loss_text(*report.loss, to_string(build.precision)));
+    json["rounding"] = to_json(*report.loss);
   }
   console.result(json);
   return report.ok() ? 0 : 1;

@@ -131,8 +131,7 @@ frontend::ImportOptions import_options(const CompileOptions& options, const ir::
   return result;
 }
 
-Shapes complete_shapes(const std::vector<std::pair<std::string, std::vector<std::string>>>& inputs,
-                       const Shapes& shapes, std::int64_t fallback, const ir::Bindings& least) {
+ir::Bindings given_sizes(const InputDims& inputs, const Shapes& shapes) {
   for (const auto& [name, shape] : shapes) {
     bool known = false;
     for (const auto& input : inputs) known = known || input.first == name;
@@ -158,6 +157,12 @@ Shapes complete_shapes(const std::vector<std::pair<std::string, std::vector<std:
         symbols.emplace(names[0], *value);
     }
   }
+  return symbols;
+}
+
+Shapes complete_shapes(const InputDims& inputs, const Shapes& shapes, std::int64_t fallback,
+                       const ir::Bindings& least) {
+  ir::Bindings symbols = given_sizes(inputs, shapes);
   Shapes result;
   for (const auto& [name, dims] : inputs) {
     if (const auto given = shapes.find(name); given != shapes.end()) {

@@ -19,10 +19,17 @@ frontend::ImportOptions import_options(const CompileOptions& options, const ir::
 /// parse_shapes' text.
 std::string to_text(const Shapes& shapes);
 
-/// Symbol values that give each input its shape in `shapes`; symbols of other inputs follow or take
-/// `fallback`, or what is the `least` that they may be. Throws Error(kUsage) on contradiction.
-Shapes complete_shapes(const std::vector<std::pair<std::string, std::vector<std::string>>>& inputs,
-                       const Shapes& shapes, std::int64_t fallback, const ir::Bindings& least = {});
+/// Inputs by name, with the texts of their dimensions.
+using InputDims = std::vector<std::pair<std::string, std::vector<std::string>>>;
+
+/// Symbol values that give each input its shape in `shapes`. Throws Error(kUsage) for an unknown
+/// input or another rank.
+ir::Bindings given_sizes(const InputDims& inputs, const Shapes& shapes);
+
+/// `shapes`, and those of other inputs: their symbols follow or take `fallback`, or what is the
+/// `least` that they may be. Throws what given_sizes throws.
+Shapes complete_shapes(const InputDims& inputs, const Shapes& shapes, std::int64_t fallback,
+                       const ir::Bindings& least = {});
 
 /// Values of the graph's symbols for typical inputs: what `shapes` say, else the greatest value
 /// that its range allows, at most 512, or one where it is unbounded. Throws Error(kUsage) for a

@@ -12,6 +12,7 @@
 #include "ir/reference/kernels.h"
 #include "tools/compiler/run/inputs.h"
 #include "tools/compiler/run/measure.h"
+#include "tools/compiler/verify/drawn_inputs.h"
 #include "tools/compiler/verify/exact_caches.h"
 
 namespace sinter::tools {
@@ -58,6 +59,19 @@ std::vector<std::string> names_of(const Bindings& bindings) {
   names.reserve(bindings.size());
   for (const auto& binding : bindings) names.push_back(binding.name);
   return names;
+}
+
+/// long_inputs of what the plan has: --serve and --packed give it others.
+RunInputs drawn_for(const Plan& plan, const ir::Graph& model, const RunInputs& asked) {
+  RunInputs drawn = long_inputs(model, asked);
+  const std::vector<std::string> names = names_of(plan.inputs());
+  const auto is_unknown = [&](const auto& entry) {
+    return std::ranges::find(names, entry.first) == names.end() &&
+           !asked.shapes.contains(entry.first) && !asked.ranges.contains(entry.first);
+  };
+  std::erase_if(drawn.shapes, is_unknown);
+  std::erase_if(drawn.ranges, is_unknown);
+  return drawn;
 }
 
 /// On these inputs, with what `model` says of them.
@@ -138,7 +152,7 @@ std::vector<ir::Tensor> evaluate_reference(const ir::Graph& graph,
 Accuracy measure_accuracy(const BuildResult& built, const BuildOptions& build,
                           const VerifyOptions& options, const Reporter& reporter) {
   const auto plan = load_built(built.plan);
-  auto inputs = make_inputs(plan.inputs(), options.inputs);
+  auto inputs = make_inputs(plan.inputs(), drawn_for(plan, built.model.graph, options.inputs));
   const auto& flag = built.model.flag;
   if (!flag) return measure(built, build, options, reporter, plan, inputs, built.model.graph);
   // Each of the two bodies; of an output the worse one counts.

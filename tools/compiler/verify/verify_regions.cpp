@@ -15,6 +15,7 @@
 #include "runtime/format_error.h"
 #include "tools/compiler/build/model_source.h"
 #include "tools/compiler/run/inputs.h"
+#include "tools/compiler/verify/drawn_inputs.h"
 #include "tools/compiler/verify/exact_caches.h"
 #include "tools/compiler/verify/reduce.h"
 #include "tools/compiler/verify/region_check.h"
@@ -23,7 +24,8 @@ namespace sinter::tools {
 namespace {
 
 std::vector<ir::Tensor> inputs_of(const BuildResult& built, const VerifyOptions& options) {
-  return make_inputs(describe_inputs(built.model.graph), options.inputs);
+  const ir::Graph& model = built.model.graph;
+  return make_inputs(describe_inputs(model), long_inputs(model, options.inputs));
 }
 
 RegionOptions region_options(const BuildResult& built, const VerifyOptions& options) {
@@ -268,6 +270,7 @@ BisectReport bisect(const BuildResult& built, const BuildOptions& build,
                     const VerifyOptions& options, const Reporter& reporter) {
   const auto inputs = inputs_of(built, options);
   BisectReport report;
+  report.loss = find_rounding_loss(built, build, inputs, reporter);
   report.pass = first_wrong_pass(built, build, options, inputs, reporter);
   if (!report.pass.empty()) return report;
   const auto check = check_regions(built.pipeline.graph, inputs, RegionInputs::kPropagated,

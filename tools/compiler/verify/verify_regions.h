@@ -8,6 +8,7 @@
 
 #include "tools/compiler/verify/accuracy.h"
 #include "tools/compiler/verify/region_check.h"
+#include "tools/compiler/verify/rounding_loss.h"
 
 namespace sinter::tools {
 
@@ -29,6 +30,7 @@ struct BisectReport {
   std::optional<double> own_error;     // of that region on the reference's inputs, if it is there
   bool own_ok = true;                  // that error is within the region's own bound
   std::optional<Accuracy> outputs;     // if no region is above its bound
+  std::optional<RoundingLoss> loss;    // of 16 bits, beyond what rounding matmuls brings
   bool ok() const { return pass.empty() && !region && outputs && outputs->ok(); }
 };
 BisectReport bisect(const BuildResult& built, const BuildOptions& build,

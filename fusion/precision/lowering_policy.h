@@ -5,8 +5,11 @@
 //   results of reductions, and what is        float32 (when fusing, where it costs nothing)
 //   computed from them alone
 //   what an exponential (or Softmax) reads:   float32 (when fusing): a rounded argument is a wrong
-//   logits, masks, the product that made      factor of the result, and large logits overflow
+//   logits, masks, the matmul that made       factor of the result, and large logits overflow
 //   them
+//   angles, coordinates, thresholds, indices  float32, with all that they are computed from
+//   as floats: what an operator says of its   (sensitivity.h): an error of such a value counts
+//   operands (ir::Numerics)                   absolutely, and 16 bits hold 4,097 as 4,096
 //   powers and exponentials                   float32 where the narrow type has less range: their
 //                                             sums are what normalisation divides by
 //   integers made floats, and what is         float32: counts and positions must not be rounded
@@ -55,11 +58,6 @@ class LoweringPolicy {
   DType narrow_;
   double largest_, smallest_normal_;
 };
-
-/// By node: true if it computes float32 that nothing but exponentials depends on: what Exp and
-/// Softmax read, back through pointwise operators, views and reductions, to the products that made
-/// it (of which others may read the result too), and these exponentials themselves.
-std::vector<bool> feeds_exponentials(const Graph& graph);
 
 /// What a loop adds up: float32 states that depend on their own old value element by element, by
 /// more than a choice, and the nodes of the body on the way there.

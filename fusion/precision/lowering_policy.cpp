@@ -1,4 +1,4 @@
-#include "fusion/passes/lowering_policy.h"
+#include "fusion/precision/lowering_policy.h"
 
 #include <algorithm>
 #include <array>
@@ -36,17 +36,12 @@ std::optional<std::uint16_t> narrow_bits(DType narrow, float value) {
 
 /// True for x^e whose size may be much larger than that of x.
 bool is_growing_power(const Graph& graph, const Node& node) {
-  if (node.op->name == "Square") return true;
   if (node.op->name == "Mul") return node.inputs[0] == node.inputs[1];
-  if (node.op->name != "Pow") return false;
+  if (node.op->numerics.growth != ir::Growth::kPower) return false;
+  if (node.op->name != "Pow") return true;
   const auto& exponent = graph.value(node.inputs[1]).constant;
   return exponent == nullptr || exponent->element_count() != 1 || exponent->at(0) < 0 ||
          exponent->at(0) > 1;
-}
-
-bool is_exponential(const Node& node) {
-  constexpr std::array<std::string_view, 4> kNames = {"Exp", "Expm1", "Sinh", "Cosh"};
-  return std::ranges::find(kNames, node.op->name) != kNames.end();
 }
 
 double largest_of(DType narrow) {
@@ -151,7 +146,8 @@ std::optional<std::string> LoweringPolicy::overflow_reason(const Graph& graph,
                                                            const Node& node) const {
   if (narrow_ != DType::kFloat16) return std::nullopt;
   if (is_growing_power(graph, node)) return "a power may be beyond the range of f16";
-  if (is_exponential(node)) return "an exponential may be beyond the range of f16";
+  if (node.op->numerics.growth == ir::Growth::kExponential)
+    return "an exponential may be beyond the range of f16";
   return std::nullopt;
 }
 
@@ -169,26 +165,6 @@ std::optional<std::string> LoweringPolicy::unfit_constant(const Graph& graph,
                          to_string(narrow_));
   }
   return std::nullopt;
-}
-
-std::vector<bool> feeds_exponentials(const Graph& graph) {
-  const auto& nodes = graph.nodes();
-  // Those that read float32 too: a product only stores it.
-  std::vector<bool> feeds(nodes.size(), false), reads(nodes.size(), false);
-  for (std::size_t i = nodes.size(); i-- > 0;) {
-    const Node& node = nodes[i];
-    if (node.outputs.size() != 1 || graph.type(node.outputs[0]).dtype != DType::kFloat32) continue;
-    const auto& users = graph.users(node.outputs[0]);
-    const auto wide = [&](NodeId user) { return reads[user.position()]; };
-    const OpKind kind = node.op->kind;
-    if (node.op->name == "Softmax" || node.op->name == "Exp") {
-      reads[i] = true;
-    } else if (kind == OpKind::kPointwise || kind == OpKind::kView || kind == OpKind::kReduce) {
-      reads[i] = !users.empty() && std::ranges::all_of(users, wide);
-    }
-    feeds[i] = reads[i] || (is_matrix_product(node) && std::ranges::any_of(users, wide));
-  }
-  return feeds;
 }
 
 namespace {
