@@ -62,6 +62,42 @@ graph @main(%x: f16[batch, 16]) {
 }
 )";
 
+/// Rotary angles of positions that come in, and a table whose rows integers choose.
+constexpr const char* kPositions = R"(
+graph @main(%ids: i64[batch, seq], %positions: i64[batch, seq], %mask: i64[batch, seq]) ranges {seq: 1..4096} {
+  %table = const f32[50, 8] random(1)
+  %x = Gather(%table, %ids) {axis = 0}
+  %p = Cast(%positions) {to = f32}
+  %c = Reshape(%p) {shape = [batch, seq, 1]}
+  %rates = const f32[1, 8] {1, 0.5, 0.25, 0.1, 0.05, 0.01, 0.005, 0.001}
+  %angles = MatMul(%c, %rates)
+  %cos = Cos(%angles)
+  %r = Mul(%x, %cos)
+  %m = Cast(%mask) {to = f32}
+  %mr = Reshape(%m) {shape = [batch, seq, 1]}
+  %w = const f32[8, 8] random(2)
+  %y = MatMul(%r, %w)
+  %z = Mul(%y, %mr)
+  return z = %z
+}
+)";
+
+/// A value of 2,000 comes and goes: its rounding is what 16 bits lose.
+constexpr const char* kShifted = R"(
+graph @main(%x: f32[batch, 64]) {
+  %w = const f32[64, 32] random(1)
+  %v = const f32[32, 8] random(2)
+  %h = MatMul(%x, %w)  # from first
+  %large = const f32[] {2000}
+  %s = Add(%h, %large)  # from shift
+  %t = Tanh(%s)
+  %u = Sub(%s, %large)  # from back
+  %both = Add(%u, %t)
+  %y = MatMul(%both, %v)  # from second
+  return y = %y
+}
+)";
+
 class VerifyTest : public CliTest {
  protected:
   /// The verb's JSON object; `code` is expected.
@@ -261,15 +297,67 @@ TEST_F(VerifyTest, WideSpotsOfLowerPrecision) {
     verify(masked, {precision, shapes, "--inputs", path("large.npz")}, 0);
 }
 
+TEST_F(VerifyTest, InputsAreLong) {
+  const auto file = write("positions.sinter", kPositions);
+  const auto shapes = [&](std::vector<std::string> options) {
+    return verify(file, std::move(options), 0)["shapes"].get<std::string>();
+  };
+  EXPECT_EQ(shapes({}), "ids [2, 4096], positions [2, 4096], mask [2, 4096]");
+  EXPECT_EQ(shapes({"--shapes=mask:1x7"}), "ids [1, 7], positions [1, 7], mask [1, 7]");
+  // Cosines of 4,095: what rounds the angles is off by as much as the cosines are.
+  EXPECT_LT(verify(file, {"--precision=bf16"}, 0)["outputs"][0]["relative_error"].get<double>(),
+            1.2e-2);
+  const auto long_plan = path("long.plan");
+  const auto compiled =
+      sinter({"compile", file, "-o", long_plan, "--target=cpu", "--precision=fp16", "--verify"});
+  EXPECT_EQ(compiled.code, 0) << compiled.out << compiled.err;
+}
+
+TEST_F(VerifyTest, LongInputsOfLargeModelsAreShorter) {
+  const auto file = write("large.sinter", R"(
+graph @main(%x: f32[batch, seq, 2048]) ranges {seq: 1..100000} {
+  %w = const f32[2048, 2048] random(1)
+  %y = MatMul(%x, %w)
+  return y = %y
+}
+)");
+  const auto shapes = verify(file, {}, 0)["shapes"].get<std::string>();
+  EXPECT_EQ(shapes, "x [2, 390, 2048]");  // 5e9 multiplications at most
+}
+
+TEST_F(VerifyTest, TheValueThatLosesMostIsNamed) {
+  const auto file = write("shifted.sinter", kShifted);
+  for (const char* precision : {"fp16", "bf16"}) {
+    const auto said =
+        sinter({"verify", file, "--target=cpu", "--bisect", "--precision", precision});
+    EXPECT_THAT(said.out, HasSubstr("the value that loses most is 's' (from shift)")) << said.err;
+    const auto json = nlohmann::json::parse(
+        sinter({"verify", file, "--target=cpu", "--bisect", "--json", "--precision", precision})
+            .out);
+    const auto& rounding = json["rounding"];
+    EXPECT_EQ(rounding["value"], "s");
+    EXPECT_GT(rounding["alone"].get<double>(), 4 * rounding["matmuls"].get<double>());
+  }
+  // What matmuls explain is not news.
+  const auto plain = write("plain.sinter", R"(
+graph @main(%x: f32[batch, 64]) {
+  %w = const f32[64, 32] random(1)
+  %y = MatMul(%x, %w)
+  return y = %y
+}
+)");
+  EXPECT_FALSE(verify(plain, {"--bisect", "--precision=fp16"}, 0).contains("rounding"));
+}
+
 TEST_F(VerifyTest, ThePolicyIsPrinted) {
   const auto result = sinter({"compile", write("rms.sinter", kRms), "-o", path("rms.plan"),
                               "--target=cpu", "--precision=fp16", "--fuse=off"});
   EXPECT_THAT(result.err, HasSubstr("a power may be beyond the range of f16: Square (square)"));
   const auto fused = sinter({"compile", write("rms.sinter", kRms), "-o", path("rms.plan"),
                              "--target=cpu", "--precision=fp16"});
-  EXPECT_THAT(fused.err, HasSubstr("an exponential reads the product: MatMul (head)"));
+  EXPECT_THAT(fused.err, HasSubstr("a matmul stores its sums for what reads float32: MatMul (head)"));
   EXPECT_THAT(sinter({"inspect", path("rms.plan")}).out,
-              HasSubstr("precision: kept float32: 1 node(s), an exponential reads the product"));
+              HasSubstr("precision: kept float32: 1 node(s), a matmul stores its sums"));
 }
 
 }  // namespace

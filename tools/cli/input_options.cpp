@@ -10,7 +10,9 @@ void add_input_options(Command& verb, InputTexts& texts) {
   verb.add_option(
       "--inputs", texts.inputs.files,
       "Inputs: FILE.npz, NAME=FILE.npy or NAME=FILE.pb (Parquet: python -m sinter run)");
-  verb.add_option("--shapes", texts.shapes, "Shapes of random inputs: NAME:1x64,NAME:1x64");
+  verb.add_option("--shapes", texts.shapes,
+                  "Shapes of random inputs: NAME:1x64,NAME:1x64 (else the least; to verify, the "
+                  "greatest that takes seconds)");
   verb.add_option("--input-range", texts.ranges,
                   "Random inputs uniform in NAME=LOW..HIGH (else floats normal, integers 0 or 1, a "
                   "mask of a plan compiled with --packed full)");

@@ -11,7 +11,7 @@ namespace sinter::tools {
 namespace {
 
 constexpr std::int64_t kUnbounded = 1024, kBatch = 2;
-constexpr double kMostMultiplications = 1e10, kMostElements = 3e7;
+constexpr double kMostMultiplications = 5e9, kMostElements = 3e7;
 constexpr std::int64_t kLastStep = 1000;
 
 double elements(const ir::Shape& shape, const ir::Bindings& sizes) {
