@@ -87,6 +87,8 @@ class Check:
     def run(self):
         row = {k: self.row[k] for k in ("name", "architecture", "group", "way")}
         row["options"] = self.row.get("options", [])
+        if time.monotonic() > self.a.end:
+            return {**row, "verdict": "left"}
         try:
             with tempfile.TemporaryDirectory() as folder:
                 self.measure(Path(folder), row)
@@ -156,7 +158,7 @@ def summary(rows):
     return dict(files=len(rows), architectures=len({r["architecture"] for r in rows}),
                 architectures_ok=len({r["architecture"] for r in rows if r["verdict"] == "ok"}),
                 ok_without_options=plain, ok_with_option=count["ok"] - plain,
-                **{v: count[v] for v in ("refused", "wrong", "crash")})
+                **{v: count[v] for v in ("refused", "wrong", "crash", "left")})
 
 
 def main():
@@ -168,11 +170,13 @@ def main():
     p.add_argument("--fuse", default="on")
     p.add_argument("--precision", choices=ROUNDING)
     p.add_argument("--jobs", type=int, default=1)
+    p.add_argument("--deadline", type=float, default=1e9, help="start no file after so many seconds; the rest is 'left'")
     p.add_argument("--compile-only", action="store_true", help="for a GPU that is not here")
     p.add_argument("--commit", help="the commit checked, where there is no git checkout")
     p.add_argument("-v", "--verbose", action="store_true", help="whole error messages")
     p.add_argument("--out", help="write the results as JSON")
     a = p.parse_intermixed_args()
+    a.end = time.monotonic() + a.deadline
     files = [r for r in json.loads((a.folder / "index.json").read_text())["files"] if r["exported"]]
     if a.names:
         files = [r for r in files if any(fnmatch.fnmatch(r["name"], n) for n in a.names)]
