@@ -219,6 +219,8 @@ class NodeContext {
   ValueId concat(std::vector<ValueId> values, std::int64_t axis);
   /// `saturate`: of floats of 8 bits; what they cannot hold becomes infinity or NaN otherwise.
   ValueId cast(ValueId value, DType dtype, bool saturate = true);
+  /// `value` in the type that it is computed in: squares are soon beyond float16, and so are sums.
+  ValueId widened(ValueId value) { return cast(value, compute_type(dtype(value))); }
   /// The attribute 'saturate' of operators that make floats of 8 bits.
   bool saturates() const { return attr_int("saturate", 1) != 0; }
 

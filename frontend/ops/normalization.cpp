@@ -103,7 +103,7 @@ void group_normalization_by_group(NodeContext& node) {
 
 /// (x - mean) / (sqrt(variance) + 1e-9) over `axes`: the specification's own constant.
 void mean_variance_normalization(NodeContext& node) {
-  const ValueId x = node.x();
+  const ValueId x = node.widened(node.x());
   const auto axes =
       node.normalise_axes(node.attr_ints("axes").value_or(Ints{0, 2, 3}), node.rank(x));
   const ir::Attrs over{{"axes", axes}, {"keepdims", std::int64_t{1}}};
@@ -111,12 +111,12 @@ void mean_variance_normalization(NodeContext& node) {
   const ValueId variance = node.add("ReduceMean", {node.add("Square", {deviation})}, over);
   const ValueId divisor =
       node.add("Add", {node.add("Sqrt", {variance}), node.constant(node.dtype(x), 1e-9)});
-  node.output(node.add("Div", {deviation, divisor}));
+  node.output(node.cast(node.add("Div", {deviation, divisor}), node.dtype(node.x())));
 }
 
 /// x / (bias + alpha / size * sum of the squares of `size` neighbouring channels)^beta.
 void lrn(NodeContext& node) {
-  const ValueId x = node.x();
+  const ValueId x = node.widened(node.x());
   require_channels(node, x);
   const Shape shape = node.shape(x);
   const std::int64_t size = node.attr_int("size");
@@ -136,17 +136,20 @@ void lrn(NodeContext& node) {
   const ValueId scaled = node.add("Mul", {node.reshape(sum, shape), node.constant(dtype, alpha)});
   const ValueId base = node.add("Add", {scaled, node.constant(dtype, node.attr_float("bias", 1))});
   const ValueId beta = node.constant(dtype, node.attr_float("beta", 0.75f));
-  node.output(node.add("Div", {x, node.add("Pow", {base, beta})}));
+  const ValueId result = node.add("Div", {x, node.add("Pow", {base, beta})});
+  node.output(node.cast(result, node.dtype(node.x())));
 }
 
-/// log(softmax(x)) = x - max - log(sum(exp(x - max))), which does not underflow.
+/// log(softmax(x)) = x - max - log(sum(exp(x - max))), which does not underflow. As in a softmax,
+/// what is at most one need not be more precise than the type, but its sum may be beyond it.
 ValueId log_of_softmax(NodeContext& node, ValueId x, std::int64_t axis) {
   const auto reduce = [&](const char* op, ValueId value) {
     return node.add(op, {value}, {{"axes", Ints{axis}}, {"keepdims", std::int64_t{1}}});
   };
   const ValueId shifted = node.add("Sub", {x, reduce("ReduceMax", x)});
-  const ValueId total = reduce("ReduceSum", node.add("Exp", {shifted}));
-  return node.add("Sub", {shifted, node.add("Log", {total})});
+  const ValueId total = reduce("ReduceSum", node.widened(node.add("Exp", {shifted})));
+  const ValueId result = node.add("Sub", {node.widened(shifted), node.add("Log", {total})});
+  return node.cast(result, node.dtype(x));
 }
 
 ValueId softmax_of(NodeContext& node, ValueId x, std::int64_t axis) {

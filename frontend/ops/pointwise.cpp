@@ -41,20 +41,24 @@ void same_variadic(NodeContext& node) {
   node.output(result);
 }
 
-ValueId sum_of(NodeContext& node) {
-  const auto inputs = node.all_inputs();
-  ValueId result = inputs[0];
-  for (std::size_t i = 1; i < inputs.size(); ++i) result = node.add("Add", {result, inputs[i]});
+ValueId sum_of(NodeContext& node, const std::vector<ValueId>& values) {
+  ValueId result = values[0];
+  for (std::size_t i = 1; i < values.size(); ++i) result = node.add("Add", {result, values[i]});
   return result;
 }
 
-void sum(NodeContext& node) { node.output(sum_of(node)); }
+void sum(NodeContext& node) { node.output(sum_of(node, node.all_inputs())); }
 
+/// In the type that is computed in: the sum may be beyond float16 where the mean is not.
 void mean(NodeContext& node) {
-  const ValueId total = sum_of(node);
-  const auto count = static_cast<double>(node.input_count());
-  node.output(count == 1 ? total
-                         : node.add("Div", {total, node.constant(node.dtype(total), count)}));
+  std::vector<ValueId> inputs = node.all_inputs();
+  const DType type = node.dtype(inputs[0]);
+  if (inputs.size() == 1) return node.output(inputs[0]);
+  for (ValueId& input : inputs) input = node.widened(input);
+  const ValueId total = sum_of(node, inputs);
+  const auto count = static_cast<double>(inputs.size());
+  const ValueId result = node.add("Div", {total, node.constant(node.dtype(total), count)});
+  node.output(node.cast(result, type));
 }
 
 /// The input, wide if it is a float of 8 bits, which are not computed in.

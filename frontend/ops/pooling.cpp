@@ -137,9 +137,10 @@ void lp_pool(NodeContext& node) {
   Windows w = read_pool(node, x);
   const Shape shape = node.shape(x);
   round_up(node, w, std::span(shape).subspan(2));
-  node.output(p_norm(node, x, read_p(node), [&](ValueId powers) {
+  const ValueId norm = p_norm(node, node.widened(node.x()), read_p(node), [&](ValueId powers) {
     return reduce_windows(node, "ReduceSum", unfold(node, powers, w, 0), w.kernel.size());
-  }));
+  });
+  node.output(node.cast(norm, node.dtype(x)));
 }
 
 void global_lp_pool(NodeContext& node) {
@@ -147,14 +148,15 @@ void global_lp_pool(NodeContext& node) {
   require_spatial(node, x);
   Ints axes;
   for (std::int64_t axis = 2; axis < node.rank(x); ++axis) axes.push_back(axis);
-  node.output(p_norm(node, x, read_p(node), [&](ValueId powers) {
+  const ValueId norm = p_norm(node, node.widened(node.x()), read_p(node), [&](ValueId powers) {
     return node.add("ReduceSum", {powers}, {{"axes", axes}, {"keepdims", std::int64_t{1}}});
-  }));
+  });
+  node.output(node.cast(norm, node.dtype(x)));
 }
 
 /// x / norm(x) along an axis; zero where the norm is.
 void lp_normalization(NodeContext& node) {
-  const ValueId x = node.x();
+  const ValueId x = node.widened(node.x());
   const std::int64_t axis = node.normalise_axis(node.attr_int("axis", -1), node.rank(x));
   const std::int64_t p = node.attr_int("p", 2);
   if (p != 1 && p != 2) node.invalid("attribute 'p' must be 1 or 2, but is {}", p);
@@ -162,8 +164,9 @@ void lp_normalization(NodeContext& node) {
     return node.add("ReduceSum", {powers}, {{"axes", Ints{axis}}, {"keepdims", std::int64_t{1}}});
   });
   const ValueId zero = node.constant(node.dtype(x), 0);
-  node.output(
-      node.add("Where", {node.add("Equal", {norm, zero}), zero, node.add("Div", {x, norm})}));
+  const ValueId result =
+      node.add("Where", {node.add("Equal", {norm, zero}), zero, node.add("Div", {x, norm})});
+  node.output(node.cast(result, node.dtype(node.x())));
 }
 
 }  // namespace

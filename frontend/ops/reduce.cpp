@@ -70,12 +70,13 @@ ValueId sum_square(NodeContext& node, ValueId x, const Reduction& over) {
 ValueId l1(NodeContext& node, ValueId x, const Reduction& over) {
   return sum(node, node.add("Abs", {x}), over);
 }
-/// Integers are computed in float64 and truncated.
+/// Integers are computed in float64 and truncated, floats of 16 bits in float32: sums on the way to
+/// the result may be beyond float16 where it is not.
 template <Reducer reducer>
 ValueId in_floats(NodeContext& node, ValueId x, const Reduction& over) {
   const DType type = node.dtype(x);
-  if (is_float(type)) return reducer(node, x, over);
-  return node.cast(reducer(node, node.cast(x, DType::kFloat64), over), type);
+  const DType wide = is_float(type) ? compute_type(type) : DType::kFloat64;
+  return node.cast(reducer(node, node.cast(x, wide), over), type);
 }
 
 ValueId l2(NodeContext& node, ValueId x, const Reduction& over) {

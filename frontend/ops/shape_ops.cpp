@@ -18,8 +18,11 @@ void dropout(NodeContext& node) {
     node.unsupported("training_mode is true; only inference is supported");
   const ValueId x = node.x();
   node.output(x);
-  if (node.output_is_used(1))
-    node.output(1, node.expand(node.constant(DType::kBool, 1), node.shape(x)));
+  if (!node.output_is_used(1)) return;
+  // All ones from opset 12 on. Before, the specification leaves open what it holds, and ONNX
+  // Runtime says zeros, which opset 7 has of the type of x.
+  const DType type = node.opset() < 10 ? node.dtype(x) : DType::kBool;
+  node.output(1, node.expand(node.constant(type, node.opset() < 12 ? 0 : 1), node.shape(x)));
 }
 
 void shape(NodeContext& node) {

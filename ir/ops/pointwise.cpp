@@ -70,12 +70,26 @@ constexpr Row kRows[] = {
     // Half-angle forms, exact at both ends of [-1, 1].
     {"Asin", "2 * atan(x / (1 + sqrt((1 - x) * (1 + x))))", kSame, kOrdered, kAbsolute},
     {"Acos", "2 * atan(sqrt((1 - x) / (1 + x)))", kSame, kOrdered, kAbsolute},
-    {"Sinh", "0.5 * (expm1(x) - expm1(-x))", kSame, kOrdered, kExponent, kExponential},
-    {"Cosh", "0.5 * (exp(x) + exp(-x))", kSame, kOrdered, kExponent, kExponential},
-    // log(x + sqrt(x^2 + 1)) without squares that overflow and sums that cancel.
-    {"Asinh", "sign(x) * log1p(abs(x) + abs(x) / (1 / abs(x) + sqrt(1 + 1 / (x * x))))"},
-    {"Acosh", "log1p((x - 1) + sqrt(x - 1) * sqrt(x + 1))"},
-    {"Atanh", "0.5 * log1p(2 * x / (1 - x))", kSame, kOrdered, kAbsolute},
+    // Where e^x overflows sinh and cosh do not yet: they are (e / 2) e^(|x| - 1) there.
+    {"Sinh",
+     "select(isinf(expm1(x) - expm1(-x)), sign(x) * (1.3591409142295225 * exp(abs(x) - 1)), "
+     "0.5 * (expm1(x) - expm1(-x)))",
+     kSame, kOrdered, kExponent, kExponential},
+    {"Cosh",
+     "select(isinf(exp(x) + exp(-x)), 1.3591409142295225 * exp(abs(x) - 1), "
+     "0.5 * (exp(x) + exp(-x)))",
+     kSame, kOrdered, kExponent, kExponential},
+    // log(x + sqrt(x^2 + 1)) without squares that overflow and sums that cancel. Far out it is
+    // log(2 |x|) as a sum, since 2 |x| may overflow.
+    {"Asinh",
+     "sign(x) * (log1p(select(abs(x) > 1e30, abs(x), "
+     "abs(x) + abs(x) / (1 / abs(x) + sqrt(1 + 1 / (x * x))))) + "
+     "select(abs(x) > 1e30, 0.6931471805599453, 0))"},
+    {"Acosh",
+     "log1p(select(x > 1e30, x, (x - 1) + sqrt(x - 1) * sqrt(x + 1))) + "
+     "select(x > 1e30, 0.6931471805599453, 0)"},
+    // Of |x|: 2 x / (1 - x) near -1 is rounded to steps that its logarithm does not bear.
+    {"Atanh", "sign(x) * (0.5 * log1p(2 * abs(x) / (1 - abs(x))))", kSame, kOrdered, kAbsolute},
 
     {"Sigmoid", "1 / (1 + exp(-x))"},
     {"Relu", "max(x, 0)"},

@@ -1,5 +1,7 @@
 #include "runtime/plan/bodies.h"
 
+#include <algorithm>
+
 namespace sinter::plan {
 
 std::size_t body_steps(const fb::WorkUnion& work) {
@@ -27,8 +29,9 @@ std::vector<bool> captured_loops(const fb::PlanT& plan, const StepRange& range,
     sizes[i] += body;
     const fb::WhileStepT* loop = work_of(i).AsWhileStep();
     if (!loop || loop->condition >= 0) continue;
-    const double all =
-        static_cast<double>(expressions[static_cast<std::size_t>(loop->trips)]) * body;
+    // Each iteration has a number, though it may launch nothing.
+    const double all = static_cast<double>(expressions[static_cast<std::size_t>(loop->trips)]) *
+                       std::max(body, 1.0);
     result[i] = all <= kMostLaunches;
     if (result[i]) sizes[i] = all;
   }

@@ -14,6 +14,7 @@ import numpy as np
 
 from attention_cases import attention_cases
 from contrib_cases import contrib_cases
+from edge_cases import edge_cases
 from float8_cases import float8_cases
 from group_query_cases import group_query_cases
 from matmul_nbits_cases import matmul_nbits_cases
@@ -279,4 +280,5 @@ if __name__ == "__main__":
     group_query_cases(save)
     matmul_nbits_cases()
     float8_cases()
+    edge_cases()
     print(f"{len(list(ROOT.iterdir()))} cases")

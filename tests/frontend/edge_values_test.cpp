@@ -64,6 +64,41 @@ TEST(EdgeValues, RegionsOfResizeThatAreNoNumbers) {
   EXPECT_EQ(op.run().shape(), v({2}));  // without undefined behaviour
 }
 
+/// Of float16, where each operator's result is rounded to its type: what is computed on the way may
+/// be beyond it.
+TEST(EdgeValues, SumsBeyondFloat16) {
+  const double large = 24576;
+  const Tensor x =
+      Tensor::from_doubles(DType::kFloat16, {1, 1, 4}, {{large, -large, large, large}});
+  const auto expect = [&](OneOp op, const std::vector<double>& expected) {
+    op.inputs.insert(op.inputs.begin(), x);
+    const Tensor y = op.run();
+    EXPECT_EQ(y.dtype(), DType::kFloat16);
+    ASSERT_EQ(y.element_count(), std::ssize(expected)) << op.op;
+    for (std::size_t i = 0; i < expected.size(); ++i)
+      EXPECT_NEAR(y.at(static_cast<std::int64_t>(i)), expected[i], std::abs(expected[i]) * 1e-3)
+          << op.op << ", element " << i;
+  };
+  expect({"ReduceL2", {}, {attr("axes", v({2}))}, 13}, {2 * large});
+  expect({"ReduceLogSum", {}, {attr("axes", v({2}))}, 13}, {std::log(2 * large)});
+  expect({"GlobalLpPool", {}, {}}, {2 * large});
+  expect({"LpPool", {}, {attr("kernel_shape", v({4})), attr("p", 3)}, 18},
+         {std::cbrt(4.0) * large});
+  expect({"LpNormalization", {}, {attr("p", 1)}}, {0.25, -0.25, 0.25, 0.25});
+  expect({"LpNormalization", {}}, {0.5, -0.5, 0.5, 0.5});
+  expect({"Mean", {x, x, x}}, {large, -large, large, large});
+  const double low = -std::sqrt(3.0), high = 1 / std::sqrt(3.0);
+  expect({"MeanVarianceNormalization", {}, {attr("axes", v({2}))}}, {high, low, high, high});
+  // x / sqrt(x^2).
+  expect(
+      {"LRN", {}, {attr("size", 1), attr("alpha", 1.0F), attr("beta", 0.5F), attr("bias", 0.0F)}},
+      {1, -1, 1, 1});
+  const std::int64_t count = 1 << 17;
+  const OneOp many{"LogSoftmax",
+                   {Tensor::from_doubles(DType::kFloat16, {count}, std::vector<double>(count, 1))}};
+  EXPECT_NEAR(many.run().at(0), -17 * std::log(2.0), 1e-2);
+}
+
 TEST(EdgeValues, ConstantIndices) {
   const auto pick = [](const char* name, std::vector<std::int64_t> shape,
                        std::vector<std::int64_t> indices) {

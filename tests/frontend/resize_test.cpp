@@ -1,4 +1,4 @@
-// Resize: antialias along symbolic sizes, and coordinates of opset 11.
+// Resize: antialias along symbolic sizes, which elements are the nearest, coordinates of opset 11.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -54,6 +54,74 @@ TEST(Resize, AntialiasOfSymbolicSizesIsThatOfKnownOnes) {
           expect_tensor(found, known.shape(), known.to_doubles());
         }
       }
+}
+
+/// Nearest neighbours of [n], by one scale or one size.
+struct Nearest {
+  const char *coordinates, *nearest;
+  int from;
+  double scale;  // 0: by size
+  std::int64_t size;
+  std::vector<double> elements;  // the first ones of the result; those that ONNX Runtime takes
+  int opset = 19;
+
+  ModelBuilder model(const ModelDim& dim) const {
+    ModelBuilder model(opset);
+    model.input("x", DType::kFloat32, {dim}).initializer("scales", floats({1}, {scale}));
+    model.ints("sizes", {size});
+    std::vector<std::string> inputs = {"x", "", "scales"};
+    if (opset == 10) inputs = {"x", "scales"};
+    if (scale == 0) inputs = {"x", "", "", "sizes"};
+    std::vector<Attribute> attributes;
+    if (opset > 10)
+      attributes = {attr("coordinate_transformation_mode", coordinates),
+                    attr("nearest_mode", nearest)};
+    model.node("Resize", inputs, {"y"}, attributes);
+    model.output("y");
+    return model;
+  }
+
+  void expect(const Tensor& y) const {
+    ASSERT_LE(std::ssize(elements), y.element_count());
+    for (std::size_t i = 0; i < elements.size(); ++i)
+      EXPECT_EQ(y.at(static_cast<std::int64_t>(i)), elements[i])
+          << coordinates << " " << nearest << " " << scale << " " << size << ", element " << i;
+  }
+};
+
+/// 3 / float32(1/3) is below 9, and 9 in float32, in which scales are given.
+TEST(Resize, NearestElementsAreThoseOfFloat32) {
+  const Nearest rows[] = {
+      {"asymmetric", "floor", 120, 1.0 / 3, 0, {0, 3, 6, 9, 12, 15, 18}},
+      {"asymmetric", "floor", 120, 0.2, 0, {0, 5, 10, 15, 20, 25, 30}},
+      {"asymmetric", "floor", 120, 0.1, 0, {0, 10, 20, 30, 40, 50, 60}},
+      {"asymmetric", "floor", 120, 0.05, 0, {0, 20, 40, 60, 80, 100}},
+      {"asymmetric", "floor", 60, 0.6, 0, {0, 1, 3, 5, 6, 8, 10}},
+      {"asymmetric", "ceil", 60, 0.7, 0, {0, 2, 3, 5, 6, 8, 9, 10, 12, 13, 15}},
+      {"half_pixel", "floor", 120, 1.0 / 3, 0, {1, 4, 7, 10, 13, 16}},
+      {"half_pixel", "ceil", 120, 1.0 / 3, 0, {1, 4, 7, 10, 13, 16}},
+      {"half_pixel", "floor", 60, 1.0 / 6, 0, {2, 8, 14, 20}},
+      // 14.5, which float32 has not: the middle between two elements all the same.
+      {"half_pixel", "round_prefer_ceil", 20, 0, 6, {1, 5, 8, 11, 15, 18}},
+      {"half_pixel", "round_prefer_floor", 20, 0.3, 0, {1, 4, 8, 11, 14, 18}},
+      {"half_pixel", "round_prefer_floor", 60, 0.1, 0, {4, 14, 24, 34, 44, 54}},
+      {"half_pixel", "round_prefer_ceil", 60, 0.1, 0, {5, 15, 25, 35, 45, 55}},
+      {"half_pixel_symmetric", "floor", 49, 0, 7, {3, 10, 17, 24, 31, 38, 45}},
+      {"pytorch_half_pixel", "ceil", 9, 0, 1, {0}},
+      {"align_corners", "floor", 10, 0.75, 0, {0, 1, 3, 4, 6, 7, 9}},
+      {"", "", 10, 0.6, 0, {0, 2, 4, 5, 7, 9}, 10},
+      {"", "", 10, 1.5, 0, {0, 0, 1, 2, 2, 3, 4}, 10},
+  };
+  for (const Nearest& row : rows) {
+    const Tensor x = ramp({row.from});
+    row.expect(row.model(row.from).run({x})[0]);
+    const ModelBuilder symbolic = row.model("n");
+    row.expect(symbolic.run({x})[0]);
+    // Kept in more digits, floats take the same elements.
+    ir::EvaluateOptions wide;
+    wide.keep_wide = true;
+    row.expect(ir::evaluate(symbolic.import().graph, std::vector{x}, wide)[0]);
+  }
 }
 
 TEST(Resize, TensorflowsNearestIsOfOpsets11And12) {

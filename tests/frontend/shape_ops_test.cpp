@@ -9,11 +9,14 @@ TEST(Identity, PassesTheValueOn) {
   expect_tensor(OneOp({"Identity", {ramp({2})}}).run(), {2}, {0, 1});
 }
 
+/// The mask is of the input's type before opset 10, and of zeros before opset 12.
 TEST(Dropout, DoesNothingInInference) {
-  const auto outputs = OneOp({"Dropout", {ramp({2})}, {}, 13, {}, 2}).run_all();
-  expect_tensor(outputs[0], {2}, {0, 1});
-  EXPECT_EQ(outputs[1].dtype(), DType::kBool);
-  expect_tensor(outputs[1], {2}, {1, 1});
+  for (const int opset : {7, 9, 10, 11, 12, 13, 22}) {
+    const auto outputs = OneOp({"Dropout", {ramp({2}, 3)}, {}, opset, {}, 2}).run_all();
+    expect_tensor(outputs[0], {2}, {3, 4});
+    EXPECT_EQ(outputs[1].dtype(), opset < 10 ? DType::kFloat32 : DType::kBool) << opset;
+    expect_tensor(outputs[1], {2}, std::vector<double>(2, opset < 12 ? 0 : 1));
+  }
 }
 
 TEST(Reshape, ZeroCopiesAndMinusOneInfers) {

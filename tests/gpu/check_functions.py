@@ -53,6 +53,11 @@ FUNCTIONS = {
     "log": (["Log"], np.log, (2**-15, 1e-3), (4e-7, 1e-3)),
     "reciprocal": (["Reciprocal"], lambda x: 1 / x, (2**-15, 1e-37), (3e-7, 1e-37)),
     "sqrt": (["Sqrt"], np.sqrt, (2**-15, 1e-37), (3e-7, 1e-37)),
+    "sinh": (["Sinh"], np.sinh, (2**-15, 1e-37), (1e-6, 1e-37)),
+    "cosh": (["Cosh"], np.cosh, (2**-15, 0), (1e-6, 0)),
+    "asinh": (["Asinh"], np.arcsinh, (2**-15, 1e-37), (1e-6, 1e-37)),
+    "acosh": (["Acosh"], np.arccosh, (2**-15, 1e-37), (1e-6, 1e-37)),
+    "atanh": (["Atanh"], np.arctanh, (2**-15, 1e-37), (1e-6, 1e-37)),
 }
 
 

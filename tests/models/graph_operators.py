@@ -164,8 +164,8 @@ def others(g, name):
     if name == "Shrink":
         return g.node(name, [g.any({k: 0 for k in NUMBERS if k != "u64"}, exact=True)], lambd=float(g.pick([0.5, 2])), bias=float(g.pick([0, 0.5, 1])))
     x = g.any(FLOATS)
-    if g.opset < 12:  # which leave open what the mask of nothing dropped is
-        return g.node(name, [x], exact=True, ratio=0.3)
+    if g.opset < 12:
+        return g.node(name, [x], g.pick([1, 2]), exact=True, ratio=0.3)
     return g.node(name, [x, g.constant(0.5, "f32")], g.pick([1, 2]), exact=True)
 
 

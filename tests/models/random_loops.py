@@ -6,9 +6,10 @@
   tests/models/random_loops.py --seed 17 --count 1 --keep one.onnx
 
 Every seed is a graph of Loop, Scan and If in each other, up to three deep, over int64, so that results are equal or
-wrong: trip counts that are constants, sizes, inputs or none, conditions on data, carried values that change places,
-sequences and results in both directions, branches whose condition data decide, no iteration at all. Several graphs make
-one model; those of a model that fails are tried one by one. What is refused as unsupported is counted.
+wrong: trip counts that are constants, sizes, inputs, none or beyond what any run reaches, conditions on data and on the
+number of the iteration, carried values that change places, sequences and results in both directions, branches whose
+condition data decide, no iteration at all. Several graphs make one model; those of a model that fails are tried one by
+one. What is refused as unsupported is counted.
 """
 import argparse
 import collections
@@ -120,25 +121,25 @@ class Scope:
         random = self.maker.random
         self.maker.made["Loop"] += 1
         ranks = [int(r) for r in random.integers(0, 2, random.integers(1, 4))]
-        trips = str(random.choice(["constant", "size", "input", "none"]))
-        on_data = trips == "none" or random.random() < .4
+        trips = str(random.choice(["constant", "size", "input", "none", "endless"]))
+        endless = trips in ("none", "endless")
+        # Without a trip count a loop ends by data, or after a number of iterations that its body has as a constant.
+        on_data = random.random() < (.7 if endless else .4)
         limit = {"constant": lambda: self.constant(random.choice([0, 1, 3, 17, 30])), "size": lambda: self.maker.length,
-                 "input": lambda: self.maker.limit, "none": lambda: ""}[trips]()
+                 "input": lambda: self.maker.limit, "none": lambda: "",
+                 "endless": lambda: self.constant(random.choice([2**63 - 1, 2**62]))}[trips]()
         begin = self.flag() if on_data and random.random() < .5 else ""
         initial = [self.pick(rank) for rank in ranks]
         inner = Scope(self.maker, self)
         number, go = inner.keep(inner.name(), 0), inner.name()
         before = self.states(inner, ranks)
         inner.fill()
-        if on_data:
-            goes = inner.flag()
-            if trips == "none":  # it ends after some iterations at least
-                near = inner.node("Less", [number, inner.constant(random.integers(0, 20))])
-                goes = inner.node("And", [goes, near])
-        else:
-            goes = inner.node("Identity", [go])
+        goes = inner.flag() if on_data else inner.node("Identity", [go])
+        if endless:  # it ends after some iterations at least
+            near = inner.node("Less", [number, inner.constant(random.integers(0, 20))])
+            goes = inner.node("And", [goes, near]) if on_data else near
         after = self.results(inner, ranks)
-        collected = int(random.integers(0, 3)) if not on_data and trips in ("constant", "size") else 0
+        collected = int(random.integers(0, 3)) if not on_data and trips != "input" else 0
         rows = [inner.node("Identity", [inner.pick(1)]) for _ in range(collected)]
         inputs = [info(number, []), info(go, [], B), *(info(n, [4] * r) for n, r in zip(before, ranks))]
         outputs = [info(goes, [], B), *(info(n, [4] * r) for n, r in zip(after, ranks)), *(info(n, [4]) for n in rows)]

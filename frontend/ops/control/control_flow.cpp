@@ -13,10 +13,13 @@ namespace {
 
 std::string iteration_label(std::int64_t i) { return fmt::format("[{}]", i); }
 
+/// No run counts so far. Exporters write a trip count beyond it where there is none: INT64_MAX.
+constexpr std::int64_t kEndless = std::int64_t{1} << 48;
+
 /// What ONNX says of when a loop ends: after `trips` iterations, if that is known, and when a
 /// condition is false.
 struct LoopEnd {
-  std::optional<Dim> trips;  // nothing: none given, or `limit`
+  std::optional<Dim> trips;  // nothing: none given, beyond kEndless, or `limit`
   ValueId limit;             // a number that only the run knows; or invalid
   ValueId condition;         // whether there is a first iteration; invalid: there is
 };
@@ -26,12 +29,12 @@ LoopEnd read_end(NodeContext& node) {
   if (node.has_input(0)) {
     const ValueId limit = node.input(0, "M");
     const auto trips = node.folder().contents(limit);
-    if (trips && trips->size() == 1)
-      end.trips = trips->front().is_constant()
-                      ? Dim(std::max<std::int64_t>(trips->front().value(), 0))
-                      : trips->front();
-    else
+    if (!trips || trips->size() != 1)
       end.limit = node.reshape(limit, {});
+    else if (!trips->front().is_constant())
+      end.trips = trips->front();
+    else if (trips->front().value() <= kEndless)
+      end.trips = Dim(std::max<std::int64_t>(trips->front().value(), 0));
   }
   if (node.has_input(1)) end.condition = node.input(1, "cond");
   return end;
@@ -102,11 +105,16 @@ std::optional<LoopResult> as_while(NodeContext& node, const LoopEnd& end,
   const bool goes_on = known_condition(node, outputs->front()).value_or(false);
   // It may be known once the number of the iteration is.
   if (tentative && !goes_on) return std::nullopt;
-  for (std::size_t k = 0; tentative && k < carried.size(); ++k)
-    if (node.type((*outputs)[1 + k]) != node.type(carried[k])) return std::nullopt;
+  bool keeps_types = true;
+  for (std::size_t k = 0; k < carried.size(); ++k)
+    keeps_types = keeps_types && node.type((*outputs)[1 + k]) == node.type(carried[k]);
+  if (tentative && !keeps_types) return std::nullopt;
+  if (goes_on && keeps_types && !end.trips && !end.limit.valid())
+    node.invalid(
+        "it has no end: its condition stays true, and it has no trip count that a run could reach");
   WhileBody::End when{end.trips, {}, {}};
   const auto both = [&](ValueId a, ValueId b) { return a.valid() ? node.add("And", {a, b}) : b; };
-  if (!goes_on || end.condition.valid()) {
+  if (!goes_on || end.condition.valid() || (!end.trips && !end.limit.valid())) {
     const ValueId yes = node.constant(DType::kBool, 1);
     when.first = end.condition.valid() ? node.reshape(end.condition, {}) : yes;
     when.next = node.reshape(outputs->front(), {});
@@ -117,13 +125,11 @@ std::optional<LoopResult> as_while(NodeContext& node, const LoopEnd& end,
     when.first = both(when.first, node.add("Less", {node.constant(DType::kInt64, 0), limit}));
     when.next = both(when.next, node.add("Less", {next, limit}));
   }
-  if (scanned > 0 && (when.first.valid() || !end.trips))
+  if (scanned > 0 && when.first.valid())
     node.unsupported(
         "how many iterations it has depends on the data of the model's inputs, and it has scan "
         "outputs, whose size that is: give it a trip count that is a constant or a size and a "
         "condition that stays true, or carry a tensor of the greatest size instead");
-  if (!end.trips && !when.first.valid())
-    node.invalid("it has no end: no trip count and no condition");
   if (!growing.empty() && when.first.valid())
     node.unsupported(
         "how many iterations it has depends on the data of the model's inputs, and a value that it "
@@ -152,11 +158,12 @@ std::optional<LoopResult> as_while(NodeContext& node, const LoopEnd& end,
 }
 
 /// One iteration after the other. Nothing if some node is not supported. `decided` becomes false if
-/// the data of the model's inputs decide whether there is a next one, or if there are too many.
+/// the data of the model's inputs decide whether there is a next one, by the condition `by`, or if
+/// there are too many.
 std::optional<LoopResult> unrolled(NodeContext& node, const LoopEnd& end,
-                                   std::vector<ValueId> carried, std::size_t scanned,
-                                   bool& decided) {
-  const std::int64_t limit = end.trips->value();
+                                   std::vector<ValueId> carried, std::size_t scanned, bool& decided,
+                                   ValueId& by) {
+  const std::int64_t limit = end.trips ? end.trips->value() : INT64_MAX;
   const ValueId yes = node.constant(DType::kBool, 1);
   std::vector<std::vector<ValueId>> collected(scanned);
   const auto run_body = [&](std::int64_t i) {
@@ -166,10 +173,11 @@ std::optional<LoopResult> unrolled(NodeContext& node, const LoopEnd& end,
   };
   const auto goes_on = [&](ValueId condition) {
     const auto known = known_condition(node, condition);
+    if (!known) by = condition;
     decided = decided && known.has_value();
     return known.value_or(false);
   };
-  bool running = !end.condition.valid() || goes_on(end.condition);
+  bool running = true;
   std::int64_t i = 0;
   for (; running && i < limit; ++i) {
     decided = decided && i < kMaxIterations;
@@ -205,15 +213,18 @@ void loop(NodeContext& node) {
       if (!*known) end.trips = 0;
     }
   std::optional<LoopResult> result;
-  const bool can_unroll = end.trips && end.trips->is_constant() && !end.condition.valid();
-  if (can_unroll && end.trips->value() > kMostUnrolled)
+  // Whether the body alone says how often it runs, and no more often than a number.
+  const bool can_unroll =
+      !end.condition.valid() && !end.limit.valid() && (!end.trips || end.trips->is_constant());
+  if (can_unroll && (!end.trips || end.trips->value() > kMostUnrolled))
     result = as_while(node, end, carried, scanned, true);
   bool decided = can_unroll;
-  if (can_unroll && !result) result = unrolled(node, end, carried, scanned, decided);
+  ValueId by;
+  if (can_unroll && !result) result = unrolled(node, end, carried, scanned, decided, by);
   if (!decided) {
     // Unrolled it could do more, were it known how often it runs.
     const auto need_end = [&] {
-      for (const ValueId value : {end.limit, end.condition})
+      for (const ValueId value : {end.limit, end.condition, by})
         if (value.valid()) node.folder().need(value);
     };
     try {

@@ -87,7 +87,7 @@ Mode read_mode(NodeContext& node) {
   node.invalid("attribute 'mode' must be nearest, linear or cubic, but is '" + mode + "'");
 }
 
-/// Upsample, and Resize before it had a choice of coordinates.
+/// Upsample, and Resize before it had a choice of coordinates: nearest elements are ONNX Runtime's.
 void resize_asymmetric(NodeContext& node) {
   std::vector<Axis> axes = all_axes(node.shape(node.input(0, "X")));
   Ints which(axes.size());
@@ -99,7 +99,7 @@ void resize_asymmetric(NodeContext& node) {
   Resizing how;
   how.mode = read_mode(node);
   how.coordinates = "asymmetric";
-  how.nearest = "floor";
+  how.nearest = "simple";
   finish(node, std::move(axes), std::move(how));
 }
 

@@ -7,82 +7,13 @@
 #include <fmt/format.h>
 
 #include "frontend/ops/vision/interpolate.h"
+#include "frontend/ops/vision/resize_positions.h"
 
 namespace sinter::frontend {
 namespace {
 
 using Mode = ResizeMode;
 using Axis = ResizeAxis;
-
-/// The position in the input that element `x` of the output stands for; formulas of the ONNX
-/// specification of Resize. T is double or Term.
-template <typename T>
-T original(const Resizing& how, const Axis& axis, const T& x, const T& from, const T& to,
-           const T& scale) {
-  const T width = axis.scale ? scale * from : to;  // before rounding
-  const std::string& c = how.coordinates;
-  if (c == "align_corners") return x * (from - 1) / (width - 1);
-  if (c == "asymmetric") return x / scale;
-  if (c == "tf_crop_and_resize")
-    return x * (from - 1) * (axis.roi_end - axis.roi_begin) / (width - 1) +
-           (from - 1) * axis.roi_begin;
-  if (c == "tf_half_pixel_for_nn") return (x + 0.5) / scale;
-  const T half = (x + 0.5) / scale - 0.5;
-  if (c == "half_pixel_symmetric") return half + (from / 2.0) * (1 - to / width);
-  return half;
-}
-
-/// Where the output is one element wide, some rules have a position of their own.
-std::optional<double> single_position(const Resizing& how, const Axis& axis) {
-  if (!axis.to.is_constant() || !axis.from.is_constant()) return std::nullopt;
-  const auto from = static_cast<double>(axis.from.value());
-  const double width = axis.scale ? *axis.scale * from : static_cast<double>(axis.to.value());
-  if (width != 1) return std::nullopt;
-  if (how.coordinates == "align_corners") return 0;
-  if (how.coordinates == "pytorch_half_pixel") return -0.5;
-  if (how.coordinates == "tf_crop_and_resize")
-    return (axis.roi_end - axis.roi_begin) * (from - 1) / 2 + axis.roi_begin * (from - 1);
-  return std::nullopt;
-}
-
-/// Element `at` of `from`, or the nearest one that there is; NaN, of scales and regions that make
-/// none, is the first.
-std::int64_t nearest_element(double at, std::int64_t from) {
-  if (!(at > 0)) return 0;
-  return at < static_cast<double>(from - 1) ? static_cast<std::int64_t>(at) : from - 1;
-}
-
-double round_as(const std::string& mode, double x) {
-  if (mode == "floor") return std::floor(x);
-  if (mode == "ceil") return std::ceil(x);
-  return mode == "round_prefer_ceil" ? std::floor(x + 0.5) : std::ceil(x - 0.5);
-}
-
-Term round_as(const std::string& mode, const Term& x) {
-  if (mode == "floor") return floor(x);
-  if (mode == "ceil") return ceil(x);
-  return mode == "round_prefer_ceil" ? floor(x + 0.5) : ceil(x - 0.5);
-}
-
-/// Tables of positions are made up to this length; longer ones stay formulas.
-constexpr std::int64_t kMaxTable = std::int64_t{1} << 20;
-
-bool has_table(const Axis& axis) {
-  return axis.from.is_constant() && axis.to.is_constant() && axis.to.value() <= kMaxTable;
-}
-
-/// Positions of all elements of a dimension of known sizes.
-std::vector<double> known_positions(const Resizing& how, const Axis& axis) {
-  const auto from = static_cast<double>(axis.from.value()),
-             to = static_cast<double>(axis.to.value());
-  const auto single = single_position(how, axis);
-  std::vector<double> result;
-  for (std::int64_t i = 0; i < axis.to.value(); ++i)
-    result.push_back(single ? *single
-                            : original<double>(how, axis, static_cast<double>(i), from, to,
-                                               axis.scale.value_or(to / from)));
-  return result;
-}
 
 class Resizer {
  public:
@@ -121,20 +52,9 @@ class Resizer {
   }
 
  private:
-  /// Positions along dimension `d` of the result, in float64: rounding decides between elements.
   Term positions(const Axis& axis, std::size_t d) { return positions(axis, d, x_.shape().size()); }
   Term positions(const Axis& axis, std::size_t d, std::size_t rank) {
-    const Term i = iota(node_, axis.to, d, rank, DType::kFloat64);
-    if (const auto single = single_position(how_, axis)) return i * 0.0 + *single;
-    const Term from = size_of_dim(node_, axis.from, DType::kFloat64);
-    const Term to = size_of_dim(node_, axis.to, DType::kFloat64);
-    const Term scale = axis.scale ? i.number(*axis.scale) : to / from;
-    if (!has_table(axis)) return original<Term>(how_, axis, i, from, to, scale);
-    const std::vector<double> known = known_positions(how_, axis);
-    Ints shape(rank, 1);
-    shape[d] = axis.to.value();
-    return {node_,
-            node_.builder().constant(ir::Tensor::from_doubles(DType::kFloat64, shape, known))};
+    return frontend::positions(node_, how_, axis, d, rank);
   }
 
   std::optional<Term> extrapolated(const std::vector<Axis>& axes) {
@@ -157,7 +77,7 @@ class Resizer {
       if (from < 1 || to < 1) return false;
       Ints index;
       for (const double p : known_positions(how_, axis))
-        index.push_back(nearest_element(round_as(how_.nearest, p), from));
+        index.push_back(nearest_element(how_, axis, p));
       const auto follows = [&](auto&& rule) {
         for (std::int64_t i = 0; i < to; ++i)
           if (index[static_cast<std::size_t>(i)] != rule(i)) return false;
@@ -186,7 +106,7 @@ class Resizer {
     const bool is_tf = how_.coordinates == "tf_half_pixel_for_nn";
     const bool half = !is_tf && how_.coordinates.find("half_pixel") != std::string::npos;
     const bool rounds = how_.nearest.starts_with("round");
-    const bool floors = how_.nearest == "floor";
+    const bool floors = how_.nearest == "floor" || how_.nearest == "simple";
     if (!((is_tf || how_.coordinates == "asymmetric") && floors) && !(half && rounds)) return false;
     repeat(d, times->value());
     return true;
@@ -218,9 +138,9 @@ class Resizer {
 
   std::vector<Tap> taps_of(const Axis& axis, std::size_t d) {
     const Term p = positions(axis, d);
+    if (how_.mode == Mode::kNearest) return {{nearest_element(how_, axis, p), {}, {}}};
     const Term last = size_of_dim(node_, axis.from, DType::kFloat64) - 1;
     const auto index = [&](const Term& at) { return clamp(at, 0, last).cast(DType::kInt64); };
-    if (how_.mode == Mode::kNearest) return {{index(round_as(how_.nearest, p)), {}, {}}};
     const Term left = floor(p), t = p - left;
     std::vector<Term> weights = {1 - t, t};
     int first = 0;
@@ -310,7 +230,7 @@ class Resizer {
     const std::int64_t from = axis.from.value(), to = axis.to.value();
     // In float64, and then in the result's type.
     const std::int64_t each = 8 + static_cast<std::int64_t>(size_of(x_.dtype()));
-    if (to > kMaxTable || from > INT64_MAX / each / std::max<std::int64_t>(to, 1))
+    if (to > kMaxPositions || from > INT64_MAX / each / std::max<std::int64_t>(to, 1))
       node_.unsupported(
           "antialias along dimension {}, which is {} -> {}: its filter is a matrix of these sizes",
           d, from, to);
@@ -349,7 +269,7 @@ class Resizer {
       }
       for (std::int64_t k = 0; k < count; ++k) {
         const double weight = weights[static_cast<std::size_t>(k)];
-        const std::int64_t i = nearest_element(base + static_cast<double>(first + k), from);
+        const std::int64_t i = element_inside(base + static_cast<double>(first + k), from);
         matrix[static_cast<std::size_t>(i * to + o)] +=
             how_.exclude_outside && inside != 0 ? weight / inside : weight;
       }

@@ -348,8 +348,10 @@ void check_copy(const BoundChecker& check, const fb::CopyStepT& work) {
 }
 
 void check_while(const BoundChecker& check, const fb::WhileStepT& work) {
-  if (work.trips >= 0)
-    check.extent(static_cast<std::uint32_t>(work.trips), "the number of its iterations");
+  // No size: that of what the loop collects is checked with its buffer.
+  if (work.trips >= 0 && check.values[static_cast<std::size_t>(work.trips)] < 0)
+    check.fail("the number of its iterations is {} for these dimensions",
+               check.values[static_cast<std::size_t>(work.trips)]);
   check_dense(check, work.counter, {1}, "the number of the iteration");
   if (work.condition >= 0)
     check_dense(check, static_cast<std::uint32_t>(work.condition), {1}, "its condition");

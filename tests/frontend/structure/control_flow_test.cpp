@@ -1,11 +1,13 @@
 // If, Loop and Scan: what is decided and unrolled at import, and what stays; and damage to a model
 // that has them.
 #include <algorithm>
+#include <optional>
 #include <span>
 #include <string>
 
 #include <onnx.pb.h>
 
+#include "ir/reference/evaluate.h"
 #include "model_parts.h"
 #include "tests/frontend/op_test_support.h"
 
@@ -201,6 +203,117 @@ TEST(Loop, WhoseCountIsDataCarriesValuesOnly) {
   const Tensor x = floats({2}, {1, 10});
   expect_tensor(model.run({x, Tensor::scalar(DType::kInt64, 3)})[0], {2}, {7, 43});
   expect_tensor(model.run({x, Tensor::scalar(DType::kInt64, 0)})[0], {2}, {1, 10});
+}
+
+/// Loop(M, yes, x) as TorchScript writes a while loop: v = v + v as long as its sum is below
+/// `most`.
+ModelBuilder while_model(const std::optional<std::int64_t>& trips) {
+  ModelBuilder model;
+  model.input("x", DType::kInt64, {2}).input("most", DType::kInt64, {});
+  model.initializer("yes", bools({}, {1}));
+  if (trips) model.initializer("M", int64s({}, {*trips}));
+  model.node("Loop", {trips ? "M" : "", "yes", "x"}, {"last"}).output("last");
+  auto& body = add_graph(model.last_node(), "body");
+  for (const char* name : {"i", "cond", "v"}) body.add_input()->set_name(name);
+  auto& nodes = *body.mutable_node();
+  add_node(nodes, "Add", {"v", "v"}, {"next"});
+  add_int(add_node(nodes, "ReduceSum", {"next"}, {"sum"}), "keepdims", 0);
+  add_node(nodes, "Less", {"sum", "most"}, {"more"});
+  for (const char* name : {"more", "next"}) body.add_output()->set_name(name);
+  return model;
+}
+
+TEST(Loop, ATripCountThatNoRunReachesIsNone) {
+  const auto run = [](const ModelBuilder& model, std::int64_t most) {
+    return model.run({int64s({2}, {1, 2}), int64s({}, {most})})[0];
+  };
+  const auto trips_of = [](const ModelBuilder& model) {
+    const ir::Graph graph = model.import().graph;
+    const auto loop = std::ranges::find_if(
+        graph.nodes(), [](const ir::Node& node) { return node.op->name == "While"; });
+    EXPECT_NE(loop, graph.nodes().end());
+    EXPECT_EQ(loop->attrs.get_int("checked"), 1);
+    return loop->attrs.get_dims("trips");
+  };
+  for (const auto& trips : {std::optional<std::int64_t>(INT64_MAX),
+                            {INT64_MAX - 1},
+                            {1LL << 62},
+                            std::optional<std::int64_t>()}) {
+    const ModelBuilder model = while_model(trips);
+    expect_tensor(run(model, 100), {2}, {64, 128});
+    expect_tensor(run(model, 0), {2}, {2, 4});
+    EXPECT_TRUE(trips_of(model).empty());
+  }
+  const ModelBuilder bounded = while_model(1LL << 31);
+  expect_tensor(run(bounded, 100), {2}, {64, 128});
+  EXPECT_EQ(trips_of(bounded), (std::vector{ir::Dim(std::int64_t{1} << 31)}));
+  expect_tensor(run(while_model(2), 100), {2}, {4, 8});
+}
+
+/// What it collects is as long as what its body says, if that is known.
+TEST(Loop, WithoutATripCountIsFollowedAsItsBodySays) {
+  const Tensor x = floats({2}, {1, 10});
+  ModelBuilder model = loop_model(INT64_MAX, 1);
+  for (const bool given : {true, false}) {
+    if (!given) model.last_node().set_input(0, "");
+    const auto out = model.run({x});
+    expect_tensor(out[0], {2}, {4, 31});
+    expect_tensor(out[1], {2, 2}, {2, 20, 4, 31});
+  }
+  // Longer than what is unrolled it stays a loop.
+  ModelBuilder longer = loop_model(INT64_MAX, 3000);
+  longer.last_node().mutable_output()->RemoveLast();
+  longer.last_node().mutable_attribute(0)->mutable_g()->mutable_output()->RemoveLast();
+  longer.graph().mutable_output()->RemoveLast();
+  expect_tensor(longer.run({x})[0], {2}, {3002 + 4501500, 30020 + 4501500});
+}
+
+/// As tf2onnx writes a while loop whose condition is of shapes: [1] grows as long as it is short.
+TEST(Loop, AConditionOfSizesIsFollowed) {
+  ModelBuilder model;
+  model.input("x", DType::kInt64, {1}).initializer("yes", bools({}, {1})).ints("two", {2});
+  model.initializer("ten", floats({}, {10}));
+  model.node("Loop", {"", "yes", "x"}, {"last"}).output("last");
+  auto& body = add_graph(model.last_node(), "body");
+  for (const char* name : {"i", "cond", "v"}) body.add_input()->set_name(name);
+  auto& nodes = *body.mutable_node();
+  add_int(add_node(nodes, "Concat", {"v", "two"}, {"longer"}), "axis", 0);
+  add_node(nodes, "Shape", {"longer"}, {"shape"});
+  add_int(add_node(nodes, "Cast", {"shape"}, {"size"}), "to", 1);
+  add_node(nodes, "Less", {"size", "ten"}, {"short"});
+  add_node(nodes, "Squeeze", {"short"}, {"more"});
+  for (const char* name : {"more", "longer"}) body.add_output()->set_name(name);
+  expect_tensor(model.run({int64s({1}, {7})})[0], {10}, {7, 2, 2, 2, 2, 2, 2, 2, 2, 2});
+}
+
+TEST(Loop, WithoutAnEndIsRefused) {
+  const auto error = [](const std::string& trips, const std::string& condition) {
+    ModelBuilder model = loop_model(INT64_MAX, 1);
+    model.input("go", DType::kBool, {});
+    model.last_node().set_input(0, trips);
+    model.last_node().set_input(1, condition);
+    auto& body = *model.last_node().mutable_attribute(0)->mutable_g();
+    body.mutable_output(0)->set_name("yes");
+    model.initializer("yes", bools({}, {1}));
+    return model.import_error(ErrorCode::kInvalidModel);
+  };
+  for (const char* trips : {"M", ""})
+    for (const char* condition : {"", "go"})
+      EXPECT_THAT(error(trips, condition),
+                  AllOf(HasSubstr("'the_Loop' (Loop-17)"), HasSubstr("it has no end")));
+}
+
+/// Given the inputs that decide it, what a loop collects has a size.
+TEST(Loop, NamesTheInputsThatEndIt) {
+  ModelBuilder model = loop_model(INT64_MAX, 1);
+  model.graph().mutable_initializer(1)->set_name("unused");
+  model.input("stop", DType::kInt64, {});
+  EXPECT_THAT(model.import_error(ErrorCode::kUnsupported),
+              AllOf(HasSubstr("it has scan outputs"), HasSubstr("--constant stop=FILE")));
+  ImportOptions options;
+  options.input_values.emplace("stop", Tensor::scalar(DType::kInt64, 2));
+  const auto out = ir::evaluate(model.import(options).graph, std::vector{floats({2}, {1, 10})});
+  EXPECT_EQ(out[1].shape(), (std::vector<std::int64_t>{3, 2}));
 }
 
 /// x [n, 2] as a carried value, n iterations, whose bodies are `fill`ed: from "v" to "longer".

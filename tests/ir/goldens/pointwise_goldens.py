@@ -230,3 +230,26 @@ def parametric():
              note="special")
     case("Clip", [np.arange(-4, 5), np.array(2), np.array(-1)], np.full(9, -1),
          note="bounds the wrong way round")
+
+
+def far_out():
+    """Results that are finite although what they are made of overflows, and arguments next to a pole."""
+    largest = {dtype: float(np.finfo(NAMES[dtype]).max) if dtype != "bf16" else 3.38e38 for dtype in FLOATS}
+    for dtype in FLOATS:
+        top = largest[dtype]
+        ends = [-top, -0.6 * top, -0.3 * top, 0.3 * top, 0.6 * top, top]
+        # The last argument whose sinh is below the largest number, and where e^x is beyond it.
+        last = {"f32": 89.4, "bf16": 89.0, "f64": 710.4, "f16": 11.7}[dtype]
+        beyond = {"f32": 88.8, "bf16": 89.0, "f64": 709.9, "f16": 11.1}[dtype]
+        arguments = {"Sinh": [-last, -beyond, beyond, last], "Cosh": [-last, -beyond, beyond, last],
+                     "Asinh": ends, "Acosh": [1, 1 + 2.0**-7, *ends[3:]]}
+        if dtype in ("f32", "f64"):
+            step = 2.0 ** (-24 if dtype == "f32" else -53)
+            arguments["Atanh"] = [-1 + step, -1 + 7 * step, -0.9, 0.9, 1 - step]
+            arguments["Acosh"] += [1 + 2 * step, 1 + 2e-3, 1e25, 1e31]
+            arguments["Asinh"] = ends + [-1e31, -1e25, -1e-20, 1e-30, 1e25, 1e31]
+        for name, values in arguments.items():
+            function = {"Sinh": np.sinh, "Cosh": np.cosh, "Asinh": np.arcsinh, "Acosh": np.arccosh, "Atanh": np.arctanh}[name]
+            x = np.array(values, np.float64).astype(NAMES[dtype])
+            with np.errstate(all="ignore"):
+                case(name, [x], function(wide(x)), onnx_nodes=one(name) if dtype == "f32" else None, note="far out")

@@ -136,6 +136,19 @@ TEST(While, EndsOnWhatItComputes) {
   EXPECT_EQ(run(false, 3), 3);
 }
 
+/// Its number of iterations is no size: a condition may end it long before.
+TEST(While, MayCountBeyondAllSizes) {
+  std::string text = kChecked;
+  const std::string checked = "{checked = 1, states = 2}";
+  text.replace(text.find(checked), checked.size(),
+               "{checked = 1, states = 2, trips = [9223372036854775807]}");
+  Session session(loop_plan(text.c_str()));
+  session.set_input("go", {}, std::array<bool, 1>{true});
+  session.set_input("x", {}, std::vector<float>{3});
+  session.run();
+  EXPECT_THAT(session.output("y").as<float>(), ElementsAre(192));
+}
+
 TEST(While, IsBounded) {
   SessionOptions options;
   options.max_iterations = 1000;
@@ -200,6 +213,22 @@ TEST(Branch, DamagedOnesAreRefused) {
                 });
               }),
               HasSubstr("buffer"));
+}
+
+/// Sizes say how often it runs, and none may say less than never.
+TEST(While, NegativeNumbersOfIterationsAreRefused) {
+  std::string text = kDoubles;
+  const std::string trips = "trips = [n]";
+  text.replace(text.find(trips), trips.size(), "trips = [n - 5]");
+  Session session(loop_plan(text.c_str()));
+  session.set_input("x", {2}, std::vector<float>{1, 3});
+  session.set_input("n", {4}, std::vector<float>(4));
+  try {
+    session.run();
+    FAIL() << "it ran";
+  } catch (const Error& error) {
+    EXPECT_THAT(error.what(), HasSubstr("the number of its iterations is -1"));
+  }
 }
 
 TEST(While, DamagedOnesAreRefused) {
