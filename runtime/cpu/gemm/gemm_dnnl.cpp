@@ -165,6 +165,7 @@ class Divider {
       part.bind(DNNL_ARG_WEIGHTS, kind.b_plain, p_.b.buffer, b);
     if (p_.bias) part.bind(kind.bias_argument, kind.bias, *p_.bias, bytes_of(at.column, p_.d.type));
     if (p_.residual) bind_result(kind.residual_argument, *p_.residual, kind.residual, false);
+    part.keep_nan(kind.bare);
     parts.add(std::move(part));
   }
 
@@ -174,6 +175,7 @@ class Divider {
     dnnl::memory::desc a, b_plain, b, d, bias, residual, scratchpad;
     int bias_argument = DNNL_ARG_BIAS, residual_argument = 0;
     bool dense = false;  // some columns of rows that are computed in memory of their own
+    std::shared_ptr<BarePrimitive> bare;  // without the activation, if that loses NaN
   };
 
   Kind make(const Sizes& sizes) {
@@ -203,46 +205,58 @@ class Divider {
     bias_strides.push_back(1);
     kind.bias = {bias_sizes, dnnl_type(p_.d.type), bias_strides};
 
+    if (p_.residual) kind.residual = result_of(*p_.residual);
+
     // A factor comes before the bias, which a primitive adds before all else.
     const bool scaled = p_.alpha != 1.0F;
-    dnnl::post_ops ops;
-    const auto append_binary = [&](const dnnl::memory::desc& layout) {
-      ops.append_binary(dnnl::algorithm::binary_add, layout);
-      return DNNL_ARG_ATTR_MULTIPLE_POST_OP(ops.len() - 1) | DNNL_ARG_SRC_1;
+    const auto attributes_of = [&](plan::fb::Activation activation, bool in_cpp) {
+      dnnl::post_ops ops;
+      const auto append_binary = [&](const dnnl::memory::desc& layout) {
+        ops.append_binary(dnnl::algorithm::binary_add, layout);
+        return DNNL_ARG_ATTR_MULTIPLE_POST_OP(ops.len() - 1) | DNNL_ARG_SRC_1;
+      };
+      if (scaled) ops.append_eltwise(dnnl::algorithm::eltwise_linear, p_.alpha, 0);
+      if (scaled && p_.bias) kind.bias_argument = append_binary(kind.bias);
+      if (p_.residual) kind.residual_argument = append_binary(kind.residual);
+      append_activation(ops, activation, p_.activation_a, p_.activation_b, in_cpp);
+      dnnl::primitive_attr attributes = dnnl_attributes();
+      attributes.set_post_ops(ops);
+      return attributes;
     };
-    if (scaled) ops.append_eltwise(dnnl::algorithm::eltwise_linear, p_.alpha, 0);
-    if (scaled && p_.bias) kind.bias_argument = append_binary(kind.bias);
-    if (p_.residual) {
-      kind.residual = result_of(*p_.residual);
-      kind.residual_argument = append_binary(kind.residual);
-    }
-    append_activation(ops, p_.activation, p_.activation_a, p_.activation_b);
-    dnnl::primitive_attr attributes = dnnl_attributes();
-    attributes.set_post_ops(ops);
-
-    const auto describe = [&](const dnnl::memory::desc& b, bool may_fail) {
-      return p_.bias && !scaled ? dnnl::matmul::primitive_desc(dnnl_engine(), kind.a, b, kind.bias,
-                                                               kind.d, attributes, may_fail)
-                                : dnnl::matmul::primitive_desc(dnnl_engine(), kind.a, b, kind.d,
-                                                               attributes, may_fail);
+    const auto describe = [a = kind.a, d = kind.d,
+                           bias = p_.bias && !scaled ? kind.bias : dnnl::memory::desc()](
+                              const dnnl::memory::desc& b, const dnnl::primitive_attr& attributes,
+                              bool may_fail) {
+      return bias.is_zero()
+                 ? dnnl::matmul::primitive_desc(dnnl_engine(), a, b, d, attributes, may_fail)
+                 : dnnl::matmul::primitive_desc(dnnl_engine(), a, b, bias, d, attributes, may_fail);
     };
-    dnnl::matmul::primitive_desc chosen;
-    if (p_.b_weight) {
+    const auto choose = [&](const dnnl::primitive_attr& attributes) {
+      if (!p_.b_weight) return describe(kind.b_plain, attributes, false);
       // Parts of as many columns share their weights, if oneDNN allows.
+      dnnl::matmul::primitive_desc chosen;
       const auto same = std::ranges::find_if(kinds_, [&](const auto& other) {
         return other.second.primitive && other.second.b_plain == kind.b_plain;
       });
-      if (same != kinds_.end()) chosen = describe(same->second.b, true);
-      if (!chosen || is_reference(chosen))
-        chosen = describe(
-            {kind.b_plain.get_dims(), dnnl_type(p_.b.type), dnnl::memory::format_tag::any}, false);
-    } else {
-      chosen = describe(kind.b_plain, false);
-    }
+      if (same != kinds_.end()) chosen = describe(same->second.b, attributes, true);
+      if (chosen && !is_reference(chosen)) return chosen;
+      const dnnl::memory::desc any(kind.b_plain.get_dims(), dnnl_type(p_.b.type),
+                                   dnnl::memory::format_tag::any);
+      return describe(any, attributes, false);
+    };
+    auto chosen = choose(attributes_of(p_.activation, false));
+    if (is_reference(chosen) && must_be_spelled_out(p_.activation))
+      chosen = choose(attributes_of(p_.activation, true));
     is_reference_ = is_reference(chosen);
     kind.b = chosen.weights_desc();
     kind.scratchpad = chosen.scratchpad_desc();
     kind.primitive = dnnl::matmul(chosen);
+    if (loses_nan(p_.activation, p_.activation_a))
+      kind.bare = std::make_shared<BarePrimitive>(
+          [describe, attributes = attributes_of(plan::fb::Activation::None, false), b = kind.b] {
+            const auto how = describe(b, attributes, false);
+            return BarePrimitive::Made{dnnl::matmul(how), how.scratchpad_desc()};
+          });
     return kind;
   }
 
