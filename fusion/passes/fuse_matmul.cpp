@@ -20,7 +20,7 @@ class MatmulFuser {
       if (!is_matrix_product(node)) continue;
       std::vector<Operand> operands;
       for (std::size_t i = 0; i < viewed_operands(node); ++i)
-        operands.push_back(i == 0 ? left_operand(node) : fold_operand(graph_, node.inputs[i]));
+        operands.push_back(i == 0 ? left_operand(node) : fold_operand(graph_, node, i));
       for (const Operand& operand : operands) {
         if (!operand.nodes.empty()) stored_.insert(operand.source);
         for (NodeId view : operand.nodes)
@@ -46,8 +46,8 @@ class MatmulFuser {
   Operand left_operand(const Node& node) const {
     // No library stands in for them where columns are what is contiguous.
     if (multiplies_narrow(context_.target, graph_, node))
-      return fold_operand(graph_, node.inputs[0], true);
-    const Operand whole = fold_operand(graph_, node.inputs[0]);
+      return fold_operand(graph_, node, 0, true);
+    const Operand whole = fold_operand(graph_, node, 0);
     const DType type = graph_.type(node.inputs[0]).dtype;
     const Node* producer = graph_.producer(whole.source);
     if (!context_.target.gemm_kernels || (type != DType::kFloat16 && type != DType::kBFloat16) ||
@@ -60,7 +60,7 @@ class MatmulFuser {
         return whole;
       value = graph_.node(view).outputs[0];
     }
-    return fold_operand(graph_, node.inputs[0], true);
+    return fold_operand(graph_, node, 0, true);
   }
 
   EpilogueOptions options() {

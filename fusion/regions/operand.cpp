@@ -7,6 +7,7 @@
 
 #include "ir/affine.h"
 #include "ir/constants/recipe.h"
+#include "ir/dim/matrix_access.h"
 
 namespace sinter::fusion {
 namespace {
@@ -119,21 +120,48 @@ bool is_matrix_access(const Graph& graph, ValueId value) {
   const auto access = ir::strided_access(graph, value);
   if (!access) return false;
   const std::size_t row = shape.size() - 2, column = shape.size() - 1;
-  // A matrix of one row or column may step as it likes, but it has to step.
-  for (const auto& [single, along] : {std::pair(row, column), std::pair(column, row)})
-    if (shape[single] == Dim(1) && ir::proves_le(Dim(1), access->strides[along], graph.ranges()))
-      return batch_is_forward(*access, row, graph);
-  const auto fits = [&](std::size_t unit, std::size_t other) {
-    return access->strides[unit] == Dim(1) &&
-           ir::proves_le(shape[unit], access->strides[other], graph.ranges());
-  };
-  return (fits(column, row) || fits(row, column)) && batch_is_forward(*access, row, graph);
+  return ir::is_addressable({shape[row], access->strides[row]},
+                            {shape[column], access->strides[column]}, graph.ranges()) &&
+         batch_is_forward(*access, row, graph);
 }
 
-Operand fold_operand(const Graph& graph, ValueId value, bool by_rows) {
+namespace {
+
+/// The innermost dimension of the batch, counted from the right, that `other` does not have, if
+/// `shape` is of matrices of one row (`single`: counted likewise) or column each: it takes their
+/// place, as one product with many rows is worth far more than many with one. 0: there is none.
+std::size_t dimension_in_place(const Shape& shape, std::size_t single, const Shape& other) {
+  if (shape[shape.size() - single] != Dim(1)) return 0;
+  for (std::size_t d = 3; d <= shape.size(); ++d) {
+    const bool is_shared = d > other.size() || other[other.size() - d] == Dim(1);
+    if (shape[shape.size() - d] != Dim(1) && is_shared) return d;
+  }
+  return 0;
+}
+
+/// Operand `i` of `product` (`value` of `views`, its views alone) as lowering reads it
+/// (codegen/families/gemm/matmul_lowering.cpp).
+bool is_operand_access(const Graph& views, ValueId value, const Graph& graph, const Node& product,
+                       std::size_t i) {
+  if (!is_matrix_access(views, value)) return false;
+  const Shape& shape = views.type(value).shape;
+  const std::size_t rank = shape.size(), single = i == 0 ? 2 : 1;
+  const std::size_t d = dimension_in_place(shape, single, graph.type(product.inputs[1 - i]).shape);
+  if (d == 0) return true;
+  const auto access = ir::strided_access(views, value);
+  const auto walk = [&](std::size_t from_right) {
+    return ir::Walk{shape[rank - from_right], access->strides[rank - from_right]};
+  };
+  return i == 0 ? ir::is_addressable(walk(d), walk(1), views.ranges())
+                : ir::is_addressable(walk(2), walk(d), views.ranges());
+}
+
+}  // namespace
+
+Operand fold_operand(const Graph& graph, const Node& product, std::size_t i, bool by_rows) {
   // Each step looks at all views so far; exporters write a handful.
   constexpr std::size_t kMost = 64;
-  Operand best{value, {}, 1}, next = best;
+  Operand best{product.inputs[i], {}, 1}, next = best;
   while (next.nodes.size() < kMost) {
     const NodeId id = graph.value(next.source).producer;
     if (!id.valid()) return best;
@@ -150,7 +178,9 @@ Operand fold_operand(const Graph& graph, ValueId value, bool by_rows) {
     next.nodes.insert(next.nodes.begin(), id);
     const Graph views = views_only(graph, graph.type(next.source), next.nodes);
     const ValueId result = views.outputs()[0];
-    if (is_matrix_access(views, result) && (!by_rows || is_by_rows(views, result))) best = next;
+    if (is_operand_access(views, result, graph, product, i) &&
+        (!by_rows || is_by_rows(views, result)))
+      best = next;
   }
   return best;
 }

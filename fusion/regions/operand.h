@@ -40,10 +40,11 @@ struct Operand {
   double alpha = 1;
 };
 
-/// Follows `value` as far back as it stays a matrix that a library can address: one of its last two
-/// dimensions is contiguous and the other's stride is no less than that one's extent.
+/// Follows operand `i` of `product` as far back as it stays a matrix that a library can address:
+/// one of its last two dimensions is contiguous and the other's stride is no less than that one's
+/// extent. Where that is one row or column, the dimension that takes its place must step so.
 /// `by_rows`: the last dimension is the contiguous one.
-Operand fold_operand(const Graph& graph, ValueId value, bool by_rows = false);
+Operand fold_operand(const Graph& graph, const Node& product, std::size_t i, bool by_rows = false);
 /// The operand inside a body.
 ValueId build_operand(BodyBuilder& body, const Graph& graph, const Operand& operand, ValueId value);
 /// True if `value`, followed back through all its views within `graph`, is such a matrix.

@@ -19,6 +19,21 @@ Bytes random_bytes(DType type, std::int64_t count, unsigned seed) {
   return bytes;
 }
 
+void add_special(DType type, Bytes& bytes, plan::fb::Activation activation) {
+  using plan::fb::Activation;
+  // Some are products with x, which have none for the least.
+  const bool has_infinities = activation == Activation::None || activation == Activation::Relu ||
+                              activation == Activation::Clip ||
+                              activation == Activation::HardSigmoid ||
+                              activation == Activation::Sigmoid;
+  const auto count = static_cast<std::int64_t>(bytes.size() / size_of(type));
+  set_element(type, bytes, count / 3, NAN);
+  set_element(type, bytes, count - 1, NAN);
+  if (!has_infinities) return;
+  set_element(type, bytes, count / 9, INFINITY);
+  set_element(type, bytes, count * 3 / 4, -INFINITY);
+}
+
 double activate(plan::fb::Activation activation, double x, double a, double b) {
   const double hard = std::max(std::min(a * x + b, 1.0), 0.0);
   switch (activation) {
@@ -44,13 +59,20 @@ void expect_close(DType type, const Bytes& expected, const TensorView& actual) {
   const std::int64_t count = actual.element_count();
   double largest = 1e-30;
   for (std::int64_t i = 0; i < count; ++i)
-    largest = std::max(largest, std::abs(element(type, expected, i)));
+    if (const double size = std::abs(element(type, expected, i)); std::isfinite(size))
+      largest = std::max(largest, size);
   const double tolerance = type == DType::kFloat16    ? 2e-3
                            : type == DType::kBFloat16 ? 1.6e-2
                                                       : 5e-6;
-  for (std::int64_t i = 0; i < count; ++i)
-    ASSERT_NEAR(element(type, got, i), element(type, expected, i), tolerance * largest)
-        << "element " << i;
+  for (std::int64_t i = 0; i < count; ++i) {
+    const double wanted = element(type, expected, i), found = element(type, got, i);
+    if (std::isnan(wanted))
+      ASSERT_TRUE(std::isnan(found)) << found << " instead of NaN, element " << i;
+    else if (std::isinf(wanted))
+      ASSERT_EQ(found, wanted) << "element " << i;
+    else
+      ASSERT_NEAR(found, wanted, tolerance * largest) << "element " << i;
+  }
 }
 
 }  // namespace sinter::testing

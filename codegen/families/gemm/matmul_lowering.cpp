@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <array>
+#include <functional>
 
 #include <fmt/format.h>
 #include <sinter/error.h>
@@ -8,11 +9,13 @@
 #include "codegen/program/describe.h"
 #include "codegen/program/index_space.h"
 #include "ir/affine.h"
+#include "ir/dim/matrix_access.h"
 #include "ir/ops/product_types.h"
 
 namespace sinter::codegen {
 namespace {
 
+using ir::Walk;
 using plan::fb::Activation;
 
 constexpr const char* kSumSymbol = "$k";
@@ -117,27 +120,26 @@ class MatmulLowering {
                       bias ? bias->parts.strides[loop] : Dim(0)};
       axes.push_back(std::move(axis));
     }
-    merge(axes);
-    const Axis row = take(axes, Role::kRow, kB);
-    const Axis column = take(axes, Role::kColumn, kA);
+    const Walk a_depth{k, a_source.parts.strides.back()}, b_depth{k, b_source.parts.strides.back()};
+    merge(axes, a_depth, b_depth);
+    const Axis row = take_rows(axes, a_depth);
+    const Axis column = take_columns(axes, b_depth, row);
 
     plan::fb::MatmulStepT step;
     step.m = exprs_.intern(row.extent);
     step.n = exprs_.intern(column.extent);
     step.k = exprs_.intern(k);
     for (const Axis& axis : axes) step.batch.push_back(exprs_.intern(axis.extent));
-    const Dim a_sum = a_source.parts.strides.back(), b_sum = b_source.parts.strides.back();
     step.a = matrix(a_source.buffer, body_.type(a_source.value).dtype, a_source.parts.offset,
-                    {row.extent, row.strides[kA]}, {k, a_sum}, axes, kA, "the left operand");
+                    walk(row, kA), a_depth, axes, kA, "the left operand");
     step.b = matrix(b_source.buffer, body_.type(b_source.value).dtype, b_source.parts.offset,
-                    {k, b_sum}, {column.extent, column.strides[kB]}, axes, kB, "the right operand");
-    step.d = matrix(output_, out_type.dtype, result.offset, {row.extent, row.strides[kResult]},
-                    {column.extent, column.strides[kResult]}, axes, kResult, "the result");
+                    b_depth, walk(column, kB), axes, kB, "the right operand");
+    step.d = matrix(output_, out_type.dtype, result.offset, walk(row, kResult),
+                    walk(column, kResult), axes, kResult, "the result");
     if (residual)
       step.residual =
           matrix(residual->buffer, body_.type(residual->value).dtype, residual->parts.offset,
-                 {row.extent, row.strides[kResidual]}, {column.extent, column.strides[kResidual]},
-                 axes, kResidual, "the residual");
+                 walk(row, kResidual), walk(column, kResidual), axes, kResidual, "the residual");
     if (bias) set_bias(step, *bias, row, column, axes, out_type.dtype);
     step.alpha = static_cast<float>(epilogue.alpha);
     step.activation = epilogue.activation;
@@ -344,38 +346,48 @@ class MatmulLowering {
     return true;
   }
 
+  static Walk walk(const Axis& axis, Operand operand) {
+    return {axis.extent, axis.strides[operand]};
+  }
+
   /// Joins axes that every operand walks as one, until none are left.
-  static void merge(std::vector<Axis>& axes) {
-    const auto joins = [](const Axis& outer, const Axis& inner) {
+  void merge(std::vector<Axis>& axes, const Walk& a_depth, const Walk& b_depth) const {
+    const auto joined = [&](const Axis& outer, const Axis& inner) -> std::optional<Axis> {
       if (outer.role != inner.role && outer.role != Role::kBatch && inner.role != Role::kBatch)
-        return false;
+        return std::nullopt;
       for (std::size_t o = 0; o < kOperandCount; ++o)
-        if (outer.strides[o] != inner.strides[o] * inner.extent) return false;
-      return true;
+        if (outer.strides[o] != inner.strides[o] * inner.extent) return std::nullopt;
+      Axis axis = inner;
+      axis.extent = outer.extent * inner.extent;
+      if (axis.role == Role::kBatch) axis.role = outer.role;
+      const bool fits =
+          axis.role == Role::kBatch ||
+          (axis.role == Role::kRow ? ir::is_addressable(walk(axis, kA), a_depth, ranges_)
+                                   : ir::is_addressable(b_depth, walk(axis, kB), ranges_));
+      return fits ? std::optional(std::move(axis)) : std::nullopt;
     };
     for (std::size_t i = 0; i < axes.size(); ++i) {
       for (std::size_t j = 0; j < axes.size(); ++j) {
-        if (i == j || !joins(axes[i], axes[j])) continue;
-        Axis joined = axes[j];
-        joined.extent = axes[i].extent * axes[j].extent;
-        if (joined.role == Role::kBatch) joined.role = axes[i].role;
-        axes[j] = std::move(joined);
+        if (i == j) continue;
+        std::optional<Axis> axis = joined(axes[i], axes[j]);
+        if (!axis) continue;
+        axes[j] = *std::move(axis);
         axes.erase(axes.begin() + static_cast<std::ptrdiff_t>(i));
-        merge(axes);
+        merge(axes, a_depth, b_depth);
         return;
       }
     }
   }
 
-  /// Takes the axis of `role` out of `axes`: the innermost of several. A product of one row (one
-  /// column) takes a batch axis along which the other side is constant instead.
-  static Axis take(std::vector<Axis>& axes, Role role, Operand other) {
+  /// The innermost axis of `role`, or, for a product of one row (one column), the innermost of the
+  /// batch that `fits`; it is no longer among `axes`.
+  static Axis take(std::vector<Axis>& axes, Role role,
+                   const std::function<bool(const Axis&)>& fits) {
     auto found = std::find_if(axes.rbegin(), axes.rend(),
                               [&](const Axis& axis) { return axis.role == role; });
     if (found == axes.rend())
       found = std::find_if(axes.rbegin(), axes.rend(), [&](const Axis& axis) {
-        return axis.role == Role::kBatch && axis.strides[other] == Dim(0) &&
-               (role == Role::kRow || axis.strides[kBias] == Dim(0));
+        return axis.role == Role::kBatch && fits(axis);
       });
     if (found == axes.rend()) return Axis{Dim(1), role, {}};
     Axis result = *found;
@@ -383,9 +395,31 @@ class MatmulLowering {
     return result;
   }
 
-  struct Walk {
-    Dim extent, stride;
-  };
+  /// True if result and residual are matrices whose rows are those of `row`, columns of `column`.
+  bool stores(const Axis& row, const Axis& column) const {
+    return std::ranges::all_of(std::array{kResult, kResidual}, [&](Operand o) {
+      return (o == kResidual && row.strides[o] == Dim(0) && column.strides[o] == Dim(0)) ||
+             ir::is_addressable(walk(row, o), walk(column, o), ranges_);
+    });
+  }
+
+  /// A batch along which the right side is constant makes rows, if the left one steps like that.
+  Axis take_rows(std::vector<Axis>& axes, const Walk& depth) const {
+    const auto columns = std::find_if(axes.rbegin(), axes.rend(),
+                                      [](const Axis& axis) { return axis.role == Role::kColumn; });
+    const Axis column = columns == axes.rend() ? Axis{Dim(1), Role::kColumn, {}} : *columns;
+    return take(axes, Role::kRow, [&](const Axis& axis) {
+      return axis.strides[kB] == Dim(0) && stores(axis, column) &&
+             ir::is_addressable(walk(axis, kA), depth, ranges_);
+    });
+  }
+
+  Axis take_columns(std::vector<Axis>& axes, const Walk& depth, const Axis& row) const {
+    return take(axes, Role::kColumn, [&](const Axis& axis) {
+      return axis.strides[kA] == Dim(0) && axis.strides[kBias] == Dim(0) && stores(row, axis) &&
+             ir::is_addressable(depth, walk(axis, kB), ranges_);
+    });
+  }
 
   std::unique_ptr<plan::fb::MatrixT> matrix(std::uint32_t buffer, DType type, const Dim& offset,
                                             Walk rows, Walk columns, std::span<const Axis> batch,

@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <map>
 #include <optional>
+#include <string_view>
 #include <vector>
 
 #include "runtime/cpu/gemm/conv_narrow.h"
@@ -14,8 +15,15 @@ namespace sinter::runtime::cpu {
 namespace {
 
 using Problem = ConvProblem;
+using plan::fb::Activation;
 using plan::fb::BufferKind;
 using plan::fb::ConvStepT;
+
+/// True for a convolution whose activation is oneDNN's C++, not generated code.
+bool ends_in_cpp(const dnnl::convolution_forward::primitive_desc& description) {
+  return is_reference(description) ||
+         std::string_view(description.impl_info_str()).find("gemm") != std::string_view::npos;
+}
 
 dnnl::memory::desc stored(const dims& sizes, DType type, bool channels_last) {
   return {sizes, dnnl_type(type), strides_of(sizes, channels_last)};
@@ -165,6 +173,7 @@ class ConvDivider {
     if (step_.bias >= 0)
       part.bind(DNNL_ARG_BIAS, kind.bias, static_cast<std::uint32_t>(step_.bias),
                 bytes_of(piece.channel));
+    part.keep_nan(kind.bare);
     parts.add(std::move(part));
   }
 
@@ -174,6 +183,7 @@ class ConvDivider {
   struct Kind {
     dnnl::convolution_forward primitive;
     dnnl::memory::desc input, output, plain_weight, weight, bias, scratchpad;
+    std::shared_ptr<BarePrimitive> bare;  // without the activation, if that loses NaN
   };
   using Key = std::vector<std::int64_t>;
 
@@ -196,31 +206,48 @@ class ConvDivider {
     end[0] = piece.end;
     kind.input = stored(input, p_.input_type, true);
     kind.output = stored(output, p_.output_type, true);
-    dnnl::post_ops ops;
-    if (step_.residual >= 0) ops.append_binary(dnnl::algorithm::binary_add, kind.output);
-    append_activation(ops, step_.activation, step_.activation_a, step_.activation_b);
-    dnnl::primitive_attr attributes = dnnl_attributes();
-    attributes.set_post_ops(ops);
-    // Weights that are computed lie as they do, if a kernel takes them; others as the first part
-    // wants them.
-    const auto describe = [&](const dnnl::memory::desc& weight, bool may_fail) {
-      const auto bias = step_.bias >= 0 ? kind.bias : dnnl::memory::desc();
+    const auto attributes_of = [&](Activation activation, bool in_cpp) {
+      dnnl::post_ops ops;
+      if (step_.residual >= 0) ops.append_binary(dnnl::algorithm::binary_add, kind.output);
+      append_activation(ops, activation, step_.activation_a, step_.activation_b, in_cpp);
+      dnnl::primitive_attr attributes = dnnl_attributes();
+      attributes.set_post_ops(ops);
+      return attributes;
+    };
+    const auto describe = [input = kind.input, output = kind.output, begin, end,
+                           bias = step_.bias >= 0 ? kind.bias : dnnl::memory::desc(),
+                           strides = p_.strides, dilations = p_.dilations](
+                              const dnnl::memory::desc& weight,
+                              const dnnl::primitive_attr& attributes, bool may_fail) {
       return dnnl::convolution_forward::primitive_desc(
           dnnl_engine(), dnnl::prop_kind::forward_inference, dnnl::algorithm::convolution_direct,
-          kind.input, weight, bias, kind.output, p_.strides, p_.dilations, begin, end, attributes,
-          may_fail);
+          input, weight, bias, output, strides, dilations, begin, end, attributes, may_fail);
     };
+    // Weights that are computed lie as they do, if a kernel takes them; others as the first part
+    // wants them.
     const dnnl::memory::desc any(weight_sizes(part), dnnl_type(p_.weight_type),
                                  dnnl::memory::format_tag::any);
-    dnnl::convolution_forward::primitive_desc chosen;
-    const auto has_kernel = [&] { return chosen && !is_reference(chosen); };
-    if (!weight_data_) chosen = describe(kind.plain_weight, false);
-    if (!has_kernel() && weight_ && weight_.get_dims() == any.get_dims())
-      chosen = describe(weight_, true);
-    if (!has_kernel()) chosen = describe(any, false);
+    const auto choose = [&](const dnnl::primitive_attr& attributes) {
+      dnnl::convolution_forward::primitive_desc chosen;
+      const auto has_kernel = [&] { return chosen && !is_reference(chosen); };
+      if (!weight_data_) chosen = describe(kind.plain_weight, attributes, false);
+      if (!has_kernel() && weight_ && weight_.get_dims() == any.get_dims())
+        chosen = describe(weight_, attributes, true);
+      if (!has_kernel()) chosen = describe(any, attributes, false);
+      return chosen;
+    };
+    auto chosen = choose(attributes_of(step_.activation, false));
+    if (must_be_spelled_out(step_.activation) && ends_in_cpp(chosen))
+      chosen = choose(attributes_of(step_.activation, true));
     kind.weight = weight_ = chosen.weights_desc();
     kind.scratchpad = chosen.scratchpad_desc();
     kind.primitive = dnnl::convolution_forward(chosen);
+    if (loses_nan(step_.activation, step_.activation_a))
+      kind.bare = std::make_shared<BarePrimitive>(
+          [describe, attributes = attributes_of(Activation::None, false), weight = kind.weight] {
+            const auto how = describe(weight, attributes, false);
+            return BarePrimitive::Made{dnnl::convolution_forward(how), how.scratchpad_desc()};
+          });
     return kind;
   }
 

@@ -111,8 +111,13 @@ std::int64_t offset_of(const GemmOperand& operand, const Position& at, std::int6
   return offset;
 }
 
-dnnl::memory::desc layout_of(const GemmOperand& operand, const std::vector<std::int64_t>& batch,
-                             std::int64_t rows, std::int64_t columns) {
+/// Of the last dimensions of an operand's batch, which are `batch`, rows and columns.
+struct Steps {
+  dims sizes, strides;
+};
+
+Steps steps_of(const GemmOperand& operand, const std::vector<std::int64_t>& batch,
+               std::int64_t rows, std::int64_t columns) {
   dims sizes, strides;
   const std::size_t skipped = operand.batch_strides.size() - batch.size();
   for (std::size_t i = 0; i < batch.size(); ++i) {
@@ -122,13 +127,23 @@ dnnl::memory::desc layout_of(const GemmOperand& operand, const std::vector<std::
   }
   sizes.insert(sizes.end(), {rows, columns});
   strides.insert(strides.end(), {operand.row_stride, operand.column_stride});
-  // oneDNN wants positive strides; those of dimensions of one element are never used.
+  // oneDNN wants positive strides; those of dimensions of one element are never used, but may lie
+  // in no other dimension.
   std::int64_t extent = 1;
   for (std::size_t i = sizes.size(); i-- > 0;) {
     if (sizes[i] == 1) strides[i] = std::max<std::int64_t>(strides[i], extent);
     extent = std::max(extent, strides[i] * sizes[i]);
   }
-  return {sizes, dnnl_type(operand.type), strides};
+  for (std::size_t i = 0; i < sizes.size(); ++i)
+    for (std::size_t d = 0; d < sizes.size() && sizes[i] == 1; ++d)
+      if (strides[d] < strides[i] && strides[i] < strides[d] * sizes[d]) strides[i] = extent;
+  return {std::move(sizes), std::move(strides)};
+}
+
+dnnl::memory::desc layout_of(const GemmOperand& operand, const std::vector<std::int64_t>& batch,
+                             std::int64_t rows, std::int64_t columns) {
+  const Steps steps = steps_of(operand, batch, rows, columns);
+  return {steps.sizes, dnnl_type(operand.type), steps.strides};
 }
 
 class Divider {
@@ -165,6 +180,7 @@ class Divider {
       part.bind(DNNL_ARG_WEIGHTS, kind.b_plain, p_.b.buffer, b);
     if (p_.bias) part.bind(kind.bias_argument, kind.bias, *p_.bias, bytes_of(at.column, p_.d.type));
     if (p_.residual) bind_result(kind.residual_argument, *p_.residual, kind.residual, false);
+    part.keep_nan(kind.bare);
     parts.add(std::move(part));
   }
 
@@ -174,6 +190,7 @@ class Divider {
     dnnl::memory::desc a, b_plain, b, d, bias, residual, scratchpad;
     int bias_argument = DNNL_ARG_BIAS, residual_argument = 0;
     bool dense = false;  // some columns of rows that are computed in memory of their own
+    std::shared_ptr<BarePrimitive> bare;  // without the activation, if that loses NaN
   };
 
   Kind make(const Sizes& sizes) {
@@ -203,46 +220,58 @@ class Divider {
     bias_strides.push_back(1);
     kind.bias = {bias_sizes, dnnl_type(p_.d.type), bias_strides};
 
+    if (p_.residual) kind.residual = result_of(*p_.residual);
+
     // A factor comes before the bias, which a primitive adds before all else.
     const bool scaled = p_.alpha != 1.0F;
-    dnnl::post_ops ops;
-    const auto append_binary = [&](const dnnl::memory::desc& layout) {
-      ops.append_binary(dnnl::algorithm::binary_add, layout);
-      return DNNL_ARG_ATTR_MULTIPLE_POST_OP(ops.len() - 1) | DNNL_ARG_SRC_1;
+    const auto attributes_of = [&](plan::fb::Activation activation, bool in_cpp) {
+      dnnl::post_ops ops;
+      const auto append_binary = [&](const dnnl::memory::desc& layout) {
+        ops.append_binary(dnnl::algorithm::binary_add, layout);
+        return DNNL_ARG_ATTR_MULTIPLE_POST_OP(ops.len() - 1) | DNNL_ARG_SRC_1;
+      };
+      if (scaled) ops.append_eltwise(dnnl::algorithm::eltwise_linear, p_.alpha, 0);
+      if (scaled && p_.bias) kind.bias_argument = append_binary(kind.bias);
+      if (p_.residual) kind.residual_argument = append_binary(kind.residual);
+      append_activation(ops, activation, p_.activation_a, p_.activation_b, in_cpp);
+      dnnl::primitive_attr attributes = dnnl_attributes();
+      attributes.set_post_ops(ops);
+      return attributes;
     };
-    if (scaled) ops.append_eltwise(dnnl::algorithm::eltwise_linear, p_.alpha, 0);
-    if (scaled && p_.bias) kind.bias_argument = append_binary(kind.bias);
-    if (p_.residual) {
-      kind.residual = result_of(*p_.residual);
-      kind.residual_argument = append_binary(kind.residual);
-    }
-    append_activation(ops, p_.activation, p_.activation_a, p_.activation_b);
-    dnnl::primitive_attr attributes = dnnl_attributes();
-    attributes.set_post_ops(ops);
-
-    const auto describe = [&](const dnnl::memory::desc& b, bool may_fail) {
-      return p_.bias && !scaled ? dnnl::matmul::primitive_desc(dnnl_engine(), kind.a, b, kind.bias,
-                                                               kind.d, attributes, may_fail)
-                                : dnnl::matmul::primitive_desc(dnnl_engine(), kind.a, b, kind.d,
-                                                               attributes, may_fail);
+    const auto describe = [a = kind.a, d = kind.d,
+                           bias = p_.bias && !scaled ? kind.bias : dnnl::memory::desc()](
+                              const dnnl::memory::desc& b, const dnnl::primitive_attr& attributes,
+                              bool may_fail) {
+      return bias.is_zero()
+                 ? dnnl::matmul::primitive_desc(dnnl_engine(), a, b, d, attributes, may_fail)
+                 : dnnl::matmul::primitive_desc(dnnl_engine(), a, b, bias, d, attributes, may_fail);
     };
-    dnnl::matmul::primitive_desc chosen;
-    if (p_.b_weight) {
+    const auto choose = [&](const dnnl::primitive_attr& attributes) {
+      if (!p_.b_weight) return describe(kind.b_plain, attributes, false);
       // Parts of as many columns share their weights, if oneDNN allows.
+      dnnl::matmul::primitive_desc chosen;
       const auto same = std::ranges::find_if(kinds_, [&](const auto& other) {
         return other.second.primitive && other.second.b_plain == kind.b_plain;
       });
-      if (same != kinds_.end()) chosen = describe(same->second.b, true);
-      if (!chosen || is_reference(chosen))
-        chosen = describe(
-            {kind.b_plain.get_dims(), dnnl_type(p_.b.type), dnnl::memory::format_tag::any}, false);
-    } else {
-      chosen = describe(kind.b_plain, false);
-    }
+      if (same != kinds_.end()) chosen = describe(same->second.b, attributes, true);
+      if (chosen && !is_reference(chosen)) return chosen;
+      const dnnl::memory::desc any(kind.b_plain.get_dims(), dnnl_type(p_.b.type),
+                                   dnnl::memory::format_tag::any);
+      return describe(any, attributes, false);
+    };
+    auto chosen = choose(attributes_of(p_.activation, false));
+    if (is_reference(chosen) && must_be_spelled_out(p_.activation))
+      chosen = choose(attributes_of(p_.activation, true));
     is_reference_ = is_reference(chosen);
     kind.b = chosen.weights_desc();
     kind.scratchpad = chosen.scratchpad_desc();
     kind.primitive = dnnl::matmul(chosen);
+    if (loses_nan(p_.activation, p_.activation_a))
+      kind.bare = std::make_shared<BarePrimitive>(
+          [describe, attributes = attributes_of(plan::fb::Activation::None, false), b = kind.b] {
+            const auto how = describe(b, attributes, false);
+            return BarePrimitive::Made{dnnl::matmul(how), how.scratchpad_desc()};
+          });
     return kind;
   }
 
@@ -253,9 +282,32 @@ class Divider {
   bool uses_reference_ = false;
 };
 
-}  // namespace
-
-namespace {
+/// Makes rows of batches that repeat the right matrix and that all others walk like rows: fewer and
+/// larger products.
+void join_rows(Product& p) {
+  const auto is_matrix = [](std::int64_t rows, std::int64_t row_stride, std::int64_t columns,
+                            std::int64_t column_stride) {
+    return (column_stride == 1 && row_stride >= columns) ||
+           (row_stride == 1 && (columns == 1 || column_stride >= rows));
+  };
+  for (std::size_t i = p.batch.size(); i-- > 0;) {
+    if (p.b.batch_strides[i] != 0) continue;
+    const std::int64_t rows = p.m * p.batch[i];
+    const auto joins = [&](const GemmOperand& operand, std::int64_t columns) {
+      const std::int64_t step = operand.batch_strides[i];
+      return (p.m == 1 || step == p.m * operand.row_stride) &&
+             is_matrix(rows, p.m == 1 ? step : operand.row_stride, columns, operand.column_stride);
+    };
+    if (!joins(p.a, p.k) || !joins(p.d, p.n) || (p.residual && !joins(*p.residual, p.n))) continue;
+    for (GemmOperand* operand : {&p.a, &p.b, &p.d, p.residual ? &*p.residual : nullptr}) {
+      if (operand == nullptr) continue;
+      if (p.m == 1 && operand != &p.b) operand->row_stride = operand->batch_strides[i];
+      operand->batch_strides.erase(operand->batch_strides.begin() + static_cast<std::ptrdiff_t>(i));
+    }
+    p.batch.erase(p.batch.begin() + static_cast<std::ptrdiff_t>(i));
+    p.m = rows;
+  }
+}
 
 /// The parts where the first `single` dimensions of the batch are divided into single matrices.
 /// Nothing if no kernel of oneDNN's takes them.
@@ -301,8 +353,27 @@ std::optional<PrimitiveParts> divide_product(const Product& p, std::size_t singl
 
 }  // namespace
 
+bool is_taken(const GemmOperand& operand, const std::vector<std::int64_t>& batch, std::int64_t rows,
+              std::int64_t columns) {
+  const Steps steps = steps_of(operand, batch, rows, columns);
+  std::vector<std::size_t> order(steps.sizes.size());
+  std::iota(order.begin(), order.end(), std::size_t{0});
+  std::ranges::sort(order, {},
+                    [&](std::size_t d) { return std::pair(steps.strides[d], steps.sizes[d]); });
+  std::int64_t end = 1;
+  for (const std::size_t d : order) {
+    if (steps.strides[d] < end) return false;
+    end = steps.strides[d] * steps.sizes[d];
+  }
+  return true;
+}
+
 PrimitiveParts divide_product(Product p, PackedWeights& weights, int threads) {
-  const std::size_t single = put_repeated_first(p);
+  join_rows(p);
+  std::size_t single = put_repeated_first(p);
+  // What oneDNN adds to the columns of a batch's matrices behind a factor, it reads at wrong
+  // addresses where the result is not dense.
+  if (p.bias && p.alpha != 1) single = p.batch.size();
   auto parts = divide_product(p, single, weights, threads);
   // Kernels take results whose matrices lie in each other row by row, one by one.
   if (!parts) parts = divide_product(p, p.batch.size(), weights, threads);

@@ -39,8 +39,13 @@ struct Product {
   float activation_a = 0, activation_b = 0;
 };
 
-/// The parts of a product in which nothing is empty, weights packed for them. How it is divided
-/// follows from its sizes alone.
+/// True if oneDNN takes an operand of such sizes as it lies: sorted by stride, each dimension
+/// begins where the one before it ends, or behind. Views with steps and diagonals may be otherwise.
+bool is_taken(const GemmOperand& operand, const std::vector<std::int64_t>& batch, std::int64_t rows,
+              std::int64_t columns);
+
+/// The parts of a product in which nothing is empty and all operands are taken, weights packed for
+/// them. How it is divided follows from its sizes alone.
 PrimitiveParts divide_product(Product product, PackedWeights& weights, int threads);
 
 }  // namespace sinter::runtime::cpu

@@ -11,6 +11,7 @@
 #include "runtime/cpu/gemm/matmul_generic.h"
 #include "runtime/cpu/gemm/matmul_narrow.h"
 #include "runtime/cpu/gemm/matmul_widened.h"
+#include "runtime/cpu/gemm/operand_lines.h"
 
 namespace sinter::runtime::cpu {
 namespace {
@@ -37,9 +38,11 @@ bool is_short_float(DType type) { return is_float(type) && type != DType::kFloat
 
 struct MatmulDnnl::Impl {
   std::optional<PrimitiveParts> parts;
+  std::optional<CopiedOperands> copies;  // that the parts read
   std::optional<MatmulNarrow> narrow;
   std::optional<MatmulWidened> widened;
   std::optional<MatmulGeneric> generic;
+  int threads = 1;
 };
 
 MatmulDnnl::MatmulDnnl(const plan::PlanData& plan, const MatmulStepT& step, const BoundShape& shape,
@@ -84,10 +87,16 @@ MatmulDnnl::MatmulDnnl(const plan::PlanData& plan, const MatmulStepT& step, cons
   if (b_buffer.kind == BufferKind::Weight)
     product.b_weight = plan.weight(b_buffer, shape.bytes_of(b_buffer)).data();
   with_dnnl_errors("matrix product", [&] {
-    if (is_widened)
+    if (is_widened) {
       impl_->widened.emplace(product, weights, threads);
-    else
-      impl_->parts = divide_product(std::move(product), weights, threads);
+      return;
+    }
+    CopiedOperands copies(product, plan.meta.buffers.size(), weights);
+    if (!copies.none()) {
+      impl_->copies = std::move(copies);
+      impl_->threads = threads;
+    }
+    impl_->parts = divide_product(std::move(product), weights, threads);
   });
 }
 
@@ -101,7 +110,8 @@ std::size_t MatmulDnnl::workspace_bytes() const {
 }
 
 std::uint64_t MatmulDnnl::own_bytes() const {
-  return impl_->widened ? impl_->widened->own_bytes() : 0;
+  if (impl_->widened) return impl_->widened->own_bytes();
+  return impl_->copies ? impl_->copies->own_bytes() : 0;
 }
 
 void MatmulDnnl::execute(std::span<std::byte* const> buffers,
@@ -111,6 +121,8 @@ void MatmulDnnl::execute(std::span<std::byte* const> buffers,
   with_dnnl_errors("matrix product", [&] {
     if (impl_->widened)
       impl_->widened->execute(buffers, workspaces);
+    else if (impl_->copies)
+      impl_->parts->execute(impl_->copies->copy(buffers, impl_->threads), workspaces);
     else
       impl_->parts->execute(buffers, workspaces);
   });

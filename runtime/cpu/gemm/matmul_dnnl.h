@@ -23,7 +23,7 @@ class MatmulDnnl {
 
   /// Bytes that each thread needs.
   std::size_t workspace_bytes() const;
-  /// Of operands that are widened.
+  /// Of operands that are widened or copied.
   std::uint64_t own_bytes() const;
   /// `buffers` has the address of each of plan.buffers, `workspaces` memory of each thread.
   void execute(std::span<std::byte* const> buffers, std::span<std::byte* const> workspaces);

@@ -8,10 +8,9 @@
 #include <memory>
 #include <optional>
 #include <span>
-#include <vector>
 
 #include "runtime/cpu/gemm/gemm_dnnl.h"
-#include "runtime/cpu/host_buffer.h"
+#include "runtime/cpu/gemm/operand_lines.h"
 
 namespace sinter::runtime::cpu {
 
@@ -30,25 +29,7 @@ class MatmulWidened {
  private:
   enum Role : std::uint8_t { kA, kB, kD, kResidual, kBias, kRoles };
 
-  /// Lines of an operand, which lie in a plan buffer, and where their dense copies go.
-  struct Lines {
-    DType type = DType::kFloat32;
-    std::uint32_t buffer = 0;
-    std::vector<std::int64_t> starts;                         // of each matrix, in elements
-    std::int64_t count = 0, length = 0, pitch = 0, step = 1;  // of a matrix
-    HostBuffer copy;
-    std::int64_t elements() const { return std::ssize(starts) * count * length; }
-  };
-  static Lines lines_of(const GemmOperand& operand, const std::vector<std::int64_t>& batch,
-                        std::int64_t rows, std::int64_t columns);
-  /// The operand as its dense copy, which is buffer `role` of the product that is executed.
-  static GemmOperand dense(const GemmOperand& operand, const std::vector<std::int64_t>& batch,
-                           const Lines& lines, Role role);
-  static void convert_line(const Lines& lines, std::byte* base, float* copy, std::int64_t line,
-                           bool widens);
-  void convert(Lines& lines, std::span<std::byte* const> buffers, bool widens);
-
-  std::array<std::optional<Lines>, kRoles> lines_;
+  std::array<std::optional<OperandLines>, kRoles> lines_;
   std::shared_ptr<const PackedWeights::Entry> weight_;
   std::array<std::byte*, kRoles> copies_{};
   std::optional<PrimitiveParts> parts_;

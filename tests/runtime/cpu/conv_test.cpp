@@ -1,6 +1,9 @@
 // Convolutions on the CPU against their definition.
 #include <cmath>
+#include <iterator>
+#include <tuple>
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include "tests/runtime/library_check.h"
@@ -21,6 +24,7 @@ struct ConvCase {
   float activation_a = 0, activation_b = 0;
   bool residual = false;
   DType type = DType::kFloat32;
+  bool special = false;  // NaN and infinities among the elements of x and of the residual
 };
 
 void PrintTo(const ConvCase& conv, std::ostream* out) { *out << conv.name; }
@@ -67,6 +71,10 @@ TEST_P(CpuConv, AgreesWithTheDefinition) {
   Bytes x = random_bytes(c.type, count(input), 1), w = random_bytes(c.type, count(weight), 2);
   const Bytes bias = random_bytes(c.type, c.filters, 3);
   Bytes residual = random_bytes(c.type, count(output), 4);
+  if (c.special) {
+    add_special(c.type, x, c.activation);
+    add_special(c.type, residual, c.activation);
+  }
   const auto next = [](std::vector<std::int64_t>& index, const std::vector<std::int64_t>& shape) {
     for (std::size_t d = index.size(); d-- > 0;) {
       if (++index[d] < shape[d]) return true;
@@ -244,14 +252,54 @@ const ConvCase kConvCases[] = {
     ending("clip", fb::Activation::Clip, -0.5F, 0.75F),
 };
 
+/// Kernels of many kinds, each with NaN and every activation.
+std::vector<ConvCase> special_convolutions() {
+  const ConvCase shapes[] = {
+      {"image", 2, 3, 16, 1, {17, 19}, {3, 3}, {2, 1}, {1, 1}, {1, 0}, {1, 2}, true},
+      {"large", 1, 16, 48, 1, {13, 11}, {3, 3}, {1, 1}, {1, 1}, {1, 1}, {1, 1}, true},
+      {"odd", 1, 5, 7, 1, {9, 9}, {3, 3}, {1, 1}, {1, 1}, {1, 1}, {1, 1}, false},
+      {"grouped", 1, 15, 15, 3, {9, 9}, {3, 3}, {1, 1}, {1, 1}, {1, 1}, {1, 1}, true},
+      {"depthwise", 1, 16, 16, 16, {9, 9}, {3, 3}, {1, 1}, {1, 1}, {1, 1}, {1, 1}, true},
+      {"depthwise_odd", 1, 6, 12, 6, {9, 9}, {3, 3}, {1, 1}, {1, 1}, {1, 1}, {1, 1}, true},
+      {"pointwise", 1, 32, 64, 1, {8, 8}, {1, 1}, {1, 1}, {1, 1}, {0, 0}, {0, 0}, true},
+      {"product", 1, 64, 32, 1, {17, 16}, {1, 1}, {1, 1}, {1, 1}, {0, 0}, {0, 0}, true},
+      {"channels", 1, 256, 130, 1, {2, 2}, {3, 3}, {1, 1}, {1, 1}, {1, 1}, {1, 1}, true},
+      {"volume", 1, 2, 4, 1, {5, 6, 7}, {2, 3, 2}, {1, 2, 1}, {1, 1, 1}, {0, 1, 1}, {1, 1, 0}},
+  };
+  using fb::Activation;
+  const std::tuple<Activation, float, float> activations[] = {
+      {Activation::Relu, 0.0F, 0.0F},      {Activation::Clip, 0.0F, 6.0F},
+      {Activation::Clip, -1.0F, 1.0F},     {Activation::HardSigmoid, 0.2F, 0.4F},
+      {Activation::HardSwish, 0.3F, 0.5F}, {Activation::LeakyRelu, 0.1F, 0.0F},
+      {Activation::LeakyRelu, 0.0F, 0.0F}, {Activation::Sigmoid, 0.0F, 0.0F},
+      {Activation::Tanh, 0.0F, 0.0F},      {Activation::Silu, 0.0F, 0.0F},
+      {Activation::GeluErf, 0.0F, 0.0F},   {Activation::GeluTanh, 0.0F, 0.0F}};
+  std::vector<ConvCase> cases;
+  for (const ConvCase& shape : shapes)
+    for (std::size_t i = 0; i < std::size(activations); ++i) {
+      ConvCase c = shape;
+      std::tie(c.activation, c.activation_a, c.activation_b) = activations[i];
+      c.special = true;
+      c.residual = (i + cases.size() / std::size(activations)) % 2 == 1;
+      c.name = fmt::format("special_{}_{}_{}", c.name, fb::EnumNameActivation(c.activation), i);
+      cases.push_back(c);
+    }
+  return cases;
+}
+
+std::string name_of_convolution(const ::testing::TestParamInfo<CpuConv::ParamType>& info) {
+  const auto& [conv, last, computed] = info.param;
+  return conv.name + (last ? "_channels_last" : "") + (computed ? "_of_computed_weights" : "");
+}
+
 INSTANTIATE_TEST_SUITE_P(Cases, CpuConv,
                          ::testing::Combine(::testing::ValuesIn(kConvCases), ::testing::Bool(),
                                             ::testing::Bool()),
-                         [](const auto& info) {
-                           return std::get<0>(info.param).name +
-                                  (std::get<1>(info.param) ? "_channels_last" : "") +
-                                  (std::get<2>(info.param) ? "_of_computed_weights" : "");
-                         });
+                         name_of_convolution);
+INSTANTIATE_TEST_SUITE_P(Special, CpuConv,
+                         ::testing::Combine(::testing::ValuesIn(special_convolutions()),
+                                            ::testing::Bool(), ::testing::Values(false)),
+                         name_of_convolution);
 
 }  // namespace
 }  // namespace sinter::testing

@@ -1,6 +1,7 @@
 // Products on the CPU against their definition.
 #include <cmath>
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include "tests/runtime/library_check.h"
@@ -21,6 +22,7 @@ struct ProductCase {
   float alpha = 1;
   fb::Activation activation = fb::Activation::None;
   DType type = DType::kFloat32;
+  bool special = false;  // NaN and infinities among the elements of a and of the residual
 };
 
 void PrintTo(const ProductCase& product, std::ostream* out) { *out << product.name; }
@@ -46,8 +48,12 @@ TEST_P(CpuGemm, AgreesWithTheDefinition) {
     if (has_batch_b(i)) b_stride *= c.batch[i];
     batches *= c.batch[i];
   }
-  const Bytes a = random_bytes(c.type, a_stride, 1), b = random_bytes(c.type, b_stride, 2);
-  const Bytes bias = random_bytes(c.type, c.n, 3), residual = random_bytes(c.type, d_stride, 4);
+  Bytes a = random_bytes(c.type, a_stride, 1), residual = random_bytes(c.type, d_stride, 4);
+  const Bytes b = random_bytes(c.type, b_stride, 2), bias = random_bytes(c.type, c.n, 3);
+  if (c.special) {
+    add_special(c.type, a, c.activation);
+    add_special(c.type, residual, c.activation);
+  }
   const Id a_id = p.input("a", c.type, {p.constant(a_stride)});
   const Id b_id = c.b_is_weight ? p.weight_bytes(c.type, b.data(), b.size())
                                 : p.input("b", c.type, {p.constant(b_stride)});
@@ -257,6 +263,39 @@ std::vector<ProductCase> product_cases() {
     c.a_has_batch = {true, false};
     add(c, "divided_batch_both_repeat");
   }
+  // Of our own, of oneDNN's, in parts, in a copy, transposed, widened.
+  for (const DType type : {DType::kFloat32, DType::kBFloat16, DType::kFloat16, DType::kFloat64})
+    for (const auto activation :
+         {fb::Activation::Relu, fb::Activation::GeluErf, fb::Activation::GeluTanh}) {
+      const std::string name =
+          fmt::format("special_{}_{}_", to_string(type), fb::EnumNameActivation(activation));
+      ProductCase c{"", 7, 201, 70};
+      c.type = type;
+      c.activation = activation;
+      c.special = true;
+      add(c, name + "few_rows");
+      c.m = 60;
+      add(c, name + "rows");
+      c.bias = c.residual = true;
+      add(c, name + "everything");
+      c.alpha = 0.5F;
+      c.a_transposed = c.b_transposed = true;
+      add(c, name + "transposed");
+      if (type == DType::kFloat64) continue;
+      c = {"", 150, 333, 140};
+      c.type = type;
+      c.activation = activation;
+      c.residual = c.special = true;
+      add(c, name + "divided");
+      c = {"", 21, 70, 33};
+      c.type = type;
+      c.activation = activation;
+      c.special = true;
+      c.batch = {3, 2};
+      c.b_has_batch = {true, false};
+      c.b_is_weight = false;
+      add(c, name + "batch");
+    }
   add({"", 1, 64, 64}, "one_row");
   add({"", 64, 1, 64}, "one_column");
   add({"", 8, 8, 1}, "one_product");

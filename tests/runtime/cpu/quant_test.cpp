@@ -25,6 +25,8 @@ struct QuantCase {
   bool epilogue = false, transposed = false;
   std::int64_t batch = 1;
   double scale = 0.1;
+  fb::Activation activation = fb::Activation::GeluErf;  // of the epilogue
+  bool special = false;  // NaN among the elements of a and of the residual
 };
 
 /// Weights, the plan that multiplies by them, and what it is to give.
@@ -46,6 +48,8 @@ class QuantGemm {
     a_ = random_bytes(c.type, c.batch * c.m * c.k, 3);
     bias_ = random_bytes(c.type, c.n, 4);
     residual_ = random_bytes(c.type, c.batch * c.m * c.n, 5);
+    if (!c.special) return;
+    for (Bytes* bytes : {&a_, &residual_}) add_special(c.type, *bytes, fb::Activation::GeluErf);
   }
 
   PlanBuilder plan() {
@@ -82,7 +86,7 @@ class QuantGemm {
       work.bias = static_cast<int>(p.weight_bytes(c.type, bias_.data(), bias_.size()));
       work.residual =
           dense(p.input("r", c.type, {p.constant(c.batch * c.m * c.n)}), c.m, c.n, false);
-      work.activation = fb::Activation::GeluErf;
+      work.activation = c.activation;
     }
     p.matmul("product", std::move(work));
     return p;
@@ -129,9 +133,8 @@ class QuantGemm {
             sum += element(c.type, a_, b * c.m * c.k + (c.transposed ? k * c.m + m : m * c.k + k)) *
                    weight(n, k);
           if (c.epilogue)
-            sum = activate(fb::Activation::GeluErf,
-                           0.5 * sum + element(c.type, bias_, n) +
-                               element(c.type, residual_, (b * c.m + m) * c.n + n));
+            sum = activate(c.activation, 0.5 * sum + element(c.type, bias_, n) +
+                                             element(c.type, residual_, (b * c.m + m) * c.n + n));
           set_element(c.type, result, b * c.m * c.n + (c.transposed ? n * c.m + m : m * c.n + n),
                       sum);
         }
@@ -156,6 +159,27 @@ void expect_all(const std::vector<QuantCase>& cases) {
     QuantGemm(c).expect_defined_result();
     if (::testing::Test::HasFailure()) return;
   }
+}
+
+TEST(CpuQuantGemm, NanStaysBehindActivations) {
+  std::vector<QuantCase> cases;
+  for (const int bits : {4, 8})
+    for (const DType type : {DType::kFloat32, DType::kFloat16, DType::kBFloat16})
+      for (const std::int64_t m : {1, 6, 7, 33})
+        for (const auto activation :
+             {fb::Activation::Relu, fb::Activation::GeluErf, fb::Activation::GeluTanh}) {
+          QuantCase c;
+          c.m = m;
+          c.n = 37;
+          c.k = 96;
+          c.group = 32;
+          c.bits = bits;
+          c.type = type;
+          c.epilogue = c.special = true;
+          c.activation = activation;
+          cases.push_back(c);
+        }
+  expect_all(cases);
 }
 
 TEST(CpuQuantGemm, EveryNumberOfRowsAndSizeOfGroups) {

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <limits>
 #include <vector>
 
 #include <fmt/ranges.h>
@@ -114,14 +115,22 @@ bool multiplies_bfloat16() {
   return (static_cast<unsigned>(dnnl_get_effective_cpu_isa()) & kBFloat16) == kBFloat16;
 }
 
-void append_activation(dnnl::post_ops& ops, Activation activation, float a, float b) {
+void append_activation(dnnl::post_ops& ops, Activation activation, float a, float b, bool in_cpp) {
   using dnnl::algorithm;
   const auto append = [&](algorithm kind, float alpha = 0, float beta = 0) {
     ops.append_eltwise(kind, alpha, beta);
   };
+  if (in_cpp && activation == Activation::Sigmoid) {
+    append(algorithm::eltwise_linear, -1);
+    append(algorithm::eltwise_exp);
+    append(algorithm::eltwise_linear, 1, 1);
+    return append(algorithm::eltwise_pow, 1, -1);
+  }
   switch (activation) {
     case Activation::None: return;
-    case Activation::Relu: return append(algorithm::eltwise_relu);
+    case Activation::Relu:
+      return in_cpp ? append(algorithm::eltwise_clip, 0, std::numeric_limits<float>::infinity())
+                    : append(algorithm::eltwise_relu);
     case Activation::GeluErf: return append(algorithm::eltwise_gelu_erf);
     case Activation::GeluTanh: return append(algorithm::eltwise_gelu_tanh);
     case Activation::Sigmoid: return append(algorithm::eltwise_logistic);
@@ -132,6 +141,10 @@ void append_activation(dnnl::post_ops& ops, Activation activation, float a, floa
     case Activation::HardSigmoid: return append(algorithm::eltwise_hardsigmoid, a, b);
     case Activation::HardSwish: return append(algorithm::eltwise_hardswish, a, b);
   }
+}
+
+bool must_be_spelled_out(Activation activation) {
+  return activation == Activation::Sigmoid || activation == Activation::Relu;
 }
 
 int threads_for(double multiplications, int most) {

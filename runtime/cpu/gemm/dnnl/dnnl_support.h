@@ -47,9 +47,13 @@ bool is_reference(const Description& description) {
   return std::string_view(description.impl_info_str()).starts_with("ref");
 }
 
-/// Appends what computes `activation`, of parameters `a` and `b`, on the result.
+/// Appends what computes `activation`, of parameters `a` and `b`, on the result. `in_cpp`: as
+/// oneDNN's C++ has it right, see must_be_spelled_out().
 void append_activation(dnnl::post_ops& ops, plan::fb::Activation activation, float a = 0,
-                       float b = 0);
+                       float b = 0, bool in_cpp = false);
+/// True for what oneDNN's C++, where no code is generated, has wrong: its sigmoid of NaN is 0, its
+/// ReLU of -infinity NaN.
+bool must_be_spelled_out(plan::fb::Activation activation);
 
 /// Of float32, what most operands are.
 inline std::uint64_t bytes_of(std::int64_t elements, DType type = DType::kFloat32) {

@@ -66,13 +66,29 @@ void BoundPrimitive::execute(std::span<std::byte* const> buffers, std::byte* scr
     place(one.memory, scratch + one.scratch);
     if (!one.is_result) copy(one);
   }
-  dnnl::error::wrap_c_api(
-      dnnl_primitive_execute(primitive_.get(), dnnl_stream().get(),
-                             static_cast<int>(arguments_.size()), arguments_.data()),
-      "could not execute a primitive");
-  dnnl_stream().wait();
+  compute();
   for (const Copy& one : copies_)
     if (one.is_result) copy(one);
+}
+
+void BoundPrimitive::compute() {
+  const auto run = [&] {
+    dnnl::error::wrap_c_api(
+        dnnl_primitive_execute(primitive_.get(), dnnl_stream().get(),
+                               static_cast<int>(arguments_.size()), arguments_.data()),
+        "could not execute a primitive");
+    dnnl_stream().wait();
+  };
+  if (!bare_) return run();
+  const InvalidFlag invalid;
+  run();
+  if (invalid.is_raised()) restore_nan();
+}
+
+void BoundPrimitive::restore_nan() {
+  const auto result = std::ranges::find(arguments_, DNNL_ARG_DST, &dnnl_exec_arg_t::arg);
+  const dnnl::memory& memory = memories_[static_cast<std::size_t>(result - arguments_.begin())];
+  bare_->restore_nan(arguments_, memory.get_desc(), memory.get_data_handle());
 }
 
 void PrimitiveParts::add(BoundPrimitive part) {

@@ -5,8 +5,12 @@
 #include <cstddef>
 #include <cstdint>
 #include <dnnl.hpp>
+#include <memory>
 #include <span>
+#include <utility>
 #include <vector>
+
+#include "runtime/cpu/gemm/dnnl/lost_nan.h"
 
 namespace sinter::runtime::cpu {
 
@@ -33,6 +37,9 @@ class BoundPrimitive {
   void bind_copy(int argument, const dnnl::memory::desc& layout, const Block& block,
                  bool is_result);
 
+  /// The activation that it ends with loses NaN: where that may have happened, `bare` finds them.
+  void keep_nan(std::shared_ptr<BarePrimitive> bare) { bare_ = std::move(bare); }
+
   std::size_t scratch_bytes() const { return scratch_bytes_; }
   /// `scratch`: memory of the calling thread's own, 64-byte aligned.
   void execute(std::span<std::byte* const> buffers, std::byte* scratch);
@@ -51,8 +58,11 @@ class BoundPrimitive {
     bool is_result;
   };
   std::size_t take_scratch(std::size_t bytes);
+  void compute();
+  void restore_nan();
 
   dnnl::primitive primitive_;
+  std::shared_ptr<BarePrimitive> bare_;  // null: it keeps NaN
   std::size_t scratch_bytes_ = 0;
   dnnl_memory_t scratch_ = nullptr;
   std::vector<dnnl::memory> memories_;

@@ -115,6 +115,34 @@ const MatmulLoweringCase kMatmulLoweringCases[] = {
       return z = %z
     })",
      kMatmulLoweringSmall},
+    // No rows of the batch: it repeats them, or their elements lie apart.
+    {"one_row_that_a_batch_repeats", R"(graph @g(%x: f32[1, 1, 6], %w: f32[6, 8], %s: f32[batch]) {
+      %a = Expand(%x) {shape = [batch, 1, 6]}
+      %y = MatMul(%a, %w)
+      return y = %y
+    })",
+     kMatmulLoweringSmall},
+    {"one_row_of_a_transposed_matrix", R"(graph @g(%x: f32[batch, 6, seq], %w: f32[6, 8]) {
+      %f = Slice(%x) {starts = [0, 0, 1], steps = [1, 1, 1], shape = [batch, 6, 1]}
+      %a = Reshape(%f) {shape = [batch, 1, 6]}
+      %y = MatMul(%a, %w)
+      %z = Relu(%y)
+      return z = %z
+    })",
+     kMatmulLoweringSmall},
+    {"one_column_with_a_step", R"(graph @g(%a: f32[7, 6], %x: f32[batch, 12]) {
+      %s = Slice(%x) {starts = [0, 0], steps = [1, 2], shape = [batch, 6]}
+      %b = Reshape(%s) {shape = [batch, 6, 1]}
+      %y = MatMul(%a, %b)
+      return y = %y
+    })",
+     kMatmulLoweringSmall},
+    {"one_row_that_is_stored_apart", R"(graph @g(%x: f32[batch, 1, 6], %w: f32[6, 8]) {
+      %y = MatMul(%x, %w)
+      %t = Transpose(%y) {perm = [1, 2, 0]}
+      return t = %t
+    })",
+     kMatmulLoweringSmall},
     {"one_column", R"(graph @g(%x: f32[batch, 5, 6], %w: f32[6, 1]) {
       %y = MatMul(%x, %w)
       return y = %y
