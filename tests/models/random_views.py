@@ -109,7 +109,8 @@ def main():
             failures += len(problems)
             for seed, problem in problems.items():
                 print(f"seed {seed}: {problem}", flush=True)
-    print(f"{count - failures} of {count} products of views from seed {a.seed} are right on {a.target}; "
+    print(f"{count - failures} of {count} products of views from seed {a.seed} "
+          f"{'compile for' if a.compile_only else 'are right on'} {a.target}; "
           f"{check.compared} results compared with ONNX's reference")
     return 1 if failures or count == 0 else 0
 
