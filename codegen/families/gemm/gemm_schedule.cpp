@@ -92,9 +92,11 @@ bool complete(const ProgramAnalysis& analysis, const GemmProblem& problem, GemmS
   s.vector_a =
       copy_vector(analysis, product.a, product.windows ? product.windows->channels : product.k,
                   product.element_bytes(), s.conditions);
+  // A row of k has the columns of all parts, each of which begins where the one before it ends.
+  const Dim columns = *ir::divide_exactly(product.n, Dim(product.parts));
   s.vector_b = product.weights
                    ? 8
-                   : copy_vector(analysis, product.b, product.rows_are_k ? product.n : product.k,
+                   : copy_vector(analysis, product.b, product.rows_are_k ? columns : product.k,
                                  product.element_bytes(), s.conditions);
   if (!s.tile->fits(problem, s) || s.cluster() > problem.device.cluster_blocks ||
       s.shared_bytes(problem) > s.tile->most_shared_bytes(problem.device))

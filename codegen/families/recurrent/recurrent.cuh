@@ -4,7 +4,9 @@
 // state of all units, which every block has in its shared memory, twice. The new state of four
 // units goes to all blocks of the cluster by asynchronous stores, which an mbarrier in each block
 // counts: no other barrier is needed, since no block sends the next state before it has all of this
-// one, and with it the word that all warps of all blocks have read the state in front of it.
+// one, and with it the word that all warps of all blocks have read the state in front of it. A block
+// that is alone is launched without a cluster, where asynchronous stores are illegal instructions:
+// it stores its state and meets at its own barrier.
 #pragma once
 
 #include "approximate.cuh"
@@ -327,9 +329,14 @@ SINTER_DEVICE void send_states(float value, const RecurrentPlace<Shape>& p,
     const RecurrentParcel& parcel = parcels[send];
     const u32 low = __shfl_sync(0xffffffffu, pair, parcel.from);
     const u32 high = __shfl_sync(0xffffffffu, pair, parcel.from + 8);
-    if (parcel.exists)
-      send_state(state + parcel.column * Shape::kColumnBytes + p.tile * 8, low, high, barrier,
-                 parcel.rank);
+    if (!parcel.exists) continue;
+    unsigned char* const to = state + parcel.column * Shape::kColumnBytes + p.tile * 8;
+    if constexpr (Shape::kBlocks == 1) {
+      reinterpret_cast<u32*>(to)[0] = low;
+      reinterpret_cast<u32*>(to)[1] = high;
+    } else {
+      send_state(to, low, high, barrier, parcel.rank);
+    }
   }
 }
 
@@ -357,7 +364,7 @@ SINTER_DEVICE void run_recurrent(const RecurrentWeights<Shape>& weights,
   // Both states are zero where no unit is; the first holds the initial one.
   for (int i = threadIdx.x; i < 2 * Shape::kStateBytes / 16; i += Shape::kThreads)
     *reinterpret_cast<uint4*>(shared + i * 16) = uint4{0u, 0u, 0u, 0u};
-  if (threadIdx.x == 0) {
+  if (Shape::kBlocks > 1 && threadIdx.x == 0) {
     begin_arrivals(barriers);
     begin_arrivals(barriers + 8);
     expect_arrivals(barriers, bytes);
@@ -371,7 +378,7 @@ SINTER_DEVICE void run_recurrent(const RecurrentWeights<Shape>& weights,
   }
   // Behind this the barriers of all blocks are ready.
   __syncthreads();
-  cluster_barrier();
+  if constexpr (Shape::kBlocks > 1) cluster_barrier();
 
   // What a lane makes: its unit's state in its column of each eight.
   float h[kColumnTiles], c[kColumnTiles], now[kColumnTiles][4] = {};
@@ -421,7 +428,8 @@ SINTER_DEVICE void run_recurrent(const RecurrentWeights<Shape>& weights,
   float sums[kColumnTiles][4];
   const auto multiply = [&](i64 q) {
     const u32 which = static_cast<u32>(q) & 1;
-    if (q > 0) {
+    if (q > 0 && Shape::kBlocks == 1) __syncthreads();
+    if (q > 0 && Shape::kBlocks > 1) {
       wait_for_phase(barriers + which * 8, static_cast<u32>((q - 1) >> 1) & 1);
       if (threadIdx.x == 0 && q + 2 < products) expect_arrivals(barriers + which * 8, bytes);
     }

@@ -244,6 +244,18 @@ TEST(CudaSmallM, CompilesForEveryArchitecture) {
   check.expect_code();
 }
 
+TEST(CudaSmallM, CopiesOfRowsInPartsAreAligned) {
+  // Of 2 x 85 columns the second half begins at an odd element: two at a time would be misaligned.
+  GemmCheck check;
+  check.add("odd", gated_graph("f16", "20", 85, 32), "");
+  check.add("even", gated_graph("f16", "20", 86, 32), "");
+  ASSERT_EQ(check.kernels.size(), 2U);
+  EXPECT_THAT(check.kernels[0].source, testing::HasSubstr("copies=8,1 "));
+  EXPECT_THAT(check.kernels[0].source, testing::Not(testing::HasSubstr("copies=8,2 ")));
+  EXPECT_THAT(check.kernels[1].source, testing::HasSubstr("copies=8,2 "));
+  EXPECT_EQ(check.run(), "");
+}
+
 TEST(CudaSmallM, WhatIsNotTakenIsRefused) {
   const auto message = [](const Weights& weights, const std::string& schedule) {
     return message_for(quantized_graph("f16", "4", 32, 240, weights), schedule);
