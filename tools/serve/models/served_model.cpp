@@ -12,6 +12,7 @@
 #include "runtime/engine/executors/drafting_executor.h"
 #include "runtime/format_error.h"
 #include "tools/generate/decoder_executor.h"
+#include "tools/generate/token_text.h"
 
 namespace sinter::tools {
 namespace {
@@ -107,9 +108,7 @@ ServedModel::ServedModel(std::string name, ServedModelOptions options)
   if (tokenizer_) {
     for (TokenId id = 0; id < executor->limits().vocabulary; ++id)
       if (tokenizer_->is_special(id)) stop_tokens_.push_back(id);
-    engine.token_bytes = [this](TokenId id) {
-      return tokenizer_->is_special(id) ? std::string_view() : tokenizer_->bytes_of(id);
-    };
+    give_texts(*tokenizer_, engine);
   }
   engine_ = std::make_unique<Engine>(std::move(executor), std::move(engine));
 }

@@ -59,6 +59,10 @@ class ServedModel {
   const ServedModelOptions& options() const { return options_; }
   /// Tokens of a text at most, its prompt included.
   std::int64_t positions() const { return positions_; }
+  /// Tokens of a text at most, for what makes them.
+  std::size_t most_tokens() const {
+    return static_cast<std::size_t>(embedder_ ? embedder_->most_tokens() : positions_);
+  }
 
  private:
   std::string name_;

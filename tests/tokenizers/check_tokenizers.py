@@ -1,0 +1,134 @@
+#!/usr/bin/env python3
+"""Our tokenizers beside Hugging Face's library: encoding, decoding and streaming of tokenizers that are made of random parts.
+
+    tests/tokenizers/check_tokenizers.py --lines build/bin/tokenize_lines             # what CI runs: 20 files
+    tests/tokenizers/check_tokenizers.py --lines .. --files 200 --strings 2000        # by hand
+"""
+import argparse
+import io
+import json
+import os
+import random
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
+from tokenizers import Tokenizer
+
+import random_tokenizers
+
+
+class Lines:
+    """tokenize_lines, asked line by line."""
+
+    def __init__(self, program):
+        self.process = subprocess.Popen([program], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+
+    def ask(self, **line):
+        self.process.stdin.write(json.dumps(line) + "\n")
+        self.process.stdin.flush()
+        said = self.process.stdout.readline()
+        if not said:
+            raise SystemExit(f"tokenize_lines ended with {self.process.wait()} at {str(line)[:200]}")
+        return json.loads(said)
+
+
+def of_library(call):
+    """What the library gives; None where it panics or raises."""
+    try:
+        return call()
+    except BaseException as error:  # PanicException is none of Exception
+        if isinstance(error, (KeyboardInterrupt, SystemExit)):
+            raise
+        return None
+
+
+class Differences:
+    def __init__(self, name, shown=5):
+        self.name, self.shown, self.count = name, shown, 0
+
+    def add(self, what, given, expected, got):
+        self.count += 1
+        if self.count <= self.shown:
+            print(f"{self.name}: {what} {given!a}\n  library {expected!a}\n  ours    {got!a}", flush=True)
+
+
+def check(lines, path, texts, rng, differences):
+    """Compares one tokenizer. False: ours refuses it (what it says is printed)."""
+    library = Tokenizer.from_file(str(path))
+    said = lines.ask(load=str(path))
+    if said != "loaded":
+        print(f"{differences.name}: refused: {said['error']}", flush=True)
+        return False
+    ids = [of_library(lambda: library.encode(text).ids) for text in texts]
+    for text, expected, got in zip(texts, ids, lines.ask(encode=texts)):
+        if expected is not None and got != expected:
+            differences.add("encode", text, expected, got)
+    some = texts[: len(texts) // 10]
+    for text, got in zip(some, lines.ask(encode=some, special=False)):
+        expected = of_library(lambda: library.encode(text, add_special_tokens=False).ids)
+        if expected is not None and got != expected:
+            differences.add("encode without special tokens", text, expected, got)
+    if library.truncation is None:
+        pairs = list(zip(some, reversed(some)))
+        for pair, got in zip(pairs, lines.ask(pairs=pairs)):
+            expected = of_library(lambda: library.encode(*pair).ids)
+            if expected is not None and got != expected:
+                differences.add("encode a pair", pair, expected, got)
+    size = library.get_vocab_size() + 3
+    sequences = [each for each in ids if each is not None] + [[rng.randrange(size) for _ in range(rng.randrange(12))] for _ in range(len(texts) // 4)]
+    for each, got in zip(sequences, lines.ask(decode=sequences)):
+        for skip, one in zip((False, True), got if isinstance(got, list) else [got, got]):
+            expected = of_library(lambda: library.decode(each, skip_special_tokens=skip))
+            if expected is not None and one != [expected, expected]:
+                differences.add(f"decode (skip_special_tokens={skip}; whole, streamed)", each, expected, one)
+    return True
+
+
+def map_of_characters():
+    """As tests/tools/goldens/make_tokenizers.py has SentencePiece compile it, of a golden."""
+    goldens = Path(__file__).resolve().parents[1] / "tools" / "goldens" / "tokenizers.json"
+    t5 = next(each for each in json.loads(goldens.read_text()) if each["name"] == "t5")
+    return t5["tokenizer"]["normalizer"]["precompiled_charsmap"]
+
+
+def fuzz(lines, files, strings, seed, keep):
+    charsmap, refused, differing, checked, drawn = map_of_characters(), 0, 0, 0, 0
+    with tempfile.TemporaryDirectory() as folder:
+        while checked < files:
+            number = seed * 100000 + drawn
+            drawn += 1
+            rng = random.Random(number)
+            made = of_library(lambda: random_tokenizers.tokenizer_file(rng, charsmap))
+            if made is None or of_library(lambda: Tokenizer.from_str(made).encode("a")) is None:
+                continue
+            path = Path(keep or folder) / f"{number}.json"
+            path.write_text(made)
+            checked += 1
+            differences = Differences(f"file {number}")
+            if not check(lines, path, [random_tokenizers.text(rng) for _ in range(strings)], rng, differences):
+                refused += 1
+            differing += differences.count
+            if differences.count:
+                print(f"file {number}: {differences.count} differences", flush=True)
+    print(f"{checked} files of {drawn} drawn, {strings} strings each: {differing} differences, {refused} refused")
+    return differing == 0 and refused * 50 <= checked
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--lines", required=True, help="the program tokenize_lines")
+    parser.add_argument("--files", type=int, default=20)
+    parser.add_argument("--strings", type=int, default=300)
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--keep", help="folder for the files")
+    options = parser.parse_args()
+    if options.keep:
+        Path(options.keep).mkdir(parents=True, exist_ok=True)
+    sys.exit(0 if fuzz(Lines(options.lines), options.files, options.strings, options.seed, options.keep) else 1)
+
+
+if __name__ == "__main__":
+    main()
