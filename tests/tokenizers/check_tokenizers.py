@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""Our tokenizers beside Hugging Face's library: encoding, decoding and streaming of tokenizers that are made of random parts.
+"""Our tokenizers beside Hugging Face's library: encoding, decoding and streaming of tokenizers that are made of random parts, and of
+those that families of models have.
 
     tests/tokenizers/check_tokenizers.py --lines build/bin/tokenize_lines             # what CI runs: 20 files
     tests/tokenizers/check_tokenizers.py --lines .. --files 200 --strings 2000        # by hand
@@ -14,9 +15,10 @@ import sys
 import tempfile
 from pathlib import Path
 
-os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
+os.environ.update(TOKENIZERS_PARALLELISM="false", RUST_BACKTRACE="0")
 from tokenizers import Tokenizer
 
+import model_families
 import random_tokenizers
 
 
@@ -117,6 +119,24 @@ def fuzz(lines, files, strings, seed, keep):
     return differing == 0 and refused * 50 <= checked
 
 
+def check_families(lines, strings, keep):
+    """Of each family of models; prints those that differ."""
+    rng, differing, count = random.Random(1), 0, 0
+    texts = [random_tokenizers.text(rng) for _ in range(strings)]
+    sentences = (Path(__file__).resolve().parents[2] / "models" / "sentences.txt").read_text()[:60000].splitlines()
+    with tempfile.TemporaryDirectory() as folder:
+        for family in model_families.families(map_of_characters()):
+            path = Path(keep or folder) / f"{count}.json"
+            path.write_text(model_families.tokenizer_file(family, texts[:400] + sentences))
+            differences = Differences(family[0])
+            count += 1
+            if not check(lines, path, texts + sentences[:50], rng, differences):
+                differing += 1
+            differing += differences.count
+    print(f"{count} families, {strings + 50} strings each: {differing} differences")
+    return differing == 0
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--lines", required=True, help="the program tokenize_lines")
@@ -127,7 +147,10 @@ def main():
     options = parser.parse_args()
     if options.keep:
         Path(options.keep).mkdir(parents=True, exist_ok=True)
-    sys.exit(0 if fuzz(Lines(options.lines), options.files, options.strings, options.seed, options.keep) else 1)
+    lines = Lines(options.lines)
+    results = [fuzz(lines, options.files, options.strings, options.seed, options.keep), check_families(lines, options.strings, options.keep)]
+    print(f"{sum(results)} passed, {len(results) - sum(results)} failed")
+    sys.exit(0 if all(results) else 1)
 
 
 if __name__ == "__main__":

@@ -134,6 +134,43 @@ TEST(Engine, SoItIsWithDrafts) {
   run_many(options);
 }
 
+/// Joins the letters of tokens by blanks, and holds the last one back.
+class Joined : public TokenText {
+ public:
+  std::string add(TokenId token) override {
+    std::string text =
+        std::exchange(held_, (is_first_ ? "" : " ") + std::string(fake_bytes(token)));
+    is_first_ = false;
+    return text;
+  }
+  std::string finish() override { return std::exchange(held_, {}); }
+
+ private:
+  std::string held_;
+  bool is_first_ = true;
+};
+
+TEST(Engine, TextsAreWhatIsMadeOfTheirTokens) {
+  Answers answers;
+  EngineOptions options;
+  options.token_bytes = fake_bytes;
+  options.token_text = [] { return std::make_unique<Joined>(); };
+  Engine engine(std::make_unique<ThreadedExecutor>(engine_limits()), options);
+  GenerationRequest request;
+  request.prompt = {1, 2, 3};
+  request.sampling.max_tokens = 4;
+  request.sampling.constraint = Constraint{Constraint::Kind::kChoice, "", {"abcd"}};
+  const RequestId whole = engine.submit(request, answers.listener());
+  request.sampling.stop_strings = {"c d"};  // which comes when the text ends
+  const RequestId stopped = engine.submit(request, answers.listener());
+  request.sampling.stop_strings = {"b c"};
+  const RequestId stopped_within = engine.submit(request, answers.listener());
+  engine.drain();
+  EXPECT_EQ(answers.of(whole).text, "a b c d");
+  EXPECT_EQ(answers.of(stopped).text, "a b ");
+  EXPECT_EQ(answers.of(stopped_within).text, "a ");
+}
+
 TEST(Engine, AConstraintHoldsForEachSample) {
   Answers answers;
   EngineOptions options;
