@@ -82,6 +82,8 @@ void AddedTokens::find_all(
     const std::function<void(std::size_t, std::size_t, std::optional<TokenId>)>& use) const {
   const ByteTrie& trie = tries_[normalized ? 1 : 0];
   std::size_t done = 0;  // of what was given back
+  std::size_t spaces_begin = 1,
+              spaces_end = 0;  // of white space that was looked at, so that it is once
   for (std::size_t at = 0; at < text.size() && !trie.is_empty();) {
     // The longest name from here on.
     std::size_t end = at;
@@ -107,8 +109,13 @@ void AddedTokens::find_all(
       continue;
     if (token.takes_left && begin > done)
       begin = done + unicode::without_space_at(false, text.substr(done, begin - done)).size();
-    if (token.takes_right)
-      end = text.size() - unicode::without_space_at(true, text.substr(end)).size();
+    if (token.takes_right) {
+      if (end > spaces_end || end < spaces_begin) {
+        spaces_begin = end;
+        spaces_end = text.size() - unicode::without_space_at(true, text.substr(end)).size();
+      }
+      end = spaces_end;
+    }
     if (done < begin) use(done, begin, std::nullopt);
     use(begin, end, id);
     done = end;

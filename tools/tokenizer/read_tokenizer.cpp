@@ -1,6 +1,7 @@
 #include <nlohmann/json.hpp>
 
 #include "runtime/format_error.h"
+#include "tools/tokenizer/models/read_model.h"
 #include "tools/tokenizer/parts/fields.h"
 #include "tools/tokenizer/tokenizer_data.h"
 

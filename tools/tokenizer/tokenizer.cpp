@@ -79,7 +79,8 @@ Encoded encode_one(const TokenizerData& data, std::string_view text, std::size_t
 }
 
 void require(bool is_whole, std::size_t most) {
-  if (!is_whole) throw usage_error("the text has more than {} tokens, as many as the model takes", most);
+  if (!is_whole)
+    throw usage_error("the text has more than {} tokens, as many as the model takes", most);
 }
 
 }  // namespace

@@ -11,24 +11,11 @@
 #include <string_view>
 #include <vector>
 
+#include "tools/tokenizer/lengths.h"
+
 namespace sinter::tools {
 
 struct TokenizerData;
-
-/// How a file wants long texts to be cut, the tokens around them counted.
-struct Truncation {
-  std::size_t tokens = 0;
-  bool from_left = false;    // the end stays
-  bool only_second = false;  // of pairs: a single text that is too long is refused
-};
-
-/// How a file wants texts to be made longer.
-struct Padding {
-  std::size_t tokens = 0;    // 0: as many as the longest text has
-  std::size_t multiple = 0;  // then up to a multiple of this; 0: none
-  std::int64_t id = 0;
-  bool from_left = false;
-};
 
 class Tokenizer {
  public:

@@ -8,12 +8,12 @@
 #include <vector>
 
 #include "tools/tokenizer/added_tokens.h"
+#include "tools/tokenizer/lengths.h"
 #include "tools/tokenizer/models/model.h"
 #include "tools/tokenizer/parts/decoders.h"
 #include "tools/tokenizer/parts/normalizers.h"
 #include "tools/tokenizer/parts/post_processors.h"
 #include "tools/tokenizer/parts/pre_tokenizers.h"
-#include "tools/tokenizer/tokenizer.h"
 
 namespace sinter::tools {
 

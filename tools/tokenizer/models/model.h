@@ -1,7 +1,6 @@
 // What makes tokens of pieces of text: the "model" of tokenizer.json.
 #pragma once
 
-#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -55,9 +54,5 @@ class Model {
  protected:
   Vocabulary vocabulary_;
 };
-
-/// Throws Error(kUsage) for what is no such model, Error(kUnsupported) for kinds that are not
-/// known.
-std::unique_ptr<const Model> read_model(const Fields::Json& model);
 
 }  // namespace sinter::tools

@@ -5,12 +5,9 @@
 #include <vector>
 
 #include "runtime/engine/utf8.h"
-#include "tools/tokenizer/unicode/unicode_data.h"
 
 namespace sinter::tools::unicode {
 namespace {
-
-#include "tools/tokenizer/unicode/unicode_tables.inc"
 
 /// Numbers of records in pages of 256 characters; characters of a long run share a page.
 class Pages {
@@ -19,9 +16,9 @@ class Pages {
     std::size_t run = 0;
     for (char32_t page = 0; page < kPages; ++page) {
       const char32_t first = page * kPage;
-      while (run + 1 < std::size(kRuns) && kRuns[run + 1].first <= first) ++run;
-      const bool is_uniform = run + 1 == std::size(kRuns) || kRuns[run + 1].first >= first + kPage;
-      auto& shared = uniform_[kRuns[run].record];
+      while (run + 1 < runs().size() && runs()[run + 1].first <= first) ++run;
+      const bool is_uniform = run + 1 == runs().size() || runs()[run + 1].first >= first + kPage;
+      auto& shared = uniform_[runs()[run].record];
       if (is_uniform && shared != 0) {
         pages_[page] = shared - 1;
         continue;
@@ -30,19 +27,19 @@ class Pages {
       if (is_uniform) shared = static_cast<std::uint16_t>(pages_[page] + 1);
       std::size_t at = run;
       for (char32_t code = first; code < first + kPage; ++code) {
-        while (at + 1 < std::size(kRuns) && kRuns[at + 1].first <= code) ++at;
-        numbers_.push_back(kRuns[at].record);
+        while (at + 1 < runs().size() && runs()[at + 1].first <= code) ++at;
+        numbers_.push_back(runs()[at].record);
       }
     }
   }
   const UnicodeRecord& operator[](char32_t code) const {
-    return kRecords[numbers_[std::size_t{pages_[code / kPage]} * kPage + code % kPage]];
+    return records()[numbers_[std::size_t{pages_[code / kPage]} * kPage + code % kPage]];
   }
 
  private:
   static constexpr char32_t kPage = 256, kPages = kLimit / kPage;
   std::array<std::uint16_t, kPages> pages_;
-  std::array<std::uint16_t, std::size(kRecords)> uniform_ = {};  // a page of it, and one
+  std::vector<std::uint16_t> uniform_ = std::vector<std::uint16_t>(records().size());
   std::vector<std::uint16_t> numbers_;
 };
 
@@ -70,19 +67,11 @@ bool is_word(char32_t code) {
 
 char32_t lowercase(char32_t code) {
   if (code < 0x80) return code >= 'A' && code <= 'Z' ? code + ('a' - 'A') : code;
-  const auto* run = std::ranges::lower_bound(kLowerRuns, code, {}, &LowerRun::last);
-  if (run == std::end(kLowerRuns) || code < run->first || (code - run->first) % run->step != 0)
+  const auto run = std::ranges::lower_bound(lower_runs(), code, {}, &LowerRun::last);
+  if (run == lower_runs().end() || code < run->first || (code - run->first) % run->step != 0)
     return code;
   return static_cast<char32_t>(static_cast<std::int32_t>(code) + run->delta);
 }
-
-std::span<const ScriptNames> scripts() { return kScripts; }
-std::span<const Decomposition> canonical() { return kCanonical; }
-std::span<const Decomposition> compatible() { return kCompatible; }
-std::u32string_view decomposed() { return {kDecomposed, std::size(kDecomposed)}; }
-std::span<const Composition> compositions() { return kCompositions; }
-std::span<const UnicodeRecord> records() { return kRecords; }
-std::span<const UnicodeRun> runs() { return kRuns; }
 
 char32_t previous_character(std::string_view text, std::size_t& end) {
   std::size_t begin = end - 1;
