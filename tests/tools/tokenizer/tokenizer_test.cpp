@@ -6,7 +6,9 @@
 #include <random>
 #include <sstream>
 
+#include <dlfcn.h>
 #include <gmock/gmock.h>
+#include <regex.h>
 #include <sinter/error.h>
 
 #include "tests/support/paths.h"
@@ -182,6 +184,13 @@ TEST(Tokenizer, ExpressionsThatDoNotEndAreErrors) {
   std::string many;
   for (int i = 0; i < 100000; ++i) many += "ab";
   EXPECT_EQ(refused("(?:a|b)+", many), "taken");
+}
+
+/// Oniguruma has functions of POSIX's names, which would be given others' patterns.
+TEST(Tokenizer, TheSystemsExpressionsStayItsOwn) {
+  Dl_info found = {};
+  ASSERT_NE(dladdr(reinterpret_cast<void*>(&regcomp), &found), 0);
+  EXPECT_THAT(found.dli_fname, testing::Not(HasSubstr("onig")));
 }
 
 TEST(Tokenizer, NestedFilesAreErrors) {
