@@ -28,7 +28,8 @@ std::optional<Truncation> truncation_of(const Json* section, const PostProcessor
   Fields fields(*section, "truncation");
   Truncation result;
   result.from_left = is_left(fields);
-  result.tokens = static_cast<std::size_t>(fields.get<std::uint32_t>("max_length"));
+  fields.at("max_length");
+  result.tokens = count_of(fields, "max_length", 0);
   const auto strategy = fields.get<std::string>("strategy", "LongestFirst");
   if (strategy != "LongestFirst" && strategy != "OnlyFirst" && strategy != "OnlySecond")
     unsupported_part(fmt::format("the strategy '{}' of truncation", strategy));
@@ -48,7 +49,8 @@ std::optional<Padding> padding_of(const Json* section) {
   const Json* const strategy = fields.find("strategy");
   if (strategy != nullptr && strategy->is_object()) {
     Fields fixed(*strategy, "the strategy of padding");
-    result.tokens = static_cast<std::size_t>(fixed.get<std::uint32_t>("Fixed"));
+    fixed.at("Fixed");
+    result.tokens = count_of(fixed, "Fixed", 0);
     fixed.finish();
   } else if (strategy != nullptr && *strategy != "BatchLongest") {
     unsupported_part(fmt::format("the strategy {} of padding", strategy->dump()));

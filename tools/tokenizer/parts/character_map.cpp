@@ -82,11 +82,13 @@ std::optional<std::string_view> CharacterMap::find(std::string_view chunk) const
 void CharacterMap::apply(std::string_view text, Rewriter& writer) const {
   constexpr std::size_t kMostOfGrapheme = 5;
   bool has_written = false;
+  std::size_t size = 0;
   const auto count = [](std::string_view part) {
     return std::ranges::count_if(part, [](char c) { return (c & 0xC0) != 0x80; });
   };
   // `characters` of the text become `mapped`.
   const auto map = [&](std::ptrdiff_t characters, std::string_view mapped) {
+    require_text_size(size += mapped.size());
     std::ptrdiff_t written = 0;
     for (std::size_t at = 0; at < mapped.size(); ++written) {
       const std::size_t begin = at;

@@ -7,6 +7,7 @@
 #include "runtime/engine/utf8.h"
 #include "tools/tokenizer/parts/byte_alphabet.h"
 #include "tools/tokenizer/parts/normalizers.h"
+#include "tools/tokenizer/parts/passage.h"
 #include "tools/tokenizer/parts/pre_tokenizers.h"
 #include "tools/tokenizer/unicode/unicode.h"
 
@@ -110,6 +111,7 @@ struct ReplacePart {
     pattern.for_each_match(token, [&](std::size_t begin, std::size_t end) {
       result.append(token, done, begin - done);
       result += content;
+      require_text_size(result.size());
       done = end;
     });
     return result.append(token, done);

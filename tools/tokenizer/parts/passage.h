@@ -13,7 +13,7 @@ using TokenId = std::int64_t;
 using Origin = std::uint32_t;  // a place in the text as it was given
 
 /// More bytes than a text may become; places in it are Origin.
-constexpr std::size_t kMostText = std::size_t{1} << 30;
+constexpr std::size_t kMostText = std::size_t{1} << 28;
 /// Throws Error(kUsage) for more.
 void require_text_size(std::size_t bytes);
 

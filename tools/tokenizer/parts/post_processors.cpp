@@ -75,9 +75,12 @@ class Template : public PostProcessor {
   };
 
   static std::vector<Part> read(Fields& fields, const char* key) {
-    constexpr int kMostTexts = 16;  // in a template: ids grow with them
+    // In a template: what ids grow with.
+    constexpr int kMostTexts = 16;
+    constexpr std::size_t kMostIds = 1U << 16;
     std::vector<Part> result;
     int texts = 0;
+    std::size_t count = 0;
     for (const Fields::Json& piece : fields.at(key)) {
       const std::string what = fmt::format("a piece of '{}' of {}", key, fields.what());
       Fields outer(piece, what);
@@ -95,7 +98,10 @@ class Template : public PostProcessor {
         Fields tokens(fields.at("special_tokens"), "special_tokens of " + fields.what());
         Fields token(tokens.at(name.c_str()), fmt::format("the token '{}'", name));
         Part part = {-1, {}};
-        for (const Fields::Json& id : token.at("ids")) part.ids.push_back(id_of(id, what));
+        for (const Fields::Json& id : token.at("ids")) {
+          if (++count > kMostIds) unsupported_part(fmt::format("'{}' of so many ids", key));
+          part.ids.push_back(id_of(id, what));
+        }
         result.push_back(std::move(part));
         token.skip({"id", "tokens"});
         token.finish();
