@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <nlohmann/json.hpp>
 
 #include "runtime/format_error.h"
@@ -57,6 +58,9 @@ std::optional<Padding> padding_of(const Json* section) {
   }
   result.from_left = is_left(fields);
   result.multiple = count_of(fields, "pad_to_multiple_of", 0);
+  constexpr std::size_t kMost = std::size_t{1} << 24;  // tokens
+  if (std::max(result.tokens, result.multiple) > kMost)
+    throw usage_error("tokenizer: padding to {} tokens", std::max(result.tokens, result.multiple));
   result.id = static_cast<TokenId>(count_of(fields, "pad_id", 0));
   fields.skip({"pad_type_id", "pad_token"});
   fields.finish();

@@ -137,6 +137,15 @@ Tokenizer::Cut Tokenizer::encode_cut(std::string_view text, bool add_special,
   return result;
 }
 
+void Tokenizer::pad(std::vector<std::int64_t>& ids) const {
+  const auto& padding = data_->padding;
+  if (!padding) return;
+  std::size_t size = std::max(ids.size(), padding->tokens);
+  if (padding->multiple > 0)
+    size += (padding->multiple - size % padding->multiple) % padding->multiple;
+  ids.insert(padding->from_left ? ids.begin() : ids.end(), size - ids.size(), padding->id);
+}
+
 const std::optional<Truncation>& Tokenizer::truncation() const { return data_->truncation; }
 const std::optional<Padding>& Tokenizer::padding() const { return data_->padding; }
 

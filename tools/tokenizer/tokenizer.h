@@ -46,6 +46,8 @@ class Tokenizer {
   /// As encode(), but cut as the file says (truncation()).
   Cut encode_cut(std::string_view text, bool add_special = true,
                  std::size_t most = kAnyNumber) const;
+  /// Makes the ids of a text as long as the file wants a single one to be (padding()).
+  void pad(std::vector<std::int64_t>& ids) const;
   /// What the file says of long texts and short ones, if it does.
   const std::optional<Truncation>& truncation() const;
   const std::optional<Padding>& padding() const;

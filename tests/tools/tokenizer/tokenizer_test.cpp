@@ -245,6 +245,29 @@ TEST(Tokenizer, TextsAreCutAsTheFileSays) {
   EXPECT_THAT(refusal(file), HasSubstr("truncation leaves 1 tokens"));
 }
 
+TEST(Tokenizer, TextsArePaddedAsTheFileSays) {
+  json file = of_words("? a b", {{"pre_tokenizer", {{"type", "WhitespaceSplit"}}},
+                                 {"padding",
+                                  {{"strategy", {{"Fixed", 5}}},
+                                   {"direction", "Right"},
+                                   {"pad_to_multiple_of", nullptr},
+                                   {"pad_id", 9},
+                                   {"pad_type_id", 0},
+                                   {"pad_token", "?"}}}});
+  const auto padded = [&](Ids ids) {
+    Tokenizer::parse(file.dump()).pad(ids);
+    return ids;
+  };
+  EXPECT_EQ(padded({1, 2}), (Ids{1, 2, 9, 9, 9}));
+  EXPECT_EQ(padded({1, 2, 1, 2, 1, 2}).size(), 6U);
+  file["padding"]["direction"] = "Left";
+  file["padding"]["strategy"] = "BatchLongest";
+  file["padding"]["pad_to_multiple_of"] = 4;
+  EXPECT_EQ(padded({1, 2}), (Ids{9, 9, 1, 2}));
+  file["padding"]["strategy"] = {{"Fixed", 1LL << 40}};
+  EXPECT_THAT(refusal(file), HasSubstr("padding to 1099511627776 tokens"));
+}
+
 /// What comes token by token is the text, however it is decoded.
 TEST(Tokenizer, StreamsGiveTheText) {
   const std::string words = "▁ab ##cd ef</w> <0xE2> <0x82> <0xAC> Ġg . H HH e▁f";

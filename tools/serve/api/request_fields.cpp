@@ -30,13 +30,16 @@ std::vector<TokenId> ids_of_text(const char* name, const json& text, const Serve
     RequestFields::fail(name, fmt::format("is text, and '{}' is served without a tokenizer: send a "
                                           "list of token ids",
                                           model.name()));
-  // Texts of an encoder are cut as their tokenizer says, prompts are not.
-  const auto cut =
-      model.embedder() != nullptr
-          ? model.tokenizer()->encode_cut(text.get<std::string>(), true, model.most_tokens())
-          : Tokenizer::Cut{
-                model.tokenizer()->encode(text.get<std::string>(), true, model.most_tokens()),
-                false};
+  const auto most = model.most_tokens();
+  const auto given = text.get<std::string>();
+  Tokenizer::Cut cut;
+  // Texts of an encoder are as long as their tokenizer says, prompts are not.
+  if (model.embedder() != nullptr) {
+    cut = model.tokenizer()->encode_cut(given, true, most);
+    if (!model.masks()) model.tokenizer()->pad(cut.ids);
+  } else {
+    cut.ids = model.tokenizer()->encode(given, true, most);
+  }
   is_cut = cut.is_cut;
   return {cut.ids.begin(), cut.ids.end()};
 }

@@ -77,6 +77,7 @@ ServedModel::ServedModel(std::string name, ServedModelOptions options)
     tensors.pads = embeds && std::ranges::any_of(plan.inputs(), [](const BindingInfo& input) {
                      return input.name == "attention_mask";
                    });
+    masks_ = tensors.pads;
     tensors.has_ladder = tensors.pads && plan.target() != "cpu";
     SessionOptions session = options_.session;
     constexpr std::size_t kLadder = 128;  // shapes
