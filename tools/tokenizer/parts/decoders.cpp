@@ -98,7 +98,10 @@ struct WordPiecePart {
 
 /// Without a decoder the library joins tokens by blanks.
 struct BlanksPart {
-  std::string map(std::string token, bool is_first) const { return is_first ? token : " " + token; }
+  std::string map(std::string token, bool is_first) const {
+    if (!is_first) token.insert(0, 1, ' ');
+    return token;
+  }
 };
 
 struct ReplacePart {

@@ -9,9 +9,7 @@ import icu
 LIMIT = 0x110000
 # Ages that tables elsewhere stop at (README.md, "Tables of Unicode").
 AGES = [(8, 0), (9, 0), (12, 0), (14, 0), (16, 0), (17, 0)]
-CATEGORIES = "Cn Lu Ll Lt Lm Lo Mn Me Mc Nd Nl No Zs Zl Zp Cc Cf Co Cs Pd Ps Pe Pc Po Sm Sc Sk So Pi Pf".split()  # ICU's order
 FLAGS = [(icu.UProperty.ALPHABETIC, 1), (icu.UProperty.EXTENDED_PICTOGRAPHIC, 2), (icu.UProperty.UPPERCASE, 4), (icu.UProperty.LOWERCASE, 8)]
-CONJUNCTS = {0: 0, 1: 1, 2: 2, 3: 3}  # None, Consonant, Extend, Linker
 HANGUL = range(0xAC00, 0xD7A4)
 
 
@@ -29,7 +27,7 @@ def record_of(code, scripts):
     number = scripts.setdefault(names, len(scripts))
     flags = sum(bit for name, bit in FLAGS if icu.Char.hasBinaryProperty(c, name))
     return (icu.Char.charType(c), age_of(c), icu.Char.getCombiningClass(c), icu.Char.getIntPropertyValue(c, icu.UProperty.GRAPHEME_CLUSTER_BREAK),
-            CONJUNCTS[icu.Char.getIntPropertyValue(c, icu.UProperty.INDIC_CONJUNCT_BREAK)], flags, number)
+            icu.Char.getIntPropertyValue(c, icu.UProperty.INDIC_CONJUNCT_BREAK), flags, number)
 
 
 def lines(items, width=100):
