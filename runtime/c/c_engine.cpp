@@ -55,6 +55,33 @@ constexpr std::pair<sinter_constraint, Constraint::Kind> kConstraints[] = {
 /// sinter_generation_request up to `likeliest`, as it was first released.
 constexpr std::size_t kFirstRequest = offsetof(sinter_generation_request, constraint);
 
+/// sinter_engine_options up to `user`, as it was first released.
+constexpr std::size_t kFirstOptions = offsetof(sinter_engine_options, text_start);
+
+/// A text as the caller makes it.
+class CallersText : public TokenText {
+ public:
+  explicit CallersText(const sinter_engine_options& said)
+      : said_(said), text_(said.text_start(said.user)) {}
+  CallersText(const CallersText&) = delete;
+  CallersText& operator=(const CallersText&) = delete;
+  ~CallersText() override { said_.text_free(said_.user, text_); }
+  std::string add(TokenId token) override {
+    std::size_t bytes = 0;
+    const char* const data = said_.text_add(said_.user, text_, token, &bytes);
+    return data ? std::string(data, bytes) : std::string();
+  }
+  std::string finish() override {
+    std::size_t bytes = 0;
+    const char* const data = said_.text_finish(said_.user, text_, &bytes);
+    return data ? std::string(data, bytes) : std::string();
+  }
+
+ private:
+  sinter_engine_options said_;
+  void* text_;
+};
+
 EngineOptions engine_options_of(const sinter_engine_options& said) {
   EngineOptions options;
   options.cache_bytes = said.cache_bytes;
@@ -74,6 +101,11 @@ EngineOptions engine_options_of(const sinter_engine_options& said) {
       const char* data = call(user, token, &bytes);
       return data ? std::string_view(data, bytes) : std::string_view();
     };
+  const int given = (said.text_start != nullptr) + (said.text_add != nullptr) +
+                    (said.text_finish != nullptr) + (said.text_free != nullptr);
+  if (given != 0 && given != 4)
+    throw usage_error("text_start, text_add, text_finish and text_free are given together");
+  if (given != 0) options.token_text = [said] { return std::make_unique<CallersText>(said); };
   return options;
 }
 
@@ -189,7 +221,8 @@ sinter_status sinter_engine_create(const sinter_plan* plan, const sinter_engine_
                                    sinter_engine** engine) {
   return guarded([&] {
     given(engine, "engine");
-    const auto said = options ? c::read_struct(options, "options") : sinter_engine_options{};
+    const auto said =
+        options ? c::read_struct(options, "options", c::kFirstOptions) : sinter_engine_options{};
     auto made = std::make_unique<Engine>(c::plans().at(plan)->plan, c::engine_options_of(said),
                                          c::session_options_of(said.session));
     *engine = c::engines().add(std::shared_ptr<Engine>(made.release(), c::end_engine));

@@ -60,7 +60,10 @@ void Scheduler::take_tokens(Sequence& sequence, const SampleResult& drawn, Engin
       reason = FinishReason::kStop;
       break;
     }
-    if (options_.token_bytes) output.text += sequence.text.add(options_.token_bytes(token));
+    if (sequence.words)
+      output.text += sequence.text.add_characters(sequence.words->add(token));
+    else if (options_.token_bytes)
+      output.text += sequence.text.add(options_.token_bytes(token));
     const bool is_last = i + 1 == drawn.tokens.size();
     if (sequence.text.has_stopped() || (is_last && drawn.ends))
       reason = FinishReason::kStop;
@@ -89,6 +92,8 @@ void Scheduler::end(Sequence& sequence, FinishReason reason, GenerationOutput ou
   output.request = sequence.request->id;
   output.sample = sequence.rank.sample;
   output.finish = reason;
+  if (sequence.words && !sequence.text.has_stopped())
+    output.text += sequence.text.add_characters(sequence.words->finish());
   output.text += sequence.text.finish();
   outputs_.push_back(std::move(output));
   ++stats_.finished_texts[static_cast<std::size_t>(reason)];

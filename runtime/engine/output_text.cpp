@@ -6,7 +6,11 @@
 namespace sinter::engine {
 
 std::string OutputText::add(std::string_view bytes) {
-  held_ += characters_.add(bytes);
+  return add_characters(characters_.add(bytes));
+}
+
+std::string OutputText::add_characters(std::string_view text) {
+  held_ += text;
   return release(false);
 }
 

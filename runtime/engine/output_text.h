@@ -17,6 +17,8 @@ class OutputText {
   /// The text that a token's bytes make certain: whole characters, of which none can become a part
   /// of a stop string that comes before all others. After a stop string nothing more may come.
   std::string add(std::string_view bytes);
+  /// The same of whole characters.
+  std::string add_characters(std::string_view text);
   bool has_stopped() const { return has_stopped_; }
   /// What was held back.
   std::string finish();

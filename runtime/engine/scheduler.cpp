@@ -77,7 +77,7 @@ void Scheduler::check(const GenerationRequest& request) const {
   if (request.priority < -kMostPriority || request.priority > kMostPriority)
     throw usage_error("priority {} is not from {} to {}", request.priority, -kMostPriority,
                       kMostPriority);
-  if (!sampling.stop_strings.empty() && !options_.token_bytes)
+  if (!sampling.stop_strings.empty() && !options_.token_bytes && !options_.token_text)
     throw usage_error("stop strings need the text of tokens: give EngineOptions::token_bytes");
   if (sampling.samples > limits_.max_sequences)
     throw usage_error("{} samples are more than the {} sequences that run at once",
@@ -106,6 +106,7 @@ void Scheduler::submit(RequestId id, GenerationRequest request, EngineTime now,
   const auto step = std::chrono::nanoseconds(options_.priority_step).count();
   for (int sample = 0; sample < state.sampling->samples; ++sample) {
     auto sequence = std::make_unique<Sequence>(state);
+    if (options_.token_text) sequence->words = options_.token_text();
     sequence->id = ++last_sequence_;
     sequence->rank = {
         std::chrono::nanoseconds(now.time_since_epoch()).count() - step * state.request.priority,

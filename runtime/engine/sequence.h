@@ -61,6 +61,7 @@ struct Sequence {
   BlockTable table;
 
   OutputText text;
+  std::unique_ptr<TokenText> words;  // of EngineOptions::token_text
   std::optional<EngineTime> first_planned, last_token;
 
   /// Tokens to run before the next one can be drawn.

@@ -62,6 +62,12 @@ def test_a_tokenizer_makes_text(plan):
         assert text.text == tokenizer.decode(text.tokens)
         stopped = engine.generate("AB", max_tokens=8, stop=text.text[3])
         assert stopped.text == text.text[:text.text.index(text.text[3])] and stopped.finish == "stop"
+    # Not only the bytes of tokens: words that are joined, a first blank that is dropped, tokens as they are.
+    for decoder in (decoders.WordPiece(), decoders.Metaspace(replacement=alphabet[0]), decoders.BPEDecoder(alphabet[1])):
+        tokenizer.decoder = decoder
+        with sinter.Engine(plan, tokenizer=tokenizer, cache_bytes=1 << 20) as engine:
+            text = engine.generate("AB", max_tokens=8)
+            assert text.text == tokenizer.decode(text.tokens) == "".join(part.text for part in engine.stream("AB", max_tokens=8))
 
 
 def test_a_draft_model_changes_no_text(plan):

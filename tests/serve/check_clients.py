@@ -258,6 +258,16 @@ def check_embeddings(sinter, folder):
             np.testing.assert_allclose(found[text], expected(text), atol=1e-5)
         runs, rows = (figures(port)[f"sinter_inference_{name}_total"] for name in ("runs", "rows"))
         assert runs < rows == len(texts), (runs, rows)
+    # Texts that are too long are cut as tokenizer.json says, and the answer says which.
+    tokenizer.enable_truncation(8)
+    tokenizer.save(str(folder / "tokenizer.json"))
+    with serving(sinter, plan, f"--tokenizer={folder / 'tokenizer.json'}") as (_, port):
+        client = openai.OpenAI(base_url=f"http://127.0.0.1:{port}/v1", api_key="none", max_retries=0)
+        for each, text in zip(client.embeddings.create(model="bert", input=texts[:20], encoding_format="float").data, texts):
+            np.testing.assert_allclose(each.embedding, expected(text), atol=1e-5)
+            tokenizer.no_truncation()
+            assert getattr(each, "truncated", False) == (len(tokenizer.encode(text).ids) > 8), text
+            tokenizer.enable_truncation(8)
     print(f"{len(texts)} vectors compared, {runs:.0f} runs", flush=True)
 
 

@@ -436,6 +436,29 @@ TEST_F(GenerateTest, TextGoesThroughATokenizerAndATemplate) {
   EXPECT_LE(json::parse(sinter(with_json).out)["tokens"].size(), by_default["tokens"].size());
 }
 
+/// However tokens are decoded, what comes token by token is the text of --json.
+TEST_F(GenerateTest, StreamsTheTextThatItReports) {
+  const auto plan = compile();
+  for (const char* decoder :
+       {"null", R"({"type": "WordPiece", "prefix": "##", "cleanup": true})",
+        R"({"type": "Metaspace", "replacement": "x", "prepend_scheme": "always"})",
+        R"({"type": "Sequence", "decoders": [{"type": "Fuse"}, {"type": "Strip", "content": "x",
+            "start": 1, "stop": 1}]})"}) {
+    json vocabulary = json::object();
+    for (int i = 0; i < 96; ++i) vocabulary["x" + std::to_string(i) + "x"] = i;
+    write("tokenizer.json", json{{"model", {{"type", "WordLevel"}, {"vocab", vocabulary}}},
+                                 {"decoder", json::parse(decoder)}}
+                                .dump());
+    std::vector<std::string> words = {"generate",     plan,          "--ids",
+                                      "1,2",          "--tokenizer", path("tokenizer.json"),
+                                      "--max-tokens", "9",           "--no-rates"};
+    const auto streamed = sinter(words).out;
+    words.push_back("--json");
+    EXPECT_EQ(streamed, json::parse(sinter(words).out)["text"].get<std::string>() + "\n")
+        << decoder;
+  }
+}
+
 TEST_F(GenerateTest, RefusesWhatItCannotDo) {
   const auto plan = compile();
   const auto error = [&](std::vector<std::string> words) {

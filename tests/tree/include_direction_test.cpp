@@ -183,7 +183,12 @@ const Edges kAllowed = {
       "runtime/plan", "tools/compiler/build", "tools/compiler/include", "tools/compiler/inspect",
       "tools/compiler/options", "tools/compiler/refit", "tools/compiler/run",
       "tools/compiler/tuning", "tools/compiler/verify"}},
-    {"tools/tokenizer", {"runtime/engine", "runtime/files"}},
+    {"tools/tokenizer/unicode", {"runtime/engine"}},
+    {"tools/tokenizer/parts", {"runtime/engine", "tools/tokenizer/unicode"}},
+    {"tools/tokenizer/models", {"tools/tokenizer/parts", "tools/tokenizer/unicode"}},
+    {"tools/tokenizer",
+     {"runtime/engine", "runtime/files", "tools/tokenizer/models", "tools/tokenizer/parts",
+      "tools/tokenizer/unicode"}},
     {"tools/generate",
      {"fusion", "runtime", "runtime/cpu/ops", "runtime/engine", "runtime/files", "runtime/include",
       "runtime/plan", "tools/compiler/include", "tools/compiler/inspect", "tools/compiler/options",
@@ -228,7 +233,8 @@ const Edges kAllowed = {
     {"tools/serve/api", {"runtime/include", "tools/serve/models"}},
     {"tools/serve/models",
      {"ir", "runtime/engine", "runtime/include", "tools/generate", "tools/tokenizer"}},
-    {"tools/serve/add_serve", {"runtime/include", "tools/cli", "tools/cli/verbs", "tools/serve"}},
+    {"tools/serve/add_serve",
+     {"runtime/include", "tools/cli", "tools/cli/verbs", "tools/generate", "tools/serve"}},
     {"tools/speech",
      {"runtime/engine", "runtime/files", "runtime/include", "tools/cli", "tools/cli/text",
       "tools/cli/verbs", "tools/compiler/include", "tools/compiler/run", "tools/generate",
@@ -236,7 +242,7 @@ const Edges kAllowed = {
     {"tools/cli/main", {"tools/cli/cli", "tools/serve", "tools/serve/add_serve", "tools/speech"}},
     {"tools/python",
      {"runtime/arrow", "runtime/include", "tools/cli/cli", "tools/compiler/include",
-      "tools/serve/add_serve"}},
+      "tools/generate", "tools/serve/add_serve", "tools/tokenizer"}},
 };
 
 // Headers of scalar types and errors, open to all.
@@ -257,8 +263,7 @@ const std::map<std::string, std::set<std::string>> kPrivate = {
     {"dnnl.hpp", {"runtime/cpu", "tools/cli"}},
     {"nanobind/", {"tools/python"}},
     {"httplib.h", {"tools/serve"}},
-    {"pcre2.h", {"tools/tokenizer"}},
-    {"utf8proc.h", {"tools/tokenizer"}},
+    {"oniguruma.h", {"tools/tokenizer/unicode"}},
     {"sndfile.h", {"tools/speech"}},
     {"samplerate.h", {"tools/speech"}},
 };

@@ -73,12 +73,9 @@ if(SINTER_COMPILER)
   find_path(SNDFILE_INCLUDE_DIR sndfile.h REQUIRED)
   find_library(SAMPLERATE_LIBRARY NAMES samplerate REQUIRED)
   find_path(SAMPLERATE_INCLUDE_DIR samplerate.h REQUIRED)
-  # Patterns of tokenizers; linked statically.
-  find_library(PCRE2_LIBRARY NAMES libpcre2-8.a REQUIRED)
-  find_path(PCRE2_INCLUDE_DIR pcre2.h REQUIRED)
-  # Unicode's normal forms and categories, of tokenizers; linked statically.
-  find_library(UTF8PROC_LIBRARY NAMES libutf8proc.a REQUIRED)
-  find_path(UTF8PROC_INCLUDE_DIR utf8proc.h REQUIRED)
+  # Patterns of tokenizers.
+  find_library(ONIG_LIBRARY NAMES onig REQUIRED)
+  find_path(ONIG_INCLUDE_DIR oniguruma.h REQUIRED)
 endif()
 
 # Only headers of the CUDA toolkit are needed: every CUDA library is loaded at run time.

@@ -64,6 +64,13 @@ std::vector<std::int64_t> prompt_ids(const PromptOptions& options, const Tokeniz
   return ids;
 }
 
+std::string lengths_note(const Tokenizer& tokenizer) {
+  if (tokenizer.truncation())
+    return fmt::format("the tokenizer cuts texts at {} tokens: prompts are not cut, nor padded",
+                       tokenizer.truncation()->tokens);
+  return tokenizer.padding() ? "the tokenizer pads texts: prompts are not padded" : "";
+}
+
 std::vector<std::int64_t> stop_ids(const PromptOptions& options, const Tokenizer* tokenizer) {
   std::vector<std::int64_t> ids;
   for (const auto& stop : options.stops) {

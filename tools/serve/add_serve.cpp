@@ -19,6 +19,7 @@
 #include "runtime/format_error.h"
 #include "tools/cli/session_options.h"
 #include "tools/cli/verbs/verbs.h"
+#include "tools/generate/prompt.h"
 #include "tools/serve/grpc/grpc_server.h"
 #include "tools/serve/http_server.h"
 
@@ -98,6 +99,10 @@ void load_models(const ServeArguments& options, ModelRegistry& models, const Con
     console.note(fmt::format(
         "'{}' loaded in {:.1f} s", name,
         std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count()));
+    const auto loaded = models.find(name);
+    if (loaded->engine() == nullptr || loaded->tokenizer() == nullptr) continue;
+    if (const std::string note = lengths_note(*loaded->tokenizer()); !note.empty())
+      console.note(fmt::format("'{}': {}", name, note));
   }
 }
 

@@ -28,10 +28,17 @@ std::int64_t require(const Tokenizer& tokenizer, std::string_view name) {
   throw usage_error("the tokenizer has no token '{}': it is not that of a Whisper model", name);
 }
 
+std::int64_t first_of(const Tokenizer& tokenizer, const std::string& text) {
+  const auto ids = tokenizer.encode(text, false);
+  if (!ids.empty()) return ids.front();
+  throw usage_error("the tokenizer makes no tokens of '{}': it is not that of a Whisper model",
+                    text);
+}
+
 std::set<std::int64_t> not_spoken(const Tokenizer& tokenizer) {
   std::set<std::int64_t> result;
   // Between words a hyphen and an apostrophe are spoken, in front of one they are not.
-  for (const char* text : {" -", " '"}) result.insert(tokenizer.encode(text, false)[0]);
+  for (const char* text : {" -", " '"}) result.insert(first_of(tokenizer, text));
   for (const auto text : kNotSpoken)
     for (const char* before : {"", " "}) {
       const auto ids = tokenizer.encode(before + std::string(text), false);
@@ -39,7 +46,7 @@ std::set<std::int64_t> not_spoken(const Tokenizer& tokenizer) {
     }
   for (const auto text : kNotes)
     for (const char* before : {"", " "})
-      result.insert(tokenizer.encode(before + std::string(text), false)[0]);
+      result.insert(first_of(tokenizer, before + std::string(text)));
   return result;
 }
 
@@ -74,7 +81,7 @@ SpeechTokens SpeechTokens::of(const Tokenizer& tokenizer, std::int64_t vocabular
   if (const auto language_model = tokenizer.id_of("<|startoflm|>"))
     suppressed.insert(*language_model);
   result.suppressed.assign(suppressed.begin(), suppressed.end());
-  result.space = tokenizer.encode(" ", false)[0];
+  result.space = first_of(tokenizer, " ");
   return result;
 }
 

@@ -5,113 +5,82 @@
 #include "runtime/engine/utf8.h"
 #include "runtime/files/input_file.h"
 #include "runtime/format_error.h"
-#include "tools/tokenizer/byte_alphabet.h"
-#include "tools/tokenizer/read_tokenizer.h"
+#include "tools/tokenizer/tokenizer_data.h"
 
 namespace sinter::tools {
 namespace {
 
-using engine::repaired_utf8;
-using engine::utf8_length;
-
-/// Appends the tokens of the bytes of `text`; false: some byte has none.
-bool encode_bytes(const TokenizerData& data, std::string_view text, std::vector<TokenId>& ids) {
-  const auto token_of = [&](char c) { return data.byte_tokens[static_cast<unsigned char>(c)]; };
-  if (!std::ranges::all_of(text, [&](char c) { return token_of(c).has_value(); })) return false;
-  for (const char c : text) ids.push_back(*token_of(c));
-  return true;
+/// `text` in pieces: added tokens, and what pre-tokenizers cut.
+Passage pieces_of(const TokenizerData& data, std::string_view text) {
+  if (engine::repaired_utf8(text) != text) throw usage_error("the text is not UTF-8");
+  require_text_size(text.size());
+  const bool tracks = data.pre_tokenizers.needs_origins();
+  Passage passage(tracks);
+  data.added.find_all(text, false, [&](std::size_t begin, std::size_t end, auto token) {
+    if (token) return passage.add_token(*token);
+    Fragment fragment;
+    fragment.begin = static_cast<Origin>(begin);
+    fragment.text = text.substr(begin, end - begin);
+    if (tracks) {
+      fragment.origins.resize(fragment.text.size());
+      Origin origin = fragment.begin;
+      for (std::size_t i = 0; i < fragment.text.size(); ++i) {
+        // Each byte of a character comes from its first.
+        if ((fragment.text[i] & 0xC0) != 0x80) origin = static_cast<Origin>(begin + i);
+        fragment.origins[i] = origin;
+      }
+    }
+    data.normalizers.apply(fragment);
+    data.added.find_all(fragment.text, true, [&](std::size_t from, std::size_t to, auto found) {
+      if (found)
+        passage.add_token(*found);
+      else
+        passage.add_text(fragment, from, to);
+    });
+  });
+  data.pre_tokenizers.apply(passage);
+  return passage;
 }
 
-void encode_characters(const TokenizerData& data, std::string_view word,
-                       std::vector<TokenId>& ids) {
-  if (data.ignore_merges)
-    if (const auto found = data.vocabulary.find(std::string(word)); found != data.vocabulary.end())
-      return ids.push_back(found->second);
-  std::vector<TokenId> tokens;
-  bool was_unknown = false;
-  for (std::size_t at = 0; at < word.size();) {
-    const auto character = word.substr(at, std::max<std::size_t>(1, utf8_length(word[at])));
-    at += character.size();
-    const auto found = data.vocabulary.find(std::string(character));
-    const bool is_known = found != data.vocabulary.end();
-    if (is_known) tokens.push_back(found->second);
-    const bool is_unknown =
-        !is_known && !(data.falls_back_to_bytes && encode_bytes(data, character, tokens));
-    if (is_unknown && data.unknown && !(was_unknown && data.fuses_unknown))
-      tokens.push_back(*data.unknown);
-    was_unknown = is_unknown;
-  }
-  data.pairs.merge(tokens);
-  ids.insert(ids.end(), tokens.begin(), tokens.end());
-}
+struct Encoded {
+  std::vector<TokenId> ids;
+  bool is_whole = true;
+};
 
-void encode_unigram(const TokenizerData& data, std::string_view word, std::vector<TokenId>& ids) {
-  std::vector<std::string_view> parts;
-  data.unigram->cut(word, parts);
-  for (const auto part : parts) {
-    const auto found = data.vocabulary.find(std::string(part));
-    if (found != data.vocabulary.end())
-      ids.push_back(found->second);
-    else if (data.falls_back_to_bytes && encode_bytes(data, part, ids))
-      continue;
-    else if (data.unknown)
-      ids.push_back(*data.unknown);
+/// The ids of one text without what stands around it; no more than `most`, and some, of its
+/// beginning or its end.
+Encoded encode_one(const TokenizerData& data, std::string_view text, std::size_t most,
+                   bool from_left) {
+  const Passage passage = pieces_of(data, text);
+  const auto& pieces = passage.pieces();
+  Encoded result;
+  const auto encode = [&](const Piece& piece, std::vector<TokenId>& ids) {
+    if (piece.token != Piece::kText)
+      ids.push_back(piece.token);
     else
-      throw usage_error("the tokenizer has no token for '{}', and none for what is unknown", part);
+      data.model->encode(passage.text_of(piece), ids);
+  };
+  if (!from_left) {
+    for (const Piece& piece : pieces) {
+      if (result.ids.size() > most) break;
+      encode(piece, result.ids);
+    }
+  } else {
+    std::vector<TokenId> reversed, ids;
+    for (auto piece = pieces.rbegin(); piece != pieces.rend() && reversed.size() <= most; ++piece) {
+      ids.clear();
+      encode(*piece, ids);
+      reversed.insert(reversed.end(), ids.rbegin(), ids.rend());
+    }
+    result.ids.assign(reversed.rbegin(), reversed.rend());
   }
+  result.is_whole = result.ids.size() <= most;
+  return result;
 }
 
-void encode_word(const TokenizerData& data, std::string_view word, std::vector<TokenId>& ids) {
-  if (data.unigram) return encode_unigram(data, word, ids);
-  if (!data.is_byte_level) return encode_characters(data, word, ids);
-  if (data.ignore_merges) {
-    std::string name;
-    for (const char c : word) name += byte_characters()[static_cast<unsigned char>(c)];
-    if (const auto found = data.vocabulary.find(name); found != data.vocabulary.end()) {
-      ids.push_back(found->second);
-      return;
-    }
-  }
-  std::vector<TokenId> tokens;
-  for (const char c : word)
-    if (const auto token = data.byte_tokens[static_cast<unsigned char>(c)])
-      tokens.push_back(*token);
-  data.pairs.merge(tokens);
-  ids.insert(ids.end(), tokens.begin(), tokens.end());
-}
-
-/// `is_first`: nothing is in front of `text`.
-void encode_plain(const TokenizerData& data, std::string_view text, bool is_first,
-                  std::vector<TokenId>& ids) {
-  if (data.word_pieces) {
-    const std::string plain = data.normalizer.apply(text);
-    for (const auto word : bert_words(plain)) data.word_pieces->encode(data.vocabulary, word, ids);
-    return;
-  }
-  std::vector<std::string> pieces = {data.normalizer.apply(text)};
-  if (pieces.front().empty()) return;
-  for (const TextCut& cut : data.cuts) {
-    std::vector<std::string> next;
-    for (std::string& piece : pieces) {
-      if (!cut.blank.empty()) {
-        const bool begins = is_first && &piece == pieces.data();
-        piece = replaced(std::move(piece), " ", cut.blank);
-        if ((cut.prefix == TextCut::Prefix::kAlways ||
-             (cut.prefix == TextCut::Prefix::kFirst && begins)) &&
-            !piece.starts_with(cut.blank))
-          piece.insert(0, cut.blank);
-      }
-      if (cut.add_prefix_space && !piece.starts_with(' ')) piece.insert(0, 1, ' ');
-      if (!cut.pattern) {
-        next.push_back(std::move(piece));
-        continue;
-      }
-      for (const auto part : split_text(piece, *cut.pattern, cut.behavior, cut.invert))
-        next.emplace_back(part);
-    }
-    pieces = std::move(next);
-  }
-  for (const std::string& piece : pieces) encode_word(data, piece, ids);
+void require(bool is_whole, std::size_t most) {
+  if (!is_whole)
+    throw usage_error("the text has more than {} tokens, as many as the model takes", most);
 }
 
 }  // namespace
@@ -126,76 +95,107 @@ Tokenizer Tokenizer::load(const std::string& path) {
   return with_context(path, [&] { return parse(text); });
 }
 
-Tokenizer Tokenizer::parse(std::string_view json) {
-  return Tokenizer(std::make_unique<const TokenizerData>(read_tokenizer(json)));
-}
+Tokenizer Tokenizer::parse(std::string_view json) { return Tokenizer(read_tokenizer(json)); }
 
-std::vector<std::int64_t> Tokenizer::encode(std::string_view text, bool add_special) const {
-  if (repaired_utf8(text) != text) throw usage_error("the text is not UTF-8");
-  std::vector<TokenId> ids;
-  if (add_special) ids = data_->before;
-  std::size_t plain = 0;  // where text without added tokens begins
-  const auto flush = [&](std::size_t end) {
-    if (end > plain) encode_plain(*data_, text.substr(plain, end - plain), plain == 0, ids);
-  };
-  for (std::size_t at = 0; at < text.size();) {
-    const auto token = std::ranges::find_if(data_->added, [&](const AddedToken& candidate) {
-      return text.substr(at).starts_with(candidate.text);
-    });
-    if (token == data_->added.end()) {
-      ++at;
-      continue;
-    }
-    std::size_t begin = at;
-    if (token->takes_left)
-      begin = plain + without_space_at(false, text.substr(plain, at - plain)).size();
-    flush(begin);
-    ids.push_back(token->id);
-    at += token->text.size();
-    if (token->takes_right) at = text.size() - without_space_at(true, text.substr(at)).size();
-    plain = at;
-  }
-  flush(text.size());
-  if (add_special) ids.insert(ids.end(), data_->behind.begin(), data_->behind.end());
+std::vector<std::int64_t> Tokenizer::encode(std::string_view text, bool add_special,
+                                            std::size_t most) const {
+  Encoded encoded = encode_one(*data_, text, most, false);
+  require(encoded.is_whole, most);
+  auto ids = data_->post_processors.apply({std::move(encoded.ids)}, add_special);
+  require(ids.size() <= most, most);
   return ids;
 }
 
-std::string_view Tokenizer::bytes_of(std::int64_t id) const {
-  if (id < 0 || static_cast<std::size_t>(id) >= data_->bytes.size()) return {};
-  return data_->bytes[static_cast<std::size_t>(id)];
+std::vector<std::int64_t> Tokenizer::encode_pair(std::string_view first, std::string_view second,
+                                                 bool add_special) const {
+  return data_->post_processors.apply({encode_one(*data_, first, kAnyNumber, false).ids,
+                                       encode_one(*data_, second, kAnyNumber, false).ids},
+                                      add_special);
 }
 
-bool Tokenizer::is_special(std::int64_t id) const {
-  return id >= 0 && static_cast<std::size_t>(id) < data_->special.size() &&
-         data_->special[static_cast<std::size_t>(id)];
+Tokenizer::Cut Tokenizer::encode_cut(std::string_view text, bool add_special,
+                                     std::size_t most) const {
+  const auto& truncation = data_->truncation;
+  if (!truncation) return {encode(text, add_special, most), false};
+  const std::size_t room =
+      truncation->tokens - (add_special ? data_->post_processors.count(false) : 0);
+  Encoded encoded = encode_one(*data_, text, std::min(room, most), truncation->from_left);
+  if (encoded.ids.size() > room && truncation->only_second)
+    throw usage_error("the text has more than {} tokens, and the tokenizer cuts second texts alone",
+                      room);
+  Cut result;
+  result.is_cut = encoded.ids.size() > room;
+  if (result.is_cut) {
+    const auto extra = static_cast<std::ptrdiff_t>(encoded.ids.size() - room);
+    if (truncation->from_left)
+      encoded.ids.erase(encoded.ids.begin(), encoded.ids.begin() + extra);
+    else
+      encoded.ids.resize(room);
+  }
+  result.ids = data_->post_processors.apply({std::move(encoded.ids)}, add_special);
+  require(result.ids.size() <= most, most);
+  return result;
+}
+
+void Tokenizer::pad(std::vector<std::int64_t>& ids) const {
+  const auto& padding = data_->padding;
+  if (!padding) return;
+  std::size_t size = std::max(ids.size(), padding->tokens);
+  if (padding->multiple > 0)
+    size += (padding->multiple - size % padding->multiple) % padding->multiple;
+  ids.insert(padding->from_left ? ids.begin() : ids.end(), size - ids.size(), padding->id);
+}
+
+const std::optional<Truncation>& Tokenizer::truncation() const { return data_->truncation; }
+const std::optional<Padding>& Tokenizer::padding() const { return data_->padding; }
+
+struct Tokenizer::Stream::State {
+  const TokenizerData& data;
+  bool skips_special;
+  TextOfTokens text;
+};
+
+Tokenizer::Stream::Stream(std::unique_ptr<State> state) : state_(std::move(state)) {}
+Tokenizer::Stream::~Stream() = default;
+Tokenizer::Stream::Stream(Stream&&) noexcept = default;
+
+std::string Tokenizer::Stream::add(std::int64_t id) {
+  const auto text = state_->data.text_of(id);
+  if (!text || (state_->skips_special && state_->data.added.is_special_text(*text))) return {};
+  return state_->text.add(*text);
+}
+
+std::string Tokenizer::Stream::finish() { return state_->text.finish(); }
+
+Tokenizer::Stream Tokenizer::stream(bool skip_special) const {
+  return Stream(std::unique_ptr<Stream::State>(
+      new Stream::State{*data_, skip_special, TextOfTokens(data_->decoders)}));
 }
 
 std::string Tokenizer::decode(std::span<const std::int64_t> ids, bool skip_special) const {
-  std::string bytes;
-  bool is_first = true;
-  for (const auto id : ids) {
-    if (skip_special && is_special(id)) continue;
-    if (!data_->word_pieces) {
-      bytes += bytes_of(id);
-      continue;
-    }
-    std::string piece(bytes_of(id));
-    if (!is_first && piece.starts_with(data_->word_pieces->prefix()))
-      piece.erase(0, data_->word_pieces->prefix().size());
-    else if (!is_first)
-      piece.insert(0, 1, ' ');
-    bytes += data_->cleans_up ? without_blanks_of_punctuation(std::move(piece)) : piece;
-    is_first = false;
-  }
-  std::size_t blanks = 0;
-  while (blanks < data_->stripped && bytes.substr(blanks).starts_with(' ')) ++blanks;
-  return repaired_utf8(bytes.substr(blanks));
+  Stream texts = stream(skip_special);
+  std::string text;
+  for (const std::int64_t id : ids) text += texts.add(id);
+  return text += texts.finish();
 }
 
+std::string_view Tokenizer::bytes_of(std::int64_t id) const {
+  std::call_once(data_->middles_made, [&] {
+    const TokenId limit = std::max(data_->model->vocabulary().limit(), data_->added.limit());
+    data_->middles.resize(static_cast<std::size_t>(limit));
+    for (TokenId each = 0; each < limit; ++each)
+      if (const auto text = data_->text_of(each))
+        data_->middles[static_cast<std::size_t>(each)] = data_->decoders.middle(std::string(*text));
+  });
+  if (id < 0 || static_cast<std::size_t>(id) >= data_->middles.size()) return {};
+  return data_->middles[static_cast<std::size_t>(id)];
+}
+
+bool Tokenizer::is_special(std::int64_t id) const { return data_->added.is_special(id); }
+
 std::optional<std::int64_t> Tokenizer::id_of(std::string_view token) const {
-  const auto found = data_->vocabulary.find(std::string(token));
-  if (found == data_->vocabulary.end()) return std::nullopt;
-  return found->second;
+  if (const auto id = data_->added.find(token)) return id;
+  return data_->model->vocabulary().find(token);
 }
 
 }  // namespace sinter::tools

@@ -111,6 +111,16 @@ struct GenerationOutput {
   std::string error;
 };
 
+/// Makes text of the tokens of one text, as they come.
+class SINTER_API TokenText {
+ public:
+  virtual ~TokenText() = default;
+  /// What a further token makes certain: whole characters (UTF-8).
+  virtual std::string add(TokenId token) = 0;
+  /// What is left, behind the last token.
+  virtual std::string finish() = 0;
+};
+
 struct EngineOptions {
   std::int64_t max_waiting = 1024;  // requests that wait for their first step; more are refused
   /// Tokens in a step; 0: as many as the executor takes. More than it has sequences.
@@ -120,6 +130,9 @@ struct EngineOptions {
   std::chrono::nanoseconds priority_step = std::chrono::seconds(1);
   /// The bytes of a token, which need not be whole characters; nothing for special tokens.
   std::function<std::string_view(TokenId)> token_bytes;
+  /// Called for each text, where that is not only its tokens' bytes: a first blank that is dropped,
+  /// words that are joined. Not set: the characters of token_bytes.
+  std::function<std::unique_ptr<TokenText>()> token_text;
 
   /// Draft tokens of a step for each sequence, of the draft model or, without one, found by prompt
   /// lookup: what followed the last `draft_match` (at least `draft_match_least`) tokens where these

@@ -1,6 +1,7 @@
 // A program in C that generates text for many requests: the engine of sinter_c.h, right and wrong.
 #include <sinter/sinter_c.h>
 #include <stddef.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "c_checks.h"
@@ -22,6 +23,37 @@ typedef struct {
 static const char* letter(void* user, int32_t token, size_t* bytes) {
   *bytes = 1;
   return (const char*)user + token % 26;
+}
+
+/* A text of letters with a dash in front and a dot behind. */
+typedef struct {
+  const char* alphabet;
+  char text[2];
+  int begun;
+} dashed;
+
+static void* start_text(void* user) {
+  dashed* text = (dashed*)calloc(1, sizeof *text);
+  text->alphabet = (const char*)user;
+  return text;
+}
+static const char* add_text(void* user, void* text, int32_t token, size_t* bytes) {
+  dashed* of = (dashed*)text;
+  (void)user;
+  *bytes = of->begun ? 1 : 2;
+  of->text[0] = '-';
+  of->text[of->begun ? 0 : 1] = of->alphabet[token % 26];
+  of->begun = 1;
+  return of->text;
+}
+static const char* finish_text(void* user, void* text, size_t* bytes) {
+  (void)user, (void)text;
+  *bytes = 1;
+  return ".";
+}
+static void free_text(void* user, void* text) {
+  (void)user;
+  free(text);
 }
 
 static void add(void* user, const sinter_generation_output* output) {
@@ -113,7 +145,7 @@ int sinter_test_c_engine(const char* path, const int* prompt, size_t prompt_coun
   sinter_engine_stats stats = {sizeof stats};
   sinter_generation_request request = {sizeof request};
   answer both = {0}, stopped = {0}, cancelled = {0}, late = {0}, last = {0}, chosen = {0},
-         old = {0};
+         old = {0}, made = {0};
   char text[kTokens + 1] = {0}, stop[2] = {0};
   const char* stops[1];
   static const char* const words[] = {"zebra", "yak"};
@@ -153,6 +185,28 @@ int sinter_test_c_engine(const char* path, const int* prompt, size_t prompt_coun
   OK(sinter_engine_cancel(engine, id));
   sinter_engine_free(engine);
   FAILS(sinter_engine_drain(engine), SINTER_ERROR_USAGE, "this engine was freed");
+
+  /* Texts that the caller makes; a program that was built before there were such. */
+  options.text_start = start_text;
+  FAILS(sinter_engine_create(plan, &options, &engine), SINTER_ERROR_USAGE, "given together");
+  options.text_add = add_text;
+  options.text_finish = finish_text;
+  options.text_free = free_text;
+  request.samples = 1;
+  OK(sinter_engine_create(plan, &options, &engine));
+  STEP(one(engine, &request, &made));
+  CHECK(made.text[0] == '-' && strncmp(made.text + 1, text, kTokens) == 0);
+  CHECK(strcmp(made.text + 1 + kTokens, ".") == 0);
+  sinter_engine_free(engine);
+  options.struct_size = offsetof(sinter_engine_options, text_start);
+  OK(sinter_engine_create(plan, &options, &engine));
+  sinter_engine_free(engine);
+  options = (sinter_engine_options){sizeof options};
+  options.session = &session;
+  options.cache_bytes = 1 << 20;
+  options.max_sequences = 4;
+  options.token_bytes = letter;
+  options.user = (void*)alphabet;
 
   /* Until a letter. */
   request = (sinter_generation_request){sizeof request};

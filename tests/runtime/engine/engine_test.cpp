@@ -134,6 +134,50 @@ TEST(Engine, SoItIsWithDrafts) {
   run_many(options);
 }
 
+/// Joins the letters of tokens by blanks, and holds the last one back.
+class Joined : public TokenText {
+ public:
+  std::string add(TokenId token) override {
+    std::string text =
+        std::exchange(held_, (is_first_ ? "" : " ") + std::string(fake_bytes(token)));
+    is_first_ = false;
+    return text;
+  }
+  std::string finish() override { return std::exchange(held_, {}); }
+
+ private:
+  std::string held_;
+  bool is_first_ = true;
+};
+
+TEST(Engine, TextsAreWhatIsMadeOfTheirTokens) {
+  Answers answers;
+  EngineOptions options;
+  options.token_bytes = fake_bytes;
+  options.token_text = [] { return std::make_unique<Joined>(); };
+  Engine engine(std::make_unique<ThreadedExecutor>(engine_limits()), options);
+  GenerationRequest request;
+  request.prompt = {1, 2, 3};
+  request.sampling.max_tokens = 4;
+  request.sampling.constraint = Constraint{Constraint::Kind::kChoice, "", {"abcd"}};
+  const auto text_of = [&](std::vector<std::string> stops) {
+    request.sampling.stop_strings = std::move(stops);
+    const RequestId id = engine.submit(request, answers.listener());
+    return answers.wait_for(id, 1000);
+  };
+  const GenerationOutput output = text_of({});
+  const std::string whole = output.text;
+  std::string expected;
+  for (const TokenId token : output.tokens)
+    expected += (expected.empty() ? "" : " ") + std::string(fake_bytes(token));
+  EXPECT_EQ(whole, expected);
+  ASSERT_THAT(whole, HasSubstr(" "));
+  // What comes behind the last token may have the stop string.
+  EXPECT_EQ(text_of({whole.substr(whole.size() - 2)}).text, whole.substr(0, whole.size() - 2));
+  EXPECT_EQ(text_of({" "}).text, whole.substr(0, whole.find(' ')));
+  engine.drain();
+}
+
 TEST(Engine, AConstraintHoldsForEachSample) {
   Answers answers;
   EngineOptions options;

@@ -103,6 +103,8 @@ int run_generate(GenerateArguments options, const Console& console) {
   std::optional<Tokenizer> tokenizer;
   if (!options.tokenizer.empty()) tokenizer = Tokenizer::load(options.tokenizer);
   const Tokenizer* words = tokenizer ? &*tokenizer : nullptr;
+  if (const auto note = tokenizer ? lengths_note(*tokenizer) : ""; !note.empty())
+    console.note(note);
   if (!options.requests.file.empty())
     return run_requests(options, words, stop_ids(options.prompt, words), console);
   // Of a conversation the lines that come are prompts.

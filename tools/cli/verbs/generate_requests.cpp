@@ -12,6 +12,7 @@
 #include "runtime/format_error.h"
 #include "tools/cli/verbs/generate_text.h"
 #include "tools/compiler/run/measure.h"
+#include "tools/generate/token_text.h"
 
 namespace sinter::tools {
 namespace {
@@ -198,10 +199,7 @@ int run_requests(const GenerateArguments& options, const Tokenizer* tokenizer,
     if (tokenizer->is_special(id))
       for (Line& line : lines)
         if (line.request.sampling.constraint) line.request.sampling.stop_tokens.push_back(id);
-  if (tokenizer != nullptr)
-    engine_options.token_bytes = [tokenizer](TokenId id) {
-      return tokenizer->is_special(id) ? std::string_view() : tokenizer->bytes_of(id);
-    };
+  if (tokenizer != nullptr) give_texts(*tokenizer, engine_options);
   Answers answers(lines.size(), console, tokenizer != nullptr);
   std::size_t prompt_tokens = 0;
   const auto start = Clock::now();

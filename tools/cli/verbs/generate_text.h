@@ -13,7 +13,6 @@
 
 #include <sinter/engine.h>
 
-#include "runtime/engine/utf8.h"
 #include "runtime/grammar/grammar.h"
 #include "tools/cli/console.h"
 #include "tools/generate/decoder.h"
@@ -61,18 +60,15 @@ double microseconds_since(std::chrono::steady_clock::time_point start);
 /// Tokens as they come: text with a tokenizer, else numbers.
 class Stream {
  public:
-  Stream(const Console& console, const Tokenizer* tokenizer)
-      : shows_(!console.json), tokenizer_(tokenizer) {}
+  Stream(const Console& console, const Tokenizer* tokenizer) : shows_(!console.json) {
+    if (tokenizer != nullptr) text_.emplace(tokenizer->stream(true));
+  }
 
   void add(std::int64_t id) {
-    if (tokenizer_ == nullptr) {
-      write(fmt::format("{}{}", is_first_ ? "" : " ", id));
-    } else if (!tokenizer_->is_special(id)) {
-      write(text_.add(tokenizer_->bytes_of(id)));
-    }
+    write(text_ ? text_->add(id) : fmt::format("{}{}", is_first_ ? "" : " ", id));
     is_first_ = false;
   }
-  void finish() { write(text_.finish() + "\n"); }
+  void finish() { write((text_ ? text_->finish() : "") + "\n"); }
 
  private:
   void write(const std::string& text) const {
@@ -82,8 +78,7 @@ class Stream {
   }
 
   bool shows_, is_first_ = true;
-  const Tokenizer* tokenizer_;
-  engine::Utf8Stream text_;
+  std::optional<Tokenizer::Stream> text_;
 };
 
 /// While it lives, a first Ctrl-C ends the text after the token that is due, a second the process.

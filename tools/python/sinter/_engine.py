@@ -13,12 +13,6 @@ from typing import Any
 from . import _core
 from ._errors import Error, UsageError
 
-# GPT-2's bytes as characters: those that print stand for themselves, the others for what comes behind U+0100.
-_PRINTED = [*range(33, 127), *range(161, 173), *range(174, 256)]
-_BYTE_OF = {chr(b): b for b in _PRINTED}
-_BYTE_OF.update({chr(256 + n): b for n, b in enumerate(b for b in range(256) if b not in _PRINTED)})
-
-
 @dataclass
 class Generation:
     """A text that was generated, or a part of one.
@@ -37,28 +31,6 @@ class Generation:
         self.text += part.text
         self.logprobs += part.logprobs
         self.finish = part.finish
-
-
-def _token_bytes(tokenizer: Any) -> list[bytes]:
-    """The bytes of each token of a `tokenizers.Tokenizer`; nothing for special ones."""
-    special = {token.content for token in tokenizer.get_added_tokens_decoder().values() if token.special}
-    pieces = [""] * tokenizer.get_vocab_size()
-    for piece, number in tokenizer.get_vocab().items():
-        if number < len(pieces):
-            pieces[number] = piece
-    # SentencePiece marks words by a lower block and spells bytes as <0x0A>; byte-level BPE has a character for each byte.
-    is_byte_level = not any(piece.startswith("\u2581") for piece in pieces)
-
-    def bytes_of(piece: str) -> bytes:
-        if piece in special:
-            return b""
-        if is_byte_level and all(c in _BYTE_OF for c in piece):
-            return bytes(_BYTE_OF[c] for c in piece)
-        if len(piece) == 6 and piece.startswith("<0x") and piece.endswith(">"):
-            return bytes([int(piece[3:5], 16)])
-        return piece.replace("\u2581", " ").encode()
-
-    return [bytes_of(piece) for piece in pieces]
 
 
 def _check_one(sampling: dict[str, Any]) -> None:
@@ -141,7 +113,7 @@ class Engine:
         options = _core.EngineOptions()
         options.cache_bytes, options.max_sequences, options.max_step_tokens = cache_bytes, sequences, step_tokens
         options.prefix_cache, options.draft_tokens, options.max_waiting = prefix_cache, draft_tokens, max_waiting
-        self._engine = _core.Engine(plan, draft, options, _token_bytes(tokenizer) if tokenizer is not None else [])
+        self._engine = _core.Engine(plan, draft, options, None if tokenizer is None else tokenizer.to_str())
 
     def __enter__(self) -> Engine:
         return self

@@ -1,5 +1,6 @@
 // sinter._core.Engine: many requests over a plan of compile(serve=..).
 #include <new>
+#include <optional>
 #include <stdexcept>
 #include <string>
 #include <utility>
@@ -10,6 +11,7 @@
 #include <nanobind/stl/vector.h>
 #include <sinter/engine.h>
 
+#include "tools/generate/token_text.h"
 #include "tools/python/src/plan.h"
 #include "tools/python/src/struct.h"
 #include "tools/python/src/text.h"
@@ -51,19 +53,16 @@ Constraint constraint_of(const std::string& kind, std::string text,
 class EngineObject {
  public:
   EngineObject(nb::object plan, nb::object draft, EngineOptions options,
-               const std::vector<nb::bytes>& token_bytes) {
+               const std::optional<std::string>& tokenizer) {
     const auto& object = nb::cast<const PlanObject&>(plan);
     const auto* guesser = draft.is_none() ? nullptr : &nb::cast<const PlanObject&>(draft);
     object.check_process();
     if (guesser != nullptr) guesser->check_process();
-    auto bytes = std::make_shared<std::vector<std::string>>();
-    for (const nb::bytes& each : token_bytes) bytes->emplace_back(each.c_str(), each.size());
-    if (!bytes->empty())
-      options.token_bytes = [bytes](TokenId id) -> std::string_view {
-        const auto at = static_cast<std::size_t>(id);
-        return at < bytes->size() ? std::string_view((*bytes)[at]) : std::string_view();
-      };
     nb::gil_scoped_release release;
+    if (tokenizer) {
+      tokenizer_.emplace(tools::Tokenizer::parse(*tokenizer));
+      tools::give_texts(*tokenizer_, options);
+    }
     const SessionOptions session = session_options(object.options(), false);
     engine_ =
         guesser == nullptr
@@ -124,7 +123,8 @@ class EngineObject {
     return *engine_;
   }
 
-  std::unique_ptr<Engine> engine_;
+  std::optional<tools::Tokenizer> tokenizer_;
+  std::unique_ptr<Engine> engine_;  // last: it ends before what it reads
 };
 
 }  // namespace
@@ -143,8 +143,9 @@ void bind_engine(nb::module_& module) {
   SINTER_CLASS(EngineOptions, max_waiting, max_step_tokens, prefix_cache, draft_tokens, draft_match,
                draft_match_least, draft_sequences, cache_bytes, max_sequences);
   nb::class_<EngineObject>(module, "Engine")
-      .def(nb::init<nb::object, nb::object, EngineOptions, const std::vector<nb::bytes>&>(),
-           nb::arg("plan"), nb::arg("draft").none(), nb::arg("options"), nb::arg("token_bytes"))
+      .def(nb::init<nb::object, nb::object, EngineOptions, const std::optional<std::string>&>(),
+           nb::arg("plan"), nb::arg("draft").none(), nb::arg("options"),
+           nb::arg("tokenizer").none())
       .def("submit", &EngineObject::submit, nb::arg("prompt"), nb::arg("sampling"),
            nb::arg("priority"), nb::arg("timeout").none(), nb::arg("callback"))
       .def("cancel", &EngineObject::cancel, nb::arg("request"))

@@ -221,7 +221,7 @@ CompletionRequest parse_chat(const json& body, std::string_view text, const Serv
   fields.refuse_unless("parallel_tool_calls", true, "");
   std::optional<FieldConstraint> call;
   const auto ids = model.tokenizer()->encode(
-      conversation_of(fields, text, model, request.tool_calls, call), false);
+      conversation_of(fields, text, model, request.tool_calls, call), false, model.most_tokens());
   fields.finish();
   if (constraint && call)
     RequestFields::fail(constraint->field, "contradicts 'tool_choice', which asks for a call");

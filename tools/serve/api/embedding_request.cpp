@@ -35,7 +35,7 @@ EmbeddingRequest parse_embedding(const json& body, const ServedModel& model) {
   RequestFields fields(body);
   fields.take("model");
   EmbeddingRequest request;
-  request.texts = fields.texts("input", model, kMostTexts);
+  request.texts = fields.texts("input", model, kMostTexts, &request.cut);
   if (const json* format = fields.take("encoding_format")) {
     if (*format != "float" && *format != "base64")
       RequestFields::fail("encoding_format", "is neither 'float' nor 'base64'");
@@ -54,6 +54,7 @@ ordered_json embedding_answer(const EmbeddingRequest& request, const std::string
     ordered_json vector =
         request.base64 ? ordered_json(base64(vectors[i])) : ordered_json(vectors[i]);
     data.push_back({{"object", "embedding"}, {"index", i}, {"embedding", std::move(vector)}});
+    if (request.cut.contains(i)) data.back()["truncated"] = true;
     tokens += request.texts[i].size();
   }
   return {{"object", "list"},

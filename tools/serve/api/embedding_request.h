@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <nlohmann/json.hpp>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -12,7 +13,8 @@ namespace sinter::tools {
 
 struct EmbeddingRequest {
   std::vector<std::vector<TokenId>> texts;
-  bool base64 = false;  // vectors as bytes of float32, little-endian
+  std::set<std::size_t> cut;  // texts that were too long for the tokenizer, by number
+  bool base64 = false;        // vectors as bytes of float32, little-endian
 };
 
 /// Fields as OpenAI's API has them: `input` is a text, a list of texts, token ids or a list of

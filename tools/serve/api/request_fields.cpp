@@ -21,15 +21,27 @@ std::vector<TokenId> listed_ids(const char* name, const json& list) {
   return ids;
 }
 
-std::vector<TokenId> ids_of_text(const char* name, const json& text, const ServedModel& model) {
+/// `is_cut` is given whether the text was too long for the tokenizer and was cut.
+std::vector<TokenId> ids_of_text(const char* name, const json& text, const ServedModel& model,
+                                 bool& is_cut) {
   if (text.is_array()) return listed_ids(name, text);
   if (!text.is_string()) RequestFields::fail(name, "is neither text nor a list of token ids");
   if (model.tokenizer() == nullptr)
     RequestFields::fail(name, fmt::format("is text, and '{}' is served without a tokenizer: send a "
                                           "list of token ids",
                                           model.name()));
-  const auto ids = model.tokenizer()->encode(text.get<std::string>());
-  return {ids.begin(), ids.end()};
+  const auto most = model.most_tokens();
+  const auto given = text.get<std::string>();
+  Tokenizer::Cut cut;
+  // Texts of an encoder are as long as their tokenizer says, prompts are not.
+  if (model.embedder() != nullptr) {
+    cut = model.tokenizer()->encode_cut(given, true, most);
+    if (!model.masks()) model.tokenizer()->pad(cut.ids);
+  } else {
+    cut.ids = model.tokenizer()->encode(given, true, most);
+  }
+  is_cut = cut.is_cut;
+  return {cut.ids.begin(), cut.ids.end()};
 }
 
 }  // namespace
@@ -77,15 +89,24 @@ void RequestFields::refuse_unless(const char* name, const json& neutral, std::st
 }
 
 std::vector<std::vector<TokenId>> RequestFields::texts(const char* name, const ServedModel& model,
-                                                       std::size_t most) {
+                                                       std::size_t most,
+                                                       std::set<std::size_t>* cut) {
   const json* given = take(name);
   if (given == nullptr) fail(name, "is missing");
   const bool is_list = given->is_array() && !given->empty() && !given->front().is_number();
-  if (!is_list) return {ids_of_text(name, *given, model)};
+  std::vector<std::vector<TokenId>> result;
+  const auto add = [&](const json& text) {
+    bool is_cut = false;
+    result.push_back(ids_of_text(name, text, model, is_cut));
+    if (is_cut && cut != nullptr) cut->insert(result.size() - 1);
+  };
+  if (!is_list) {
+    add(*given);
+    return result;
+  }
   if (given->size() > most)
     fail(name, fmt::format("has {} texts: {} at most", given->size(), most));
-  std::vector<std::vector<TokenId>> result;
-  for (const json& one : *given) result.push_back(ids_of_text(name, one, model));
+  for (const json& one : *given) add(one);
   return result;
 }
 

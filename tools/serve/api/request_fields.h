@@ -26,9 +26,10 @@ class RequestFields {
   bool flag(const char* name, bool otherwise = false);
   /// A field that may only have the value that has no effect.
   void refuse_unless(const char* name, const nlohmann::json& neutral, std::string_view instead);
-  /// Texts as ids: a text, a list of texts, token ids, or a list of such; `most` texts.
+  /// Texts as ids: a text, a list of texts, token ids, or a list of such; `most` texts. `cut` is
+  /// given which of them the tokenizer cut (Tokenizer::encode_cut, for encoders).
   std::vector<std::vector<TokenId>> texts(const char* name, const ServedModel& model,
-                                          std::size_t most);
+                                          std::size_t most, std::set<std::size_t>* cut = nullptr);
   /// Refuses fields that nobody took, but `user` and `metadata`.
   void finish() const;
   [[noreturn]] static void fail(const std::string& name, std::string_view what);

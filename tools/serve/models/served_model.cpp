@@ -12,6 +12,7 @@
 #include "runtime/engine/executors/drafting_executor.h"
 #include "runtime/format_error.h"
 #include "tools/generate/decoder_executor.h"
+#include "tools/generate/token_text.h"
 
 namespace sinter::tools {
 namespace {
@@ -76,6 +77,7 @@ ServedModel::ServedModel(std::string name, ServedModelOptions options)
     tensors.pads = embeds && std::ranges::any_of(plan.inputs(), [](const BindingInfo& input) {
                      return input.name == "attention_mask";
                    });
+    masks_ = tensors.pads;
     tensors.has_ladder = tensors.pads && plan.target() != "cpu";
     SessionOptions session = options_.session;
     constexpr std::size_t kLadder = 128;  // shapes
@@ -107,9 +109,7 @@ ServedModel::ServedModel(std::string name, ServedModelOptions options)
   if (tokenizer_) {
     for (TokenId id = 0; id < executor->limits().vocabulary; ++id)
       if (tokenizer_->is_special(id)) stop_tokens_.push_back(id);
-    engine.token_bytes = [this](TokenId id) {
-      return tokenizer_->is_special(id) ? std::string_view() : tokenizer_->bytes_of(id);
-    };
+    give_texts(*tokenizer_, engine);
   }
   engine_ = std::make_unique<Engine>(std::move(executor), std::move(engine));
 }

@@ -59,6 +59,12 @@ class ServedModel {
   const ServedModelOptions& options() const { return options_; }
   /// Tokens of a text at most, its prompt included.
   std::int64_t positions() const { return positions_; }
+  /// Whether an encoder is told which tokens count: else a tokenizer's padding is a part of texts.
+  bool masks() const { return masks_; }
+  /// Tokens of a text at most, for what makes them.
+  std::size_t most_tokens() const {
+    return static_cast<std::size_t>(embedder_ ? embedder_->most_tokens() : positions_);
+  }
 
  private:
   std::string name_;
@@ -68,6 +74,7 @@ class ServedModel {
   std::optional<ChatTemplate> chat_;
   std::vector<TokenId> stop_tokens_;
   std::int64_t positions_ = 0;
+  bool masks_ = false;
   std::unique_ptr<TensorModel> tensors_;
   std::unique_ptr<Embedder> embedder_;
   std::unique_ptr<Engine> engine_;  // last: it ends before what it reads

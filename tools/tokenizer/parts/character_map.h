@@ -8,17 +8,20 @@
 #include <string_view>
 #include <vector>
 
+#include "tools/tokenizer/parts/passage.h"
+
 namespace sinter::tools {
 
 class CharacterMap {
  public:
   /// `base64`: the size in bytes of a double array (Darts, little-endian), the array, and texts
-  /// that end with a zero, of which the array has places. Throws Error(kUsage) for anything else.
+  /// that end with a zero, of which the array has places. Texts are UTF-8. Throws Error(kUsage) for
+  /// anything else.
   explicit CharacterMap(std::string_view base64);
 
-  /// `text`, which is UTF-8, with what each grapheme of up to five bytes, or else each of its
+  /// Writes what each grapheme of up to five bytes of `text` (UTF-8), or else each of its
   /// characters, becomes, as Hugging Face's tokenizers do it.
-  std::string apply(std::string_view text) const;
+  void apply(std::string_view text, Rewriter& writer) const;
 
  private:
   /// What the shortest prefix of `chunk` that the map has becomes.

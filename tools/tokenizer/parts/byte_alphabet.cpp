@@ -1,4 +1,4 @@
-#include "tools/tokenizer/byte_alphabet.h"
+#include "tools/tokenizer/parts/byte_alphabet.h"
 
 #include <unordered_map>
 

@@ -1,11 +1,12 @@
-#include "tools/tokenizer/character_map.h"
+#include "tools/tokenizer/parts/character_map.h"
 
 #include <algorithm>
 #include <array>
 
-#include <utf8proc.h>
-
+#include "runtime/engine/utf8.h"
 #include "runtime/format_error.h"
+#include "tools/tokenizer/unicode/graphemes.h"
+#include "tools/tokenizer/unicode/unicode.h"
 
 namespace sinter::tools {
 namespace {
@@ -54,6 +55,8 @@ CharacterMap::CharacterMap(std::string_view base64) {
                       bytes.size(), size);
   for (std::size_t at = 4; at < 4 + size; at += 4) units_.push_back(number_at(at));
   texts_ = bytes.substr(4 + size);
+  if (engine::repaired_utf8(texts_) != texts_)
+    throw usage_error("tokenizer: the texts of precompiled_charsmap are not UTF-8");
 }
 
 std::optional<std::string_view> CharacterMap::find(std::string_view chunk) const {
@@ -70,50 +73,57 @@ std::optional<std::string_view> CharacterMap::find(std::string_view chunk) const
     const std::size_t place = Unit{units_[at]}.value();
     if (place > texts_.size()) break;
     const std::string_view rest = std::string_view(texts_).substr(place);
+    if (!rest.empty() && (rest.front() & 0xC0) == 0x80) break;  // within a character
     return rest.substr(0, rest.find('\0'));
   }
   return std::nullopt;
 }
 
-std::string CharacterMap::apply(std::string_view text) const {
+void CharacterMap::apply(std::string_view text, Rewriter& writer) const {
   constexpr std::size_t kMostOfGrapheme = 5;
-  std::string result;
-  std::string_view grapheme;
-  const auto flush = [&] {
-    if (grapheme.size() <= kMostOfGrapheme)
-      if (const auto mapped = find(grapheme)) {
-        result += *mapped;
-        return;
-      }
-    for (std::size_t at = 0; at < grapheme.size();) {
-      utf8proc_int32_t code = 0;
-      const auto length = static_cast<std::size_t>(std::max<utf8proc_ssize_t>(
-          1, utf8proc_iterate(reinterpret_cast<const utf8proc_uint8_t*>(grapheme.data() + at),
-                              static_cast<utf8proc_ssize_t>(grapheme.size() - at), &code)));
-      const std::string_view character = grapheme.substr(at, length);
-      result += find(character).value_or(character);
-      at += length;
-    }
+  bool has_written = false;
+  std::size_t size = 0;
+  const auto count = [](std::string_view part) {
+    return std::ranges::count_if(part, [](char c) { return (c & 0xC0) != 0x80; });
   };
-  utf8proc_int32_t state = 0, last = 0;
-  for (std::size_t at = 0; at < text.size();) {
-    utf8proc_int32_t code = 0;
-    const auto length =
-        utf8proc_iterate(reinterpret_cast<const utf8proc_uint8_t*>(text.data() + at),
-                         static_cast<utf8proc_ssize_t>(text.size() - at), &code);
-    if (length <= 0) break;  // no UTF-8: callers have looked
-    const auto size = static_cast<std::size_t>(length);
-    if (grapheme.empty() || utf8proc_grapheme_break_stateful(last, code, &state)) {
-      if (!grapheme.empty()) flush();
-      grapheme = text.substr(at, size);
-    } else {
-      grapheme = {grapheme.data(), grapheme.size() + size};
+  // `characters` of the text become `mapped`.
+  const auto map = [&](std::ptrdiff_t characters, std::string_view mapped) {
+    require_text_size(size += mapped.size());
+    std::ptrdiff_t written = 0;
+    for (std::size_t at = 0; at < mapped.size(); ++written) {
+      const std::size_t begin = at;
+      unicode::next_character(mapped, at);
+      const std::string_view character = mapped.substr(begin, at - begin);
+      if (written < characters)
+        writer.replace(character);
+      else
+        writer.insert(character);
+      has_written = true;
     }
-    last = code;
-    at += size;
+    // What is dropped in front of everything the library does not count.
+    for (; written < characters && has_written; ++written) writer.drop();
+  };
+  for (std::size_t at = 0; at < text.size();) {
+    const std::size_t length = unicode::grapheme_length(text, at);
+    const std::string_view grapheme = text.substr(at, length);
+    at += length;
+    if (length <= kMostOfGrapheme)
+      if (const auto mapped = find(grapheme)) {
+        map(count(grapheme), *mapped);
+        continue;
+      }
+    for (std::size_t i = 0; i < length;) {
+      const std::size_t begin = i;
+      unicode::next_character(grapheme, i);
+      const std::string_view character = grapheme.substr(begin, i - begin);
+      if (const auto mapped = find(character)) {
+        map(1, *mapped);
+      } else {
+        writer.replace(character);
+        has_written = true;
+      }
+    }
   }
-  if (!grapheme.empty()) flush();
-  return result;
 }
 
 }  // namespace sinter::tools

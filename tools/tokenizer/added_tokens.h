@@ -1,0 +1,52 @@
+// Tokens that a tokenizer has besides its model's: wherever a text has their names.
+#pragma once
+
+#include <functional>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <vector>
+
+#include "tools/tokenizer/models/byte_trie.h"
+#include "tools/tokenizer/models/model.h"
+#include "tools/tokenizer/parts/normalizers.h"
+
+namespace sinter::tools {
+
+class AddedTokens {
+ public:
+  /// `tokens` of null: none. Ids are those that Hugging Face's library gives: the model's for names
+  /// that it has, else one after the other. Throws Error(kUsage) for what is no such list.
+  void read(const Fields::Json* tokens, const Model& model, const Normalizers& normalizers);
+
+  std::optional<TokenId> find(std::string_view name) const;
+  /// What decoders are given: the name, as normalizers make it where texts are normalized first.
+  std::optional<std::string_view> text_of(TokenId id) const;
+  bool is_special(TokenId id) const;
+  /// Whether decoding leaves a token of this text out where it skips special ones.
+  bool is_special_text(std::string_view text) const { return special_.contains(std::string(text)); }
+  TokenId limit() const { return limit_; }
+
+  /// Calls `use(begin, end, id)` for the parts of `text` in order, without an id for text. With
+  /// `normalized` tokens that are looked for in normalized texts, else the others.
+  void find_all(
+      std::string_view text, bool normalized,
+      const std::function<void(std::size_t, std::size_t, std::optional<TokenId>)>& use) const;
+  bool has(bool normalized) const { return !tries_[normalized ? 1 : 0].is_empty(); }
+
+ private:
+  struct Token {
+    std::string name, text;
+    bool is_single_word = false, takes_left = false, takes_right = false;  // white space beside it
+    bool is_normalized = true, is_special = false;
+  };
+
+  std::unordered_map<TokenId, Token> tokens_;
+  std::unordered_map<std::string, TokenId> ids_;
+  std::unordered_map<std::string, bool> special_;
+  ByteTrie tries_[2];  // of the text as it is, and normalized
+  TokenId limit_ = 0;  // one more than the largest id
+};
+
+}  // namespace sinter::tools

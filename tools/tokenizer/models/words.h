@@ -1,0 +1,31 @@
+// WordPiece, the model of BERT's tokenizers: a word is the longest pieces that the vocabulary has,
+// from left to right. WordLevel: each word is a token.
+#pragma once
+
+#include "tools/tokenizer/models/byte_trie.h"
+#include "tools/tokenizer/models/model.h"
+
+namespace sinter::tools {
+
+class WordPieces : public Model {
+ public:
+  explicit WordPieces(Fields& fields);
+  void encode(std::string_view piece, std::vector<TokenId>& ids) const override;
+
+ private:
+  std::string unknown_;
+  std::size_t most_characters_;  // of a word that is not unknown
+  ByteTrie trie_;
+  ByteTrie::Node continues_ = ByteTrie::kNowhere;  // behind the prefix of pieces within a word
+};
+
+class WordLevel : public Model {
+ public:
+  explicit WordLevel(Fields& fields);
+  void encode(std::string_view piece, std::vector<TokenId>& ids) const override;
+
+ private:
+  std::string unknown_;
+};
+
+}  // namespace sinter::tools

@@ -1,0 +1,44 @@
+// Where a tokenizer cuts text before it looks for tokens: the "pre_tokenizer" of tokenizer.json.
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "tools/tokenizer/parts/fields.h"
+#include "tools/tokenizer/parts/passage.h"
+
+namespace sinter::tools {
+
+/// One part. Each does what the part of its name does in Hugging Face's library.
+class PreTokenizer {
+ public:
+  virtual ~PreTokenizer() = default;
+  virtual void apply(Passage& passage) const = 0;
+  /// Whether it asks where in the text a piece comes from.
+  virtual bool needs_origins() const { return false; }
+};
+
+class PreTokenizers {
+ public:
+  /// `part` of null: none. Throws Error(kUnsupported) for a part that is not known, by its name.
+  void read(const Fields::Json* part);
+  bool needs_origins() const;
+  void apply(Passage& passage) const {
+    for (const auto& part : parts_) part->apply(passage);
+  }
+
+ private:
+  std::vector<std::unique_ptr<const PreTokenizer>> parts_;
+};
+
+/// Of Metaspace, which is a pre-tokenizer and a decoder.
+struct Metaspace {
+  enum class Prefix : char { kNever, kFirst, kAlways };
+  std::string blank;  // what stands for a blank, also in front of a text
+  Prefix prefix = Prefix::kAlways;
+  bool splits = true;
+
+  static Metaspace read(Fields& fields);
+};
+
+}  // namespace sinter::tools

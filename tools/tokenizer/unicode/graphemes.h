@@ -1,0 +1,11 @@
+// Where a character that a reader sees ends: Unicode's extended grapheme clusters (UAX #29).
+#pragma once
+
+#include <string_view>
+
+namespace sinter::tools::unicode {
+
+/// Bytes of the cluster that begins at `at` in `text`, which is UTF-8 and longer.
+std::size_t grapheme_length(std::string_view text, std::size_t at);
+
+}  // namespace sinter::tools::unicode

@@ -1,0 +1,17 @@
+// Unicode's normal forms (UAX #15), as of Unicode 12: characters that came later stay as they are,
+// and their marks are in no order with others.
+#pragma once
+
+#include <functional>
+#include <string_view>
+
+namespace sinter::tools::unicode {
+
+enum class NormalForm : char { kNfc, kNfd, kNfkc, kNfkd };
+
+/// Calls `put` with each character of `text` (UTF-8) in a form, and with how many of the text's
+/// characters it is made of: 0 where it comes of the one before.
+void normalize(std::string_view text, NormalForm form,
+               const std::function<void(char32_t, int)>& put);
+
+}  // namespace sinter::tools::unicode
