@@ -18,6 +18,15 @@ EXPORTS = {
 }
 
 
+HALF = {
+    "CPU, float16": ROOT / "tests" / "models" / "results" / "exports_fp16_cpu.json",
+    "CPU, bfloat16": ROOT / "tests" / "models" / "results" / "exports_bf16_cpu.json",
+    "GPU, float16, long texts": ROOT / "tests" / "gpu" / "results" / "exports_long_fp16.json",
+    "GPU, bfloat16, long texts": ROOT / "tests" / "gpu" / "results" / "exports_long_bf16.json",
+}
+SHOWN = 1.4  # times PyTorch's error: rows from here on are listed
+
+
 def reason(text, most=160):
     """The first node's message, or the error's, without the model's path."""
     lines = text.splitlines()
@@ -46,6 +55,39 @@ def export_lines(name, result):
     if bad:
         lines += ["", "| file | | |", "|---|---|---|"]
         lines += [f"| {r['name']} | {r['verdict']} | {reason(r['why'])} |" for r in bad]
+    return lines
+
+
+def worst_ratio(row):
+    """(our error in parts of PyTorch's, ours, PyTorch's) at the worst size, or nothing."""
+    theirs = row.get("torch_errors")
+    if row["verdict"] != "ok" or not isinstance(theirs, list):
+        return None
+    found = [(a / b, a, b) for a, b in zip(row["errors"], theirs) if 0 < b < float("inf")]
+    return max(found, default=None)
+
+
+def half_lines(results):
+    """Errors of --precision fp16 and bf16 beside PyTorch's in the same type."""
+    lines = ["", "### In 16 bits", "",
+             "Errors of `--precision fp16` and `bf16` against PyTorch's float32, beside those of PyTorch's own run in that type on a",
+             f"CPU, at four sizes of each file. A file may be off by 3 times as much. Files of {SHOWN} times or more are listed; so are",
+             "those of long texts (512 and 4,096 tokens, real head sizes) and late time steps.", "",
+             "| where | machine | files | within 3 × | sizes compared | at most PyTorch's | median of PyTorch's |", "|" + "---|" * 7]
+    for name, result in results.items():
+        total = result["summary"]
+        lines.append(f"| {name} | {result['gpu'] if name.startswith('GPU') else result['cpu']}, commit {result['commit'][:10]}, "
+                     f"{result['date']} | {total['files']} | {total['ok_without_options'] + total['ok_with_option']}, "
+                     f"{total['refused']} refused, {total['wrong']} wrong | {total['sizes_compared']} | "
+                     f"{total['sizes_below_torch']} | {total['median_of_torch']} |")
+    lines += ["", "| file | where | error | PyTorch's | times |", "|" + "---|" * 5]
+    for name, result in results.items():
+        for row in sorted(result["files"], key=lambda r: r["name"]):
+            worst = worst_ratio(row)
+            is_long = "_long_" in row["name"] or "_late" in row["name"]
+            if worst is None or not (worst[0] >= SHOWN or is_long):
+                continue
+            lines.append(f"| {row['name']} | {name} | {worst[1]:.1e} | {worst[2]:.1e} | {worst[0]:.2f} |")
     return lines
 
 
@@ -82,6 +124,9 @@ def main():
                   "torchvision's classes in tiny configurations with seeded random weights."]
         for name, result in found.items():
             lines += export_lines(name, result)
+    half = {name: json.loads(path.read_text()) for name, path in HALF.items() if path.exists()}
+    if half:
+        lines += half_lines(half)
     (ROOT / "models" / "RESULTS.md").write_text("\n".join(lines) + "\n")
 
 

@@ -126,12 +126,13 @@ struct Compiled {
   ordered_json errors;  // of its regions; null: not measured
 };
 
-ordered_json errors_of_regions(const BuildResult& built, const ReportOptions& how) {
+ordered_json errors_of_regions(const BuildResult& built, const ReportOptions& how,
+                               const Reporter& reporter) {
   VerifyOptions options;
   options.inputs = how.inputs;
   options.session = how.session;
   ordered_json errors = ordered_json::array();
-  for (const RegionResult& region : verify_regions(built, options).regions)
+  for (const RegionResult& region : verify_regions(built, options, reporter).regions)
     errors.push_back(to_json(region));
   return errors;
 }
@@ -245,7 +246,7 @@ ordered_json report_of_model(const BuildOptions& options, const ReportOptions& h
   const Plan plan = Plan::from_memory(*bytes);
   bytes.reset();  // the plan has a copy
   const Compiled compiled{built.model, built.pipeline.context, built.pipeline.times,
-                          how.verify ? errors_of_regions(built, how) : nullptr};
+                          how.verify ? errors_of_regions(built, how, reporter) : nullptr};
   return report_of(plan, name_of(options.model), size, &compiled, how, reporter);
 }
 

@@ -51,8 +51,8 @@ std::string regions_text(const std::vector<RegionResult>& regions) {
 }
 
 int show_regions(const BuildResult& built, const BuildOptions& build, const VerifyOptions& options,
-                 const Console& console) {
-  const RegionsReport report = verify_regions(built, options);
+                 const Reporter& reporter, const Console& console) {
+  const RegionsReport report = verify_regions(built, options, reporter);
   console.print(regions_text(report.regions));
   console.print("{} for {}: {} of {} regions are above their bounds on the reference's inputs{}",
                 build.model.path, built.target.to_string(), report.wrong, report.regions.size(),
@@ -147,7 +147,7 @@ int run_verify(const VerifyArguments& options, const Console& console) {
         build, how.inputs, console, [&](const BuildOptions& one, const Console& own) {
           Reporter reporter(one.monitor);
           const auto built = build_plan(one, reporter);
-          return options.per_node ? show_regions(built, one, how, own)
+          return options.per_node ? show_regions(built, one, how, reporter, own)
                                   : show_bisection(built, one, how, reporter, own);
         });
   std::vector<std::string> read = tensor_paths(options.inputs.inputs.files);

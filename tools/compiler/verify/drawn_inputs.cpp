@@ -156,4 +156,9 @@ RunInputs long_inputs(const ir::Graph& model, const RunInputs& asked) {
   return result;
 }
 
+bool are_too_long(const Error& error) {
+  return error.code() == ErrorCode::kUsage || error.code() == ErrorCode::kInvalidModel ||
+         error.code() == ErrorCode::kOutOfMemory;
+}
+
 }  // namespace sinter::tools

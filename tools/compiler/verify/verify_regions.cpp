@@ -23,9 +23,18 @@
 namespace sinter::tools {
 namespace {
 
-std::vector<ir::Tensor> inputs_of(const BuildResult& built, const VerifyOptions& options) {
+std::vector<ir::Tensor> inputs_of(const BuildResult& built, const VerifyOptions& options,
+                                  const Reporter& reporter) {
   const ir::Graph& model = built.model.graph;
-  return make_inputs(describe_inputs(model), long_inputs(model, options.inputs));
+  const std::vector<BindingInfo> bindings = describe_inputs(model);
+  try {
+    auto inputs = make_inputs(bindings, long_inputs(model, options.inputs));
+    evaluate_reference(model, inputs, true, reporter);
+    return inputs;
+  } catch (const Error& error) {
+    if (!are_too_long(error)) throw;
+  }
+  return make_inputs(bindings, options.inputs);
 }
 
 RegionOptions region_options(const BuildResult& built, const VerifyOptions& options) {
@@ -252,8 +261,9 @@ nlohmann::ordered_json to_json(const RegionResult& region) {
   return json;
 }
 
-RegionsReport verify_regions(const BuildResult& built, const VerifyOptions& options) {
-  const auto inputs = inputs_of(built, options);
+RegionsReport verify_regions(const BuildResult& built, const VerifyOptions& options,
+                             const Reporter& reporter) {
+  const auto inputs = inputs_of(built, options, reporter);
   auto check = check_regions(built.pipeline.graph, inputs, RegionInputs::kReference,
                              region_options(built, options), options.session);
   std::ranges::stable_sort(check.regions,
@@ -268,7 +278,7 @@ RegionsReport verify_regions(const BuildResult& built, const VerifyOptions& opti
 
 BisectReport bisect(const BuildResult& built, const BuildOptions& build,
                     const VerifyOptions& options, const Reporter& reporter) {
-  const auto inputs = inputs_of(built, options);
+  const auto inputs = inputs_of(built, options, reporter);
   BisectReport report;
   report.loss = find_rounding_loss(built, build, inputs, reporter);
   report.pass = first_wrong_pass(built, build, options, inputs, reporter);
@@ -297,7 +307,7 @@ BisectReport bisect(const BuildResult& built, const BuildOptions& build,
 ReduceReport reduce_failure(const BuildResult& built, const BuildOptions& build,
                             const VerifyOptions& options, const std::string& path,
                             const Reporter& reporter) {
-  const auto inputs = inputs_of(built, options);
+  const auto inputs = inputs_of(built, options, reporter);
   const ir::Graph& graph = built.pipeline.graph;
   RegionInputs mode = RegionInputs::kReference;
   auto check = check_regions(graph, inputs, mode, region_options(built, options), options.session);

@@ -18,7 +18,8 @@ struct RegionsReport {
   std::size_t wrong = 0;     // above their bounds
   bool specialised = false;  // compiled for these shapes alone
 };
-RegionsReport verify_regions(const BuildResult& built, const VerifyOptions& options);
+RegionsReport verify_regions(const BuildResult& built, const VerifyOptions& options,
+                             const Reporter& reporter);
 
 /// The first pass that changes what the graph computes; if none does, the first region in order
 /// whose result, computed from the results of those before it, is above its bound; if none is, what
