@@ -3,7 +3,7 @@
 
 #include <span>
 
-#include "fusion/eight_bit/activation_samples.h"
+#include "fusion/calibration/activation_samples.h"
 #include "fusion/eight_bit/operands.h"
 
 namespace sinter::fusion {

@@ -8,12 +8,12 @@
 #include <fmt/format.h>
 #include <sinter/error.h>
 
-#include "fusion/eight_bit/activation_samples.h"
+#include "fusion/calibration/activation_samples.h"
+#include "fusion/calibration/trial.h"
 #include "fusion/eight_bit/activation_scale.h"
 #include "fusion/eight_bit/compensate.h"
 #include "fusion/eight_bit/find_products.h"
 #include "fusion/eight_bit/rewrite_products.h"
-#include "fusion/eight_bit/trial.h"
 #include "fusion/quantize/quantizer.h"
 #include "fusion/regions/constant_values.h"
 #include "ir/reference/kernels.h"

@@ -7,8 +7,8 @@
 
 #include <fmt/format.h>
 
+#include "fusion/calibration/layer_inputs.h"
 #include "fusion/quantize/block_product.h"
-#include "fusion/quantize/layer_inputs.h"
 #include "fusion/quantize/quantizer.h"
 #include "fusion/regions/operand.h"
 

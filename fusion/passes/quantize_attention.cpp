@@ -8,11 +8,11 @@
 #include <fmt/format.h>
 #include <sinter/error.h>
 
-#include "fusion/eight_bit/activation_samples.h"
+#include "fusion/calibration/activation_samples.h"
+#include "fusion/calibration/layer_inputs.h"
+#include "fusion/calibration/trial.h"
 #include "fusion/eight_bit/operands.h"
-#include "fusion/eight_bit/trial.h"
 #include "fusion/passes/passes.h"
-#include "fusion/quantize/layer_inputs.h"
 #include "ir/attention_inputs.h"
 
 namespace sinter::fusion {

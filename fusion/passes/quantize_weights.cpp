@@ -7,9 +7,9 @@
 #include <fmt/format.h>
 #include <sinter/error.h>
 
+#include "fusion/calibration/layer_inputs.h"
 #include "fusion/passes/passes.h"
 #include "fusion/patterns/dequantization.h"
-#include "fusion/quantize/layer_inputs.h"
 #include "fusion/quantize/narrow_product.h"
 #include "fusion/quantize/quantizer.h"
 #include "fusion/quantize/read_weights.h"

@@ -8,7 +8,7 @@
 
 #include "codegen/targets/cpu/cpu_target.h"
 #include "codegen/targets/cuda/cuda_target.h"
-#include "fusion/eight_bit/activation_samples.h"
+#include "fusion/calibration/activation_samples.h"
 #include "fusion/eight_bit/activation_scale.h"
 #include "ir/text/text.h"
 #include "support.h"

@@ -1,4 +1,4 @@
-#include "fusion/eight_bit/trial.h"
+#include "fusion/calibration/trial.h"
 
 #include <algorithm>
 #include <cmath>
@@ -6,7 +6,7 @@
 
 #include <fmt/format.h>
 
-#include "fusion/eight_bit/activation_samples.h"
+#include "fusion/calibration/activation_samples.h"
 
 namespace sinter::fusion {
 namespace {

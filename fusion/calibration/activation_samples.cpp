@@ -1,4 +1,4 @@
-#include "fusion/eight_bit/activation_samples.h"
+#include "fusion/calibration/activation_samples.h"
 
 #include <algorithm>
 #include <cmath>

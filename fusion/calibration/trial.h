@@ -2,13 +2,18 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <set>
+#include <span>
 #include <vector>
 
 #include "fusion/context.h"
-#include "fusion/eight_bit/operands.h"
 
 namespace sinter::fusion {
+
+/// Adds layer `number` with rounded operands for the `node` with `inputs`.
+using AddRoundedLayer = std::function<ValueId(GraphBuilder& builder, std::size_t number,
+                                              const Node& node, std::span<const ValueId> inputs)>;
 
 /// A model that has each of some layers twice: as it is, and with rounded operands. Inputs of the
 /// compiled graph choose between them, so that it is compiled once for all that is tried.
