@@ -24,10 +24,10 @@ class EightBitTrial {
                 std::span<const std::size_t> layers, const AddRoundedLayer& add_rounded);
 
   /// |y' - y| / |y| of each layer's result in the 2-norm over all samples, where the layers in
-  /// front are as they are.
+  /// front are as they are; of |y| what ir::RelativeError leaves out is left out.
   const std::vector<double>& layer_errors() const { return layer_errors_; }
-  /// The same of the model's outputs, the largest of them, where the layers in `rounded` are;
-  /// on the first `samples`, 0: all. Outputs without floats count the elements that differ.
+  /// ir::RelativeError of the model's outputs, the largest of them, where the layers in `rounded`
+  /// are; on the first `samples`, 0: all. Outputs without floats count the elements that differ.
   double output_error(const std::set<std::size_t>& rounded, std::size_t samples = 0);
   struct Outcome {
     std::vector<std::size_t> kept;  // that are not to be rounded
