@@ -2,18 +2,22 @@
 
 #include <algorithm>
 #include <numeric>
+#include <optional>
 #include <set>
 #include <utility>
 
 #include <fmt/format.h>
 #include <sinter/error.h>
 
-#include "fusion/eight_bit/activation_samples.h"
+#include "fusion/calibration/activation_samples.h"
+#include "fusion/calibration/held_out.h"
+#include "fusion/calibration/trial.h"
 #include "fusion/eight_bit/activation_scale.h"
 #include "fusion/eight_bit/compensate.h"
+#include "fusion/eight_bit/equal_rows.h"
 #include "fusion/eight_bit/find_products.h"
 #include "fusion/eight_bit/rewrite_products.h"
-#include "fusion/eight_bit/trial.h"
+#include "fusion/eight_bit/smoothing.h"
 #include "fusion/quantize/quantizer.h"
 #include "fusion/regions/constant_values.h"
 #include "ir/reference/kernels.h"
@@ -24,20 +28,21 @@ namespace {
 class ProductChooser {
  public:
   ProductChooser(const Graph& graph, Context& context)
-      : graph_(graph),
-        context_(context),
-        options_(context.eight_bit),
-        calibration_(context.weights.calibration.get()),
-        values_(graph) {}
+      : graph_(graph), context_(context), options_(context.eight_bit), values_(graph) {}
 
   EightBitProducts choose() {
-    if (is_static() && calibration_ == nullptr)
+    const Calibration* given = context_.weights.calibration.get();
+    if (is_static() && given == nullptr)
       throw Error(ErrorCode::kUsage,
                   "--precision int8 and fp8 need --calibration FILE.npz, samples of what the model "
                   "reads, to find the ranges of activations; without samples there is "
                   "--activation-scales token, or block for fp8, which finds them in each run");
     products_ = find_products(graph_, context_, values_);
     if (!products_.layers.empty()) {
+      if (given != nullptr) {
+        calibration_ = with_rows_as_samples(graph_, *given);
+        divided_ = divide_samples(*calibration_);
+      }
       choose_scales();
       choose_layers();
     }
@@ -62,7 +67,7 @@ class ProductChooser {
   }
 
   void choose_scales() {
-    if (calibration_ == nullptr) {
+    if (!calibration_) {
       for (ActivationGroup& group : products_.groups) group.scale = scale_of_runs({}, 0);
     } else {
       choose_scales_on_samples();
@@ -74,7 +79,7 @@ class ProductChooser {
       else
         round_weights(layer);
     }
-    const bool compensates = calibration_ != nullptr && options_.compensate;
+    const bool compensates = calibration_ && options_.compensate;
     if (compensates) compensate_weights();
     for (EightBitLayer& layer : products_.layers) {
       const EightBitLayer* same = compensates ? nullptr : with_same_weights(layer);
@@ -103,20 +108,7 @@ class ProductChooser {
       rounded.push_back({layer.place,
                          layer.is_conv || layer.has_four_bits ? Tensor() : smoothed_weights(layer),
                          &layer.weights});
-    divide_samples();
-    compensate(graph_, fitted_, rounded, add_rounded_layers());
-  }
-
-  /// Weights that were fitted to some samples are less off on these than on any others: errors are
-  /// measured on every fourth, which they have not seen. Of fewer than four all are used for both.
-  void divide_samples() {
-    constexpr std::size_t kMeasured = 4;
-    fitted_ = measured_ = *calibration_;
-    if (calibration_->samples.size() < kMeasured) return;
-    fitted_.samples.clear();
-    measured_.samples.clear();
-    for (std::size_t s = 0; s < calibration_->samples.size(); ++s)
-      (s % kMeasured == 0 ? measured_ : fitted_).samples.push_back(calibration_->samples[s]);
+    compensate(graph_, divided_.fitted, rounded, add_rounded_layers());
   }
 
   AddRoundedLayer add_rounded_layers() const {
@@ -152,29 +144,43 @@ class ProductChooser {
       names.push_back(products_.layers[group.layers.front()].report.name);
     }
     const auto samples = sample_activations(graph_, *calibration_, activations, axes, names);
-    std::vector<ScaleChoice> choices;
+    std::vector<RangeChoice> choices;
     for (std::size_t g = 0; g < products_.groups.size(); ++g) {
       if (calibration_->progress) calibration_->progress("smoothing", g, products_.groups.size());
-      ActivationGroup& group = products_.groups[g];
-      // Floats have one possible scale, and no smoothing: they ask nothing of the weights.
-      const std::vector<Tensor> weights =
-          is_integer(*options_.type) ? matrices_of(group) : std::vector<Tensor>();
-      std::vector<float> smoothing;
-      if (!weights.empty()) smoothing = best_smoothing(samples[g], weights, options_);
-      if (!is_static()) {
-        group.scale = scale_of_runs(std::move(smoothing), axes[g]);
-        continue;
-      }
-      ScaleChoice choice;
-      if (!weights.empty()) choice.importance = row_norms(weights, smoothing);
-      choice.by_row = !group.is_conv;
-      choice.possible =
-          possible_scales(samples[g], std::move(smoothing), *options_.type, zeros_of(group));
-      choices.push_back(std::move(choice));
+      choices.push_back(range_choice(products_.groups[g], samples[g]));
+      std::vector<float>& smoothing = choices.back().whole.smoothing;
+      products_.groups[g].scale =
+          is_static() ? choices.back().whole : scale_of_runs(std::move(smoothing), axes[g]);
     }
-    if (!is_static()) return;
-    const auto best = best_scales(graph_, *calibration_, activations, choices);
-    for (std::size_t g = 0; g < products_.groups.size(); ++g) products_.groups[g].scale = best[g];
+    if (!is_static() || !is_integer(*options_.type)) return;
+    const auto parts = best_parts(graph_, *calibration_, activations, samples, choices);
+    for (std::size_t g = 0; g < products_.groups.size(); ++g)
+      products_.groups[g].scale.scale *= parts[g];
+  }
+
+  /// With the smoothing chosen. Floats have none, and one scale: they ask nothing of the weights.
+  RangeChoice range_choice(const ActivationGroup& group, const ActivationSample& sample) {
+    const std::vector<Tensor> weights =
+        is_integer(*options_.type) ? matrices_of(group) : std::vector<Tensor>();
+    RangeChoice choice;
+    if (!weights.empty()) {
+      choice.by_row = are_rows_equal(group);
+      choice.importance = row_norms(weights);
+      choice.smoothing =
+          smoothing_with(best_exponent(sample, weights, choice.by_row, options_), weights);
+    }
+    const ColumnRanges ranges = ranges_of(sample);
+    choice.whole = whole_scale(ranges, sample.axis,
+                               choice.smoothing ? choice.smoothing(ranges) : std::vector<float>(),
+                               *options_.type, zeros_of(group));
+    return choice;
+  }
+
+  /// Whether norms make the rows of all layers' results equal. Those of images are pixels.
+  bool are_rows_equal(const ActivationGroup& group) const {
+    return !group.is_conv && std::ranges::all_of(group.layers, [&](std::size_t i) {
+      return are_rows_made_equal(graph_, node_of(products_.layers[i]).outputs[0]);
+    });
   }
 
   /// What is read beyond the border of an image is a zero, so that padding takes none.
@@ -243,7 +249,7 @@ class ProductChooser {
   void measure_weights(EightBitLayer& layer) {
     const Tensor exact = smoothed_weights(layer).plain(), rounded = dequantized(layer.weights);
     layer.report.weight_error = weight_error(exact, rounded);
-    if (calibration_ != nullptr) return;
+    if (calibration_) return;
     constexpr std::int64_t kRows = 4;
     layer.report.output_error = output_error(transposed(exact), transposed(rounded), kRows);
   }
@@ -268,10 +274,11 @@ class ProductChooser {
   }
 
   void choose_layers() {
-    if (calibration_ == nullptr) return;
+    if (!calibration_) return;
     std::vector<std::size_t> places;
     for (const EightBitLayer& layer : products_.layers) places.push_back(layer.place);
-    const Calibration& measured = options_.compensate ? measured_ : *calibration_;
+    // What was fitted to some samples is less off on these than on any others.
+    const Calibration& measured = divided_.held_out;
     EightBitTrial trial(graph_, measured, places, add_rounded_layers());
     for (std::size_t i = 0; i < products_.layers.size(); ++i)
       products_.layers[i].report.output_error = trial.layer_errors()[i];
@@ -289,12 +296,16 @@ class ProductChooser {
                        outcome.error_of_all, options_.max_error));
     std::erase_if(products_.layers,
                   [](const EightBitLayer& layer) { return !layer.report.kept.empty(); });
-    context_.precision_notes.push_back(fmt::format(
-        "{}: {} of {} layers; on {} samples the model's outputs are off by {:.3g}, {:.3g} at most "
-        "(--max-error)",
-        name_of_type(options_), products_.layers.size(),
-        products_.layers.size() + products_.kept.size(), measured.samples.size(), outcome.error,
-        options_.max_error));
+    const std::string measured_on =
+        measured.parts > 1 ? fmt::format("{} of {} parts of the samples", measured.samples.size(),
+                                         calibration_->samples.size())
+                           : fmt::format("{} samples", measured.samples.size());
+    context_.precision_notes.push_back(
+        fmt::format("{}: {} of {} layers; on {} the model's outputs are off by {:.3g}, {:.3g} at "
+                    "most (--max-error)",
+                    name_of_type(options_), products_.layers.size(),
+                    products_.layers.size() + products_.kept.size(), measured_on, outcome.error,
+                    options_.max_error));
   }
 
   void keep(std::size_t i, std::set<std::size_t>& dropped, std::string reason) {
@@ -325,8 +336,8 @@ class ProductChooser {
   const Graph& graph_;
   Context& context_;
   const EightBitOptions& options_;
-  const Calibration* calibration_;
-  Calibration fitted_, measured_;  // where weights are compensated
+  std::optional<Calibration> calibration_;  // nothing without samples
+  DividedSamples divided_;
   ConstantValues values_;
   EightBitProducts products_;
 };

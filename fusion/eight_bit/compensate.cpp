@@ -8,8 +8,8 @@
 #include <fmt/format.h>
 #include <sinter/error.h>
 
+#include "fusion/calibration/layer_inputs.h"
 #include "fusion/quantize/gptq.h"
-#include "fusion/quantize/layer_inputs.h"
 #include "fusion/regions/constant_values.h"
 
 namespace sinter::fusion {

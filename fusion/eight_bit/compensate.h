@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <span>
 
+#include "fusion/calibration/trial.h"
 #include "fusion/context.h"
 #include "fusion/eight_bit/operands.h"
 

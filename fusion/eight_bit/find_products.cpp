@@ -7,9 +7,10 @@
 
 #include <fmt/format.h>
 
+#include "fusion/calibration/layer_inputs.h"
 #include "fusion/precision/sensitivity.h"
 #include "fusion/quantize/block_product.h"
-#include "fusion/quantize/layer_inputs.h"
+#include "fusion/quantize/kept_product.h"
 #include "fusion/quantize/quantizer.h"
 #include "fusion/regions/operand.h"
 
@@ -28,8 +29,12 @@ class ProductFinder {
   EightBitProducts find() {
     std::set<std::size_t> found, products;
     for (std::size_t i = 0; i < graph_.nodes().size(); ++i) {
-      if (is_layer(graph_.nodes()[i])) found.insert(i);
-      if (found.contains(i) || graph_.nodes()[i].op->name == "QuantMatMul") products.insert(i);
+      const Node& node = graph_.nodes()[i];
+      if (is_layer(node)) found.insert(i);
+      const auto kept = kept_product(graph_, values_, node);
+      if (kept) keep(i, *kept);
+      for (const QuantizedLayer& row : products_of_bodies(values_, node)) keep(i, row);
+      if (found.contains(i) || kept || node.op->name == "QuantMatMul") products.insert(i);
     }
     const std::set<std::size_t> last = last_layers(graph_, products);
     std::map<std::pair<ValueId, bool>, std::size_t> groups;
@@ -59,6 +64,15 @@ class ProductFinder {
  private:
   bool is_static() const { return options_.activation_scales == ActivationScales::kStatic; }
   bool is_block() const { return options_.activation_scales == ActivationScales::kBlock; }
+
+  /// A product that is no layer; --weights may have a row of it.
+  void keep(std::size_t place, const QuantizedLayer& row) {
+    if (own_report(context_, row.name) != context_.layers.end()) return;
+    EightBitLayer layer;
+    layer.place = place;
+    layer.report = row;
+    products_.kept.push_back(std::move(layer));
+  }
 
   /// Weights of 4 bits, which e4m3 holds exactly.
   bool has_four_bits(const Node& node) const {

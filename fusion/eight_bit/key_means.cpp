@@ -4,7 +4,7 @@
 #include <limits>
 #include <string_view>
 
-#include "fusion/eight_bit/activation_samples.h"
+#include "fusion/calibration/activation_samples.h"
 #include "ir/reference/evaluate.h"
 #include "ir/reference/kernels.h"
 

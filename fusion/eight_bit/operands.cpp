@@ -21,6 +21,16 @@ ValueId as(GraphBuilder& builder, ValueId value, DType type) {
   return builder.add("Cast", {value}, {{"to", type}});
 }
 
+/// `x`, float32, divided by the smoothing.
+ValueId add_divided(GraphBuilder& builder, ValueId x, const ActivationScale& scale) {
+  if (scale.smoothing.empty()) return x;
+  Ints shape(builder.type(x).shape.size() - scale.axis, 1);
+  shape[0] = std::ssize(scale.smoothing);
+  std::vector<float> factors(scale.smoothing.size());
+  for (std::size_t i = 0; i < factors.size(); ++i) factors[i] = 1 / scale.smoothing[i];
+  return builder.add("Mul", {x, builder.constant(Tensor::of(DType::kFloat32, shape, factors))});
+}
+
 /// As weights alone are rounded: integers, or e4m3.
 EightBitWeights quantized_weights(const Tensor& weights, std::size_t axis, bool are_floats,
                                   bool per_channel) {
@@ -70,21 +80,6 @@ double largest_of_eight_bits(DType type) {
     case DType::kUInt8: return 255;
     default: return 127;
   }
-}
-
-ValueId add_scaled(GraphBuilder& builder, ValueId x, const std::vector<float>& factors,
-                   std::size_t axis) {
-  Ints shape(builder.type(x).shape.size() - axis, 1);
-  shape[0] = std::ssize(factors);
-  const ValueId constant = builder.constant(Tensor::of(DType::kFloat32, shape, factors));
-  return builder.add("Mul", {as(builder, x, DType::kFloat32), constant});
-}
-
-ValueId add_divided(GraphBuilder& builder, ValueId x, const ActivationScale& scale) {
-  if (scale.smoothing.empty()) return x;
-  std::vector<float> factors(scale.smoothing.size());
-  for (std::size_t i = 0; i < factors.size(); ++i) factors[i] = 1 / scale.smoothing[i];
-  return add_scaled(builder, x, factors, scale.axis);
 }
 
 ValueId add_rounded(GraphBuilder& builder, ValueId x, const ActivationScale& scale, bool smooths) {

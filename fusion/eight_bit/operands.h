@@ -3,7 +3,6 @@
 #pragma once
 
 #include <cstdint>
-#include <functional>
 #include <span>
 #include <string_view>
 #include <vector>
@@ -30,18 +29,9 @@ struct ActivationScale {
 /// is left out.
 double largest_of_eight_bits(DType type);
 
-/// `x` times a factor for each element along `axis`, in float32.
-ValueId add_scaled(GraphBuilder& builder, ValueId x, const std::vector<float>& factors,
-                   std::size_t axis);
-/// `x` divided by the smoothing, in float32; `x` itself without any.
-ValueId add_divided(GraphBuilder& builder, ValueId x, const ActivationScale& scale);
 /// What is left of `x` when it has been such numbers, in x's type. Without `smooths` x is divided
 /// by the factors already.
 ValueId add_rounded(GraphBuilder& builder, ValueId x, const ActivationScale& scale, bool smooths);
-
-/// Adds layer `number` with rounded operands for the `node` with `inputs`.
-using AddRoundedLayer = std::function<ValueId(GraphBuilder& builder, std::size_t number,
-                                              const Node& node, std::span<const ValueId> inputs)>;
 
 /// values * scales, of the operand's shape.
 struct EightBitWeights {

@@ -8,11 +8,11 @@
 #include <fmt/format.h>
 #include <sinter/error.h>
 
-#include "fusion/eight_bit/activation_samples.h"
+#include "fusion/calibration/activation_samples.h"
+#include "fusion/calibration/layer_inputs.h"
+#include "fusion/calibration/trial.h"
 #include "fusion/eight_bit/operands.h"
-#include "fusion/eight_bit/trial.h"
 #include "fusion/passes/passes.h"
-#include "fusion/quantize/layer_inputs.h"
 #include "ir/attention_inputs.h"
 
 namespace sinter::fusion {
@@ -150,7 +150,8 @@ class AttentionQuantizer {
     const auto samples = sample_activations(graph_, *calibration_, values, axes, names);
     for (std::size_t v = 0; v < samples.size(); ++v) {
       double largest = 0;
-      for (const auto* ends : {&samples[v].low, &samples[v].high})
+      const ColumnRanges ranges = ranges_of(samples[v]);
+      for (const auto* ends : {&ranges.low, &ranges.high})
         for (const float end : *ends) largest = std::max(largest, std::abs(double{end}));
       layers_[v / kOperands].scales[v % kOperands] = double{
           static_cast<float>(std::max(largest / largest_of_eight_bits(type_), kLeastOperandScale))};

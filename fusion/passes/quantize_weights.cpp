@@ -7,9 +7,10 @@
 #include <fmt/format.h>
 #include <sinter/error.h>
 
+#include "fusion/calibration/layer_inputs.h"
 #include "fusion/passes/passes.h"
 #include "fusion/patterns/dequantization.h"
-#include "fusion/quantize/layer_inputs.h"
+#include "fusion/quantize/kept_product.h"
 #include "fusion/quantize/narrow_product.h"
 #include "fusion/quantize/quantizer.h"
 #include "fusion/quantize/read_weights.h"
@@ -42,6 +43,7 @@ class WeightQuantizer {
         piece = chosen(i);
       else
         piece = embedding(node);
+      report_kept(i);
       if (piece) pieces.push_back(std::move(*piece));
     }
     return rebuild(graph_, pieces);
@@ -57,6 +59,12 @@ class WeightQuantizer {
     const std::vector<bool> is_narrow = narrow_products(graph_, context_);
     for (std::size_t i = 0; i < graph_.nodes().size(); ++i) {
       const Node& node = graph_.nodes()[i];
+      if (context_.weights.bits != 0 && !is_narrow[i])
+        if (auto kept = kept_product(graph_, values_, node); kept && node.op->name == "MatMul") {
+          products.insert(i);
+          kept_.emplace(i, std::move(*kept));
+          continue;
+        }
       if (node.op->name != "MatMul" || is_narrow[i]) continue;
       const ValueId x = node.inputs[0], weight = node.inputs[1];
       const Shape& shape = graph_.type(weight).shape;
@@ -71,13 +79,25 @@ class WeightQuantizer {
     }
     const auto ends = last_layers(graph_, products);
     if (!context_.weights.last_as_others) last_ = ends;
-    for (const std::size_t layer : layers_)
-      if (!ends.contains(layer)) mean_size_ += size_of_weights(layer);
-    const std::size_t others = layers_.size() - std::min(layers_.size(), ends.size());
+    std::size_t others = 0;
+    for (const std::size_t layer : layers_) {
+      if (ends.contains(layer)) continue;
+      mean_size_ += size_of_weights(layer);
+      ++others;
+    }
     if (others > 0) mean_size_ /= static_cast<double>(others);
     const Calibration* calibration = context_.weights.calibration.get();
     if (calibration != nullptr && !layers_.empty())
       inputs_.emplace(graph_, values_, *calibration, layers_);
+  }
+
+  /// Rows of products by float weights that no option makes integers.
+  void report_kept(std::size_t place) {
+    if (context_.weights.bits == 0) return;
+    if (const auto kept = kept_.find(place); kept != kept_.end())
+      context_.layers.push_back(std::move(kept->second));
+    for (QuantizedLayer& row : products_of_bodies(values_, graph_.nodes()[place]))
+      context_.layers.push_back(std::move(row));
   }
 
   double size_of_weights(std::size_t layer) const {
@@ -273,6 +293,7 @@ class WeightQuantizer {
   ConstantValues values_;
   // Places of products in the graph.
   std::map<std::size_t, Dequantization> stored_;
+  std::map<std::size_t, QuantizedLayer> kept_;  // floats that stay, whatever is asked for
   std::set<std::size_t> layers_, last_;
   double mean_size_ = 0;  // of layers but the last
   std::optional<LayerInputs> inputs_;

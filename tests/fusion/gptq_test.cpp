@@ -12,7 +12,7 @@
 #include <sinter/error.h>
 #include <sinter/float8.h>
 
-#include "fusion/quantize/layer_inputs.h"
+#include "fusion/calibration/layer_inputs.h"
 #include "fusion/quantize/quantizer.h"
 #include "ir/reference/evaluate.h"
 #include "ir/text/text.h"

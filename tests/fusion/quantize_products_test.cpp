@@ -8,7 +8,7 @@
 
 #include "codegen/targets/cpu/cpu_target.h"
 #include "codegen/targets/cuda/cuda_target.h"
-#include "fusion/eight_bit/activation_samples.h"
+#include "fusion/calibration/activation_samples.h"
 #include "fusion/eight_bit/activation_scale.h"
 #include "ir/text/text.h"
 #include "support.h"
@@ -119,22 +119,25 @@ TEST(QuantizeProducts, LayersThatTheTargetDoesNotMultiplyStay) {
     EXPECT_THAT(layer.kept, AllOf(HasSubstr("no product of f8e4m3fn"), HasSubstr("--emulate")));
 }
 
-TEST(QuantizeProducts, OutliersSaturateWhereThatIsBetter) {
-  // One element of a thousand is far off in a row that has much else.
+TEST(QuantizeProducts, PiecesAreJudgedByTheOthers) {
   ActivationSample sample;
-  sample.columns = 4;
-  sample.low = {-1, -1, -1, -1};
-  sample.high = {1, 1, 1, 8};
-  sample.rows = {0.5, -1, 1, 0.25};
-  const auto possible = possible_scales(sample, {}, DType::kInt8, ZeroPoints::kNone);
-  ASSERT_GT(possible.size(), 1U);
-  EXPECT_FLOAT_EQ(possible.front().scale, 8.0F / 127);
-  for (std::size_t i = 1; i < possible.size(); ++i)
-    EXPECT_LT(possible[i].scale, possible[i - 1].scale);
-  EXPECT_EQ(possible.front().type, DType::kInt8);
-  EXPECT_EQ(possible_scales(sample, {}, DType::kInt8, ZeroPoints::kAny).front().type,
+  sample.columns = 2;
+  sample.pieces = {{{{-1, -1}, {1, 8}}, {}}, {{{-1, -2}, {1, 7}}, {}}, {{{-1, -1}, {1, 9}}, {}}};
+  const ActivationScale whole =
+      whole_scale(ranges_of(sample), 1, {}, DType::kInt8, ZeroPoints::kNone);
+  EXPECT_FLOAT_EQ(whole.scale, 9.0F / 127);
+  EXPECT_EQ(whole.type, DType::kInt8);
+  EXPECT_EQ(whole_scale(ranges_of(sample), 1, {}, DType::kInt8, ZeroPoints::kAny).type,
             DType::kUInt8);
-  EXPECT_EQ(possible_scales(sample, {}, DType::kFloat8E4M3FN, ZeroPoints::kNone).size(), 1U);
+  const auto scale_without = [&](std::size_t left_out) {
+    const auto is_left_out = [&](std::size_t piece) { return piece == left_out; };
+    return judging_scale(sample, whole, nullptr, is_left_out).scale;
+  };
+  EXPECT_FLOAT_EQ(scale_without(0), 9.0F / 127);
+  EXPECT_FLOAT_EQ(scale_without(2), 8.0F / 127);
+  // No part of the others' range would have it.
+  sample.pieces[2].ranges.high[1] = 20;
+  EXPECT_FLOAT_EQ(scale_without(2), whole.scale);
 }
 
 TEST(QuantizeProducts, TheRestIsInFloat16WhereThatIsAskedFor) {

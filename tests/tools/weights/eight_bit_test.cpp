@@ -4,6 +4,7 @@
 
 #include <gmock/gmock.h>
 
+#include "tests/support/paths.h"
 #include "tests/tools/cli_fixture.h"
 #include "tools/compiler/run/inputs.h"
 #include "tools/compiler/run/npy.h"
@@ -123,6 +124,37 @@ TEST_F(EightBitTest, TheBudgetKeepsLayers) {
       compile(two_layers(), "layer.plan",
               {"--precision=int8", "--calibration", samples(), "--max-layer-error=1e-7"});
   EXPECT_THAT(by_layer.out, HasSubstr("--max-layer-error is 1e-07"));
+}
+
+TEST_F(EightBitTest, TheDefaultBudgetIsWhatIsSaidOfIt) {
+  const auto said = fmt::format("({})", EightBitOptions{}.max_error);
+  const std::string help = sinter({"compile", "--help"}).out;
+  const std::size_t option = help.find("\n  --max-error");
+  ASSERT_NE(option, std::string::npos);
+  EXPECT_THAT(help.substr(option, help.find("\n  --", option + 1) - option), HasSubstr(said));
+  EXPECT_THAT(read(source_dir() + "/tools/compiler/options/README.md"),
+              HasSubstr("`--max-error E` " + said));
+}
+
+TEST_F(EightBitTest, MasksDoNotDefeatTheBudget) {
+  auto model = small_model();
+  auto* graph = model.mutable_graph();
+  weights(graph->add_initializer(), "v", {4, 4});
+  graph->mutable_node(3)->set_output(0, "s");
+  node(graph, "MatMul", "last", {"s", "v"}, "logits");
+  auto* mask = graph->add_initializer();
+  mask->set_name("mask");
+  mask->set_data_type(onnx::TensorProto::FLOAT);
+  mask->add_dims(4);
+  for (const float fill : {0.0F, 0.0F, 0.0F, -1e4F}) mask->add_float_data(fill);
+  node(graph, "Add", "masked", {"logits", "mask"}, "y");
+  const auto result = sinter({"--json", "compile", save(model), "--target=cpu", "-o",
+                              path("masked.plan"), "--precision=int8", "--calibration", samples(),
+                              "--include=last", "--max-error=1e-4"});
+  ASSERT_EQ(result.code, 0) << result.err;
+  const json layers = json::parse(result.out)["layers"];
+  ASSERT_EQ(layers.size(), 2U);
+  for (const auto& layer : layers) EXPECT_EQ(layer["bits"], 0);
 }
 
 TEST_F(EightBitTest, RefusesWhatMeansNothing) {

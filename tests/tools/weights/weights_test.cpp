@@ -56,6 +56,30 @@ TEST_F(CliTest, WeightsReportsErrorsAsJson) {
               HasSubstr("--max-layer-error"));
 }
 
+TEST_F(CliTest, WeightsSaysWhyProductsStay) {
+  auto model = small_model();
+  auto* graph = model.mutable_graph();
+  graph->mutable_input(0)->mutable_type()->mutable_tensor_type()->mutable_shape()->clear_dim();
+  value(graph->mutable_input(0), "x", {"3", "batch", "8"});
+  graph->mutable_output(0)->mutable_type()->mutable_tensor_type()->mutable_shape()->clear_dim();
+  value(graph->mutable_output(0), "y", {"3", "batch", "4"});
+  weights(graph->add_initializer(), "experts", {3, 8, 4});
+  graph->mutable_node(0)->set_input(1, "experts");
+  const auto path_of = save(model);
+  for (const std::vector<std::string>& options :
+       {std::vector<std::string>{"--weights=int8"},
+        {"--precision=int8", "--activation-scales=token"}}) {
+    std::vector<std::string> words{"compile", path_of, "--target=cpu", "-o", path("x.plan")};
+    words.insert(words.end(), options.begin(), options.end());
+    const auto result = sinter(words);
+    EXPECT_EQ(result.code, 0) << result.err;
+    EXPECT_THAT(result.out,
+                AllOf(HasSubstr("0 of 1 layers quantized"), HasSubstr("product"),
+                      HasSubstr("kept: its weights [3, 8, 4] are a matrix for each of a batch")));
+    EXPECT_THAT(result.err, testing::Not(HasSubstr("the model has no product")));
+  }
+}
+
 /// Five samples of 40 rows whose neighbouring columns say nearly the same.
 void write_samples(const std::string& path, std::vector<std::int64_t> shape) {
   std::int64_t count = 1;

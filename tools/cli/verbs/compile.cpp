@@ -117,9 +117,10 @@ void add_compile(Cli& cli) {
                                 "reference; above --max-error no plan is written");
   verb->add_option(
       "--max-error", options->accuracy.max_error,
-      "Most relative error of an output: with --verify of the plan (by default as `verify "
-      "--tolerance`); under --precision int8 and fp8 on the samples, where layers "
-      "stay as they are until it holds (0.03)");
+      fmt::format("Most relative error of an output: with --verify of the plan (by default as "
+                  "`verify --tolerance`); under --precision int8 and fp8 on the samples, where "
+                  "layers stay as they are until it holds ({})",
+                  EightBitOptions{}.max_error));
   add_input_options(*verb, options->inputs);
   add_session_options(*verb, options->accuracy.session);
   for (const auto* name : {"--inputs", "--input-range", "--seed", "--device"})

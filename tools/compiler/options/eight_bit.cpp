@@ -5,6 +5,9 @@
 namespace sinter::tools {
 namespace {
 
+// The passes' default, which --help and the README give, is the option's.
+static_assert(EightBitOptions{}.max_error == fusion::EightBitOptions{}.max_error);
+
 fusion::ActivationScales to_fusion(ActivationScales scales) {
   switch (scales) {
     case ActivationScales::kToken: return fusion::ActivationScales::kToken;

@@ -8,6 +8,7 @@
 #include <fmt/ranges.h>
 
 #include "frontend/import.h"
+#include "ir/reference/relative_error.h"
 #include "runtime/format_error.h"
 #include "tools/compiler/options/shapes.h"
 
@@ -201,20 +202,9 @@ ir::Tensor tensor_of(const TensorView& view) {
 }
 
 double relative_error(const ir::Tensor& a, const ir::Tensor& b) {
-  if (a.shape() != b.shape()) return std::numeric_limits<double>::infinity();
-  double difference = 0, norm = 0;
-  for (std::int64_t i = 0; i < b.element_count(); ++i) {
-    const double x = a.at(i), y = b.at(i);
-    if (x == y || (std::isnan(x) && std::isnan(y))) {
-      if (std::isfinite(y)) norm += y * y;
-      continue;
-    }
-    if (!std::isfinite(x) || !std::isfinite(y)) return std::numeric_limits<double>::infinity();
-    difference += (x - y) * (x - y);
-    norm += y * y;
-  }
-  if (difference == 0) return 0;
-  return norm == 0 ? std::numeric_limits<double>::infinity() : std::sqrt(difference / norm);
+  ir::RelativeError error;
+  error.add(a, b);
+  return error.value();
 }
 
 double largest_difference(const ir::Tensor& a, const ir::Tensor& b) {

@@ -35,9 +35,9 @@ TensorView view_of(const ir::Tensor& tensor);
 /// A copy. Throws Error(kUsage) for device memory.
 ir::Tensor tensor_of(const TensorView& view);
 
-/// ||a - b|| / ||b|| over all elements, in float64. Equal infinities and NaNs at the same place
-/// count as equal; otherwise a NaN gives infinity. Zero for two empty tensors.
+/// ir::RelativeError of `a`, which is found, and `b`, which is exact.
 double relative_error(const ir::Tensor& a, const ir::Tensor& b);
+/// Of two elements; infinite as the relative one.
 double largest_difference(const ir::Tensor& a, const ir::Tensor& b);
 
 }  // namespace sinter::tools

@@ -1,4 +1,4 @@
-#include "fusion/eight_bit/trial.h"
+#include "fusion/calibration/trial.h"
 
 #include <algorithm>
 #include <cmath>
@@ -6,7 +6,9 @@
 
 #include <fmt/format.h>
 
-#include "fusion/eight_bit/activation_samples.h"
+#include "fusion/calibration/activation_samples.h"
+#include "fusion/calibration/sample_sizes.h"
+#include "ir/reference/relative_error.h"
 
 namespace sinter::fusion {
 namespace {
@@ -15,27 +17,22 @@ namespace {
 // of larger models several that follow each other at once.
 constexpr std::size_t kSamplesAlone = 2, kTrialsAlone = 48;
 
-/// The square of a difference and of what it is a part of.
-struct Squares {
-  double difference = 0, size = 0;
-  double error() const {
-    if (difference == 0) return 0;
-    return size == 0 ? HUGE_VAL : std::sqrt(difference / size);
-  }
-};
+/// `exact` with zeros where rounding leaves what is as large as a mask: no part of what the layer
+/// computes. ir::RelativeError cannot be asked of results that stay where they are made.
+ValueId add_computed(GraphBuilder& builder, ValueId exact, ValueId rounded) {
+  const DType type = builder.type(exact).dtype;
+  const ValueId is_large = builder.add(
+      "GreaterOrEqual",
+      {builder.add("Abs", {exact}), builder.scalar(type, ir::RelativeError::kLeastUntouched)});
+  const ValueId is_mask = builder.add("And", {is_large, builder.add("Equal", {exact, rounded})});
+  return builder.add("Where", {is_mask, builder.scalar(type, 0), exact});
+}
 
-void add_difference(const Tensor& found, const Tensor& exact, Squares& squares) {
-  const bool counts = !is_float(exact.dtype());
-  for (std::int64_t i = 0; i < exact.element_count(); ++i) {
-    const double a = found.at(i), b = exact.at(i);
-    if (a == b || (std::isnan(a) && std::isnan(b))) {
-      if (counts) squares.size += 1;
-      if (!counts && std::isfinite(b)) squares.size += b * b;
-      continue;
-    }
-    squares.size += counts ? 1 : b * b;
-    squares.difference += counts ? 1 : (a - b) * (a - b);
-  }
+double error_of(double difference, double size) {
+  if (difference == 0) return 0;
+  // Sums that are beyond float32 say nothing.
+  return std::isfinite(difference) && std::isfinite(size) && size > 0 ? std::sqrt(difference / size)
+                                                                      : HUGE_VAL;
 }
 
 }  // namespace
@@ -54,24 +51,26 @@ EightBitTrial::EightBitTrial(const Graph& graph, const Calibration& calibration,
     const ValueId rounded = add_rounded(builder, number, node, inputs);
     const ValueId difference = builder.add("Sub", {rounded, exact});
     builder.output(fmt::format("difference{}", number), add_sum_of_squares(builder, difference));
-    builder.output(fmt::format("size{}", number), add_sum_of_squares(builder, exact));
+    builder.output(fmt::format("size{}", number),
+                   add_sum_of_squares(builder, add_computed(builder, exact, rounded)));
     const ValueId choice = builder.input(fmt::format("rounded{}", number), {DType::kBool, {}});
     return std::vector{builder.add("Where", {choice, rounded, exact})};
   };
   run_ =
       calibration.compile(with_sizes(ir::rewrite(graph, visit), sample_sizes(graph, calibration)));
-  std::vector<Squares> errors(layers_);
+  std::vector<double> differences(layers_), sizes(layers_);
   for (std::size_t s = 0; s < calibration.samples.size(); ++s) {
     tell(s, calibration.samples.size());
     std::vector<Tensor> results = run({}, s);
     for (std::size_t i = 0; i < layers_; ++i) {
-      errors[i].difference += results[2 * i].at(0);
-      errors[i].size += results[2 * i + 1].at(0);
+      differences[i] += results[2 * i].at(0);
+      sizes[i] += results[2 * i + 1].at(0);
     }
     exact_.emplace_back(std::make_move_iterator(results.end() - std::ssize(graph.outputs())),
                         std::make_move_iterator(results.end()));
   }
-  for (const Squares& error : errors) layer_errors_.push_back(error.error());
+  for (std::size_t i = 0; i < layers_; ++i)
+    layer_errors_.push_back(error_of(differences[i], sizes[i]));
 }
 
 std::vector<Tensor> EightBitTrial::run(const std::set<std::size_t>& rounded, std::size_t sample) {
@@ -83,15 +82,16 @@ std::vector<Tensor> EightBitTrial::run(const std::set<std::size_t>& rounded, std
 
 double EightBitTrial::output_error(const std::set<std::size_t>& rounded, std::size_t samples) {
   const std::size_t count = samples == 0 ? exact_.size() : std::min(samples, exact_.size());
-  std::vector<Squares> errors(outputs_);
+  std::vector<ir::RelativeError> errors(outputs_,
+                                        ir::RelativeError(ir::RelativeError::Pairs::kRounding));
   for (std::size_t s = 0; s < count; ++s) {
     tell(s, count);
     const std::vector<Tensor> results = run(rounded, s);
     for (std::size_t i = 0; i < outputs_; ++i)
-      add_difference(results[results.size() - outputs_ + i], exact_[s][i], errors[i]);
+      errors[i].add(results[results.size() - outputs_ + i], exact_[s][i]);
   }
   double largest = 0;
-  for (const Squares& error : errors) largest = std::max(largest, error.error());
+  for (const ir::RelativeError& error : errors) largest = std::max(largest, error.value());
   return largest;
 }
 

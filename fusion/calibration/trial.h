@@ -2,13 +2,18 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <set>
+#include <span>
 #include <vector>
 
 #include "fusion/context.h"
-#include "fusion/eight_bit/operands.h"
 
 namespace sinter::fusion {
+
+/// Adds layer `number` with rounded operands for the `node` with `inputs`.
+using AddRoundedLayer = std::function<ValueId(GraphBuilder& builder, std::size_t number,
+                                              const Node& node, std::span<const ValueId> inputs)>;
 
 /// A model that has each of some layers twice: as it is, and with rounded operands. Inputs of the
 /// compiled graph choose between them, so that it is compiled once for all that is tried.
@@ -19,10 +24,10 @@ class EightBitTrial {
                 std::span<const std::size_t> layers, const AddRoundedLayer& add_rounded);
 
   /// |y' - y| / |y| of each layer's result in the 2-norm over all samples, where the layers in
-  /// front are as they are.
+  /// front are as they are; of |y| what ir::RelativeError leaves out is left out.
   const std::vector<double>& layer_errors() const { return layer_errors_; }
-  /// The same of the model's outputs, the largest of them, where the layers in `rounded` are;
-  /// on the first `samples`, 0: all. Outputs without floats count the elements that differ.
+  /// ir::RelativeError of the model's outputs, the largest of them, where the layers in `rounded`
+  /// are; on the first `samples`, 0: all. Outputs without floats count the elements that differ.
   double output_error(const std::set<std::size_t>& rounded, std::size_t samples = 0);
   struct Outcome {
     std::vector<std::size_t> kept;  // that are not to be rounded

@@ -1,4 +1,4 @@
-#include "fusion/quantize/layer_inputs.h"
+#include "fusion/calibration/layer_inputs.h"
 
 #include <algorithm>
 #include <vector>

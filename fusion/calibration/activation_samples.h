@@ -13,13 +13,27 @@
 
 namespace sinter::fusion {
 
-/// An activation over all samples; k elements lie along the axis that a layer sums up.
+/// Of each of an activation's columns; low is 0 at most, high 0 at least.
+struct ColumnRanges {
+  std::vector<float> low, high;
+};
+
+/// An activation in a piece of the samples (held_out.h).
+struct ActivationPiece {
+  ColumnRanges ranges;
+  std::vector<float> rows;  // some of them, evenly spread
+};
+
+/// An activation; k elements lie along the axis that a layer sums up.
 struct ActivationSample {
-  std::vector<float> low, high;  // of each of the k columns; low is 0 at most, high 0 at least
-  std::int64_t columns = 0;      // k
-  std::vector<float> rows;       // some rows of k, evenly spread over each sample
+  std::vector<ActivationPiece> pieces;
+  std::int64_t columns = 0;  // k
   std::size_t axis = 0;
 };
+
+/// Of all pieces, or of those for which `is_left_out` is false; of all if there are none.
+ColumnRanges ranges_of(const ActivationSample& sample,
+                       const std::function<bool(std::size_t piece)>& is_left_out = {});
 
 /// Runs `calibration`'s samples through what makes `values` of `graph`; one result for each of
 /// them, along one of `axes`. `names` are what errors call them by. Throws Error(kUsage) if there
@@ -35,18 +49,19 @@ using AddProbes =
 /// Is given what the probes of value `i` came to in a sample.
 using ReadProbes =
     std::function<void(std::size_t sample, std::size_t i, std::span<const Tensor> found)>;
+/// Values of the inputs that the probes have added, in order.
+using ProbeInputs = std::function<std::vector<Tensor>(std::size_t sample)>;
 /// Runs the samples through what makes `values` of `graph`, with probes. Progress is `stage`'s.
 void for_each_sample(const Graph& graph, const Calibration& calibration,
                      std::span<const ValueId> values, const AddProbes& add, std::string_view stage,
-                     const ReadProbes& read);
+                     const ReadProbes& read, const ProbeInputs& inputs = {});
+
+/// The pieces of `value` in a sample: itself, or matrices [rows, k], each of all rows where they
+/// are too few to be divided.
+std::vector<ValueId> add_pieces(GraphBuilder& builder, ValueId value, std::size_t axis,
+                                const ir::Bindings& sizes, const Calibration& calibration);
 
 /// The sum of the squares of all elements, in float32.
 ValueId add_sum_of_squares(GraphBuilder& builder, ValueId value);
-
-/// The dimensions that the samples have. Throws Error(kUsage) if there are none, they differ, or
-/// are no inputs of `graph`.
-ir::Bindings sample_sizes(const Graph& graph, const Calibration& calibration);
-/// `graph` with these numbers for its dimensions.
-Graph with_sizes(const Graph& graph, const ir::Bindings& sizes);
 
 }  // namespace sinter::fusion

@@ -1,21 +1,21 @@
-#include "fusion/eight_bit/activation_samples.h"
+#include "fusion/calibration/activation_samples.h"
 
 #include <algorithm>
 #include <cmath>
-#include <map>
+#include <iterator>
 #include <numeric>
 
 #include <fmt/format.h>
 #include <sinter/error.h>
 
-#include "fusion/narrow_dims.h"
-#include "ir/reference/evaluate.h"
+#include "fusion/calibration/held_out.h"
+#include "fusion/calibration/sample_sizes.h"
 
 namespace sinter::fusion {
 namespace {
 
-// Of all samples together: enough to tell one scale from another, few enough to multiply by.
-constexpr std::int64_t kSampledRows = 128;
+// Of all pieces together: enough to tell one smoothing from another, few enough to multiply by.
+constexpr std::int64_t kSampledRows = 256;
 
 ValueId widened(GraphBuilder& builder, ValueId value) {
   if (builder.type(value).dtype == DType::kFloat32) return value;
@@ -32,27 +32,39 @@ ValueId with_axis_last(GraphBuilder& builder, ValueId value, std::size_t axis) {
   return builder.add("Transpose", {value}, {{"perm", perm}});
 }
 
-/// The least and the greatest of each column, and some of the rows.
-std::vector<ValueId> add_extremes_and_rows(GraphBuilder& builder, ValueId value, std::size_t axis,
-                                           const ir::Bindings& sizes, std::int64_t rows_wanted) {
+/// `value` as a matrix [rows, k].
+ValueId add_matrix(GraphBuilder& builder, ValueId value, std::size_t axis) {
   value = with_axis_last(builder, widened(builder, value), axis);
   const Shape shape = builder.type(value).shape;
-  Ints axes(shape.size() - 1);
-  std::iota(axes.begin(), axes.end(), std::int64_t{0});
-  std::vector<ValueId> probes;
-  for (const char* op : {"ReduceMin", "ReduceMax"})
-    probes.push_back(builder.add(op, {value}, {{"axes", axes}, {"keepdims", std::int64_t{0}}}));
   Dim rows = 1;
   for (std::size_t d = 0; d + 1 < shape.size(); ++d) rows *= shape[d];
-  const std::int64_t count = rows.evaluate(sizes), taken = std::min(count, rows_wanted);
+  return builder.add("Reshape", {value}, {{"shape", std::vector<Dim>{rows, shape.back()}}});
+}
+
+std::int64_t row_count(const GraphBuilder& builder, ValueId matrix, const ir::Bindings& sizes) {
+  return builder.type(matrix).shape[0].evaluate(sizes);
+}
+
+ValueId add_rows(GraphBuilder& builder, ValueId matrix, std::int64_t first, std::int64_t count) {
+  const Dim columns = builder.type(matrix).shape[1];
+  return builder.add("Slice", {matrix},
+                     {{"starts", std::vector<Dim>{first, 0}},
+                      {"steps", Ints{1, 1}},
+                      {"shape", std::vector<Dim>{count, columns}}});
+}
+
+/// The least and the greatest of each column, and some of the rows.
+void add_extremes_and_rows(GraphBuilder& builder, ValueId matrix, const ir::Bindings& sizes,
+                           std::int64_t rows_wanted, std::vector<ValueId>& probes) {
+  for (const char* op : {"ReduceMin", "ReduceMax"})
+    probes.push_back(builder.add(op, {matrix}, {{"axes", Ints{0}}, {"keepdims", std::int64_t{0}}}));
+  const std::int64_t count = row_count(builder, matrix, sizes),
+                     taken = std::min(count, rows_wanted);
   std::vector<std::int64_t> places(static_cast<std::size_t>(taken));
   for (std::int64_t i = 0; i < taken; ++i)
     places[static_cast<std::size_t>(i)] = (2 * i + 1) * count / (2 * taken);
-  const ValueId matrix =
-      builder.add("Reshape", {value}, {{"shape", std::vector<Dim>{rows, shape.back()}}});
   const ValueId index = builder.constant(Tensor::from_ints(DType::kInt64, {taken}, places));
   probes.push_back(builder.add("Gather", {matrix, index}, {{"axis", std::int64_t{0}}}));
-  return probes;
 }
 
 /// What makes `values`, with their probes as its outputs, in order; `counts` are how many each has.
@@ -82,10 +94,13 @@ Graph probed(const Graph& graph, std::span<const ValueId> values, const AddProbe
   return builder.finish();
 }
 
-void take_extremes(std::vector<float>& all, std::span<const float> own, bool greatest) {
-  all.resize(own.size());  // zeros
-  for (std::size_t i = 0; i < own.size(); ++i)
-    all[i] = greatest ? std::max(all[i], own[i]) : std::min(all[i], own[i]);
+void take_extremes(ColumnRanges& all, std::span<const float> low, std::span<const float> high) {
+  all.low.resize(low.size());  // zeros
+  all.high.resize(high.size());
+  for (std::size_t i = 0; i < low.size(); ++i) {
+    all.low[i] = std::min(all.low[i], low[i]);
+    all.high[i] = std::max(all.high[i], high[i]);
+  }
 }
 
 bool is_finite(std::span<const float> values) {
@@ -93,25 +108,6 @@ bool is_finite(std::span<const float> values) {
 }
 
 }  // namespace
-
-ir::Bindings sample_sizes(const Graph& graph, const Calibration& calibration) {
-  const auto& samples = calibration.samples;
-  if (samples.empty()) throw Error(ErrorCode::kUsage, "there are no samples to calibrate with");
-  for (const auto& sample : samples)
-    for (std::size_t i = 0; i < graph.inputs().size(); ++i)
-      if (sample.size() != graph.inputs().size() || sample[i].type() != samples[0][i].type())
-        throw Error(ErrorCode::kUsage,
-                    fmt::format("samples to calibrate with differ in the shape of '{}'",
-                                graph.value(graph.inputs()[i]).name));
-  return ir::bind_symbols(graph, samples[0]);
-}
-
-Graph with_sizes(const Graph& graph, const ir::Bindings& sizes) {
-  std::map<std::string, Range> ranges;
-  for (const auto& [symbol, size] : sizes)
-    if (graph.ranges().contains(symbol)) ranges[symbol] = Range{size, size, nullptr};
-  return narrow_dims(graph, ranges);
-}
 
 ValueId add_sum_of_squares(GraphBuilder& builder, ValueId value) {
   value = widened(builder, value);
@@ -122,14 +118,16 @@ ValueId add_sum_of_squares(GraphBuilder& builder, ValueId value) {
 
 void for_each_sample(const Graph& graph, const Calibration& calibration,
                      std::span<const ValueId> values, const AddProbes& add, std::string_view stage,
-                     const ReadProbes& read) {
+                     const ReadProbes& read, const ProbeInputs& inputs) {
   std::vector<std::size_t> counts;
   const Graph probes = probed(graph, values, add, counts);
   const Calibration::Run run =
       calibration.compile(with_sizes(probes, sample_sizes(graph, calibration)));
   for (std::size_t s = 0; s < calibration.samples.size(); ++s) {
     if (calibration.progress) calibration.progress(stage, s, calibration.samples.size());
-    const std::vector<Tensor> found = run(calibration.samples[s]);
+    std::vector<Tensor> given = calibration.samples[s];
+    if (inputs) std::ranges::move(inputs(s), std::back_inserter(given));
+    const std::vector<Tensor> found = run(given);
     std::size_t first = 0;
     for (std::size_t i = 0; i < values.size(); ++i) {
       read(s, i, std::span(found).subspan(first, counts[i]));
@@ -138,29 +136,62 @@ void for_each_sample(const Graph& graph, const Calibration& calibration,
   }
 }
 
+ColumnRanges ranges_of(const ActivationSample& sample,
+                       const std::function<bool(std::size_t piece)>& is_left_out) {
+  ColumnRanges result;
+  for (std::size_t p = 0; p < sample.pieces.size(); ++p)
+    if (!is_left_out || !is_left_out(p))
+      take_extremes(result, sample.pieces[p].ranges.low, sample.pieces[p].ranges.high);
+  return result.low.empty() && is_left_out ? ranges_of(sample) : result;
+}
+
+std::vector<ValueId> add_pieces(GraphBuilder& builder, ValueId value, std::size_t axis,
+                                const ir::Bindings& sizes, const Calibration& calibration) {
+  const auto count = static_cast<std::int64_t>(pieces_of_each(calibration));
+  if (count == 1) return {value};
+  const ValueId matrix = add_matrix(builder, value, axis);
+  const std::int64_t rows = row_count(builder, matrix, sizes);
+  std::vector<ValueId> pieces;
+  for (std::int64_t p = 0; p < count; ++p) {
+    const std::int64_t first = rows * p / count, last = rows * (p + 1) / count;
+    pieces.push_back(rows < count ? matrix : add_rows(builder, matrix, first, last - first));
+  }
+  return pieces;
+}
+
 std::vector<ActivationSample> sample_activations(const Graph& graph, const Calibration& calibration,
                                                  std::span<const ValueId> values,
                                                  std::span<const std::size_t> axes,
                                                  std::span<const std::string> names) {
   const ir::Bindings sizes = sample_sizes(graph, calibration);
-  const auto count = static_cast<std::int64_t>(calibration.samples.size());
+  const std::size_t pieces = pieces_of_each(calibration);
+  const auto count = static_cast<std::int64_t>(calibration.samples.size() * pieces);
   const std::int64_t rows_of_each = (kSampledRows - 1) / count + 1;
   const auto add = [&](GraphBuilder& builder, std::size_t i, ValueId value) {
-    return add_extremes_and_rows(builder, value, axes[i], sizes, rows_of_each);
+    std::vector<ValueId> probes;
+    for (const ValueId piece : add_pieces(builder, value, axes[i], sizes, calibration))
+      add_extremes_and_rows(builder, pieces == 1 ? add_matrix(builder, piece, axes[i]) : piece,
+                            sizes, rows_of_each, probes);
+    return probes;
   };
   std::vector<ActivationSample> result(values.size());
   const auto read = [&](std::size_t sample, std::size_t i, std::span<const Tensor> found) {
-    const auto low = found[0].as<float>(), high = found[1].as<float>(), rows = found[2].as<float>();
-    if (!is_finite(low) || !is_finite(high) || !is_finite(rows))
-      throw Error(ErrorCode::kUsage,
-                  fmt::format("layer '{}' reads values that are not finite in sample {} of "
-                              "--calibration: leave the sample out, or the layer with --keep",
-                              names[i], sample));
-    take_extremes(result[i].low, low, false);
-    take_extremes(result[i].high, high, true);
-    result[i].columns = std::ssize(low);
-    result[i].axis = axes[i];
-    result[i].rows.insert(result[i].rows.end(), rows.begin(), rows.end());
+    ActivationSample& own = result[i];
+    own.axis = axes[i];
+    for (std::size_t p = 0; p < pieces; ++p) {
+      const auto own_probes = found.subspan(p * found.size() / pieces);
+      const auto low = own_probes[0].as<float>(), high = own_probes[1].as<float>(),
+                 rows = own_probes[2].as<float>();
+      if (!is_finite(low) || !is_finite(high) || !is_finite(rows))
+        throw Error(ErrorCode::kUsage,
+                    fmt::format("layer '{}' reads values that are not finite in sample {} of "
+                                "--calibration: leave the sample out, or the layer with --keep",
+                                names[i], sample / calibration.parts));
+      own.columns = std::ssize(low);
+      ActivationPiece& piece = own.pieces.emplace_back();
+      take_extremes(piece.ranges, low, high);
+      piece.rows.assign(rows.begin(), rows.end());
+    }
   };
   for_each_sample(graph, calibration, values, add, "reading samples", read);
   return result;
