@@ -95,7 +95,7 @@ def normalizer(rng, charsmap):
          "lowercase": rng.random() < 0.6},
         {"type": "Strip", "strip_left": rng.random() < 0.6, "strip_right": rng.random() < 0.6},
         {"type": "Replace", "pattern": pattern(rng), "content": rng.choice(["", " ", "\u2581", "xy", "-"])},
-        {"type": "Prepend", "prepend": rng.choice(["\u2581", "x", ""])},
+        {"type": "Prepend", "prepend": rng.choice(["\u2581", "x", "ab"])},
         {"type": "Precompiled", "precompiled_charsmap": charsmap}, {"type": "ByteLevel"}])
 
 

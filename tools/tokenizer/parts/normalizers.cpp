@@ -227,7 +227,10 @@ void Normalizers::read(const Fields::Json* part) {
       continue;
     }
     if (type == "Prepend") {
-      parts_.push_back(std::make_unique<Prepend>(fields.get<std::string>("prepend")));
+      auto text = fields.get<std::string>("prepend");
+      // The library then takes the first character as inserted, and splits repeat it.
+      if (text.empty()) unsupported_part(fields.what() + " of an empty text");
+      parts_.push_back(std::make_unique<Prepend>(std::move(text)));
     } else if (type == "Replace") {
       TextPattern pattern = pattern_of(fields);
       parts_.push_back(
