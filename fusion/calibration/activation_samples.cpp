@@ -15,7 +15,7 @@ namespace sinter::fusion {
 namespace {
 
 // Of all pieces together: enough to tell one smoothing from another, few enough to multiply by.
-constexpr std::int64_t kSampledRows = 256;
+constexpr std::size_t kSampledRows = 256;
 
 ValueId widened(GraphBuilder& builder, ValueId value) {
   if (builder.type(value).dtype == DType::kFloat32) return value;
@@ -165,19 +165,19 @@ std::vector<ActivationSample> sample_activations(const Graph& graph, const Calib
                                                  std::span<const std::string> names) {
   const ir::Bindings sizes = sample_sizes(graph, calibration);
   const std::size_t pieces = pieces_of_each(calibration);
-  const auto count = static_cast<std::int64_t>(calibration.samples.size() * pieces);
-  const std::int64_t rows_of_each = (kSampledRows - 1) / count + 1;
+  const std::size_t count = piece_count(calibration), rows_of_each = (kSampledRows - 1) / count + 1;
   const auto add = [&](GraphBuilder& builder, std::size_t i, ValueId value) {
     std::vector<ValueId> probes;
     for (const ValueId piece : add_pieces(builder, value, axes[i], sizes, calibration))
       add_extremes_and_rows(builder, pieces == 1 ? add_matrix(builder, piece, axes[i]) : piece,
-                            sizes, rows_of_each, probes);
+                            sizes, static_cast<std::int64_t>(rows_of_each), probes);
     return probes;
   };
   std::vector<ActivationSample> result(values.size());
   const auto read = [&](std::size_t sample, std::size_t i, std::span<const Tensor> found) {
     ActivationSample& own = result[i];
     own.axis = axes[i];
+    own.pieces.resize(count);
     for (std::size_t p = 0; p < pieces; ++p) {
       const auto own_probes = found.subspan(p * found.size() / pieces);
       const auto low = own_probes[0].as<float>(), high = own_probes[1].as<float>(),
@@ -188,9 +188,10 @@ std::vector<ActivationSample> sample_activations(const Graph& graph, const Calib
                                 "--calibration: leave the sample out, or the layer with --keep",
                                 names[i], sample / calibration.parts));
       own.columns = std::ssize(low);
-      ActivationPiece& piece = own.pieces.emplace_back();
+      ActivationPiece& piece = own.pieces[piece_of(calibration, sample, p)];
       take_extremes(piece.ranges, low, high);
-      piece.rows.assign(rows.begin(), rows.end());
+      if (piece.rows.size() < rows_of_each * low.size())
+        piece.rows.insert(piece.rows.end(), rows.begin(), rows.end());
     }
   };
   for_each_sample(graph, calibration, values, add, "reading samples", read);

@@ -122,6 +122,15 @@ std::size_t pieces_of_each(const Calibration& calibration) {
   return calibration.samples.size() >= kOneIn ? 1 : kOneIn;
 }
 
+std::size_t piece_count(const Calibration& calibration) {
+  return std::min(calibration.samples.size() * pieces_of_each(calibration),
+                  static_cast<std::size_t>(kMostParts));
+}
+
+std::size_t piece_of(const Calibration& calibration, std::size_t sample, std::size_t number) {
+  return (sample * pieces_of_each(calibration) + number) % piece_count(calibration);
+}
+
 DividedSamples divide_samples(const Calibration& calibration) {
   DividedSamples result{calibration, calibration};
   if (pieces_of_each(calibration) > 1) return result;

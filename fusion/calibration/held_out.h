@@ -10,6 +10,10 @@ namespace sinter::fusion {
 
 /// Of four and more samples each is a piece; of fewer each is four, rows that follow each other.
 std::size_t pieces_of_each(const Calibration& calibration);
+/// There are sixteen in all at most, which more samples share.
+std::size_t piece_count(const Calibration& calibration);
+/// Which of them piece `number` of a sample is.
+std::size_t piece_of(const Calibration& calibration, std::size_t sample, std::size_t number);
 
 /// Errors are measured on every fourth sample, of which fitted weights know nothing.
 struct DividedSamples {

@@ -78,9 +78,9 @@ class PieceJudge {
     std::vector<Tensor> result;
     for (std::size_t i = 0; i < choices_.size(); ++i)
       for (std::size_t p = 0; p < pieces_; ++p) {
-        const ActivationScale scale =
-            judging_scale(samples_[i], choices_[i].whole, choices_[i].smoothing,
-                          [&](std::size_t piece) { return piece == sample * pieces_ + p; });
+        const ActivationScale scale = judging_scale(
+            samples_[i], choices_[i].whole, choices_[i].smoothing,
+            [&](std::size_t piece) { return piece == piece_of(calibration_, sample, p); });
         result.push_back(
             Tensor::scalar(DType::kFloat32, double{std::max(scale.scale, kLeastRange)}));
         if (const auto& factors = scale.smoothing; !factors.empty())
@@ -237,9 +237,10 @@ std::vector<float> best_parts(const Graph& graph, const Calibration& calibration
           errors[i][e % errors[i].size()] += found[e].at(0);
       },
       [&](std::size_t sample) { return judge.inputs(sample); });
-  std::vector<float> parts;
-  for (const auto& own : errors)
-    parts.push_back(kParts[static_cast<std::size_t>(std::ranges::min_element(own) - own.begin())]);
+  std::vector<float> parts(errors.size());
+  std::ranges::transform(errors, parts.begin(), [](const std::vector<double>& own) {
+    return kParts[static_cast<std::size_t>(std::ranges::min_element(own) - own.begin())];
+  });
   return parts;
 }
 

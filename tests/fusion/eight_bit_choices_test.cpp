@@ -281,6 +281,18 @@ TEST(EightBitChoices, RowsOfAFewSamplesAreAsGoodAsSamples) {
             1U);
 }
 
+TEST(EightBitChoices, PiecesAreFewHoweverManySamplesThereAre) {
+  Calibration calibration;
+  const auto count_of = [&](std::size_t samples) {
+    calibration.samples.resize(samples);
+    return piece_count(calibration);
+  };
+  EXPECT_EQ(count_of(1), 4U);
+  EXPECT_EQ(count_of(4), 4U);
+  EXPECT_EQ(count_of(1000), 16U);
+  EXPECT_EQ(piece_of(calibration, 17, 0), 1U);
+}
+
 TEST(EightBitChoices, OneTextIsJudgedInPieces) {
   // Attention over the rows of the one sample: the products are chosen, and their errors are known.
   const ir::Graph graph = ir::parse_graph(R"(graph @main(%x: f32[1, tokens, 16]) {
