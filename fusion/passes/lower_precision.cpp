@@ -4,10 +4,10 @@
 
 #include <fmt/format.h>
 
-#include "fusion/precision/lowering_policy.h"
 #include "fusion/passes/passes.h"
-#include "fusion/precision/sensitivity.h"
 #include "fusion/patterns/caches.h"
+#include "fusion/precision/lowering_policy.h"
+#include "fusion/precision/sensitivity.h"
 #include "fusion/regions/operand.h"
 #include "fusion/regions/rebuild.h"
 

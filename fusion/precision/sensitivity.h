@@ -1,8 +1,8 @@
 // Which float32 values of a graph must not be rounded to 16 bits: the cone above operators that say
 // so of their operands (`ir::Numerics`).
 //
-// A *computed* value depends on a matmul, a convolution or another operator of heavy arithmetic. What
-// is not computed follows from inputs, constants and integers alone, as the angles of rotary
+// A *computed* value depends on a matmul, a convolution or another operator of heavy arithmetic.
+// What is not computed follows from inputs, constants and integers alone, as the angles of rotary
 // embeddings and of time steps do: its cone is kept whole, since a handful of operators on few
 // elements costs nothing. The cone of a computed value ends at the matmul that makes it:
 //

@@ -355,7 +355,8 @@ TEST_F(VerifyTest, ThePolicyIsPrinted) {
   EXPECT_THAT(result.err, HasSubstr("a power may be beyond the range of f16: Square (square)"));
   const auto fused = sinter({"compile", write("rms.sinter", kRms), "-o", path("rms.plan"),
                              "--target=cpu", "--precision=fp16"});
-  EXPECT_THAT(fused.err, HasSubstr("a matmul stores its sums for what reads float32: MatMul (head)"));
+  EXPECT_THAT(fused.err,
+              HasSubstr("a matmul stores its sums for what reads float32: MatMul (head)"));
   EXPECT_THAT(sinter({"inspect", path("rms.plan")}).out,
               HasSubstr("precision: kept float32: 1 node(s), a matmul stores its sums"));
 }

@@ -23,8 +23,8 @@ std::vector<std::int64_t> parse_ids(std::string_view text);
 /// without a tokenizer.
 std::vector<std::int64_t> prompt_ids(const PromptOptions& options, const Tokenizer* tokenizer);
 
-/// What a tokenizer file says of the lengths of texts and does not hold for prompts, for a note; empty
-/// if it says nothing.
+/// What a tokenizer file says of the lengths of texts and does not hold for prompts, for a note;
+/// empty if it says nothing.
 std::string lengths_note(const Tokenizer& tokenizer);
 
 /// Ids that end the answer. Throws Error(kUsage) for a name that the tokenizer does not have.

@@ -4,9 +4,9 @@
 // state of all units, which every block has in its shared memory, twice. The new state of four
 // units goes to all blocks of the cluster by asynchronous stores, which an mbarrier in each block
 // counts: no other barrier is needed, since no block sends the next state before it has all of this
-// one, and with it the word that all warps of all blocks have read the state in front of it. A block
-// that is alone is launched without a cluster, where asynchronous stores are illegal instructions:
-// it stores its state and meets at its own barrier.
+// one, and with it the word that all warps of all blocks have read the state in front of it. A
+// block that is alone is launched without a cluster, where asynchronous stores are illegal
+// instructions: it stores its state and meets at its own barrier.
 #pragma once
 
 #include "approximate.cuh"

@@ -46,9 +46,10 @@ typedef struct sinter_engine_options {
   const char* (*token_bytes)(void* user, int32_t token, size_t* bytes);
   void* user;  // handed to token_bytes, and to what follows
   /// Where a text is not only its tokens' bytes (a first blank that is dropped, words that are
-  /// joined): what makes a text of its tokens. All four are given, or none. `text_start` begins one;
-  /// `text_add` gives the whole characters that a further token makes certain, `text_finish` what is
-  /// left, each valid until the next call on this text; `text_free` ends it. On the engine's thread.
+  /// joined): what makes a text of its tokens. All four are given, or none. `text_start` begins
+  /// one; `text_add` gives the whole characters that a further token makes certain, `text_finish`
+  /// what is left, each valid until the next call on this text; `text_free` ends it. On the
+  /// engine's thread.
   void* (*text_start)(void* user);
   const char* (*text_add)(void* user, void* text, int32_t token, size_t* bytes);
   const char* (*text_finish)(void* user, void* text, size_t* bytes);

@@ -23,8 +23,8 @@ Work work_of(const ir::Graph& model, const ir::Bindings& sizes);
 /// grow with the length show there alone.
 RunInputs long_inputs(const ir::Graph& model, const RunInputs& asked);
 
-/// True if errors of a run on long_inputs say that the model does not take them, which ranges do not
-/// tell (more tokens than a cache has room for): then what is asked is drawn as it is.
+/// True if errors of a run on long_inputs say that the model does not take them, which ranges do
+/// not tell (more tokens than a cache has room for): then what is asked is drawn as it is.
 bool are_too_long(const Error& error);
 
 }  // namespace sinter::tools
