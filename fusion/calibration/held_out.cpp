@@ -12,7 +12,7 @@
 namespace sinter::fusion {
 namespace {
 
-// One sample in so many is held out.
+// One sample in four is held out.
 constexpr std::size_t kOneIn = 4;
 constexpr std::int64_t kMostParts = 16;
 // Parts that are off by more from the whole are no parts of it: sums may have another order.

@@ -22,7 +22,7 @@
 
 namespace sinter::fusion {
 
-/// A matmul of at most so many terms an element is no heavy arithmetic: outer products of positions
+/// A matmul of at most 16 terms an element is no heavy arithmetic: outer products of positions
 /// and frequencies, grids times affine matrices.
 inline constexpr std::int64_t kFewTerms = 16;
 
