@@ -38,7 +38,7 @@ struct Calibration {
   using Run = std::function<std::vector<Tensor>(std::span<const Tensor> inputs)>;
 
   std::vector<std::vector<Tensor>> samples;        // of the model's inputs, all of the same shapes
-  std::size_t parts = 1;                           // so many of them are one that the user gave
+  std::size_t parts = 1;                           // how many of them one sample of the user gave
   std::function<Run(const Graph& graph)> compile;  // graphs whose sizes are numbers
   /// Of a stage: "rounding layers", "reading samples"; may be empty.
   std::function<void(std::string_view stage, std::size_t done, std::size_t all)> progress;

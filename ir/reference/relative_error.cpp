@@ -13,8 +13,8 @@ constexpr std::size_t place_of(int exponent) {
   return static_cast<std::size_t>(exponent - kLeastExponent);
 }
 
-// Elements of a mask are 2^12 at least, and no other is of one of so many powers of two below them;
-// of an untouched one they are 2^6 at least, and others may be nearer.
+// A mask's elements are at least 2^12, and the 4 powers of two below them hold no element. Where
+// rounding left the mask untouched, 2^6 and 1 power of two are enough.
 constexpr std::size_t kLeastMask = place_of(12), kEmpty = 4;
 constexpr std::size_t kLeastUntouchedMask = place_of(6), kEmptyUntouched = 1;
 // How much less they are off than the others, and at most: squares of relative errors.

@@ -170,7 +170,7 @@ def main():
     p.add_argument("--fuse", default="on")
     p.add_argument("--precision", choices=ROUNDING)
     p.add_argument("--jobs", type=int, default=1)
-    p.add_argument("--deadline", type=float, default=1e9, help="start no file after so many seconds; the rest is 'left'")
+    p.add_argument("--deadline", type=float, default=1e9, help="start no file after this many seconds; the rest is 'left'")
     p.add_argument("--compile-only", action="store_true", help="for a GPU that is not here")
     p.add_argument("--commit", help="the commit checked, where there is no git checkout")
     p.add_argument("-v", "--verbose", action="store_true", help="whole error messages")

@@ -122,7 +122,7 @@ TEST(Tokenizer, WhatItDoesNotKnowIsRefusedByName) {
             {"processors", {of_template(json::array({a, a, a})), of_template(json::array({a}))}}}),
       HasSubstr("behind one that makes 3 parts of a text"));
   EXPECT_THAT(with("/post_processor", of_template(json::array_t(2000, a))),
-              HasSubstr("of so many texts"));
+              HasSubstr("of more than 16 texts"));
 }
 
 json parsed(const std::string& text) { return json::parse(text); }

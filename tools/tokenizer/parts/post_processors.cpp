@@ -88,7 +88,8 @@ class Template : public PostProcessor {
         Fields inner(*sequence, what);
         const auto id = inner.get<std::string>("id");
         if (id != "A" && id != "B") unsupported_part(fmt::format("the text '{}' in {}", id, what));
-        if (++texts > kMostTexts) unsupported_part(fmt::format("'{}' of so many texts", key));
+        if (++texts > kMostTexts)
+          unsupported_part(fmt::format("'{}' of more than {} texts", key, kMostTexts));
         result.push_back({id == "A" ? 0 : 1, {}});
         inner.skip({"type_id"});
         inner.finish();
@@ -99,7 +100,8 @@ class Template : public PostProcessor {
         Fields token(tokens.at(name.c_str()), fmt::format("the token '{}'", name));
         Part part = {-1, {}};
         for (const Fields::Json& id : token.at("ids")) {
-          if (++count > kMostIds) unsupported_part(fmt::format("'{}' of so many ids", key));
+          if (++count > kMostIds)
+            unsupported_part(fmt::format("'{}' of more than {} ids", key, kMostIds));
           part.ids.push_back(id_of(id, what));
         }
         result.push_back(std::move(part));
