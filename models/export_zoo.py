@@ -16,6 +16,7 @@ import argparse
 import fnmatch
 import json
 import multiprocessing
+import multiprocessing.connection
 import shutil
 import sys
 import time
@@ -141,7 +142,7 @@ class Job:
         """Index rows once it ended, else nothing."""
         name, way = self.task
         why = "the exporter crashed"
-        if self.receive.poll(0.2):
+        if self.receive.poll():
             try:
                 return self.receive.recv()
             except EOFError:
@@ -186,6 +187,7 @@ def work(todo, rows, folder, index, jobs, seconds, verbose):
         while waiting and len(running) < jobs:
             running.append(Job(waiting[0], rows[waiting[0][0]], folder, context, seconds, verbose))
             waiting.pop(0)
+        multiprocessing.connection.wait([job.receive for job in running], 0.5)
         for job in list(running):
             found = job.result()
             if found is None:

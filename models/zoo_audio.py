@@ -1,5 +1,5 @@
 """Speech and sound in the export zoo."""
-from zoo_rows import Row, TOKENS, hugging, ids, mask, normal
+from zoo_rows import SHORT, Row, TOKENS, hugging, ids, mask, normal
 
 HIDDEN = "last_hidden_state"
 WAVE = dict(hidden_size=32, num_hidden_layers=2, num_attention_heads=2, intermediate_size=64, vocab_size=32,
@@ -35,7 +35,7 @@ def rows():
         task="automatic-speech-recognition")
     result["whisper_decoder"] = hugging("WhisperModel", HIDDEN, WHISPER, {
         "input_ids": ids("batch", "seq"), "encoder_hidden_states": normal("batch", 24, 32)}, nested=("decoder",),
-        fixed=dict(use_cache=False))
+        fixed=dict(use_cache=False), sizes=SHORT)
     result["speech_to_text"] = hugging("Speech2TextForConditionalGeneration", "logits", dict(
         d_model=32, encoder_layers=2, encoder_attention_heads=2, encoder_ffn_dim=64, decoder_layers=2,
         decoder_attention_heads=2, decoder_ffn_dim=64, vocab_size=64, input_feat_per_channel=16, num_conv_layers=2,

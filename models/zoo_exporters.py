@@ -148,9 +148,9 @@ def export_torch(row, exporter, path):
 
 # What Optimum calls dimensions, and our symbols for them.
 OPTIMUM_SIZES = {
-    "batch_size": (2, 1, 3, 2), "sequence_length": (12, 7, 20, 30), "encoder_sequence_length": (9, 14, 5, 60),
+    "batch_size": (2, 1, 3, 2), "sequence_length": (12, 7, 20, 60), "encoder_sequence_length": (9, 14, 5, 60),
     "encoder_sequence_length_out": (9, 14, 5, 60), "decoder_sequence_length": (6, 4, 9, 24),
-    "past_sequence_length": (5, 9, 16, 30), "past_decoder_sequence_length": (5, 9, 16, 30),
+    "past_sequence_length": (5, 9, 16, 4), "past_decoder_sequence_length": (5, 9, 16, 4),
     "num_channels": (3, 3, 3, 3), "height": (64, 64, 64, 64), "width": (64, 64, 64, 64),
     "text_batch_size": (4, 2, 5, 3), "image_batch_size": (2, 1, 3, 2),
 }
@@ -159,7 +159,7 @@ OPTIMUM_SIZES = {
 def optimum_feeds(path, row, index):
     """Inputs of a file that Optimum wrote, by the names that it gives to inputs and dimensions."""
     generator = torch.Generator().manual_seed(100 + index)
-    sizes = {k: v[index] for k, v in OPTIMUM_SIZES.items()}
+    sizes = {k: v[index] for k, v in OPTIMUM_SIZES.items()} | {"sequence_length": row.at(index)["seq"]}
     named = {s: t.shape(row.at(index))[i] for t in row.inputs.values() for i, s in enumerate(t.dims)}
     feeds = {}
     graph = onnx.load(path, load_external_data=False).graph

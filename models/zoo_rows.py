@@ -16,6 +16,9 @@ DEFAULT_SIZES = {
 }
 
 
+SHORT = dict(seq=(12, 7, 20, 30))  # of a model that takes 32 positions
+
+
 @dataclass(frozen=True)
 class Tensor:
     """An input: what it holds, and its dimensions, each a number, a symbol or a function of the sizes."""

@@ -1,5 +1,5 @@
 """Vision, and vision with text, in the export zoo."""
-from zoo_rows import Row, boxes, hugging, ids, mask, normal, ones, positions
+from zoo_rows import SHORT, Row, boxes, hugging, ids, mask, normal, ones, positions
 
 VIT = dict(hidden_size=32, num_hidden_layers=2, num_attention_heads=2, intermediate_size=64, image_size=32,
            patch_size=8)
@@ -164,19 +164,19 @@ def towers():
         text = {**TEXT, **({"eos_token_id": 63, "bos_token_id": 0} if end else {})}
         inputs = {"input_ids": ids("batch", "seq"), "attention_mask": mask("batch", "seq")}
         pooled = (HIDDEN, "pooler_output")
-        rows[f"{name}_text"] = hugging(f"{prefix}TextModel", pooled, text, inputs,
+        rows[f"{name}_text"] = hugging(f"{prefix}TextModel", pooled, text, inputs, sizes=SHORT,
                                        optimise="clip" if end else "")
         rows[f"{name}_image"] = hugging(f"{prefix}VisionModel", pooled, VIT, image(), optimise="clip" if end else "")
         rows[name] = hugging(f"{prefix}Model", ("logits_per_image", "text_embeds", "image_embeds"),
                              dict(text_config=text, vision_config=VIT, **({"projection_dim": 16} if end else {})),
                              {"input_ids": ids("texts", "seq"), **image(),
-                              "attention_mask": mask("texts", "seq")}, sizes=dict(texts=(4, 2, 5)),
+                              "attention_mask": mask("texts", "seq")}, sizes=dict(texts=(4, 2, 5), **SHORT),
                              task="zero-shot-image-classification" if end else "")
     rows["clip_any"] = hugging("CLIPVisionModel", HIDDEN, VIT, ANY_SIZE, fixed=dict(interpolate_pos_encoding=True))
     rows["blip_image"] = hugging("BlipVisionModel", HIDDEN, VIT, image())
     rows["blip_text"] = hugging("BlipTextModel", HIDDEN, {**TEXT, "encoder_hidden_size": 32}, {
         "input_ids": ids("batch", "seq"), "attention_mask": mask("batch", "seq"),
-        "encoder_hidden_states": normal("batch", 17, 32)}, fixed=dict(is_decoder=False))
+        "encoder_hidden_states": normal("batch", 17, 32)}, fixed=dict(is_decoder=False), sizes=SHORT)
     owl_text = {**TEXT, "max_position_embeddings": 16}
     rows["owlvit"] = hugging("OwlViTForObjectDetection", ("logits", "pred_boxes"),
                              dict(text_config=owl_text, vision_config=VIT, projection_dim=16),
@@ -185,15 +185,15 @@ def towers():
     rows["clipseg"] = hugging("CLIPSegForImageSegmentation", "logits", dict(
         text_config={**TEXT, "eos_token_id": 63}, vision_config={**VIT, "num_hidden_layers": 3}, projection_dim=16,
         extract_layers=[0, 1, 2], reduce_dim=16, decoder_num_attention_heads=2, decoder_intermediate_size=32),
-        {"input_ids": ids("batch", "seq"), **image(), "attention_mask": mask("batch", "seq")})
+        {"input_ids": ids("batch", "seq"), **image(), "attention_mask": mask("batch", "seq")}, sizes=SHORT)
     rows["vilt"] = hugging("ViltModel", HIDDEN, {**TEXT, **VIT, "vocab_size": 64}, {
         "input_ids": ids("batch", "seq"), **image(), "attention_mask": mask("batch", "seq"),
-        "pixel_mask": ones("batch", 32, 32)})
+        "pixel_mask": ones("batch", 32, 32)}, sizes=SHORT)
     rows["trocr_decoder"] = hugging("TrOCRForCausalLM", "logits", dict(
         d_model=32, decoder_layers=2, decoder_attention_heads=2, decoder_ffn_dim=64, vocab_size=64,
         max_position_embeddings=32, cross_attention_hidden_size=32, is_decoder=True, use_cache=False), {
         "input_ids": ids("batch", "seq"), "encoder_hidden_states": normal("batch", 17, 32)},
-        fixed=dict(use_cache=False))
+        fixed=dict(use_cache=False), sizes=SHORT)
     video = {"pixel_values": normal("batch", 4, 3, 32, 32)}
     rows["timesformer"] = hugging("TimesformerForVideoClassification", "logits", {**VIT, "num_frames": 4,
                                                                                  "num_labels": 5}, video)

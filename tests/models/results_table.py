@@ -21,10 +21,12 @@ EXPORTS = {
 HALF = {
     "CPU, float16": ROOT / "tests" / "models" / "results" / "exports_fp16_cpu.json",
     "CPU, bfloat16": ROOT / "tests" / "models" / "results" / "exports_bf16_cpu.json",
+    "GPU, float16": ROOT / "tests" / "gpu" / "results" / "exports_fp16.json",
+    "GPU, bfloat16": ROOT / "tests" / "gpu" / "results" / "exports_bf16.json",
     "GPU, float16, long texts": ROOT / "tests" / "gpu" / "results" / "exports_long_fp16.json",
     "GPU, bfloat16, long texts": ROOT / "tests" / "gpu" / "results" / "exports_long_bf16.json",
 }
-SHOWN = 1.4  # times PyTorch's error: rows from here on are listed
+SHOWN = 1.6  # times PyTorch's error: rows from here on are listed
 
 
 def reason(text, most=160):
@@ -76,9 +78,10 @@ def half_lines(results):
              "| where | machine | files | within 3 × | sizes compared | at most PyTorch's | median of PyTorch's |", "|" + "---|" * 7]
     for name, result in results.items():
         total = result["summary"]
+        left = f", {total['left']} not run" * bool(total["left"])
         lines.append(f"| {name} | {result['gpu'] if name.startswith('GPU') else result['cpu']}, commit {result['commit'][:10]}, "
                      f"{result['date']} | {total['files']} | {total['ok_without_options'] + total['ok_with_option']}, "
-                     f"{total['refused']} refused, {total['wrong']} wrong | {total['sizes_compared']} | "
+                     f"{total['refused']} refused, {total['wrong']} wrong{left} | {total['sizes_compared']} | "
                      f"{total['sizes_below_torch']} | {total['median_of_torch']} |")
     lines += ["", "| file | where | error | PyTorch's | times |", "|" + "---|" * 5]
     for name, result in results.items():
