@@ -21,7 +21,7 @@ void constant(NodeContext& node) {
   } else if (node.has_attr("value_float")) {
     node.output(node.constant(DType::kFloat32, node.attr_float("value_float")));
   } else if (node.has_attr("value_int")) {
-    const std::int64_t value = node.attr_int("value_int");
+    const std::int64_t value = node.attr_value("value_int");
     node.output(node.builder().constant(Tensor::from_ints(DType::kInt64, {}, {&value, 1})));
   } else if (const auto floats = node.attr_floats("value_floats")) {
     const auto count = static_cast<std::int64_t>(floats->size());

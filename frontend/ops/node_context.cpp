@@ -122,6 +122,15 @@ bool NodeContext::has_attr(std::string_view name) const {
 
 std::int64_t NodeContext::attr_int(std::string_view name,
                                    std::optional<std::int64_t> fallback) const {
+  const std::int64_t value = attr_value(name, fallback);
+  if (value < std::numeric_limits<std::int32_t>::min() ||
+      value > std::numeric_limits<std::int32_t>::max())
+    invalid("attribute '{}' is {}, which no size, axis or flag can be", name, value);
+  return value;
+}
+
+std::int64_t NodeContext::attr_value(std::string_view name,
+                                     std::optional<std::int64_t> fallback) const {
   if (const auto* attribute = find_attr(name, onnx::AttributeProto::INT)) return attribute->i();
   if (!fallback) invalid("attribute '{}' is missing", name);
   return *fallback;
@@ -183,6 +192,13 @@ const onnx::GraphProto& NodeContext::attr_graph(std::string_view name) const {
   return attribute->g();
 }
 
+const onnx::GraphProto& NodeContext::attr_graph(std::string_view name, std::size_t inputs) const {
+  const onnx::GraphProto& graph = attr_graph(name);
+  if (static_cast<std::size_t>(graph.input_size()) != inputs)
+    invalid("its graph '{}' has {} inputs; it must have {}", name, graph.input_size(), inputs);
+  return graph;
+}
+
 std::size_t NodeContext::subgraph_input_count(std::string_view name) const {
   return static_cast<std::size_t>(attr_graph(name).input_size());
 }
@@ -194,10 +210,7 @@ std::size_t NodeContext::subgraph_output_count(std::string_view name) const {
 std::optional<std::vector<ValueId>> NodeContext::subgraph(std::string_view name,
                                                           std::span<const ValueId> inputs,
                                                           const std::string& suffix) {
-  const onnx::GraphProto& graph = attr_graph(name);
-  if (static_cast<std::size_t>(graph.input_size()) != inputs.size())
-    invalid("its graph '{}' has {} inputs; it must have {}", name, graph.input_size(),
-            inputs.size());
+  const onnx::GraphProto& graph = attr_graph(name, inputs.size());
   auto outputs = env_.subgraphs.import_subgraph(graph, inputs, env_.label + suffix, false);
   refused_ = refused_ || !outputs;
   return outputs;
@@ -205,7 +218,7 @@ std::optional<std::vector<ValueId>> NodeContext::subgraph(std::string_view name,
 
 std::optional<std::vector<ir::ValueId>> NodeContext::try_subgraph(
     std::string_view name, std::span<const ir::ValueId> inputs) {
-  return env_.subgraphs.import_subgraph(attr_graph(name), inputs, env_.label, true);
+  return env_.subgraphs.import_subgraph(attr_graph(name, inputs.size()), inputs, env_.label, true);
 }
 
 namespace {
@@ -292,6 +305,7 @@ ValueId NodeContext::transpose(ValueId value, Ints perm) {
 
 ValueId NodeContext::concat(std::vector<ValueId> values, std::int64_t axis) {
   // What reads or writes a concatenation looks at all of its parts, for each of them.
+  if (values.empty()) invalid("there is nothing to concatenate");
   constexpr std::size_t kMost = 1024;
   while (values.size() > 1) {
     std::vector<ValueId> joined;
@@ -303,7 +317,7 @@ ValueId NodeContext::concat(std::vector<ValueId> values, std::int64_t axis) {
     }
     values = std::move(joined);
   }
-  return values.at(0);
+  return values.front();
 }
 
 void NodeContext::take_memory(std::int64_t bytes, const std::string& what) {

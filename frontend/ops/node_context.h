@@ -150,7 +150,11 @@ class NodeContext {
   /// Attributes. Throw Error(kInvalidModel) if the attribute has another type, or (without a
   /// default) is missing.
   bool has_attr(std::string_view name) const;
+  /// A size, count, axis or flag: throws Error(kInvalidModel) beyond 32 bits, so that arithmetic
+  /// with several of them cannot overflow.
   std::int64_t attr_int(std::string_view name, std::optional<std::int64_t> fallback = {}) const;
+  /// An element of a tensor: any int64.
+  std::int64_t attr_value(std::string_view name, std::optional<std::int64_t> fallback = {}) const;
   double attr_float(std::string_view name, std::optional<double> fallback = {}) const;
   std::string attr_string(std::string_view name, std::optional<std::string> fallback = {}) const;
   std::optional<Ints> attr_ints(std::string_view name) const;
@@ -256,6 +260,8 @@ class NodeContext {
  private:
   const onnx::AttributeProto* find_attr(std::string_view name, int type) const;
   const onnx::GraphProto& attr_graph(std::string_view name) const;
+  /// Likewise one of so many inputs.
+  const onnx::GraphProto& attr_graph(std::string_view name, std::size_t inputs) const;
 
   const onnx::NodeProto& node_;
   Environment env_;

@@ -195,6 +195,8 @@ class QuantizedExpert {
       node.invalid("{} is {}; it must be [experts, outputs, bytes]", product.name, values_.type());
     w_ = {values_.shape()[1], inputs.value(), product.bits,
           product.block == 0 ? inputs.value() : product.block, 1};
+    if (w_.columns < 1 || w_.rows < 1)
+      node.invalid("{} is {}, which has no weights", product.name, values_.type());
     if (w_.columns % w_.block != 0 || w_.block * w_.bits % 8 != 0)
       node.invalid("blocks of {} do not divide {} inputs into whole bytes", w_.block, w_.columns);
     w_.blocks = w_.columns / w_.block;

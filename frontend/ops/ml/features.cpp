@@ -52,7 +52,7 @@ void imputer(NodeContext& node) {
   }
   const auto values = node.attr_ints("imputed_value_int64s");
   if (!values || values->empty()) node.invalid("attribute 'imputed_value_int64s' is missing");
-  const Term hit = x.with("Equal", static_cast<double>(node.attr_int("replaced_value_int64", 0)));
+  const Term hit = x.with("Equal", static_cast<double>(node.attr_value("replaced_value_int64", 0)));
   const std::vector<double> numbers(values->begin(), values->end());
   node.output(select(hit, per_column(x, numbers, x.dtype(), "imputed_value_int64s"), x).value());
 }
@@ -165,7 +165,7 @@ void label_encoder(NodeContext& node) {
   else if (is_float(dtype))
     other = node.attr_float("default_float", 0);
   else
-    other = static_cast<double>(node.attr_int("default_int64", -1));
+    other = static_cast<double>(node.attr_value("default_int64", -1));
 
   // The place of the key that the element is, or of the default behind all.
   Shape shape = x.shape();
