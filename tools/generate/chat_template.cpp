@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "runtime/format_error.h"
+#include "tools/json/read_json.h"
 
 namespace sinter::tools {
 namespace {
@@ -58,12 +59,7 @@ ChatTemplate ChatTemplate::load(const std::string& path) {
   std::ostringstream text;
   if (!file || !(text << file.rdbuf())) throw usage_error("cannot read '{}'", path);
   if (!path.ends_with(".json")) return parse(text.str(), "", "");
-  nlohmann::ordered_json config;
-  try {
-    config = nlohmann::ordered_json::parse(text.str());
-  } catch (const nlohmann::json::exception& error) {
-    throw usage_error("'{}' is not JSON: {}", path, error.what());
-  }
+  const auto config = read_ordered_json(text.str(), fmt::format("'{}'", path));
   if (!config.is_object()) throw usage_error("'{}' is no JSON object", path);
   return parse(text_of(config, path), token_of(config, "bos_token"), token_of(config, "eos_token"));
 }

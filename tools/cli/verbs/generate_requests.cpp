@@ -13,6 +13,7 @@
 #include "tools/cli/verbs/generate_text.h"
 #include "tools/compiler/run/measure.h"
 #include "tools/generate/token_text.h"
+#include "tools/json/read_json.h"
 
 namespace sinter::tools {
 namespace {
@@ -77,7 +78,7 @@ std::vector<Line> read_lines(const GenerateArguments& options, const Tokenizer* 
     if (text.empty()) continue;
     with_context(fmt::format("'{}', line {}", options.requests.file, number), [&] {
       try {
-        lines.push_back(read_line(json::parse(text), options, constraint, tokenizer));
+        lines.push_back(read_line(read_json(text, "the line"), options, constraint, tokenizer));
       } catch (const json::exception& error) {
         throw usage_error(
             "{}: a line is an object with \"prompt\" or \"ids\" and, if wanted, max_tokens, "

@@ -10,8 +10,10 @@
 
 #include <fmt/format.h>
 
+#include "tools/json/read_json.h"
 #include "tools/serve/api/api_error.h"
 #include "tools/serve/api/constraint_fields.h"
+#include "tools/serve/api/limits.h"
 #include "tools/serve/api/request_fields.h"
 #include "tools/serve/api/tool_calls.h"
 
@@ -19,11 +21,7 @@ namespace sinter::tools {
 namespace {
 
 using nlohmann::json;
-
-constexpr std::size_t kMostPrompts = 128;
-constexpr int kMostSamples = 128;
-constexpr int kMostLogprobs = 20;
-constexpr double kMostTimeout = 86400;  // seconds
+using nlohmann::ordered_json;
 
 void read_stops(RequestFields& fields, const ServedModel& model, SamplingParameters& sampling) {
   if (!fields.flag("ignore_eos")) sampling.stop_tokens = model.stop_tokens();
@@ -32,8 +30,14 @@ void read_stops(RequestFields& fields, const ServedModel& model, SamplingParamet
   const auto add = [&](const json& text) {
     if (!text.is_string() || text.get<std::string>().empty())
       RequestFields::fail("stop", "is neither text nor a list of texts");
-    sampling.stop_strings.push_back(text.get<std::string>());
+    const auto& given = text.get_ref<const std::string&>();
+    if (given.size() > kMostStopBytes)
+      RequestFields::fail(
+          "stop", fmt::format("has a text of {} bytes: {} at most", given.size(), kMostStopBytes));
+    sampling.stop_strings.push_back(given);
   };
+  if (stop->is_array() && stop->size() > kMostStops)
+    RequestFields::fail("stop", fmt::format("has {} texts: {} at most", stop->size(), kMostStops));
   if (stop->is_array())
     for (const json& text : *stop) add(text);
   else
@@ -47,11 +51,15 @@ void read_bias(RequestFields& fields, SamplingParameters& sampling) {
   const json* bias = fields.take("logit_bias");
   if (bias == nullptr) return;
   if (!bias->is_object()) RequestFields::fail("logit_bias", "is no object");
+  if (bias->size() > kMostBiases)
+    RequestFields::fail("logit_bias",
+                        fmt::format("has {} tokens: {} at most", bias->size(), kMostBiases));
   for (const auto& [token, value] : bias->items()) {
     const bool is_id = !token.empty() && token.size() < 10 &&
                        token.find_first_not_of("0123456789") == std::string::npos;
     if (!is_id)
-      RequestFields::fail("logit_bias", fmt::format("has '{}', which is no token id", token));
+      RequestFields::fail("logit_bias", fmt::format("has '{}', which is no token id",
+                                                    token.substr(0, kMostShownBytes)));
     if (!value.is_number() || std::abs(value.get<double>()) > 100)
       RequestFields::fail("logit_bias",
                           fmt::format("of {} is {}: expected -100 to 100", token, value.dump()));
@@ -121,13 +129,13 @@ CompletionRequest common_of(RequestFields& fields, const ServedModel& model,
 }
 
 /// A message's content: text, or parts of text, which are joined.
-std::string content_of(const json& content) {
+std::string content_of(const ordered_json& content) {
   if (content.is_null()) return "";
   if (content.is_string()) return content.get<std::string>();
   std::string text;
   if (!content.is_array())
     RequestFields::fail("messages", "has a content that is neither text nor parts");
-  for (const json& part : content) {
+  for (const ordered_json& part : content) {
     if (!part.is_object() || !part.contains("type") || part["type"] != "text" ||
         !part.contains("text") || !part["text"].is_string())
       RequestFields::fail("messages", "has a part that is no text: other parts are not supported");
@@ -149,17 +157,21 @@ std::string conversation_of(RequestFields& fields, std::string_view text, const 
   if (messages == nullptr) RequestFields::fail("messages", "is missing");
   if (!messages->is_array() || messages->empty())
     RequestFields::fail("messages", "is no list of messages");
-  nlohmann::ordered_json all = nlohmann::ordered_json::array();
-  for (const json& message : *messages) {
+  if (messages->size() > kMostMessages)
+    RequestFields::fail("messages",
+                        fmt::format("has {}: {} at most", messages->size(), kMostMessages));
+  ordered_json all = read_ordered_member(text, "messages");
+  for (ordered_json& message : all) {
     if (!message.is_object() || !message.contains("role") || !message["role"].is_string())
       RequestFields::fail("messages", "has one without a 'role'");
-    nlohmann::ordered_json one = message;
-    one["content"] = content_of(message.contains("content") ? message["content"] : json());
-    parse_arguments(one);
-    all.push_back(std::move(one));
+    ordered_json& content = message["content"];  // null if it is not there
+    content = content_of(content);
+    parse_arguments(message);
   }
   const json* tools = fields.take("tools");
   if (tools != nullptr && !tools->is_array()) RequestFields::fail("tools", "is no list");
+  if (tools != nullptr && tools->size() > kMostTools)
+    RequestFields::fail("tools", fmt::format("has {}: {} at most", tools->size(), kMostTools));
   const json* choice = fields.take("tool_choice");
   if (choice != nullptr && *choice != "auto" && *choice != "none" && !wants_call(choice))
     RequestFields::fail("tool_choice",
@@ -175,7 +187,7 @@ std::string conversation_of(RequestFields& fields, std::string_view text, const 
     constraint = constraint_of_call(*tools, *choice, text);
   }
   return model.chat_template()->apply(
-      all, has_tools ? nlohmann::ordered_json(*tools) : nlohmann::ordered_json());
+      all, has_tools ? read_ordered_member(text, "tools") : ordered_json());
 }
 
 }  // namespace

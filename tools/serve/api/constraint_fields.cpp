@@ -5,7 +5,9 @@
 
 #include <fmt/format.h>
 
+#include "tools/json/read_json.h"
 #include "tools/serve/api/json_text.h"
+#include "tools/serve/api/limits.h"
 #include "tools/serve/api/tool_calls.h"
 
 namespace sinter::tools {
@@ -15,17 +17,11 @@ using nlohmann::json;
 using nlohmann::ordered_json;
 using Kind = Constraint::Kind;
 
-// Of a member that is read again for its order, which takes the square of its keys.
-constexpr std::size_t kMostBytes = std::size_t{64} << 10;
-
 /// The member `name` of the body, with its keys in their order.
 ordered_json in_order(std::string_view body, const char* name, const json& member) {
-  if (member.dump(-1, ' ', false, json::error_handler_t::replace).size() > kMostBytes)
-    RequestFields::fail(name, fmt::format("has more than {} bytes", kMostBytes));
-  const auto only_that = [&](int depth, ordered_json::parse_event_t event, ordered_json& parsed) {
-    return depth != 1 || event != ordered_json::parse_event_t::key || parsed == name;
-  };
-  return ordered_json::parse(body, only_that).at(name);
+  if (member.dump(-1, ' ', false, json::error_handler_t::replace).size() > kMostConstraintBytes)
+    RequestFields::fail(name, fmt::format("has more than {} bytes", kMostConstraintBytes));
+  return read_ordered_member(body, name);
 }
 
 std::string text_of(const std::string& field, const json& value) {
@@ -44,6 +40,8 @@ std::string schema_of(const std::string& field, const ordered_json& value) {
 
 std::vector<std::string> choices_of(const std::string& field, const json& value) {
   if (!value.is_array() || value.empty()) RequestFields::fail(field, "is no list of texts");
+  if (value.size() > kMostChoices)
+    RequestFields::fail(field, fmt::format("has {} texts: {} at most", value.size(), kMostChoices));
   std::vector<std::string> choices;
   for (const json& choice : value) choices.push_back(text_of(field, choice));
   return choices;

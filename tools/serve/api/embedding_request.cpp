@@ -4,6 +4,7 @@
 
 #include <fmt/format.h>
 
+#include "tools/serve/api/limits.h"
 #include "tools/serve/api/request_fields.h"
 
 namespace sinter::tools {
@@ -31,7 +32,6 @@ std::string base64(const std::vector<float>& vector) {
 }  // namespace
 
 EmbeddingRequest parse_embedding(const json& body, const ServedModel& model) {
-  constexpr std::size_t kMostTexts = 2048;  // as OpenAI's
   RequestFields fields(body);
   fields.take("model");
   EmbeddingRequest request;

@@ -1,24 +1,18 @@
 #include "tools/serve/api/json_text.h"
 
-#include <fmt/format.h>
+#include <sinter/error.h>
 
+#include "tools/json/read_json.h"
 #include "tools/serve/api/api_error.h"
 
 namespace sinter::tools {
 
-using nlohmann::json;
-
-json parse_object(std::string_view text) {
-  constexpr int kMostDepth = 64;
-  json result;
+nlohmann::json parse_object(std::string_view text) {
+  nlohmann::json result;
   try {
-    result = json::parse(text, [](int depth, json::parse_event_t, const json&) {
-      if (depth > kMostDepth)
-        throw ApiError(400, fmt::format("the body has values in values, {} deep", depth));
-      return true;
-    });
-  } catch (const json::exception& error) {
-    throw ApiError(400, fmt::format("the body is not JSON: {}", error.what()));
+    result = read_json(text, "the body");
+  } catch (const Error& error) {
+    throw ApiError(400, error.what());
   }
   if (!result.is_object()) throw ApiError(400, "the body is no JSON object");
   return result;

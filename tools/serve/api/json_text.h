@@ -7,8 +7,7 @@
 
 namespace sinter::tools {
 
-/// Of a client: an object, whose values are not nested too deeply for who walks over them. Throws
-/// ApiError (400).
+/// Of a client: an object, by read_json (tools/json). Throws ApiError (400).
 nlohmann::json parse_object(std::string_view text);
 /// One line; what is no UTF-8 becomes U+FFFD.
 std::string dump(const nlohmann::ordered_json& value);

@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 
 #include "tools/serve/api/api_error.h"
+#include "tools/serve/api/limits.h"
 
 namespace sinter::tools {
 namespace {
@@ -112,7 +113,8 @@ std::vector<std::vector<TokenId>> RequestFields::texts(const char* name, const S
 
 void RequestFields::finish() const {
   for (const auto& [name, _] : body_.items())
-    if (!taken_.contains(name) && name != "user" && name != "metadata") fail(name, "is not known");
+    if (!taken_.contains(name) && name != "user" && name != "metadata")
+      fail(name.substr(0, kMostShownBytes), "is not known");
 }
 
 void RequestFields::fail(const std::string& name, std::string_view what) {

@@ -4,6 +4,10 @@
 #include <array>
 #include <optional>
 
+#include <fmt/format.h>
+#include <sinter/error.h>
+
+#include "tools/json/read_json.h"
 #include "tools/serve/api/json_text.h"
 #include "tools/serve/api/request_fields.h"
 
@@ -15,7 +19,12 @@ using nlohmann::ordered_json;
 constexpr std::string_view kBegin = "<tool_call>", kEnd = "</tool_call>", kSpace = " \t\r\n";
 
 std::optional<ToolCallSplitter::Call> call_of(std::string_view block) {
-  const auto said = ordered_json::parse(block, nullptr, false);
+  ordered_json said;
+  try {
+    said = read_ordered_json(block, "a call");
+  } catch (const Error&) {
+    return std::nullopt;
+  }
   if (!said.is_object() || !said.contains("name") || !said["name"].is_string()) return std::nullopt;
   const ordered_json arguments = said.value("arguments", ordered_json::object());
   if (!arguments.is_object()) return std::nullopt;
@@ -100,7 +109,14 @@ void parse_arguments(ordered_json& message) {
       RequestFields::fail("messages", "has a tool call without a 'function'");
     const auto arguments = call["function"].find("arguments");
     if (arguments == call["function"].end() || !arguments->is_string()) continue;
-    auto parsed = ordered_json::parse(arguments->get<std::string>(), nullptr, false);
+    ordered_json parsed;
+    try {
+      parsed = read_ordered_json(arguments->get_ref<const std::string&>(), "the text");
+    } catch (const Error& error) {
+      RequestFields::fail(
+          "messages",
+          fmt::format("has a tool call whose arguments are no JSON object: {}", error.what()));
+    }
     if (!parsed.is_object())
       RequestFields::fail("messages", "has a tool call whose arguments are no JSON object");
     *arguments = std::move(parsed);

@@ -5,6 +5,7 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 #include <optional>
+#include <sstream>
 #include <utility>
 
 #include <sinter/plan.h>
@@ -13,6 +14,7 @@
 #include "runtime/format_error.h"
 #include "tools/generate/decoder_executor.h"
 #include "tools/generate/token_text.h"
+#include "tools/json/read_json.h"
 
 namespace sinter::tools {
 namespace {
@@ -21,8 +23,10 @@ namespace {
 std::string config_beside(const std::string& tokenizer) {
   if (tokenizer.empty()) return "";
   const auto path = std::filesystem::path(tokenizer).replace_filename("tokenizer_config.json");
-  std::ifstream file(path);
-  const auto config = nlohmann::json::parse(file, nullptr, false);
+  std::ifstream file(path, std::ios::binary);
+  std::ostringstream text;
+  if (!file || !(text << file.rdbuf())) return "";
+  const auto config = read_json(text.str(), path.string());
   return config.is_object() && config.contains("chat_template") ? path.string() : "";
 }
 

@@ -64,26 +64,4 @@ std::vector<const Fields::Json*> parts_of(const Fields::Json* part, const char* 
   return result;
 }
 
-void require_depth(std::string_view json) {
-  constexpr int kDeepest = 128;
-  int depth = 0;
-  bool is_string = false;
-  for (std::size_t i = 0; i < json.size(); ++i) {
-    const char c = json[i];
-    if (is_string) {
-      if (c == '\\')
-        ++i;
-      else
-        is_string = c != '"';
-    } else if (c == '"') {
-      is_string = true;
-    } else if (c == '{' || c == '[') {
-      if (++depth > kDeepest)
-        throw usage_error("not a tokenizer.json: it is nested more than {} deep", kDeepest);
-    } else if (c == '}' || c == ']') {
-      --depth;
-    }
-  }
-}
-
 }  // namespace sinter::tools

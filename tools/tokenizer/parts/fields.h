@@ -67,7 +67,4 @@ std::string type_of(const Fields::Json& part);
 std::vector<const Fields::Json*> parts_of(const Fields::Json* part, const char* kind,
                                           const char* key);
 
-/// Throws Error(kUsage) for JSON that is nested deeper than any tokenizer.json is.
-void require_depth(std::string_view json);
-
 }  // namespace sinter::tools
