@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cctype>
 #include <charconv>
-#include <filesystem>
 #include <set>
 
 #define TOML_EXCEPTIONS 1
@@ -11,13 +10,12 @@
 #include <sinter/dtype.h>
 #include <toml++/toml.h>
 
+#include "frontend/custom/source_files.h"
 #include "frontend/model/model_file.h"
 #include "runtime/format_error.h"
 
 namespace sinter::frontend {
 namespace {
-
-namespace fs = std::filesystem;
 
 std::string read_file(const std::string& path) {
   const auto file = MappedFile::open(path);
@@ -175,7 +173,7 @@ class Reader {
       note(op.outputs.back().name);
     }
     if (op.outputs.empty()) named.fail("it has no [[operator.output]]");
-    if (named.find("reference") != nullptr) op.reference = beside(named.text("reference"));
+    if (named.find("reference") != nullptr) op.reference = path_beside(path_, named.text("reference"));
     for (const toml::table* cuda : named.tables("cuda")) read_cuda(*cuda, what, op, note);
     for (const toml::table* host : named.tables("host")) {
       op.is_host = true;
@@ -253,7 +251,8 @@ class Reader {
     if (has("source") + has("file") + has("cubin") != 1)
       given.fail("it needs one of 'source', 'file' and 'cubin'");
     if (has("source") != 0) op.source = given.text("source");
-    if (has("file") != 0) op.source = read_file(beside(given.text("file")));
+    if (has("file") != 0) op.source = read_beside(path_, given.text("file"));
+    op.source = with_includes(op.source, path_, op.domain + "::" + op.name);
     for (const toml::table* one : given.tables("cubin")) read_cubins(*one, given, op);
     for (const toml::table* one : given.tables("workspace")) {
       const Table workspace(*one, path_, what + ", workspace", {"name", "bytes"});
@@ -342,21 +341,31 @@ class Reader {
       if (!path) given.fail(node, fmt::format("the cubin of '{}' must be a path", architecture));
       if (!architecture.starts_with("sm_") || architecture.size() < 5)
         given.fail(node, fmt::format("'{}' is no architecture: write sm_90", architecture));
-      op.cubins.emplace(architecture, read_file(beside(*path)));
+      op.cubins.emplace(architecture, read_beside(path_, *path));
     }
     if (op.cubins.empty()) given.fail("'cubin' has no files: cubin = { sm_90 = \"file.cubin\" }");
-  }
-
-  std::string beside(const std::string& path) const {
-    return (fs::path(path_).parent_path() / path).string();
   }
 
   const std::string& path_;
 };
 
+/// The parser bounds how deep values lie in each other, but not how many parts a key has (a.b.c),
+/// each of which takes a stack.
+void check_keys(std::string_view text, const std::string& path) {
+  constexpr std::ptrdiff_t kMostDots = 1000;
+  std::size_t line = 1;
+  for (std::size_t at = 0; at < text.size(); ++line) {
+    const std::size_t end = std::min(text.find('\n', at), text.size());
+    if (std::ranges::count(text.substr(at, end - at), '.') > kMostDots)
+      throw usage_error("{}, line {}: it has more than {} dots", path, line, kMostDots);
+    at = end + 1;
+  }
+}
+
 }  // namespace
 
 std::vector<CustomOperator> parse_custom_operators(std::string_view text, const std::string& path) {
+  check_keys(text, path);
   try {
     return Reader(path).read(toml::parse(text, path));
   } catch (const toml::parse_error& error) {

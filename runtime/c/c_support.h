@@ -5,8 +5,6 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstring>
-#include <exception>
-#include <new>
 #include <span>
 #include <string>
 #include <vector>
@@ -14,6 +12,7 @@
 #include <sinter/engine.h>
 #include <sinter/sinter_c.h>
 
+#include "runtime/current_error.h"
 #include "runtime/format_error.h"
 
 namespace sinter::c {
@@ -31,14 +30,9 @@ sinter_status guarded(const Body& body) noexcept {
     return fail(SINTER_ERROR_QUEUE_FULL, error.what());
   } catch (const EngineStoppedError& error) {
     return fail(SINTER_ERROR_ENGINE_STOPPED, error.what());
-  } catch (const Error& error) {
-    return fail(static_cast<sinter_status>(error.code()), error.what());
-  } catch (const std::bad_alloc&) {
-    return fail(SINTER_ERROR_OUT_OF_MEMORY, "the machine has no memory left");
-  } catch (const std::exception& error) {
-    return fail(SINTER_ERROR_INTERNAL, error.what());
   } catch (...) {
-    return fail(SINTER_ERROR_INTERNAL, "an exception that is none of Sinter's");
+    const Error error = current_error();
+    return fail(static_cast<sinter_status>(error.code()), error.what());
   }
 }
 

@@ -1,5 +1,7 @@
 #include <algorithm>
 #include <cstring>
+#include <filesystem>
+#include <system_error>
 
 #include <dlfcn.h>
 #include <sinter/operators.h>
@@ -15,6 +17,11 @@ struct OperatorLibrary::Impl {
 };
 
 OperatorLibrary OperatorLibrary::open(const std::string& path) {
+  // dlopen would wait for a pipe's other end.
+  std::error_code error;
+  if (const auto status = std::filesystem::status(path, error);
+      std::filesystem::exists(status) && !std::filesystem::is_regular_file(status))
+    throw usage_error("operator library '{}' cannot be opened: it is no regular file", path);
   dlerror();
   void* handle = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
   if (handle == nullptr) {

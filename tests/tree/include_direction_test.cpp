@@ -160,7 +160,7 @@ const Edges kAllowed = {
     {"tools/compiler/refit",
      {"frontend", "frontend/model", "ir", "ir/reference", "ir/text", "runtime", "runtime/files",
       "runtime/include", "runtime/plan", "tools/compiler/include", "tools/compiler/options",
-      "tools/compiler/refit/recipes", "tools/compiler/run"}},
+      "tools/compiler/refit/recipes", "tools/compiler/run", "tools/json"}},
     {"tools/compiler/build",
      {"codegen", "codegen/targets", "frontend", "frontend/custom", "fusion", "fusion/context",
       "fusion/narrow_dims", "fusion/paging", "ir", "ir/reference", "ir/text", "runtime/files",

@@ -2,13 +2,13 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
-#include <new>
 #include <string_view>
 
 #include <fmt/format.h>
 #include <sinter/error.h>
 #include <sinter/sinter.h>
 
+#include "runtime/current_error.h"
 #include "tools/cli/console.h"
 #include "tools/cli/options.h"
 #include "tools/cli/signals.h"
@@ -107,15 +107,10 @@ int run_words(int argc, char** argv, std::span<const AddVerb> more) {
   } catch (const CompileError& error) {
     console.error(error);
     return exit_code_of(error.code());
-  } catch (const Error& error) {
+  } catch (...) {
+    const Error error = current_error();
     console.error(error.code(), error.what());
     return exit_code_of(error.code());
-  } catch (const std::bad_alloc&) {
-    console.error(ErrorCode::kOutOfMemory, "out of host memory");
-    return exit_code_of(ErrorCode::kOutOfMemory);
-  } catch (const std::exception& error) {
-    console.error(ErrorCode::kInternal, fmt::format("defect of Sinter: {}", error.what()));
-    return kInternalError;
   }
   return exit_code;
 }

@@ -1,8 +1,7 @@
 // The boundary of the compiler: what happens inside becomes what <sinter/compiler.h> promises.
 #pragma once
 
-#include <new>
-
+#include "runtime/current_error.h"
 #include "tools/compiler/build/build.h"
 
 namespace sinter::tools {
@@ -21,8 +20,8 @@ decltype(auto) at_boundary(const Monitor& monitor, OptionNames names, Body&& bod
     throw;
   } catch (const Error& error) {
     throw compile_error(error, reporter);
-  } catch (const std::bad_alloc&) {
-    throw compile_error(Error(ErrorCode::kOutOfMemory, "out of host memory"), reporter);
+  } catch (...) {
+    throw compile_error(current_error(), reporter);
   }
 }
 

@@ -10,6 +10,7 @@ namespace {
 
 using testing::AllOf;
 using testing::HasSubstr;
+using testing::Not;
 
 constexpr const char* kScaled = R"toml(
 [[operator]]
@@ -202,6 +203,54 @@ TEST(CustomOperators, TheBodyOfKernelsIsTheHostFunction) {
   ASSERT_EQ(graph.nodes()[0].op->name, "CustomKernel");
   ASSERT_EQ(graph.nodes()[0].body->nodes().size(), 1u);
   EXPECT_EQ(graph.nodes()[0].body->nodes()[0].op->name, "HostOperator");
+}
+
+TEST(CustomOperators, TextsIncludeFilesOfTheirFolder) {
+  TemporaryFolder folder;
+  const auto source_of = [&](const std::string& text) {
+    folder.write("row_sum.cu", text + "\nextern \"C\" __global__ void row_sum() {}\n");
+    std::string definition = kRowSum;
+    const std::string source = "source = 'extern \"C\" __global__ void row_sum() {}'";
+    definition.replace(definition.find(source), source.size(), "file = \"row_sum.cu\"");
+    return read_custom_operators(folder.write("ops.toml", definition)).at(0).source;
+  };
+  folder.write("once.cuh", std::string("#pragma once\n#include \"more/two.cuh\"\nint one;"));
+  std::filesystem::create_directory(folder.path() / "more");
+  folder.write("more/two.cuh", std::string("int two;"));
+  EXPECT_EQ(source_of("// no includes"),
+            "// no includes\nextern \"C\" __global__ void row_sum() {}\n");
+  const std::string all = source_of(
+      "# /* of this folder */ include \"once.cuh\" // here\n%:include \"once.cuh\"\n"
+      "// #include \"none.cuh\"\n/* a\n#include <none>\n*/ const char* x = \"/*\";");
+  EXPECT_EQ(all.find("int one;"), all.rfind("int one;"));
+  EXPECT_THAT(all, AllOf(HasSubstr("int two;"), HasSubstr("\"/*\"")));
+  EXPECT_THAT(all, Not(HasSubstr("\"once.cuh\" // here")));
+
+  folder.write("loop.cuh", std::string("#include \"loop.cuh\""));
+  std::filesystem::create_symlink("/etc/hostname", folder.path() / "link.cuh");
+  const auto refusal = [&](const std::string& text) {
+    return error_of(ErrorCode::kUsage, [&] { source_of(text); });
+  };
+  const auto outside = HasSubstr("outside the folder of the definition");
+  EXPECT_THAT(refusal("#include \"/etc/hostname\""), outside);
+  EXPECT_THAT(refusal("#include \"../hostname\""), outside);
+  EXPECT_THAT(refusal("#include \"link.cuh\""), outside);
+  EXPECT_THAT(refusal("#inclu\\\nde \"/etc/hostname\""), outside);
+  EXPECT_THAT(refusal("const char* s = \"/*\";\n#include \"/etc/hostname\"\n// */"), outside);
+  EXPECT_THAT(refusal("#include </etc/hostname>"), HasSubstr("line 1: #include </etc/hostname>"));
+  EXPECT_THAT(refusal("#define NAME \"/etc/hostname\"\n#include NAME"), HasSubstr("line 2"));
+  EXPECT_THAT(refusal("R\"( /* )\"\n#include \"/etc/hostname\""), HasSubstr("raw string"));
+  EXPECT_THAT(refusal("#include \"none.cuh\""), HasSubstr("none.cuh"));
+  EXPECT_THAT(refusal("#include \"loop.cuh\""), HasSubstr("without end"));
+}
+
+TEST(CustomOperators, KeysOfManyPartsAreRefused) {
+  std::string text = "a";
+  for (int i = 0; i < 100000; ++i) text += ".a";
+  for (const std::string& hostile : {text + " = 1", "[" + text + "]"})
+    EXPECT_THAT(
+        error_of(ErrorCode::kUsage, [&] { parse_custom_operators("\n" + hostile, "ops.toml"); }),
+        HasSubstr("line 2: it has more than 1000 dots"));
 }
 
 TEST(CustomOperators, CubinsTakeThePlaceOfText) {

@@ -5,12 +5,12 @@
 #include <cstring>
 #include <nlohmann/json.hpp>
 #include <optional>
-#include <set>
 #include <vector>
 
 #include "frontend/model/model_file.h"
 #include "ir/text/shown.h"
 #include "runtime/format_error.h"
+#include "tools/json/read_json.h"
 
 namespace sinter::tools {
 namespace {
@@ -31,25 +31,6 @@ std::optional<DType> dtype_of(const std::string& name) {
       {"F8_E5M2", DType::kFloat8E5M2}};
   const auto at = types.find(name);
   return at == types.end() ? std::nullopt : std::optional(at->second);
-}
-
-/// The header; a name that it has twice is an error, of which a parser would keep the last alone.
-json parse_header(std::string_view text, const std::string& what) {
-  std::set<std::string> names;
-  const auto callback = [&](int depth, json::parse_event_t event, json& value) {
-    if (event == json::parse_event_t::key && depth == 1 &&
-        !names.insert(value.get<std::string>()).second)
-      throw usage_error("'{}' has two tensors '{}'", what, ir::shown(value.get<std::string>()));
-    // Deeper ones would take a stack for each level.
-    if (depth > 4) throw usage_error("'{}': its header is nested too deep", what);
-    return true;
-  };
-  try {
-    json header = json::parse(text, callback);
-    if (header.is_object()) return header;
-  } catch (const json::exception&) {
-  }
-  throw usage_error("'{}' is no safetensors file: its header is no JSON object", what);
 }
 
 struct Entry {
@@ -74,7 +55,10 @@ std::map<std::string, ir::Tensor> parse_safetensors(std::span<const std::byte> b
   const std::string_view text(reinterpret_cast<const char*>(bytes.data()) + sizeof header_size,
                               static_cast<std::size_t>(header_size));
   const auto data = bytes.subspan(sizeof header_size + static_cast<std::size_t>(header_size));
-  const json header = parse_header(text, what);
+  const json header =
+      read_json(text, fmt::format("the header of '{}'", what), {.depth = 4, .values = 1 << 25});
+  if (!header.is_object())
+    throw usage_error("'{}' is no safetensors file: its header is no JSON object", what);
   std::map<std::string, ir::Tensor> tensors;
   std::vector<Entry> entries;
   for (const auto& [name, value] : header.items()) {
