@@ -112,7 +112,7 @@ class Uses:
             if not entry or OPTIONAL.search(entry[1]):
                 continue
             for path in entry[3].split(";"):
-                self.add(path, f"{entry[1]} in CMakeCache.txt", is_test=entry[1].startswith(("GTest", "GMock")))
+                self.add(path, f"{entry[1]} in CMakeCache.txt", is_test=entry[1].startswith(("GTest", "GMock", "TEST_")))
 
     def read_headers(self):
         deps = subprocess.run(["ninja", "-C", self.build, "-t", "deps"], capture_output=True, text=True, check=True)

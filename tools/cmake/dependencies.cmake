@@ -53,15 +53,13 @@ if(SINTER_COMPILER)
   find_file(ONNX_PROTO onnx/onnx.proto PATHS /usr/include REQUIRED NO_DEFAULT_PATH)
   find_library(ZIP_LIBRARY NAMES zip REQUIRED)
   find_path(ZIP_INCLUDE_DIR zip.h REQUIRED)
-  # HTTP, of `sinter serve`. Its classes are laid out as these definitions say, with which Debian
-  # builds it (cpp-httplib.pc).
-  find_library(HTTPLIB_LIBRARY NAMES cpp-httplib REQUIRED)
-  find_path(HTTPLIB_INCLUDE_DIR httplib.h REQUIRED)
-  add_library(sinter_httplib INTERFACE)
-  target_include_directories(sinter_httplib SYSTEM INTERFACE ${HTTPLIB_INCLUDE_DIR})
-  target_compile_definitions(sinter_httplib INTERFACE CPPHTTPLIB_OPENSSL_SUPPORT
-                             CPPHTTPLIB_ZLIB_SUPPORT CPPHTTPLIB_BROTLI_SUPPORT)
-  target_link_libraries(sinter_httplib INTERFACE ${HTTPLIB_LIBRARY})
+  # HTTP, of `sinter serve`: Asio and Beast, headers alone.
+  find_path(BOOST_INCLUDE_DIR boost/beast/version.hpp REQUIRED)
+  add_library(sinter_boost INTERFACE)
+  target_include_directories(sinter_boost SYSTEM INTERFACE ${BOOST_INCLUDE_DIR})
+  target_compile_definitions(sinter_boost INTERFACE BOOST_ALL_NO_LIB BOOST_ASIO_NO_DEPRECATED
+                             BOOST_ERROR_CODE_HEADER_ONLY BOOST_BEAST_USE_STD_STRING_VIEW)
+  target_link_libraries(sinter_boost INTERFACE Threads::Threads)
   # gRPC, of `sinter serve`.
   find_program(GRPC_CPP_PLUGIN grpc_cpp_plugin REQUIRED)
   find_library(GRPCPP_LIBRARY NAMES grpc++ REQUIRED)

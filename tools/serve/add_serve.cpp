@@ -1,10 +1,9 @@
 #include "tools/serve/add_serve.h"
 
-#include <array>
-#include <atomic>
+#include <algorithm>
 #include <chrono>
 #include <cmath>
-#include <csignal>
+#include <cstdio>
 #include <filesystem>
 #include <fstream>
 #include <future>
@@ -15,22 +14,28 @@
 #include <utility>
 
 #include <fmt/format.h>
+#include <sys/resource.h>
 
 #include "runtime/format_error.h"
 #include "tools/cli/session_options.h"
 #include "tools/cli/verbs/verbs.h"
 #include "tools/generate/prompt.h"
+#include "tools/serve/end_on_signals.h"
 #include "tools/serve/grpc/grpc_server.h"
 #include "tools/serve/http_server.h"
 
 namespace sinter::tools {
 namespace {
 
+/// Calls of gRPC, and of HTTP those for tensors, that wait for a session at once.
+constexpr int kGrpcThreads = 256;
+
 struct ServeArguments {
   std::vector<std::string> plans, tokenizers, templates, drafts;
   std::string key_file, cache_memory;
   std::optional<std::int64_t> grpc_port;  // none: no gRPC
-  std::int64_t port = 8000, connections = 256, body_bytes = 64 << 20, drain_seconds = 30;
+  std::int64_t port = 8000, connections = 16384, body_bytes = 64 << 20, drain_seconds = 30,
+               idle_seconds = 75;
   std::int64_t sequences = 0, sessions = 1, batch_rows = 1;
   double batch_delay_ms = 1;
   HttpOptions http;
@@ -106,59 +111,45 @@ void load_models(const ServeArguments& options, ModelRegistry& models, const Con
   }
 }
 
-/// While it lives, SIGTERM and SIGINT end the server: a first one lets what runs end.
-class EndOnSignals {
- public:
-  EndOnSignals() {
-    sigemptyset(&signals_);
-    for (std::size_t i = 0; i < kSignals.size(); ++i) {
-      sigaddset(&signals_, kSignals[i]);
-      // For threads that were there before, as NumPy's are: a signal may come to one of them.
-      struct sigaction action {};
-      action.sa_handler = [](int) { ++caught_; };
-      action.sa_flags = SA_RESTART;
-      sigaction(kSignals[i], &action, &handlers_[i]);
-    }
-    pthread_sigmask(SIG_BLOCK, &signals_, &previous_);  // threads that begin from here on, too
-  }
-  ~EndOnSignals() {
-    pthread_sigmask(SIG_SETMASK, &previous_, nullptr);
-    for (std::size_t i = 0; i < kSignals.size(); ++i)
-      sigaction(kSignals[i], &handlers_[i], nullptr);
-  }
-  EndOnSignals(const EndOnSignals&) = delete;
-  EndOnSignals& operator=(const EndOnSignals&) = delete;
+/// As many files as the system lets this process have open. How many connections they are for.
+std::size_t connections_of_files(std::size_t wanted, const Console& console) {
+  rlimit files{};
+  if (getrlimit(RLIMIT_NOFILE, &files) != 0) return wanted;
+  files.rlim_cur = files.rlim_max;
+  setrlimit(RLIMIT_NOFILE, &files);
+  getrlimit(RLIMIT_NOFILE, &files);
+  constexpr rlim_t kOthers = 128;  // models, libraries, gRPC
+  const rlim_t most = files.rlim_cur > 2 * kOthers ? files.rlim_cur - kOthers : kOthers;
+  if (files.rlim_cur == RLIM_INFINITY || wanted <= most) return wanted;
+  console.note(
+      fmt::format("{} connections at most, not {}: 'ulimit -Hn' lets the process have {} "
+                  "open files",
+                  most, wanted, files.rlim_cur));
+  return most;
+}
 
-  /// Runs the server until a signal has ended it.
-  void run(HttpServer& server, GrpcServer* grpc, ModelRegistry& models, std::chrono::seconds limit,
-           const Console& console) {
-    std::jthread waits([&](const std::stop_token& stop) {
-      while (!received())
-        if (stop.stop_requested()) return;
-      console.note("draining: requests that run may end; a second signal breaks them off");
-      server.begin_drain();
-      if (grpc != nullptr) grpc->begin_drain();
-      auto drained = std::async(std::launch::async, [&] { models.drain(); });
-      const auto deadline = std::chrono::steady_clock::now() + limit;
-      while (drained.wait_for(std::chrono::milliseconds(0)) != std::future_status::ready)
-        if (received() || std::chrono::steady_clock::now() > deadline) server.abort();
-      server.stop();
-    });
-    server.run();
+/// Drains models behind the thread that looks whether they are.
+class ModelDrain {
+ public:
+  explicit ModelDrain(ModelRegistry& models) : models_(models) {}
+  bool is_done() {
+    if (!drained_.valid()) {
+      std::packaged_task<void()> task([this] { models_.drain(); });
+      drained_ = task.get_future();
+      thread_ = std::thread(std::move(task));
+    }
+    return drained_.wait_for(std::chrono::milliseconds(0)) == std::future_status::ready;
   }
+  ~ModelDrain() {
+    if (thread_.joinable()) thread_.join();
+  }
+  ModelDrain(const ModelDrain&) = delete;
+  ModelDrain& operator=(const ModelDrain&) = delete;
 
  private:
-  static constexpr std::array<int, 2> kSignals = {SIGTERM, SIGINT};
-  static inline std::atomic<int> caught_ = 0;
-
-  /// Waits for 50 ms at most.
-  bool received() const {
-    const timespec wait{0, 50'000'000};
-    return caught_.exchange(0) > 0 || sigtimedwait(&signals_, nullptr, &wait) > 0;
-  }
-
-  sigset_t signals_{}, previous_{};
-  std::array<struct sigaction, 2> handlers_{};
+  ModelRegistry& models_;
+  std::future<void> drained_;
+  std::thread thread_;
 };
 
 int run_serve(ServeArguments options, StartGrpcServer start_grpc, const Console& console) {
@@ -167,29 +158,59 @@ int run_serve(ServeArguments options, StartGrpcServer start_grpc, const Console&
         "--grpc-port: the Python package's command is built without gRPC. The same tensors are "
         "answered over HTTP; the command that tools/build makes (build/bin/sinter) has gRPC, too");
   EndOnSignals signals;
-  options.http.port = static_cast<int>(options.port);
-  options.http.connections = static_cast<int>(options.connections);
-  options.http.body_bytes = static_cast<std::size_t>(options.body_bytes);
-  options.http.api_keys = keys_of(options.key_file);
-  ModelRegistry models;
-  load_models(options, models, console);
-  HttpServer server(models, options.http);
-  const int port = server.bind();
-  const std::string address = fmt::format("http://{}:{}", options.http.host, port);
-  std::unique_ptr<GrpcServer> grpc;
-  if (options.grpc_port)
-    grpc = start_grpc(models, GrpcOptions{options.http.host, static_cast<int>(*options.grpc_port),
-                                          options.http.api_keys, options.http.connections,
-                                          options.http.body_bytes});
-  console.print("listening at {}", address);
-  if (grpc) console.print("gRPC at {}:{}", options.http.host, grpc->port());
-  if (console.json) {
-    nlohmann::ordered_json result = {{"address", address}, {"port", port}};
-    if (grpc) result["grpc_port"] = grpc->port();
-    console.result(result);
+  HttpOptions http = options.http;
+  http.port = static_cast<int>(options.port);
+  http.limits.connections =
+      connections_of_files(static_cast<std::size_t>(options.connections), console);
+  http.limits.body_bytes = static_cast<std::size_t>(options.body_bytes);
+  http.limits.all_body_bytes = std::max(http.limits.all_body_bytes, 2 * http.limits.body_bytes);
+  http.limits.idle_time = std::chrono::seconds(options.idle_seconds);
+  http.limits.workers = std::max(8, 2 * static_cast<int>(std::thread::hardware_concurrency()));
+  http.limits.waiters = kGrpcThreads;
+  http.api_keys = keys_of(options.key_file);
+  {
+    ModelRegistry models;
+    load_models(options, models, console);
+    signals.is_loaded();
+    HttpServer server(models, http);
+    const int port = server.bind();
+    const bool is_v6 = http.host.find(':') != std::string::npos;
+    const std::string address =
+        fmt::format("http://{}:{}", is_v6 ? fmt::format("[{}]", http.host) : http.host, port);
+    std::unique_ptr<GrpcServer> grpc;
+    if (options.grpc_port)
+      grpc = start_grpc(models, GrpcOptions{http.host, static_cast<int>(*options.grpc_port),
+                                            http.api_keys, kGrpcThreads, http.limits.body_bytes});
+    console.print("listening at {}", address);
+    if (grpc) console.print("gRPC at {}:{}", http.host, grpc->port());
+    if (console.json) {
+      nlohmann::ordered_json result = {{"address", address}, {"port", port}};
+      if (grpc) result["grpc_port"] = grpc->port();
+      console.result(result);
+    }
+    std::fflush(stdout);
+    ModelDrain models_drain(models);
+    const auto drain = [&] {
+      server.begin_drain();
+      if (grpc != nullptr) grpc->begin_drain();
+      return models_drain.is_done() && server.answering() == 0 &&
+             (grpc == nullptr || grpc->answering() == 0);
+    };
+    const auto abort = [&] {
+      // Questions about the server that come at this moment have their answers, too.
+      constexpr std::chrono::milliseconds kMoment{10};
+      server.stop();
+      for (int i = 0; i < 10 && server.answering() > 0; ++i) std::this_thread::sleep_for(kMoment);
+      server.abort();
+      if (grpc != nullptr) grpc->abort();
+    };
+    signals.run({.serve = [&] { server.run(); },
+                 .drain = drain,
+                 .abort = abort,
+                 .note = [&](const char* text) { console.note(text); }},
+                std::chrono::seconds(options.drain_seconds));
   }
-  std::fflush(stdout);
-  signals.run(server, grpc.get(), models, std::chrono::seconds(options.drain_seconds), console);
+  signals.has_ended();
   return 0;
 }
 
@@ -259,14 +280,29 @@ void add_serve(Cli& cli, StartGrpcServer start_grpc) {
                    "Requests of a model that wait; more are refused (429)")
       ->capture_default_str()
       ->check_range(1, 1 << 20);
-  verb->add_option("--connections", options->connections, "Connections that are served at once")
+  verb->add_option("--connections", options->connections,
+                   "Connections of HTTP that are open at once; then the one that is idle longest "
+                   "makes room. Each is a file: 'ulimit -Hn' may allow fewer")
       ->capture_default_str()
-      ->check_range(1, 4096);
-  verb->add_option("--max-body", options->body_bytes, "Bytes of a request's body at most")
+      ->check_range(1, 1 << 20);
+  verb->add_option("--idle-seconds", options->idle_seconds,
+                   "How long a connection of HTTP is kept between requests")
+      ->capture_default_str()
+      ->check_range(1, 86400);
+  verb->add_option("--max-body", options->body_bytes,
+                   "Bytes of a request's body at most, without the coding of chunks")
       ->capture_default_str()
       ->check_range(1024, 1 << 30);
+  verb->add_option("--allow-host", options->http.hosts,
+                   "Further names that clients ask this server by, beside addresses, localhost, "
+                   "--host and the machine's name; the page and what changes the server are not "
+                   "answered to others");
+  verb->add_option("--allow-origin", options->http.origins,
+                   "Pages that may ask from a browser, as https://app.example (CORS); '*': all");
   verb->add_option("--drain-seconds", options->drain_seconds,
-                   "How long requests that run may take to end after SIGTERM")
+                   "How long requests that run may take to end after SIGTERM; two seconds later "
+                   "the process has ended, whatever runs (with code 124 where something had to be "
+                   "broken off by force)")
       ->capture_default_str()
       ->check_range(0, 86400);
   add_session_options(*verb, options->model.session);

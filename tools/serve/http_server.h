@@ -2,10 +2,12 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <memory>
 #include <string>
 #include <vector>
 
+#include "tools/serve/http/limits.h"
 #include "tools/serve/model_registry.h"
 
 namespace sinter::tools {
@@ -14,8 +16,9 @@ struct HttpOptions {
   std::string host = "127.0.0.1";
   int port = 8000;                    // 0: one that is free
   std::vector<std::string> api_keys;  // requests need one of them; none: all are answered
-  int connections = 256;              // that are served at once; others wait
-  std::size_t body_bytes = 64 << 20;  // of a request at most
+  std::vector<std::string> hosts;     // further names of the server (http::SiteGuard)
+  std::vector<std::string> origins;   // pages that may ask, "*": all
+  http::Limits limits;
 };
 
 /// Routes: README.md. Every error is answered as JSON.
@@ -30,9 +33,11 @@ class HttpServer {
   void run();
   /// From any thread: generations are refused (503), the rest is answered.
   void begin_drain();
-  /// From any thread: breaks off texts that are being generated.
+  /// From any thread: requests that are being answered, those about the server itself too.
+  std::int64_t answering() const;
+  /// From any thread: breaks off all that is being answered, and ends run().
   void abort();
-  /// From any thread but those that answer. Connections that are being answered end first.
+  /// From any thread: run() ends when what is being answered has been.
   void stop();
 
  private:

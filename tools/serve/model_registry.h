@@ -1,6 +1,7 @@
 // The models of a server by name: loaded, replaced and unloaded while requests run.
 #pragma once
 
+#include <condition_variable>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -15,23 +16,40 @@ namespace sinter::tools {
 /// replaced ends when its last request has.
 class ModelRegistry {
  public:
-  /// Loads a model, and then puts it in the place of one of that name. Throws as ServedModel does;
-  /// then nothing has changed.
+  /// Loads that wait for the one that runs; more are refused.
+  static constexpr int kMostWaitingLoads = 8;
+
+  /// Loads a model, and then puts it in the place of one of that name. One at a time. Throws as
+  /// ServedModel does, and ApiError (429) if too many loads wait; then nothing has changed.
   void load(const std::string& name, ServedModelOptions options);
-  /// Throws ApiError (404) if there is none.
+  /// What it was loaded from stays known. Throws ApiError (404) if there is none.
   void unload(const std::string& name);
-  /// Loads what has that name anew, from the same files. Throws as both.
+  /// Loads what has or had that name anew, from the same files. Throws as both.
   void reload(const std::string& name);
 
   /// Of no name: the only model. Throws ApiError (404) if there is none.
   std::shared_ptr<ServedModel> find(const std::string& name) const;
+  /// Those that are loaded.
   std::vector<std::shared_ptr<ServedModel>> all() const;
+  /// Names of those that were unloaded.
+  std::vector<std::string> unloaded() const;
+  /// Empty if requests are answered; else why not.
+  std::string why_not_ready() const;
   /// Waits until the requests of all models have ended; they take no more.
   void drain();
 
  private:
+  struct Entry {
+    ServedModelOptions options;
+    std::shared_ptr<ServedModel> model;  // null: unloaded
+  };
+  class LoadTurn;
+
   mutable std::mutex mutex_;
-  std::map<std::string, std::shared_ptr<ServedModel>> models_;
+  std::condition_variable turn_ended_;
+  std::map<std::string, Entry> models_;
+  bool is_loading_ = false;
+  int waiting_loads_ = 0;
 };
 
 }  // namespace sinter::tools

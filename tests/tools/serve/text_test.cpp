@@ -100,7 +100,7 @@ TEST_F(ServeTest, RefusalsNameWhatIsWrong) {
 
 TEST_F(ServeTest, LongBodiesAndMissingKeysAreRefused) {
   tools::HttpOptions options;
-  options.body_bytes = 2048;
+  options.limits.body_bytes = 2048;
   options.api_keys = {"first", "second"};
   begin(options);
   auto asks = client();

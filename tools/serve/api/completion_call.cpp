@@ -1,6 +1,5 @@
 #include "tools/serve/api/completion_call.h"
 
-#include <chrono>
 #include <utility>
 
 #include <fmt/format.h>
@@ -9,23 +8,42 @@ namespace sinter::tools {
 
 using nlohmann::ordered_json;
 
+namespace {
+
+std::size_t bytes_of(const GenerationOutput& output) {
+  std::size_t bytes = sizeof output + output.text.size() + output.tokens.size() * sizeof(TokenId);
+  for (const TokenLogprobs& one : output.logprobs)
+    bytes += sizeof one + one.likeliest.size() * sizeof one.likeliest[0];
+  return bytes;
+}
+
+}  // namespace
+
+void CompletionCall::Mailbox::put(std::size_t prompt, const GenerationOutput& output) {
+  const std::lock_guard lock(mutex);
+  outputs.emplace_back(prompt, output);
+  bytes += bytes_of(output);
+  if (output.finish != FinishReason::kNone) ++ended;
+  if (wake && (is_stream ? outputs.size() == 1 : ended == choices)) wake();
+}
+
 CompletionCall::CompletionCall(std::shared_ptr<ServedModel> model, CompletionRequest request,
                                std::string id)
     : model_(std::move(model)),
       request_(std::move(request)),
       id_(std::move(id)),
       created_(std::time(nullptr)) {
+  mailbox_->is_stream = request_.stream;
+  for (const GenerationRequest& one : request_.prompts)
+    mailbox_->choices += static_cast<std::size_t>(one.sampling.samples);
   for (std::size_t i = 0; i < request_.prompts.size(); ++i) {
     const GenerationRequest& one = request_.prompts[i];
     prompt_tokens_ += one.prompt.size();
     choices_.resize(choices_.size() + static_cast<std::size_t>(one.sampling.samples));
     try {
-      running_.push_back(
-          model_->engine()->submit(one, [mailbox = mailbox_, i](const GenerationOutput& output) {
-            const std::lock_guard lock(mailbox->mutex);
-            mailbox->outputs.emplace_back(i, output);
-            mailbox->changed.notify_one();
-          }));
+      running_.push_back(model_->engine()->submit(
+          one,
+          [mailbox = mailbox_, i](const GenerationOutput& output) { mailbox->put(i, output); }));
     } catch (...) {
       for (const RequestId running : running_) model_->engine()->cancel(running);
       throw;
@@ -34,18 +52,37 @@ CompletionCall::CompletionCall(std::shared_ptr<ServedModel> model, CompletionReq
 }
 
 CompletionCall::~CompletionCall() {
+  on_ready(nullptr);
   if (!is_done())
     for (const RequestId running : running_) model_->engine()->cancel(running);
 }
 
-std::optional<ordered_json> CompletionCall::next(std::chrono::milliseconds wait) {
+void CompletionCall::on_ready(std::function<void()> wake) {
+  const std::lock_guard lock(mailbox_->mutex);
+  mailbox_->wake = std::move(wake);
+  const bool is_ready =
+      request_.stream ? !mailbox_->outputs.empty() : mailbox_->ended == mailbox_->choices;
+  if (mailbox_->wake && is_ready) mailbox_->wake();
+}
+
+bool CompletionCall::has_ended() const {
+  const std::lock_guard lock(mailbox_->mutex);
+  return mailbox_->ended == mailbox_->choices;
+}
+
+std::size_t CompletionCall::waiting_bytes() const {
+  const std::lock_guard lock(mailbox_->mutex);
+  return mailbox_->bytes;
+}
+
+std::optional<ordered_json> CompletionCall::take() {
   std::pair<std::size_t, GenerationOutput> came;
   {
-    std::unique_lock lock(mailbox_->mutex);
-    if (!mailbox_->changed.wait_for(lock, wait, [&] { return !mailbox_->outputs.empty(); }))
-      return std::nullopt;
+    const std::lock_guard lock(mailbox_->mutex);
+    if (mailbox_->outputs.empty()) return std::nullopt;
     came = std::move(mailbox_->outputs.front());
     mailbox_->outputs.pop_front();
+    mailbox_->bytes -= bytes_of(came.second);
   }
   const GenerationOutput& output = came.second;
   const std::size_t index =

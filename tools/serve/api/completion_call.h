@@ -1,8 +1,8 @@
-// A completion that runs: what the engine's thread gives to the thread of the connection.
+// A completion that runs: what the engine's thread gives to who answers, who waits for nothing.
 #pragma once
 
-#include <condition_variable>
 #include <deque>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <nlohmann/json.hpp>
@@ -26,11 +26,19 @@ class CompletionCall {
 
   const CompletionRequest& request() const { return request_; }
 
-  /// The next piece of a stream, as JSON; nothing if there is none within `wait`.
-  std::optional<nlohmann::ordered_json> next(std::chrono::milliseconds wait);
-  /// All choices have ended, and next() has given all of it.
+  /// `wake` is called when take() has something anew, or, of a request that is no stream, when all
+  /// choices have ended. By the engine's thread, which steps wait for, or within this; not after
+  /// the destructor.
+  void on_ready(std::function<void()> wake);
+  /// The next piece of a stream, as JSON; nothing if there is none yet.
+  std::optional<nlohmann::ordered_json> take();
+  /// All choices have ended, though take() may not have given all of it.
+  bool has_ended() const;
+  /// Bytes, about, that wait for take().
+  std::size_t waiting_bytes() const;
+  /// All choices have ended, and take() has given all of it.
   bool is_done() const { return ended_ == choices_.size(); }
-  /// The whole answer, of all that next() has given.
+  /// The whole answer, of all that take() has given.
   nlohmann::ordered_json answer() const;
   /// The last piece of a stream that asks for it.
   nlohmann::ordered_json usage_piece() const;
@@ -49,8 +57,13 @@ class CompletionCall {
   // Outlives the call as long as the engine may call back.
   struct Mailbox {
     std::mutex mutex;
-    std::condition_variable changed;
     std::deque<std::pair<std::size_t, GenerationOutput>> outputs;  // with the prompt's number
+    std::size_t bytes = 0;                                         // of them
+    std::size_t choices = 0, ended = 0;
+    bool is_stream = false;
+    std::function<void()> wake;
+
+    void put(std::size_t prompt, const GenerationOutput& output);
   };
 
   nlohmann::ordered_json head(bool is_piece) const;

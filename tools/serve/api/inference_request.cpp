@@ -10,6 +10,7 @@
 
 #include "tools/serve/api/api_error.h"
 #include "tools/serve/api/json_text.h"
+#include "tools/serve/api/json_types.h"
 #include "tools/serve/api/tensor_types.h"
 
 namespace sinter::tools {
@@ -17,27 +18,6 @@ namespace {
 
 using nlohmann::json;
 using nlohmann::ordered_json;
-
-/// Calls use(type tag) for the C++ type whose numbers JSON can say.
-template <typename Use>
-void with_type(DType dtype, const std::string& tensor, const Use& use) {
-  switch (dtype) {
-    case DType::kInt8: return use(std::int8_t{});
-    case DType::kInt16: return use(std::int16_t{});
-    case DType::kInt32: return use(std::int32_t{});
-    case DType::kInt64: return use(std::int64_t{});
-    case DType::kUInt8: return use(std::uint8_t{});
-    case DType::kUInt16: return use(std::uint16_t{});
-    case DType::kUInt32: return use(std::uint32_t{});
-    case DType::kUInt64: return use(std::uint64_t{});
-    case DType::kFloat32: return use(float{});
-    case DType::kFloat64: return use(double{});
-    case DType::kBool: return use(bool{});
-    default:
-      fail_tensor(tensor, fmt::format("is {}, which JSON cannot say: send and ask for binary data",
-                                      protocol_name(dtype)));
-  }
-}
 
 template <typename T>
 T number_of(const json& value, const std::string& tensor) {
@@ -136,8 +116,8 @@ OwnedTensor tensor_of(const json& input, const std::string& name, std::string_vi
   } else {
     const json& data = field(input, "data", fmt::format("tensor '{}'", name));
     if (!data.is_array()) fail_tensor(name, "has data that is no list");
-    with_type(tensor.dtype, name,
-              [&](auto tag) { append<decltype(tag)>(data, 1, name, tensor.data); });
+    with_json_type(tensor.dtype, name,
+                   [&](auto tag) { append<decltype(tag)>(data, 1, name, tensor.data); });
   }
   check_bytes(name, tensor, count);
   return tensor;
@@ -179,50 +159,15 @@ InferenceRequest parse_inference(const std::string& body, std::size_t json_bytes
       const std::string name = name_in(output, "an output");
       const auto found = std::ranges::find(all, name, &BindingInfo::name);
       if (found == all.end()) fail_tensor(name, "is no output of the model");
+      if (std::ranges::find(result.outputs, static_cast<std::size_t>(found - all.begin()),
+                            &std::pair<std::size_t, bool>::first) != result.outputs.end())
+        fail_tensor(name, "is asked for twice");
       result.outputs.emplace_back(found - all.begin(), flag(output, "binary_data", is_binary));
     }
   } else {
     for (std::size_t i = 0; i < all.size(); ++i) result.outputs.emplace_back(i, is_binary);
   }
   return result;
-}
-
-InferenceAnswer write_inference(const InferenceRequest& request, const std::string& model,
-                                const Plan& plan, const std::vector<OwnedTensor>& outputs) {
-  ordered_json head = {{"model_name", model}, {"model_version", kModelVersion}};
-  if (!request.id.empty()) head["id"] = request.id;
-  ordered_json& list = head["outputs"] = ordered_json::array();
-  std::string binary;
-  bool has_binary = false;
-  for (const auto& [index, is_binary] : request.outputs) {
-    const OwnedTensor& tensor = outputs[index];
-    const std::string& name = plan.outputs()[index].name;
-    ordered_json one = {
-        {"name", name}, {"datatype", protocol_name(tensor.dtype)}, {"shape", tensor.shape}};
-    if (is_binary) {
-      has_binary = true;
-      one["parameters"] = {{"binary_data_size", tensor.data.size()}};
-      binary.append(reinterpret_cast<const char*>(tensor.data.data()), tensor.data.size());
-    } else {
-      ordered_json& data = one["data"] = ordered_json::array();
-      with_type(tensor.dtype, name, [&](auto tag) {
-        using T = decltype(tag);
-        for (std::size_t at = 0; at < tensor.data.size(); at += sizeof(T)) {
-          T value;
-          std::memcpy(&value, tensor.data.data() + at, sizeof value);
-          data.push_back(value);
-        }
-      });
-    }
-    list.push_back(std::move(one));
-  }
-  InferenceAnswer answer;
-  answer.body = dump(head);
-  if (has_binary) {
-    answer.json_bytes = answer.body.size();
-    answer.body += binary;
-  }
-  return answer;
 }
 
 ordered_json metadata_of(const std::string& model, const Plan& plan) {

@@ -13,18 +13,11 @@ namespace sinter::tools {
 struct InferenceRequest {
   std::string id;
   std::map<std::string, OwnedTensor> inputs;
-  /// Indices of the plan's outputs that are wanted, and whether each is to be binary.
+  /// Indices of the plan's outputs that are wanted, each once, and whether it is to be binary.
   std::vector<std::pair<std::size_t, bool>> outputs;
 };
-struct InferenceAnswer {
-  std::string body;
-  std::size_t json_bytes = 0;  // the header Inference-Header-Content-Length; 0: the body is JSON
-};
-
 /// `json_bytes` of the body are JSON, what follows are binary tensors. Throws ApiError (400).
 InferenceRequest parse_inference(const std::string& body, std::size_t json_bytes, const Plan& plan);
-InferenceAnswer write_inference(const InferenceRequest& request, const std::string& model,
-                                const Plan& plan, const std::vector<OwnedTensor>& outputs);
 /// Names, types and shapes (-1: any) of what the model takes and gives.
 nlohmann::ordered_json metadata_of(const std::string& model, const Plan& plan);
 

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <atomic>
+#include <chrono>
+#include <future>
 #include <map>
 #include <span>
 #include <utility>
@@ -29,6 +31,7 @@ StatusCode code_of(int http_status) {
     case 400: return StatusCode::INVALID_ARGUMENT;
     case 401: return StatusCode::UNAUTHENTICATED;
     case 404: return StatusCode::NOT_FOUND;
+    case 413: return StatusCode::RESOURCE_EXHAUSTED;
     case 429: return StatusCode::RESOURCE_EXHAUSTED;
     case 503: return StatusCode::UNAVAILABLE;
     default: return StatusCode::INTERNAL;
@@ -114,11 +117,30 @@ std::vector<std::size_t> outputs_of(const inference::ModelInferRequest& request,
   for (const auto& output : request.outputs()) {
     const auto found = std::ranges::find(all, output.name(), &BindingInfo::name);
     if (found == all.end()) fail_tensor(output.name(), "is no output of the model");
-    wanted.push_back(static_cast<std::size_t>(found - all.begin()));
+    const auto index = static_cast<std::size_t>(found - all.begin());
+    if (std::ranges::find(wanted, index) != wanted.end())
+      fail_tensor(output.name(), "is asked for twice");
+    wanted.push_back(index);
   }
   if (wanted.empty())
     for (std::size_t i = 0; i < all.size(); ++i) wanted.push_back(i);
   return wanted;
+}
+
+/// Protobuf's messages, and so gRPC's, have less than 2 GiB: a larger one ends the process.
+void check_answer(const std::vector<OwnedTensor>& outputs, const std::vector<std::size_t>& wanted,
+                  const Plan& plan) {
+  constexpr std::size_t kMost = INT32_MAX - (1 << 20);
+  std::size_t bytes = 0;
+  for (const std::size_t i : wanted) {
+    constexpr std::size_t kAround = 64;  // lengths, type and dimensions
+    bytes += outputs[i].data.size() + plan.outputs()[i].name.size() + kAround +
+             10 * outputs[i].shape.size();
+  }
+  if (bytes > kMost)
+    throw ApiError(413, fmt::format("the answer has {} bytes, and one of gRPC has {} at most: ask "
+                                    "for fewer outputs or rows, or over HTTP",
+                                    bytes, kMost));
 }
 
 void describe(const BindingInfo& binding,
@@ -137,6 +159,16 @@ struct Service final : inference::GRPCInferenceService::Service {
   std::vector<std::string> api_keys;
   std::atomic<bool> draining = false;
 
+  mutable std::atomic<int> answering = 0;
+
+  struct Answering {
+    explicit Answering(std::atomic<int>& number) : count(number) { ++count; }
+    ~Answering() { --count; }
+    Answering(const Answering&) = delete;
+    Answering& operator=(const Answering&) = delete;
+    std::atomic<int>& count;
+  };
+
   /// What `handle` throws as a status, for who has a key.
   template <class Handle>
   Status answer(const ServerContext& context, const Handle& handle) const {
@@ -145,6 +177,7 @@ struct Service final : inference::GRPCInferenceService::Service {
     const std::string given =
         found == metadata.end() ? "" : std::string(found->second.data(), found->second.size());
     if (!is_admitted(api_keys, given)) return {StatusCode::UNAUTHENTICATED, kNoKey};
+    const Answering counts(answering);
     try {
       handle();
     } catch (const ApiError& error) {
@@ -178,7 +211,7 @@ struct Service final : inference::GRPCInferenceService::Service {
   }
   Status ServerReady(ServerContext*, const inference::ServerReadyRequest*,
                      inference::ServerReadyResponse* response) override {
-    response->set_ready(!draining);
+    response->set_ready(!draining && models.why_not_ready().empty());
     return Status::OK;
   }
   Status ModelReady(ServerContext* context, const inference::ModelReadyRequest* request,
@@ -216,12 +249,13 @@ struct Service final : inference::GRPCInferenceService::Service {
       TensorModel& tensors = tensors_of(*model);
       const auto inputs = inputs_of(*request);
       const std::vector<std::size_t> wanted = outputs_of(*request, tensors.plan());
-      const std::vector<OwnedTensor> outputs = tensors.infer(inputs);
+      std::vector<OwnedTensor> outputs = tensors.infer(inputs);
+      check_answer(outputs, wanted, tensors.plan());
       response->set_model_name(model->name());
       response->set_model_version(kModelVersion);
       response->set_id(request->id());
       for (const std::size_t i : wanted) {
-        const OwnedTensor& tensor = outputs[i];
+        const OwnedTensor tensor = std::move(outputs[i]);  // goes when it is copied
         auto& output = *response->add_outputs();
         output.set_name(tensors.plan().outputs()[i].name);
         output.set_datatype(protocol_name(tensor.dtype));
@@ -238,6 +272,13 @@ struct Service final : inference::GRPCInferenceService::Service {
         model.set_name(each->name());
         model.set_version(kModelVersion);
         model.set_state("READY");
+      }
+      for (const std::string& name : models.unloaded()) {
+        auto& model = *response->add_models();
+        model.set_name(name);
+        model.set_version(kModelVersion);
+        model.set_state("UNAVAILABLE");
+        model.set_reason("unloaded");
       }
     });
   }
@@ -257,6 +298,7 @@ class RunningServer final : public GrpcServer {
  public:
   RunningServer(ModelRegistry& models, const GrpcOptions& options);
   ~RunningServer() override {
+    if (ending_.valid()) ending_.wait();
     if (server_ != nullptr) server_->Shutdown();
   }
   RunningServer(const RunningServer&) = delete;
@@ -264,11 +306,19 @@ class RunningServer final : public GrpcServer {
 
   int port() const override { return port_; }
   void begin_drain() override { service_.draining = true; }
+  int answering() const override { return service_.answering; }
+  void abort() override {
+    service_.draining = true;
+    if (!ending_.valid())
+      ending_ = std::async(std::launch::async,
+                           [this] { server_->Shutdown(std::chrono::system_clock::now()); });
+  }
 
  private:
   Service service_;
   int port_ = 0;
   std::unique_ptr<grpc::Server> server_;
+  std::future<void> ending_;  // waits for calls that run
 };
 
 RunningServer::RunningServer(ModelRegistry& models, const GrpcOptions& options)

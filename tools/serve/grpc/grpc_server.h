@@ -21,12 +21,16 @@ struct GrpcOptions {
 /// A server that answers. An interface, so that a command without gRPC does not link it.
 class GrpcServer {
  public:
-  /// Calls that run end first.
+  /// Calls that run end first, if abort() was not called.
   virtual ~GrpcServer() = default;
 
   virtual int port() const = 0;
   /// From any thread: the server is not ready, and inference is refused (UNAVAILABLE).
   virtual void begin_drain() = 0;
+  /// From any thread: calls that run.
+  virtual int answering() const = 0;
+  /// From any thread: cancels calls, and takes no more.
+  virtual void abort() = 0;
 };
 
 /// Models that generate text have HTTP alone. Throws Error(kUsage) if the address cannot be had.

@@ -1,0 +1,12 @@
+// Figures of connections, for Prometheus.
+#pragma once
+
+#include <string>
+
+#include "tools/serve/http/server.h"
+
+namespace sinter::tools {
+
+std::string http_metrics_text(const http::Figures& figures);
+
+}  // namespace sinter::tools

@@ -1,0 +1,22 @@
+// Answers that come later or bit by bit, as the connection takes them.
+#pragma once
+
+#include <memory>
+
+#include "tools/serve/api/completion_call.h"
+#include "tools/serve/api/inference_answer.h"
+#include "tools/serve/http/message.h"
+
+namespace sinter::tools {
+
+inline constexpr char kJsonType[] = "application/json";
+/// How much of a stream may wait for a client that reads slowly, before its texts are cancelled.
+inline constexpr std::size_t kMostWaitingBytes = 1 << 20;
+
+/// A completion: a stream of server-sent events, or a whole answer when all of it is there.
+http::Response completion_response(std::shared_ptr<CompletionCall> call);
+
+/// Tensors. What is long goes out bit by bit, binary data from where the session left it.
+http::Response inference_response(std::shared_ptr<InferenceAnswer> answer);
+
+}  // namespace sinter::tools
