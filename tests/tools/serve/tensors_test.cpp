@@ -2,10 +2,13 @@
 #include <atomic>
 #include <chrono>
 #include <cstring>
+#include <limits>
+#include <span>
 
 #include <sinter/session.h>
 
 #include "tests/tools/serve/serve_fixture.h"
+#include "tools/serve/api/inference_answer.h"
 
 namespace sinter::tests {
 namespace {
@@ -97,6 +100,8 @@ TEST_F(ServeTensorsTest, RefusalsNameTheTensor) {
   wrong = request(std::vector<float>(16), 2);
   wrong["outputs"] = {{{"name", "q"}}};
   EXPECT_THAT(refusal(wrong), HasSubstr("'q' is no output"));
+  wrong["outputs"] = {{{"name", "y"}}, {{"name", "y"}}};
+  EXPECT_THAT(refusal(wrong), HasSubstr("'y' is asked for twice"));
   wrong = request({}, 2);
   wrong["inputs"][0].erase("data");
   wrong["inputs"][0]["parameters"] = {{"binary_data_size", 64}};
@@ -111,6 +116,61 @@ TEST_F(ServeTensorsTest, RefusalsNameTheTensor) {
   EXPECT_THAT(post(json{{"prompt", {1}}}, 400)["error"]["message"],
               HasSubstr("/v2/models/tiny/infer"));
   EXPECT_EQ(infer(request(std::vector<float>(8), 1).dump())->status, 200);  // and goes on
+}
+
+// What is long goes out bit by bit, and is the same.
+TEST_F(ServeTensorsTest, LongAnswersAreWhole) {
+  begin();
+  constexpr std::int64_t kRows = 40'000;
+  std::vector<float> x(8 * kRows);
+  for (std::size_t i = 0; i < x.size(); ++i) x[i] = static_cast<float>(i % 97) / 31 - 1;
+  Session session(Plan::load(path("plan")), {.threads = 1});
+  session.set_input("x", TensorView::of({kRows, 8}, x));
+  session.run();
+  const auto* wanted = static_cast<const float*>(session.output("y").data);
+  const json whole = json::parse(infer(request(x, kRows).dump())->body);
+  EXPECT_EQ(whole["outputs"][0]["data"].get<std::vector<float>>(),
+            std::vector<float>(wanted, wanted + 4 * kRows));
+  json binary = request(x, kRows);
+  binary["outputs"] = {{{"name", "y"}, {"parameters", {{"binary_data", true}}}}};
+  const auto answer = infer(binary.dump());
+  const auto length = std::stoul(answer->get_header_value("Inference-Header-Content-Length"));
+  ASSERT_EQ(answer->body.size(), length + 16 * kRows);
+  EXPECT_EQ(std::memcmp(answer->body.data() + length, wanted, 16 * kRows), 0);
+}
+
+TEST_F(ServeTensorsTest, AnswersAreWrittenInPieces) {
+  const Plan plan = Plan::load(path("plan"));
+  const std::size_t outputs = plan.outputs().size();
+  ASSERT_EQ(outputs, 1U);
+  tools::InferenceRequest wanted;
+  wanted.id = "a\"b";
+  wanted.outputs = {{0, false}};
+  std::vector<tools::OwnedTensor> tensors(1);
+  std::vector<float> values(1000);
+  for (std::size_t i = 0; i < values.size(); ++i) values[i] = static_cast<float>(i) / 7;
+  values[3] = std::numeric_limits<float>::quiet_NaN();
+  tensors[0].shape = {1000};
+  const auto bytes = std::as_bytes(std::span(values));
+  tensors[0].data.assign(bytes.begin(), bytes.end());
+  tools::InferenceAnswer answer(wanted, "m", plan, tensors);
+  const std::size_t count = answer.count_json();
+  std::string text;
+  int pieces = 1;
+  while (answer.next_json(text, 100)) ++pieces;
+  EXPECT_GT(pieces, 50);
+  EXPECT_EQ(text.size(), count);
+  const json said = json::parse(text);
+  EXPECT_EQ(said["id"], wanted.id);
+  EXPECT_TRUE(said["outputs"][0]["data"][3].is_null());
+  EXPECT_EQ(said["outputs"][0]["data"][999].get<float>(), values[999]);
+  // An output without elements.
+  tensors[0].shape = {0};
+  tensors[0].data.clear();
+  tools::InferenceAnswer empty(wanted, "m", plan, tensors);
+  text.clear();
+  EXPECT_FALSE(empty.next_json(text, 100));
+  EXPECT_EQ(json::parse(text)["outputs"][0]["data"], json::array());
 }
 
 TEST_F(ServeTensorsTest, SaysWhatItTakes) {
