@@ -74,6 +74,7 @@ def check_answers(module, client, session):
     assert "bert" in refusal(lambda: client.infer("other", [])) or "other" in refusal(lambda: client.infer("other", []))
     assert refusal(lambda: ask(module, client, short)), "sizes that differ"
     assert "nothing" in refusal(lambda: ask(module, client, inputs, outputs=["nothing"]))
+    assert "twice" in refusal(lambda: ask(module, client, inputs, outputs=names[:1] * 2))
     wrong = {name: value.astype(np.float32) for name, value in inputs.items()}
     assert next(iter(inputs)) in refusal(lambda: ask(module, client, wrong))
 
@@ -113,6 +114,11 @@ def check_grpc(client, session, port):
             assert error.code() == code and list(inputs)[0] in error.details() or "raw_input_contents" in error.details(), error
     client.unload_model("bert")
     assert "NOT_FOUND" in refusal(lambda: ask(over_grpc, client, inputs))
+    assert not client.is_server_ready()
+    assert [(each.name, each.state) for each in client.get_model_repository_index().models] == [("bert", "UNAVAILABLE")]
+    client.load_model("bert")
+    assert client.is_server_ready() and client.is_model_ready("bert")
+    ask(over_grpc, client, inputs)
 
 
 def check_many(session, port, clients=8, each=20):
