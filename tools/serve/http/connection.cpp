@@ -4,6 +4,10 @@
 #include <memory>
 #include <utility>
 
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <sys/socket.h>
+
 // Its life, the handlers, and time.
 namespace sinter::tools::http {
 
@@ -19,10 +23,22 @@ void Connection::start() {
     ErrorCode ignored;
     self.socket_.non_blocking(true, ignored);
     self.socket_.set_option(asio::ip::tcp::no_delay(true), ignored);
-    self.socket_.set_option(asio::socket_base::keep_alive(true), ignored);
+    self.notice_who_vanishes();
     if (self.core_.is_stopping) return self.drop();
     self.become_idle();
   });
+}
+
+/// A client whose machine or network is gone sends no end: after 90 s that is an error.
+void Connection::notice_who_vanishes() {
+  ErrorCode ignored;
+  socket_.set_option(asio::socket_base::keep_alive(true), ignored);
+  const auto set = [&](int option, int value) {
+    setsockopt(socket_.native_handle(), IPPROTO_TCP, option, &value, sizeof value);
+  };
+  set(TCP_KEEPIDLE, 60);
+  set(TCP_KEEPINTVL, 10);
+  set(TCP_KEEPCNT, 3);
 }
 
 void Connection::make_room() {
@@ -134,6 +150,20 @@ void Connection::set_deadline(Clock::time_point deadline) {
   timer_.async_wait([self = shared_from_this()](const ErrorCode& error) {
     if (!error) self->guarded([&] { self->on_timer(); });
   });
+}
+
+void Connection::begin_pace(std::chrono::milliseconds time) {
+  paced_ = 0;
+  set_deadline(time);
+}
+
+/// `bytes` have moved since begin_pace().
+void Connection::keep_pace(std::size_t bytes, std::chrono::milliseconds time) {
+  const std::size_t wanted =
+      core_.limits.least_rate * static_cast<std::size_t>(time.count()) / 1000;
+  if (bytes < paced_ + wanted) return;
+  paced_ = bytes;
+  set_deadline(time);
 }
 
 void Connection::on_timer() {

@@ -58,6 +58,8 @@ class Connection : public std::enable_shared_from_this<Connection> {
   template <class Body>
   void on_strand(Body body);
 
+  void notice_who_vanishes();
+
   // Input.
   void wait_read();
   void on_readable();
@@ -100,7 +102,8 @@ class Connection : public std::enable_shared_from_this<Connection> {
   void list_idle();
   void unlist_idle();
   void release_body();
-  Clock::duration time_for(std::size_t bytes) const;
+  void begin_pace(std::chrono::milliseconds time);
+  void keep_pace(std::size_t bytes, std::chrono::milliseconds time);
 
   Core& core_;
   boost::asio::ip::tcp::socket socket_;
@@ -118,7 +121,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
   std::shared_ptr<Request> request_;
   const Route* route_ = nullptr;
   std::optional<Response> early_;  // goes out when the body has been thrown away
-  Clock::time_point began_;        // the body, or the present write
+  std::size_t paced_ = 0;          // bytes of the body, or of the present write, at the last pace
 
   Response response_;         // that is being written
   std::string head_, chunk_;  // bytes that are being written

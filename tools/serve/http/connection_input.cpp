@@ -141,8 +141,7 @@ void Connection::begin_request(std::size_t head_bytes) {
   request_->has_body = parser_->chunked() || (length && *length > 0);
   parser_->eager(true);
   state_ = State::kBody;
-  began_ = Clock::now();
-  set_deadline(core_.limits.body_time);
+  begin_pace(core_.limits.body_time);
 
   auto& body = parser_->get().body();
   body.all = &core_.body_bytes;
@@ -241,8 +240,7 @@ bool Connection::read_body() {
              Refused::kMalformed);
       return false;
     }
-    set_deadline(began_ + core_.limits.body_time + time_for(body.count));
-    if (early_) set_deadline(began_ + core_.limits.linger_time);
+    if (!early_) keep_pace(body.count, core_.limits.body_time);
   }
   if (parser_->is_done()) return true;
   if (saw_end_) drop();
@@ -254,10 +252,6 @@ void Connection::write_now(std::string_view text) {
   ErrorCode error;
   const std::size_t sent = socket_.write_some(asio::buffer(text), error);
   if (error || sent != text.size()) drop();
-}
-
-Connection::Clock::duration Connection::time_for(std::size_t bytes) const {
-  return std::chrono::milliseconds(bytes * 1000 / core_.limits.least_rate);
 }
 
 }  // namespace sinter::tools::http

@@ -87,15 +87,13 @@ void Connection::write_chunk(bool ends) {
 
 void Connection::write(std::vector<asio::const_buffer> buffers, void (Connection::*then)()) {
   is_writing_ = true;
-  began_ = Clock::now();
-  set_deadline(core_.limits.write_time);
-  // Bytes of the next part; time goes on with what has gone.
+  begin_pace(core_.limits.write_time);
   constexpr std::size_t kPart = 256 << 10;
   asio::async_write(
       socket_, buffers,
       [this](const ErrorCode& error, std::size_t sent) -> std::size_t {
         if (error) return 0;
-        if (sent > 0) set_deadline(began_ + core_.limits.write_time + time_for(sent));
+        keep_pace(sent, core_.limits.write_time);
         return kPart;
       },
       [self = shared_from_this(), then](const ErrorCode& error, std::size_t) {

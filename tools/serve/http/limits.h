@@ -25,8 +25,8 @@ struct Limits {
   int waiters = 256;                   // threads of handlers that wait for something, as needed
   std::size_t queued = 1024;           // requests that wait for a thread (429 beyond)
 
-  // What may pass without an end of it. Bodies and answers have further time for what has come or
-  // gone, at least_rate.
+  // What may pass without an end of it. A body or an answer has its time anew whenever so much has
+  // moved as least_rate has moved by then.
   std::chrono::milliseconds header_time{15'000};  // from a request's first byte (408)
   std::chrono::milliseconds body_time{30'000};    // (408)
   std::chrono::milliseconds idle_time{75'000};    // between requests

@@ -81,6 +81,14 @@ TEST_F(HttpTest, ABodyThatComesSteadilyHasItsTime) {
   EXPECT_THAT(statuses(client.read()), ElementsAre(200));
 }
 
+TEST_F(HttpTest, ABodyThatStopsIsRefusedHoweverMuchHasCome) {
+  limits_.body_time = milliseconds(200);
+  begin();
+  const RawClient client(port_);
+  client.send(kPost + "Content-Length: 5000000\r\n" + kEnd + std::string(4'000'000, 'a'));
+  EXPECT_THAT(statuses(client.read()), ElementsAre(408));
+}
+
 TEST_F(HttpTest, WhoReadsNothingIsBrokenOff) {
   limits_.write_time = milliseconds(200);
   limits_.least_rate = 10 << 20;
