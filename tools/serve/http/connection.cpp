@@ -13,6 +13,13 @@ namespace sinter::tools::http {
 
 namespace asio = boost::asio;
 
+namespace {
+
+/// How often a request that is being handled is looked at.
+constexpr std::chrono::milliseconds kHeartbeat{30'000};
+
+}  // namespace
+
 Connection::Connection(Core& core, asio::ip::tcp::socket socket)
     : core_(core), socket_(std::move(socket)), timer_(socket_.get_executor()) {}
 
@@ -57,12 +64,22 @@ void Connection::stop(bool at_once) {
   });
 }
 
+/// On a worker's thread, which has no memory for the answer, perhaps.
+template <class Give>
+void Connection::hand_over(const Give& give) {
+  try {
+    give();
+  } catch (...) {
+    is_lost_ = true;
+  }
+}
+
 void Connection::handle() {
   core_.answering.fetch_add(1, std::memory_order_relaxed);
   is_answering_ = true;
   if (early_) return send(std::move(*early_));
   state_ = State::kHandling;
-  no_deadline();
+  set_deadline(saw_end_ ? core_.limits.probe_time : kHeartbeat);
   request_->body = std::move(parser_->get().body().text);
   const bool is_taken =
       core_.pool(route_->work).post([self = shared_from_this(), request = request_] {
@@ -73,11 +90,13 @@ void Connection::handle() {
         } catch (...) {
           response = self->core_.hooks.error(*request, std::current_exception());
         }
-        // A copyable function is what posts.
-        auto answer = std::make_shared<Response>(std::move(response));
-        self->on_strand([answer](Connection& it) {
-          it.release_body();
-          it.respond(std::move(*answer));
+        self->hand_over([&] {
+          // A copyable function is what posts.
+          auto answer = std::make_shared<Response>(std::move(response));
+          self->on_strand([answer](Connection& it) {
+            it.release_body();
+            it.respond(std::move(*answer));
+          });
         });
       });
   if (is_taken) return;
@@ -123,13 +142,15 @@ void Connection::poll_later() {
         } catch (...) {
           response = self->core_.hooks.error(*request, std::current_exception());
         }
-        auto answer = std::make_shared<std::optional<Response>>(std::move(response));
-        self->on_strand([answer](Connection& it) {
-          it.is_polling_ = false;
-          if (*answer)
-            it.respond(std::move(**answer));
-          else if (it.wants_poll_ && it.state_ == State::kHandling)
-            it.poll_later();
+        self->hand_over([&] {
+          auto answer = std::make_shared<std::optional<Response>>(std::move(response));
+          self->on_strand([answer](Connection& it) {
+            it.is_polling_ = false;
+            if (*answer)
+              it.respond(std::move(**answer));
+            else if (it.wants_poll_ && it.state_ == State::kHandling)
+              it.poll_later();
+          });
         });
       });
 }
@@ -190,9 +211,12 @@ void Connection::expired() {
       return refuse({408, "the rest of the request's body did not come in time"},
                     Refused::kTimeout);
     case State::kHandling:
+      if (is_lost_) return drop();
+      set_deadline(kHeartbeat);
       // A client that has closed its half alone may throw this away (RFC 9110, 15.2.1); one that is
       // gone answers with a reset.
-      if (!is_1_0_ && !std::exchange(is_probed_, true)) write_now("HTTP/1.1 100 Continue\r\n\r\n");
+      if (saw_end_ && !is_1_0_ && !std::exchange(is_probed_, true))
+        write_now("HTTP/1.1 100 Continue\r\n\r\n");
       return;
     case State::kWriting:
       if (is_writing_ || !response_.source) {

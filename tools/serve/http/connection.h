@@ -74,6 +74,8 @@ class Connection : public std::enable_shared_from_this<Connection> {
 
   // Handling.
   void handle();
+  template <class Give>
+  void hand_over(const Give& give);
   void respond(Response response);
   void on_wake();
   void poll_later();
@@ -113,7 +115,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
   bool is_reading_ = false, is_writing_ = false, is_watching_ = false, is_polling_ = false,
        wants_poll_ = false, saw_end_ = false, is_probed_ = false, closes_ = false, is_1_0_ = false,
        is_listed_ = false, is_answering_ = false;
-  std::atomic<bool> is_gone_ = false;
+  std::atomic<bool> is_gone_ = false, is_lost_ = false;  // lost: there is no memory for its answer
 
   std::string input_;  // what has come and is not parsed
   HeadScanner scanner_;

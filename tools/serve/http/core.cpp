@@ -72,10 +72,14 @@ std::size_t Roster::size() const {
   return all_.size();
 }
 
-void Core::dispose(Response response) {
+void Core::dispose(Response response) noexcept {
   if (!response.source && !response.later && response.pieces.empty()) return;
-  auto held = std::make_shared<Response>(std::move(response));
-  endings.post_always([held = std::move(held)]() mutable { held.reset(); });
+  try {
+    auto held = std::make_shared<Response>(std::move(response));
+    endings.post_always([held = std::move(held)]() mutable { held.reset(); });
+  } catch (...) {
+    // No memory for it: it ends here.
+  }
 }
 
 void Core::left() {

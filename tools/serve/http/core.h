@@ -67,7 +67,7 @@ struct Core {
     return work == Work::kQuick ? quick : work == Work::kWorker ? workers : waiters;
   }
   /// Ends what may take long to end, as a model whose last request this was, on another thread.
-  void dispose(Response response);
+  void dispose(Response response) noexcept;
   /// After a connection has ended.
   void left();
 

@@ -77,16 +77,15 @@ struct Server::Impl {
   void accept() {
     if (!acceptor.is_open() || is_accepting) return;
     core.is_full = false;
-    is_accepting = true;
     if (core.roster.size() < core.limits.connections) return accept_one();
     acceptor.async_wait(tcp::acceptor::wait_read, [this](const ErrorCode& error) {
-      if (!error && (core.roster.size() < core.limits.connections || make_room()))
-        return accept_one();
       is_accepting = false;
       if (error) return fail(error);
+      if (core.roster.size() < core.limits.connections || make_room()) return accept_one();
       core.is_full = true;
       wait();
     });
+    is_accepting = true;
   }
 
   void accept_one() {
@@ -97,6 +96,7 @@ struct Server::Impl {
                             take(std::move(socket));
                             accept();
                           });
+    is_accepting = true;
   }
 
   void take(tcp::socket socket) {
@@ -175,13 +175,18 @@ void Server::run() {
   if (core.is_stopping) return;
   const auto guard = asio::make_work_guard(core.io);
   asio::post(impl_->acceptor.get_executor(), [this] { impl_->accept(); });
-  const auto serve = [&core] {
+  const auto serve = [this, &core] {
+    bool is_to_accept = false;
     while (true) {
       try {
+        if (std::exchange(is_to_accept, false))
+          asio::post(impl_->acceptor.get_executor(), [this] { impl_->accept(); });
         core.io.run();
         return;
       } catch (const std::exception&) {
-        // Of one connection, which has ended by it.
+        // Memory was short for accepting, or for the line above: connections catch their own.
+        is_to_accept = true;
+        std::this_thread::sleep_for(std::chrono::milliseconds(50));
       }
     }
   };
