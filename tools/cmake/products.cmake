@@ -27,7 +27,7 @@ function(sinter_product name)
   set_target_properties(${name}_shared PROPERTIES LINK_DEPENDS ${exports})
 endfunction()
 
-set(runtime_parts sinter_files sinter_plan sinter_libraries sinter_xgrammar sinter_grammar sinter_runtime)
+set(runtime_parts sinter_files sinter_plan sinter_libraries sinter_xgrammar sinter_sandbox sinter_grammar sinter_runtime)
 if(SINTER_WITH_CUDA)
   list(APPEND runtime_parts sinter_runtime_cuda sinter_graphs)
 endif()

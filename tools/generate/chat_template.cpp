@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "runtime/format_error.h"
+#include "runtime/sandbox/sandbox.h"
 #include "tools/json/read_json.h"
 
 namespace sinter::tools {
@@ -42,9 +43,52 @@ std::string time_as(const std::string& format) {
   return {text, std::strftime(text, sizeof text, format.c_str(), &local)};
 }
 
+std::shared_ptr<minja::TemplateNode> parsed(std::string_view text) {
+  try {
+    return minja::Parser::parse(
+        std::string(text),
+        {.trim_blocks = true, .lstrip_blocks = true, .keep_trailing_newline = false});
+  } catch (const std::exception& error) {
+    throw usage_error("the chat template is none: {}", error.what());
+  }
+}
+
+/// `input`: what the template is given.
+std::string rendered(minja::TemplateNode& root, const nlohmann::ordered_json& input) {
+  try {
+    const auto context = minja::Context::make(minja::Value(input));
+    context->set("strftime_now",
+                 minja::Value::callable([](const std::shared_ptr<minja::Context>&,
+                                           minja::ArgumentsValue& arguments) -> minja::Value {
+                   arguments.expectArgs("strftime_now", {1, 1}, {0, 0});
+                   return time_as(arguments.args[0].get<std::string>());
+                 }));
+    return root.render(context);
+  } catch (const std::exception& error) {
+    throw usage_error("the chat template does not take these messages: {}", error.what());
+  }
+}
+
+// A template comes with a model, and a model from anywhere: minja bounds nothing of what it does.
+constexpr sandbox::Task kTask = {
+    .name = "the chat template",
+    .verb = "applied to these messages",
+    .prepare = [](std::string_view text) -> std::shared_ptr<void> { return parsed(text); },
+    .run =
+        [](void* root, std::string_view input) {
+          return rendered(*static_cast<minja::TemplateNode*>(root),
+                          read_ordered_json(input, "the input"));
+        }};
+constexpr sandbox::Limits kLimits = {.seconds = 0.5,
+                                     .prepare_seconds = 1,
+                                     .bytes = std::size_t{192} << 20,
+                                     .answer_bytes = std::size_t{32} << 20};
+
 }  // namespace
 
 struct ChatTemplate::Impl {
+  // One of both: without a sandbox templates are the user's own.
+  std::unique_ptr<sandbox::Worker> worker;
   std::shared_ptr<minja::TemplateNode> root;
   std::string text, bos_token, eos_token;
 };
@@ -67,12 +111,10 @@ ChatTemplate ChatTemplate::load(const std::string& path) {
 ChatTemplate ChatTemplate::parse(const std::string& text, std::string bos_token,
                                  std::string eos_token) {
   auto impl = std::make_unique<Impl>();
-  try {
-    impl->root = minja::Parser::parse(
-        text, {.trim_blocks = true, .lstrip_blocks = true, .keep_trailing_newline = false});
-  } catch (const std::exception& error) {
-    throw usage_error("the chat template is none: {}", error.what());
-  }
+  if (sandbox::is_started())
+    impl->worker = std::make_unique<sandbox::Worker>(kTask, text, kLimits);
+  else
+    impl->root = parsed(text);
   impl->text = text;
   impl->bos_token = std::move(bos_token);
   impl->eos_token = std::move(eos_token);
@@ -83,21 +125,14 @@ const std::string& ChatTemplate::text() const { return impl_->text; }
 
 std::string ChatTemplate::apply(const nlohmann::ordered_json& messages,
                                 const nlohmann::ordered_json& tools, bool asks) const {
-  try {
-    const auto context = minja::Context::make(minja::Value(nlohmann::ordered_json{
-        {"messages", messages}, {"tools", tools}, {"add_generation_prompt", asks}}));
-    context->set("bos_token", impl_->bos_token);
-    context->set("eos_token", impl_->eos_token);
-    context->set("strftime_now",
-                 minja::Value::callable([](const std::shared_ptr<minja::Context>&,
-                                           minja::ArgumentsValue& arguments) -> minja::Value {
-                   arguments.expectArgs("strftime_now", {1, 1}, {0, 0});
-                   return time_as(arguments.args[0].get<std::string>());
-                 }));
-    return impl_->root->render(context);
-  } catch (const std::exception& error) {
-    throw usage_error("the chat template does not take these messages: {}", error.what());
-  }
+  const nlohmann::ordered_json input = {{"messages", messages},
+                                        {"tools", tools},
+                                        {"add_generation_prompt", asks},
+                                        {"bos_token", impl_->bos_token},
+                                        {"eos_token", impl_->eos_token}};
+  if (impl_->root) return rendered(*impl_->root, input);
+  return impl_->worker->run(
+      input.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace));
 }
 
 }  // namespace sinter::tools

@@ -22,6 +22,9 @@ class ChatTemplate {
   ChatTemplate(ChatTemplate&&) noexcept;
   ChatTemplate& operator=(ChatTemplate&&) noexcept;
 
+  /// In a sandbox that was started before (runtime/sandbox) templates are parsed and applied under
+  /// limits of time and memory, and their crashes are refusals.
+  ///
   /// The text of `messages` ({"role", "content", ..} each) with `tools` (null: none), and, if
   /// `asks`, what an answer begins behind. It has all special tokens, so that it is encoded without
   /// more. Throws Error(kUsage) with what the template says of them. From any thread.

@@ -17,6 +17,7 @@
 #include <sys/resource.h>
 
 #include "runtime/format_error.h"
+#include "runtime/sandbox/sandbox.h"
 #include "tools/cli/session_options.h"
 #include "tools/cli/verbs/verbs.h"
 #include "tools/generate/prompt.h"
@@ -309,6 +310,7 @@ void add_serve(Cli& cli, StartGrpcServer start_grpc) {
   verb->add_weight_budget(options->model.session.weight_budget);
   verb->add_threads_option();
   verb->callback([options, start_grpc, &console = cli.console, &exit_code = cli.exit_code] {
+    sandbox::start();  // before there are threads
     exit_code = run_serve(*options, start_grpc, console);
   });
 }

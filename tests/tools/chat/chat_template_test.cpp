@@ -8,6 +8,7 @@
 #include <gmock/gmock.h>
 #include <sinter/error.h>
 
+#include "runtime/sandbox/sandbox.h"
 #include "tests/support/paths.h"
 #include "tests/tools/cli_fixture.h"
 
@@ -75,6 +76,32 @@ TEST_F(ChatTemplateFiles, AreConfigurationsOrText) {
   EXPECT_THAT(refused("f.jinja", "{% for x in %}"), HasSubstr("the chat template is none"));
   EXPECT_THAT(refused("g.jinja", "{{ messages[0].content | nothing }}"), HasSubstr("nothing"));
   EXPECT_THAT(message_of([&] { ChatTemplate::load(path("missing")); }), HasSubstr("cannot read"));
+}
+
+/// As strangers' templates are: what they do to themselves is an error, within a second.
+TEST(ChatTemplatesOfStrangers, AreRefusedWhereTheyHarm) {
+  sandbox::start();
+  const ordered_json hello = ordered_json::parse(R"([{"role": "user", "content": "hi"}])");
+  std::string attributes;
+  for (int i = 0; i < 100000; ++i) attributes += ".a";
+  for (const std::string& text : std::vector<std::string>{
+           "{{ 1//0 }}",
+           "{{ 1%0 }}",
+           "{{ (-9223372036854775807-1)//-1 }}",
+           "{% macro f(x) %}{{ f(x) }}{% endmacro %}{{ f(1) }}",
+           "{% set ns = namespace() %}{% set ns.a = ns %}{{ ns | tojson }}",
+           "{% for x in [1] recursive %}{{ loop([1]) }}{% endfor %}",
+           "{{ messages" + attributes + " }}",
+           "{{ 'abc'.split('') }}",
+           "{% for i in range(1000000000) %}a{% endfor %}",
+           "{{ 'a' * 10000000000 }}",
+           "{{ " + std::string(200000, '(') + " }}",
+       }) {
+    EXPECT_THAT(message_of([&] { ChatTemplate::parse(text, "", "").apply(hello, nullptr); }),
+                HasSubstr("the chat template"))
+        << text.substr(0, 80);
+  }
+  EXPECT_EQ(ChatTemplate::parse("{{ messages[0].content }}", "", "").apply(hello, nullptr), "hi");
 }
 
 }  // namespace

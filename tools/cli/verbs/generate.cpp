@@ -8,6 +8,7 @@
 
 #include "runtime/engine/executors/paged_executor.h"
 #include "runtime/format_error.h"
+#include "runtime/sandbox/sandbox.h"
 #include "tools/cli/machine.h"
 #include "tools/cli/session_options.h"
 #include "tools/cli/text/table.h"
@@ -280,6 +281,7 @@ void add_generate(Cli& cli) {
   verb->add_weight_budget(options->session.weight_budget);
   verb->add_threads_option();
   verb->callback([options, &console = cli.console, &exit_code = cli.exit_code] {
+    sandbox::start();  // before there are threads
     exit_code = run_generate(*options, console);
   });
 }
