@@ -2,16 +2,20 @@
 
 #include <algorithm>
 #include <array>
+#include <condition_variable>
+#include <cstring>
 #include <list>
 #include <mutex>
 #include <optional>
 #include <string>
+#include <variant>
 
 #include <xgrammar/xgrammar.h>
 
 #include "runtime/format_error.h"
-#include "runtime/grammar/check_schema.h"
+#include "runtime/grammar/source.h"
 #include "runtime/grammar/xgrammar_calls.h"
+#include "runtime/sandbox/sandbox.h"
 
 namespace sinter::grammar {
 namespace {
@@ -25,6 +29,7 @@ constexpr std::size_t kMostKept = 64;           // grammars
 // The library's own cache knows a rule by 32 bits of a hash: two grammars might get each other's.
 constexpr bool kHasCache = false;
 constexpr std::size_t kMostKeptBytes = std::size_t{256} << 20;
+constexpr std::size_t kMostGrammarBytes = std::size_t{64} << 20;
 
 std::string_view name_of(Constraint::Kind kind) {
   switch (kind) {
@@ -44,63 +49,9 @@ std::size_t bytes_of(const Constraint& constraint) {
   return bytes;
 }
 
-/// A text as a rule of a grammar.
-std::string quoted(std::string_view text) {
-  std::string result = "\"";
-  for (const char c : text) {
-    const auto byte = static_cast<unsigned char>(c);
-    if (c == '"' || c == '\\')
-      result += '\\', result += c;
-    else if (byte < 0x20 || byte == 0x7F)
-      result += fmt::format("\\x{:02x}", byte);
-    else
-      result += c;
-  }
-  return result + '"';
-}
-
-std::string grammar_of_choices(const std::vector<std::string>& choices) {
-  if (choices.empty()) throw usage_error("there is nothing to choose from");
-  std::string result;
-  for (const std::string& choice : choices) {
-    if (choice.find('\0') != std::string::npos) throw usage_error("one has a byte of 0");
-    result += (result.empty() ? "root ::= " : " | ") + quoted(choice);
-  }
-  return result + "\n";
-}
-
-/// A schema or grammar as the library takes it, to be compiled.
-struct Source {
-  Constraint::Kind kind;
-  std::string text;
-};
-
-Source source_of(const Constraint& constraint) {
-  using Kind = Constraint::Kind;
-  const Kind kind = constraint.kind;
-  if (kind != Kind::kChoice && !constraint.choices.empty())
-    throw usage_error("choices are of a constraint of that kind");
-  const bool has_text = kind != Kind::kChoice && kind != Kind::kJsonObject;
-  if (!has_text && !constraint.text.empty()) throw usage_error("it takes no text");
-  if (has_text && constraint.text.empty()) throw usage_error("it is empty");
-  switch (kind) {
-    case Kind::kJsonObject: return {Kind::kJsonSchema, checked_schema(R"({"type": "object"})")};
-    case Kind::kJsonSchema: return {kind, checked_schema(constraint.text)};
-    case Kind::kChoice: return {Kind::kGrammar, grammar_of_choices(constraint.choices)};
-    case Kind::kStructuralTag: return {kind, checked_structural_tag(constraint.text)};
-    case Kind::kRegex:
-    case Kind::kGrammar: break;
-  }
-  return {kind, constraint.text};
-}
-
 xgrammar::CompiledGrammar compiled(xgrammar::GrammarCompiler& compiler, const Source& source) {
-  switch (source.kind) {
-    case Constraint::Kind::kJsonSchema: return compiler.CompileJSONSchema(source.text);
-    case Constraint::Kind::kRegex: return compiler.CompileRegex(source.text);
-    case Constraint::Kind::kStructuralTag: return compiler.CompileStructuralTag(source.text);
-    default: return compiler.CompileGrammar(source.text);
-  }
+  return source.is_tag ? compiler.CompileStructuralTag(source.text)
+                       : compiler.CompileGrammar(source.text);
 }
 
 std::vector<std::string> vocabulary_of(
@@ -122,6 +73,81 @@ struct Grammar::Impl {
 Grammar::Grammar(std::unique_ptr<const Impl> impl) : impl_(std::move(impl)) {}
 Grammar::~Grammar() = default;
 
+namespace {
+
+xgrammar::TokenizerInfo tokenizer_of(const std::vector<std::string>& tokens) {
+  return {tokens, xgrammar::VocabType::RAW, static_cast<int>(tokens.size()),
+          std::vector<std::int32_t>()};
+}
+
+// One thread, so that what is said on the way is of this call.
+xgrammar::GrammarCompiler compiler_of(const xgrammar::TokenizerInfo& tokenizer) {
+  return {tokenizer, 1, kHasCache};
+}
+
+xgrammar::CompiledGrammar compile_with(xgrammar::GrammarCompiler& compiler,
+                                       const Constraint& constraint) {
+  const Source source = source_of(constraint);
+  std::int64_t units = kCompileUnits;
+  std::optional<xgrammar::CompiledGrammar> result;
+  call_xgrammar(units, [&] { result.emplace(compiled(compiler, source)); });
+  if (result->MemorySizeBytes() > kMostGrammarBytes)
+    throw usage_error("it takes {} MB: {} MB at most", result->MemorySizeBytes() >> 20,
+                      kMostGrammarBytes >> 20);
+  return std::move(*result);
+}
+
+/// Texts one after the other, for another process.
+std::string packed(const std::vector<std::string>& texts) {
+  std::string bytes;
+  for (const std::string& text : texts) {
+    const auto size = static_cast<std::uint32_t>(text.size());
+    bytes.append(reinterpret_cast<const char*>(&size), sizeof size);
+    bytes += text;
+  }
+  return bytes;
+}
+
+std::vector<std::string> unpacked(std::string_view bytes) {
+  std::vector<std::string> texts;
+  while (bytes.size() >= sizeof(std::uint32_t)) {
+    std::uint32_t size = 0;
+    std::memcpy(&size, bytes.data(), sizeof size);
+    bytes.remove_prefix(sizeof size);
+    texts.emplace_back(bytes.substr(0, size));
+    bytes.remove_prefix(std::min<std::size_t>(size, bytes.size()));
+  }
+  return texts;
+}
+
+// What a library does with a grammar of a client is bounded by units of work where those are
+// counted, and by a process of its own whatever it does.
+constexpr sandbox::Task kTask = {
+    .name = "the grammar",
+    .verb = "compiled",
+    .prepare = [](std::string_view vocabulary) -> std::shared_ptr<void> {
+      return std::make_shared<xgrammar::GrammarCompiler>(
+          compiler_of(tokenizer_of(unpacked(vocabulary))));
+    },
+    .run =
+        [](void* prepared, std::string_view input) {
+          Constraint constraint;
+          constraint.kind = static_cast<Constraint::Kind>(input.at(0));
+          auto texts = unpacked(input.substr(1));
+          constraint.text = std::move(texts.at(0));
+          constraint.choices.assign(texts.begin() + 1, texts.end());
+          return compile_with(*static_cast<xgrammar::GrammarCompiler*>(prepared), constraint)
+              .SerializeJSON();
+        }};
+constexpr sandbox::Limits kLimits = {.seconds = 2,
+                                     .prepare_seconds = 60,
+                                     .bytes = std::size_t{512} << 20,
+                                     .answer_bytes = std::size_t{64} << 20,
+                                     .at_once = 8,
+                                     .waiting = 256};
+
+}  // namespace
+
 struct Compiler::Impl {
   struct Kept {
     Constraint constraint;
@@ -129,56 +155,88 @@ struct Compiler::Impl {
     std::size_t bytes;
   };
 
-  Impl(int vocabulary, const std::function<std::string_view(TokenId)>& token_bytes)
-      // One thread, so that what is said on the way is of this call.
-      : compiler(xgrammar::TokenizerInfo(vocabulary_of(vocabulary, token_bytes),
-                                         xgrammar::VocabType::RAW, vocabulary,
-                                         std::vector<std::int32_t>()),
-                 1, kHasCache) {}
+  explicit Impl(const std::vector<std::string>& tokens)
+      : tokenizer(tokenizer_of(tokens)), compiler(compiler_of(tokenizer)) {
+    if (sandbox::is_started())
+      worker = std::make_unique<sandbox::Worker>(kTask, packed(tokens), kLimits);
+  }
 
-  std::shared_ptr<const Grammar> find(const Constraint& constraint) {
-    const std::scoped_lock lock(mutex);
+  /// That of `constraint`, if it is kept. If another thread compiles it, that is waited for; if
+  /// none does, this one is to, and to call end().
+  std::shared_ptr<const Grammar> find_or_begin(const Constraint& constraint) {
+    std::unique_lock lock(mutex);
+    ended.wait(lock, [&] { return std::ranges::find(running, constraint) == running.end(); });
     const auto found = std::ranges::find(kept, constraint, &Kept::constraint);
-    if (found == kept.end()) return nullptr;
+    if (found == kept.end()) {
+      running.push_back(constraint);
+      return nullptr;
+    }
     kept.splice(kept.begin(), kept, found);
     return found->grammar;
+  }
+
+  void end(const Constraint& constraint) {
+    const std::scoped_lock lock(mutex);
+    running.erase(std::ranges::find(running, constraint));
+    ended.notify_all();
   }
 
   void keep(Kept grammar) {
     const std::scoped_lock lock(mutex);
     bytes += grammar.bytes;
     kept.push_front(std::move(grammar));
-    while (kept.size() > 1 && (kept.size() > kMostKept || bytes > kMostKeptBytes)) {
+    while (kept.size() > kMostKept || bytes > kMostKeptBytes) {
       bytes -= kept.back().bytes;
       kept.pop_back();
     }
   }
 
+  xgrammar::CompiledGrammar compile(const Constraint& constraint) {
+    if (!worker) {
+      const std::scoped_lock lock(compiles);
+      return compile_with(compiler, constraint);
+    }
+    std::vector<std::string> texts = {constraint.text};
+    texts.insert(texts.end(), constraint.choices.begin(), constraint.choices.end());
+    const std::string made = worker->run(static_cast<char>(constraint.kind) + packed(texts));
+    auto read = xgrammar::CompiledGrammar::DeserializeJSON(made, tokenizer);
+    if (auto* grammar = std::get_if<xgrammar::CompiledGrammar>(&read)) return std::move(*grammar);
+    throw internal_error("a grammar that was compiled cannot be read");
+  }
+
+  xgrammar::TokenizerInfo tokenizer;
   xgrammar::GrammarCompiler compiler;
+  std::unique_ptr<sandbox::Worker> worker;
   std::mutex compiles;
   std::mutex mutex;  // of what follows
+  std::condition_variable ended;
+  std::vector<Constraint> running;
   std::list<Kept> kept;
   std::size_t bytes = 0;
 };
 
 Compiler::Compiler(int vocabulary, const std::function<std::string_view(TokenId)>& token_bytes)
-    : impl_(std::make_unique<Impl>(vocabulary, token_bytes)) {}
+    : impl_(std::make_unique<Impl>(vocabulary_of(vocabulary, token_bytes))) {}
 Compiler::~Compiler() = default;
 
 std::shared_ptr<const Grammar> Compiler::compile(const Constraint& constraint) {
-  if (auto found = impl_->find(constraint)) return found;
   return with_context(std::string(name_of(constraint.kind)), [&] {
     if (bytes_of(constraint) > kMostText)
       throw usage_error("it has {} bytes: {} at most", bytes_of(constraint), kMostText);
-    const Source source = source_of(constraint);
-    const std::scoped_lock lock(impl_->compiles);
-    if (auto found = impl_->find(constraint)) return found;  // another thread was first
-    std::int64_t units = kCompileUnits;
-    std::optional<xgrammar::CompiledGrammar> result;
-    call_xgrammar(units, [&] { result.emplace(compiled(impl_->compiler, source)); });
-    const std::size_t bytes = result->MemorySizeBytes();
+    if (auto found = impl_->find_or_begin(constraint)) return found;
+    struct End {
+      Impl& impl;
+      const Constraint& constraint;
+      End(Impl& of, const Constraint& begun) : impl(of), constraint(begun) {}
+      End(const End&) = delete;
+      End& operator=(const End&) = delete;
+      ~End() { impl.end(constraint); }
+    };
+    const End end(*impl_, constraint);
+    xgrammar::CompiledGrammar result = impl_->compile(constraint);
+    const std::size_t bytes = result.MemorySizeBytes() + bytes_of(constraint);
     auto grammar = std::make_shared<const Grammar>(
-        std::make_unique<const Grammar::Impl>(Grammar::Impl{std::move(*result)}));
+        std::make_unique<const Grammar::Impl>(Grammar::Impl{std::move(result)}));
     impl_->keep({constraint, grammar, bytes});
     return std::shared_ptr<const Grammar>(std::move(grammar));
   });

@@ -1,0 +1,39 @@
+// Sets of Unicode's characters.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+namespace sinter::grammar {
+
+using Character = std::uint32_t;
+
+/// Ranges in order that do not touch; without surrogates, which no text has.
+class Characters {
+ public:
+  using Range = std::pair<Character, Character>;  // both are in it
+
+  Characters() = default;
+  Characters(std::vector<Range> ranges);
+  static Characters of(Character one) { return Characters({{one, one}}); }
+  static Characters all();
+
+  const std::vector<Range>& ranges() const { return ranges_; }
+  bool empty() const { return ranges_.empty(); }
+  bool contains(Character one) const;
+  Characters operator|(const Characters& other) const;
+  Characters operator&(const Characters& other) const;
+  Characters complement() const;
+  bool operator==(const Characters&) const = default;
+
+ private:
+  std::vector<Range> ranges_;
+};
+
+/// The characters of UTF-8. Throws Error(kUsage) for what is none.
+std::vector<Character> characters_of(std::string_view text);
+
+}  // namespace sinter::grammar

@@ -1,0 +1,91 @@
+// JSON Schemas as grammars.
+#pragma once
+
+#include <deque>
+#include <map>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <tuple>
+#include <utility>
+#include <vector>
+
+#include "runtime/grammar/schema/rules.h"
+#include "runtime/grammar/schema/values.h"
+
+namespace sinter::grammar {
+
+/// A schema and where it is, as a JSON pointer for messages.
+struct Place {
+  const value* schema;
+  std::string at;
+  int depth = 0;
+
+  Place inner(const value& one, const std::string& path) const {
+    return {&one, at + "/" + path, depth + 1};
+  }
+};
+
+[[noreturn]] void refuse(const Place& place, const std::string& what);
+
+/// Makes rules of a schema: each text of them is a value that the schema accepts, under any
+/// validator; what cannot be held to is refused. Some values that it accepts have no text: keys
+/// come in the schema's order, and those that are not named are left out unless
+/// `additionalProperties` is said.
+class Converter {
+ public:
+  explicit Converter(const value& root) : root_(root) {}
+
+  /// The text of the grammar. Throws Error(kUsage) with a keyword and its place.
+  std::string run();
+
+ private:
+  // converter.cpp
+  Expr convert(const Place& place, Types allowed);
+  Expr convert_typed(const Place& place, const Members& object, Types types);
+  Expr literals(const Place& place, const Members& object, Types allowed);
+  Expr combined(const Place& place, const Members& object, const char* keyword, Types allowed);
+  Expr string(const Place& place, const Members& object);
+  Expr number(const Place& place, const Members& object, bool is_integer);
+  Expr array(const Place& place, const Members& object);
+  Place target_of(const Place& place, const std::string& uri) const;
+  /// A rule of the schema, which is made later: schemas lead to themselves.
+  Expr later(const Place& place, Types allowed);
+  /// A rule, if it is long: for what stands in several places.
+  Expr shared(Expr expr);
+  Expr any_value();
+  Expr any_string();
+  /// The patterns that a string must have; none: it is free.
+  std::vector<Pattern> patterns_of(const Place& place, const Members& object) const;
+  Types types_of(const Place& place, const Members& object) const;
+  Types implied_types(const Place& place, const Members& object) const;
+  void check_keywords(const Place& place, const Members& object) const;
+  void check_siblings(const Place& place, const Members& object, const char* alone) const;
+
+  // objects.cpp
+  struct Shape;
+  Expr object(const Place& place, const Members& object);
+  void add_named(const Place& place, const Members& object, Shape& shape);
+  void add_extras(const Place& place, const Members& object, Shape& shape);
+  Expr key_of(const Place& place, const Shape& shape, const std::vector<const Pattern*>& all,
+              const std::vector<const Pattern*>& none);
+  Expr members(const Place& place, const Shape& shape);
+  std::vector<Pattern> name_patterns(const Place& place, const Members& object) const;
+
+  // disjoint.cpp
+  bool are_disjoint(const Place& one, const Place& other, int steps) const;
+  std::optional<std::vector<std::string>> literals_of(const Place& place) const;
+  Types types_at(const Place& place, int steps) const;
+  const Place resolved(Place place) const;
+
+  const value& root_;
+  Rules rules_;
+  std::map<std::pair<const value*, Types>, int> made_;
+  std::deque<std::tuple<Place, Types, int>> open_;
+  int any_value_ = -1, any_string_ = -1, character_ = -1;
+};
+
+/// White space between tokens.
+Expr space();
+
+}  // namespace sinter::grammar
