@@ -8,12 +8,12 @@
 #include <mutex>
 #include <optional>
 #include <string>
-#include <variant>
 
 #include <xgrammar/xgrammar.h>
 
 #include "runtime/format_error.h"
 #include "runtime/grammar/source.h"
+#include "runtime/grammar/transfer.h"
 #include "runtime/grammar/xgrammar_calls.h"
 #include "runtime/sandbox/sandbox.h"
 
@@ -136,14 +136,14 @@ constexpr sandbox::Task kTask = {
           auto texts = unpacked(input.substr(1));
           constraint.text = std::move(texts.at(0));
           constraint.choices.assign(texts.begin() + 1, texts.end());
-          return compile_with(*static_cast<xgrammar::GrammarCompiler*>(prepared), constraint)
-              .SerializeJSON();
+          return serialized(
+              compile_with(*static_cast<xgrammar::GrammarCompiler*>(prepared), constraint));
         }};
 constexpr sandbox::Limits kLimits = {.seconds = 2,
                                      .prepare_seconds = 60,
-                                     .bytes = std::size_t{512} << 20,
+                                     .bytes = std::size_t{256} << 20,
                                      .answer_bytes = std::size_t{64} << 20,
-                                     .at_once = 8,
+                                     .at_once = 32,
                                      .waiting = 256};
 
 }  // namespace
@@ -198,10 +198,8 @@ struct Compiler::Impl {
     }
     std::vector<std::string> texts = {constraint.text};
     texts.insert(texts.end(), constraint.choices.begin(), constraint.choices.end());
-    const std::string made = worker->run(static_cast<char>(constraint.kind) + packed(texts));
-    auto read = xgrammar::CompiledGrammar::DeserializeJSON(made, tokenizer);
-    if (auto* grammar = std::get_if<xgrammar::CompiledGrammar>(&read)) return std::move(*grammar);
-    throw internal_error("a grammar that was compiled cannot be read");
+    return read_compiled(worker->run(static_cast<char>(constraint.kind) + packed(texts)),
+                         tokenizer);
   }
 
   xgrammar::TokenizerInfo tokenizer;

@@ -34,10 +34,7 @@ std::string grammar_of_expression(const std::string& text) {
   return rules.ebnf();
 }
 
-std::string grammar_of_schema(const std::string& text) {
-  const value schema = parsed(text);
-  return Converter(schema).run();
-}
+std::string grammar_of_schema(const std::string& text) { return Converter(parsed(text)).run(); }
 
 /// What the library reads by calls of itself.
 void check_nesting(std::string_view grammar) {
@@ -80,7 +77,8 @@ void replace_in_tag(value& part) {
     object["grammar"] = value(std::move(grammar));
   };
   if (type == "json_schema" && has(object, "json_schema")) {
-    std::string grammar = Converter(object.at("json_schema")).run();
+    std::string grammar =
+        with_context("its JSON schema", [&] { return Converter(object.at("json_schema")).run(); });
     const std::string style = text_at("style");
     // Other styles spell values in their own way: what the schema asks for has been looked at.
     if (style.empty() || style == "json") replace("json_schema", std::move(grammar));

@@ -68,18 +68,19 @@ std::size_t bytes_in_use() {
   return pages * static_cast<std::size_t>(sysconf(_SC_PAGESIZE));
 }
 
+void set_timer(__itimer_which timer, double seconds) {
+  itimerval value{};
+  value.it_value.tv_sec = static_cast<time_t>(seconds);
+  value.it_value.tv_usec = static_cast<suseconds_t>((seconds - std::floor(seconds)) * 1e6) + 1;
+  setitimer(timer, &value, nullptr);
+}
+
 /// From here on this process ends by itself.
 void apply(double seconds_of_core, std::size_t bytes) {
   limit(RLIMIT_CORE, 0);
   if (!SINTER_IS_SANITIZED) limit(RLIMIT_AS, bytes_in_use() + bytes);
-  const auto set = [](__itimer_which timer, double seconds) {
-    itimerval value{};
-    value.it_value.tv_sec = static_cast<time_t>(seconds);
-    value.it_value.tv_usec = static_cast<suseconds_t>((seconds - std::floor(seconds)) * 1e6) + 1;
-    setitimer(timer, &value, nullptr);
-  };
-  set(ITIMER_PROF, seconds_of_core * kSlower);  // SIGPROF ends it
-  set(ITIMER_REAL, seconds_of_core * kSlower * kPatience);
+  set_timer(ITIMER_PROF, seconds_of_core * kSlower);  // SIGPROF ends it
+  set_timer(ITIMER_REAL, seconds_of_core * kSlower * kPatience);
 }
 
 void lift_limits() {
@@ -130,12 +131,16 @@ void settle(int connection, const char* name) {
   close_range(kConnection + 1, ~0U, 0);
 }
 
-/// Says by which signal a call ends, as an outcome: 's' and its number. Of this process alone.
+/// Says by which signal a call ends, as an outcome: 's' and its number; and lets others go first
+/// when it has run for a while, so that those who ask for little do not wait for those who ask for
+/// much. Of this process alone.
 class SaysSignals {
  public:
-  explicit SaysSignals(int answer) {
+  SaysSignals(int answer, double seconds) {
     if (SINTER_IS_SANITIZED) return;  // which have their own
     descriptor = answer;
+    left = std::max(seconds - kFirst, 0.0);
+    if (left > 0) set_timer(ITIMER_PROF, kFirst);
     stack_t other{};
     other.ss_sp = stack.data();
     other.ss_size = stack.size();
@@ -143,6 +148,12 @@ class SaysSignals {
     struct sigaction action {};
     action.sa_flags = SA_ONSTACK;
     action.sa_handler = [](int signal) {
+      if (signal == SIGPROF && left > 0) {
+        setpriority(PRIO_PROCESS, 0, kLater);
+        set_timer(ITIMER_PROF, left);
+        left = 0;
+        return;
+      }
       const std::array<char, 2> said = {'s', static_cast<char>(signal)};
       const auto written = ::write(descriptor, said.data(), said.size());
       _exit(written == 2 ? 0 : 1);
@@ -152,14 +163,17 @@ class SaysSignals {
   }
 
  private:
+  static constexpr double kFirst = 0.05;  // seconds of a core
+  static constexpr int kLater = 15;       // as `nice` has it
   static inline int descriptor = -1;
+  static inline double left = 0;
   alignas(16) static inline std::array<char, std::size_t{64} << 10> stack{};
 };
 
 /// One call, in a process of its own.
 [[noreturn]] void run_call(const Order& order, void* prepared, int input, int answer) {
-  const SaysSignals says(answer);
   apply(order.limits.seconds, order.limits.bytes);
+  const SaysSignals says(answer, order.limits.seconds);
   std::string outcome = outcome_of([&] { return order.task->run(prepared, content_of(input)); });
   if (outcome.size() > order.limits.answer_bytes + 1)
     outcome = "e" + std::string(1, static_cast<char>('0' + static_cast<int>(ErrorCode::kUsage))) +

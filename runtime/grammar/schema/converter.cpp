@@ -100,8 +100,7 @@ Expr quoted(Expr inner) {
 }  // namespace
 
 void refuse(const Place& place, const std::string& what) {
-  throw usage_error("JSON schema, {}: {}",
-                    place.at.empty() ? "at its root" : "at '" + place.at + "'", what);
+  throw usage_error("{}: {}", place.at.empty() ? "at its root" : "at '" + place.at + "'", what);
 }
 
 Expr space() { return Expr::repeat(Expr::raw("[ \\n\\t]"), 0, -1); }
@@ -140,6 +139,7 @@ Expr Converter::convert(const Place& place, Types allowed) {
   const Types said = types_of(place, object);
   const char* alone = first_of(object, kAlone);
   if (alone != nullptr) {
+    check_loop(place);
     check_siblings(place, object, alone);
     const std::string_view keyword = alone;
     if (keyword == "$ref")
@@ -270,6 +270,24 @@ Place Converter::target_of(const Place& place, const std::string& uri) const {
     from = end + 1;
   }
   return {target, uri.substr(1)};
+}
+
+void Converter::check_loop(const Place& place) {
+  if (!place.schema->is<Members>()) return;
+  const auto [at, is_new] = looked_at_.emplace(place.schema, false);
+  if (!is_new) {
+    if (!at->second) refuse(place, "'$ref' leads to this schema itself, for the same value");
+    return;
+  }
+  const auto& object = place.schema->get<Members>();
+  if (has(object, "$ref")) check_loop(target_of(place, text_at(place, object, "$ref")));
+  for (const char* key : {"anyOf", "oneOf", "allOf"})
+    if (has(object, key) && object.at(key).is<picojson::array>()) {
+      const auto& list = object.at(key).get<picojson::array>();
+      for (std::size_t i = 0; i < list.size(); ++i)
+        check_loop(place.inner(list[i], fmt::format("{}/{}", key, i)));
+    }
+  looked_at_[place.schema] = true;
 }
 
 Expr Converter::shared(Expr expr) {

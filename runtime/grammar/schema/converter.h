@@ -34,7 +34,7 @@ struct Place {
 /// `additionalProperties` is said.
 class Converter {
  public:
-  explicit Converter(const value& root) : root_(root) {}
+  explicit Converter(value root) : root_(std::move(root)) {}
 
   /// The text of the grammar. Throws Error(kUsage) with a keyword and its place.
   std::string run();
@@ -49,6 +49,9 @@ class Converter {
   Expr number(const Place& place, const Members& object, bool is_integer);
   Expr array(const Place& place, const Members& object);
   Place target_of(const Place& place, const std::string& uri) const;
+  /// Refuses a schema that leads to itself for the same value: it says nothing, and validators do
+  /// not end.
+  void check_loop(const Place& place);
   /// A rule of the schema, which is made later: schemas lead to themselves.
   Expr later(const Place& place, Types allowed);
   /// A rule, if it is long: for what stands in several places.
@@ -78,9 +81,10 @@ class Converter {
   Types types_at(const Place& place, int steps) const;
   const Place resolved(Place place) const;
 
-  const value& root_;
+  const value root_;
   Rules rules_;
   std::map<std::pair<const value*, Types>, int> made_;
+  std::map<const value*, bool> looked_at_;  // by check_loop(): whether it has come to an end
   std::deque<std::tuple<Place, Types, int>> open_;
   int any_value_ = -1, any_string_ = -1, character_ = -1;
 };

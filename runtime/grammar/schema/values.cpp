@@ -23,8 +23,7 @@ void check_depth(const std::string& text) {
     } else if (c == '"') {
       is_text = true;
     } else if (c == '{' || c == '[') {
-      if (++depth > kMostNesting)
-        throw usage_error("JSON schema: it is nested deeper than {}", kMostNesting);
+      if (++depth > kMostNesting) throw usage_error("it is nested deeper than {}", kMostNesting);
     } else if (c == '}' || c == ']') {
       --depth;
     }
@@ -39,11 +38,10 @@ value parsed(const std::string& text) {
   const char* end = text.data() + text.size();
   std::string error;
   const char* at = picojson::parse(root, text.data(), end, &error);
-  if (!error.empty())
-    throw usage_error("JSON schema: it is no JSON: {}", error.substr(0, error.find('\n')));
+  if (!error.empty()) throw usage_error("it is no JSON: {}", error.substr(0, error.find('\n')));
   if (std::find_if(at, end, [](char c) { return !std::isspace(static_cast<unsigned char>(c)); }) !=
       end)
-    throw usage_error("JSON schema: something follows it");
+    throw usage_error("something follows it");
   return root;
 }
 

@@ -9,6 +9,8 @@
 #include <gmock/gmock.h>
 #include <sinter/error.h>
 
+#include "runtime/sandbox/sandbox.h"
+
 namespace sinter::testing {
 namespace {
 
@@ -266,9 +268,9 @@ TEST(Grammar, RefusalsSayWhatIsWrong) {
       {of_text(Kind::kRegex, ""), "regular expression: it is empty"},
       {of_text(Kind::kRegex, "(a"), "parenthesis"},
       {of_text(Kind::kRegex, "[z-a]"), "lower bound"},
-      {of_text(Kind::kRegex, "a{5,2}"), "Lower bound"},
+      {of_text(Kind::kRegex, "a{5,2}"), "lower bound"},
       {of_text(Kind::kRegex, "a{99999999999999999999}"), "too large"},
-      {of_text(Kind::kRegex, "(?=a)b"), "Lookahead"},
+      {of_text(Kind::kRegex, "(?=a)b"), "lookahead"},
       {of_text(Kind::kRegex, R"((a)\1)"), "Backreference"},
       {of_text(Kind::kRegex, "a^b"), "'^'"},
       {of_text(Kind::kRegex, "\xFF"), "UTF-8"},
@@ -288,7 +290,20 @@ TEST(Grammar, RefusalsSayWhatIsWrong) {
       {of_text(Kind::kJsonSchema, R"({"type": "array", "uniqueItems": true})"), "'uniqueItems'"},
       {of_text(Kind::kJsonSchema, R"({"type": "object", "properties": {"a": {"if": {}}}})"),
        "at '/properties/a': 'if'"},
-      {of_text(Kind::kJsonSchema, R"({"type": "object", "required": ["a"]})"), "names 'a'"},
+      {of_text(Kind::kJsonSchema,
+               R"({"type": "object", "required": ["a"], "additionalProperties": false})"),
+       "names 'a'"},
+      {of_text(Kind::kRegex, "a***"), "repeats what is repeated"},
+      {of_text(Kind::kRegex, "*a"), "repeats nothing"},
+      {of_text(Kind::kRegex, repeated("(a|", 200) + "b" + repeated(")", 200)), "48 parentheses"},
+      {of_text(Kind::kJsonSchema, R"({"$ref": "#"})"), "'$ref' leads to this schema itself"},
+      {of_text(Kind::kJsonSchema, R"({"anyOf": [{"$ref": "#"}, {"type": "null"}]})"), "itself"},
+      {of_text(Kind::kJsonSchema, R"({"type": "object", "minProperties": 2})"), "'minProperties'"},
+      {of_text(Kind::kJsonSchema, R"({"type": "string", "format": "color"})"), "'color'"},
+      {of_text(Kind::kJsonSchema, R"({"type": "number", "multipleOf": 0.1})"), "'multipleOf'"},
+      {of_text(Kind::kJsonSchema, R"({"type": "object", "properties": {"ab": {"type": "null"}},
+          "patternProperties": {"^a": {"type": "boolean"}}})"),
+       "'patternProperties'"},
       {of_text(Kind::kJsonSchema, R"({"$ref": "http://a/b"})"), "http://a/b"},
       {of_text(Kind::kJsonSchema, R"({"$ref": "#/a"})"), "not there"},
       {of_text(Kind::kJsonSchema, R"({"anyOf": [{}], "properties": {}})"), "beside 'anyOf'"},
@@ -296,8 +311,6 @@ TEST(Grammar, RefusalsSayWhatIsWrong) {
       {of_text(Kind::kJsonSchema, R"({"minLength": 3})"), "needs a 'type'"},
       {of_text(Kind::kJsonSchema, R"({"type": "string", "enum": ["a", 1]})"), "not of the 'type'"},
       {of_text(Kind::kJsonSchema, R"({"type": "string", "pattern": 1})"), "'pattern'"},
-      {of_text(Kind::kJsonSchema, R"({"type": "string", "pattern": "a", "minLength": 2})"),
-       "minLength"},
       {of_text(Kind::kJsonSchema, R"({"type": "string", "pattern": "(?!a)b"})"), "ookahead"},
       {of_text(Kind::kJsonSchema,
                R"({"oneOf": [{"type": "string"}, {"type": "string", "maxLength": 2}]})"),
@@ -305,6 +318,150 @@ TEST(Grammar, RefusalsSayWhatIsWrong) {
       {of_text(Kind::kStructuralTag, R"({"type": "structural_tag"})"), "format"}};
   for (const auto& [constraint, reason] : cases)
     EXPECT_THAT(refusal(constraint), HasSubstr(reason)) << constraint.text;
+}
+
+/// Whether a text of single bytes is one of the constraint's.
+class Texts {
+ public:
+  explicit Texts(const Constraint& constraint) : compiler_(bytes_.compiler()) {
+    grammar_ = compiler_.compile(constraint);
+  }
+  bool accept(const std::string& text) const {
+    const std::vector<TokenId> stops = {bytes_.end()};
+    Matcher matcher(grammar_, stops);
+    for (const char c : text) {
+      const TokenId token = static_cast<unsigned char>(c);
+      if (matcher.has_ended() || !grammar::allows(matcher.mask(), token)) return false;
+      matcher.accept(token);
+    }
+    return matcher.has_ended() || grammar::allows(matcher.mask(), bytes_.end());
+  }
+
+ private:
+  static Vocabulary all_bytes() {
+    Vocabulary vocabulary;
+    for (int byte = 0; byte < 256; ++byte)
+      vocabulary.tokens.emplace_back(1, static_cast<char>(byte));
+    vocabulary.tokens.emplace_back("");
+    return vocabulary;
+  }
+  Vocabulary bytes_ = all_bytes();
+  Compiler compiler_;
+  std::shared_ptr<const Grammar> grammar_;
+};
+
+/// Each has texts that are of it, and texts that are not.
+TEST(Grammar, TextsOfSchemasAreJsonThatSatisfiesThem) {
+  struct Case {
+    const char* schema;
+    std::vector<std::string> right, wrong;
+  };
+  const std::vector<Case> cases = {
+      // What JSON escapes comes as its escape.
+      {R"({"type": "string", "pattern": "^\"$"})", {R"("\"")"}, {R"(""")", R"("")"}},
+      {R"({"type": "string", "pattern": "^C:\\\\[a-z]+$"})",
+       {R"("C:\\tcab")"},
+       {R"("C:\tcab")", R"("C:\\")"}},
+      {R"({"type": "string", "pattern": "^a\\nb$"})", {R"("a\nb")"}, {"\"a\nb\"", R"("anb")"}},
+      {R"({"type": "string", "pattern": "^[\\x00-\\x1f]$"})",
+       {R"("\u0001")", R"("\t")"},
+       {"\"\x01\"", R"("a")"}},
+      // Of a pattern that is not anchored, anything may stand around.
+      {R"({"type": "string", "pattern": "b"})", {R"("b")", R"("abc")"}, {R"("ac")"}},
+      {R"({"type": "string", "pattern": "^a|b$"})", {R"("ax")", R"("xb")"}, {R"("xa")"}},
+      {R"({"type": "string", "maxLength": 2})",
+       {R"("")", R"("\u00e9\\")", "\"\u20ac\u20ac\"", R"("\ud83d\ude00x")"},
+       {R"("abc")", "\"\n\"", R"("\ud83d")", R"("\ud83dx")", "\"\xED\xA0\x80\""}},
+      {R"({"type": "string", "pattern": "^a+$", "minLength": 2, "maxLength": 3})",
+       {R"("aa")", R"("aaa")"},
+       {R"("a")", R"("aaaa")"}},
+      {R"({"type": "string", "format": "date"})", {R"("2024-02-28")"}, {R"("2024-02-31")"}},
+      // Keys that are free are not those that are named, in any spelling.
+      {R"({"type": "object", "properties": {"ab": {"type": "null"}}, "additionalProperties": true})",
+       {R"({"ab":null,"a":1})", R"({"abc":1})", "{}"},
+       {R"({"ab":1})", R"({"\u0061b":1})", R"({"a":1,"ab":2})"}},
+      {R"({"type": "object", "patternProperties": {"^x": {"type": "null"}},
+           "additionalProperties": {"type": "boolean"}})",
+       {R"({"x1":null,"a":true})", R"({"a":true,"x":null})"},
+       {R"({"x1":true})", R"({"a":null})"}},
+      {R"({"type": "object", "properties": {"a": {"type": "null"}, "b": {"type": "null"}},
+           "minProperties": 2})",
+       {R"({"a":null,"b":null})"},
+       {R"({"a":null})", "{}", R"({"a":null,"a":null})"}},
+      {R"({"type": "object", "additionalProperties": {"type": "null"}, "minProperties": 1,
+           "maxProperties": 2})",
+       {R"({"a":null})", R"({"a":null,"b":null})"},
+       {"{}", R"({"a":null,"b":null,"c":null})"}},
+      {R"({"type": "object", "required": ["z"], "additionalProperties": {"type": "null"}})",
+       {R"({"z":null})", R"({"z":null,"a":null})"},
+       {R"({"a":null})"}},
+      {R"({"$defs": {"a/b~c %": {"const": 1}}, "$ref": "#/$defs/a~1b~0c%20%25"})", {"1"}, {"2"}},
+      {R"({"type": "integer", "minimum": -12, "exclusiveMaximum": 103})",
+       {"-12", "-1", "0", "9", "99", "102"},
+       {"-13", "103", "-0", "00", "1.5", "200"}},
+      {R"({"type": "number", "exclusiveMinimum": -0.25, "maximum": 1.05})",
+       {"-0.2", "-0.2499", "0", "0.0", "1.05", "1.0500", "1.04999"},
+       {"-0.25", "-0.3", "1.051", "1.06", "2", "1e0"}},
+      {R"({"type": "integer", "multipleOf": 7, "minimum": 1})",
+       {"7", "14", "700"},
+       {"0", "8", "-7"}},
+      {R"({"type": "array", "prefixItems": [{"const": 1}, {"const": 2}], "items": {"const": 3},
+           "minItems": 1, "maxItems": 4})",
+       {"[1]", "[1,2]", "[1,2,3,3]"},
+       {"[]", "[2]", "[1,3]", "[1,2,3,3,3]"}},
+      {R"({"oneOf": [{"type": "object", "properties": {"k": {"const": 1}}, "required": ["k"]},
+                     {"type": "object", "properties": {"k": {"const": 2}}, "required": ["k"]}]})",
+       {R"({"k":1})", R"({"k":2})"},
+       {R"({"k":3})"}},
+      {R"({"type": ["string", "null"], "enum": ["a\"", null, 1.0]})", {}, {}},
+      {R"({"enum": ["a\"", null, 0.1]})", {R"("a\"")", "null", "0.1"}, {"1"}}};
+  for (const auto& [schema, right, wrong] : cases) {
+    if (right.empty()) {
+      EXPECT_THAT(refusal(of_text(Kind::kJsonSchema, schema)), HasSubstr("'enum'")) << schema;
+      continue;
+    }
+    const Texts texts(of_text(Kind::kJsonSchema, schema));
+    for (const std::string& text : right)
+      EXPECT_TRUE(texts.accept(text)) << text << " of " << schema;
+    for (const std::string& text : wrong)
+      EXPECT_FALSE(texts.accept(text)) << text << " of " << schema;
+  }
+}
+
+/// A process of its own gives the same masks, and what it cannot do is an error.
+TEST(GrammarSandbox, CompilesTheSame) {
+  const std::vector<Constraint> constraints = {
+      of_text(Kind::kRegex, "(ab|ba|c)+"),
+      of_text(Kind::kRegex, "(a|bc){1,3}a?"),
+      of_text(Kind::kGrammar, "root ::= \"a\" root \"b\" | \"c\"\n"),
+      {Kind::kChoice, "", {"abc", "ab", "bcabcc"}}};
+  std::vector<std::vector<std::uint32_t>> masks[2];
+  for (int i = 0; i < 2; ++i) {
+    if (i == 1) sandbox::start();
+    Compiler compiler = kLetters.compiler();
+    for (const Constraint& constraint : constraints) {
+      Matcher matcher(compiler.compile(constraint), std::vector<TokenId>{kLetters.end()});
+      for (int step = 0; step < 4 && !matcher.has_ended(); ++step) {
+        const auto mask = matcher.mask();
+        masks[i].emplace_back(mask.begin(), mask.end());
+        TokenId token = 0;
+        while (token < kLetters.end() && !grammar::allows(mask, token)) ++token;
+        matcher.accept(token);
+      }
+    }
+  }
+  EXPECT_EQ(masks[0], masks[1]);
+  Compiler compiler = kLetters.compiler();
+  const auto why = [&](const Constraint& constraint) -> std::string {
+    try {
+      compiler.compile(constraint);
+      return "";
+    } catch (const Error& error) {
+      return error.what();
+    }
+  };
+  EXPECT_THAT(why(of_text(Kind::kRegex, "(a")), HasSubstr("regular expression: the expression"));
+  EXPECT_NE(why(of_text(Kind::kGrammar, "root ::= " + repeated("\"a\"? ", 1500) + "\n")), "");
 }
 
 /// What would take minutes, or the stack, ends.
