@@ -25,13 +25,14 @@ std::string grammar_of_choices(const std::vector<std::string>& choices) {
   }
   Rules rules;
   rules.add(Expr::choice(std::move(ways)));
-  return rules.ebnf();
+  return rules.ebnf().value();  // each choice is a text
 }
 
 std::string grammar_of_expression(const std::string& text) {
   Rules rules;
   rules.add(expr_of(parse_pattern(text, Anchoring::kWhole), Spelling::kPlain));
-  return rules.ebnf();
+  if (auto grammar = rules.ebnf()) return std::move(*grammar);
+  throw usage_error("no text matches it");
 }
 
 std::string grammar_of_schema(const std::string& text) { return Converter(parsed(text)).run(); }

@@ -24,7 +24,7 @@
 #include "runtime/format_error.h"
 #include "runtime/sandbox/channel.h"
 
-// Shadow memory is many times what RLIMIT_AS could bound, and everything is slower.
+// Everything is slower, and takes more memory.
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 #define SINTER_IS_SANITIZED 1
 #elif defined(__has_feature)
@@ -41,6 +41,7 @@ namespace sinter::sandbox {
 namespace {
 
 constexpr int kConnection = 3;  // of a process that serves calls
+constexpr int kMemory = SINTER_IS_SANITIZED ? RLIMIT_DATA : RLIMIT_AS;
 constexpr double kSlower = SINTER_IS_SANITIZED ? 8 : 1;
 // Of the clock, for a second of a core: others want cores, too.
 constexpr double kPatience = 10;
@@ -58,14 +59,15 @@ void limit(int resource, rlim_t most) {
   setrlimit(static_cast<__rlimit_resource>(resource), &now);
 }
 
-std::size_t bytes_in_use() {
+/// What `resource` counts: all that is mapped, or what may be written.
+std::size_t bytes_in_use(int resource) {
   std::FILE* file = std::fopen("/proc/self/statm", "r");
-  unsigned long pages = 0;
+  unsigned long all = 0, data = 0;
   if (file != nullptr) {
-    if (std::fscanf(file, "%lu", &pages) != 1) pages = 0;
+    if (std::fscanf(file, "%lu %*u %*u %*u %*u %lu", &all, &data) != 2) all = data = 0;
     std::fclose(file);
   }
-  return pages * static_cast<std::size_t>(sysconf(_SC_PAGESIZE));
+  return (resource == RLIMIT_AS ? all : data) * static_cast<std::size_t>(sysconf(_SC_PAGESIZE));
 }
 
 void set_timer(__itimer_which timer, double seconds) {
@@ -78,13 +80,13 @@ void set_timer(__itimer_which timer, double seconds) {
 /// From here on this process ends by itself.
 void apply(double seconds_of_core, std::size_t bytes) {
   limit(RLIMIT_CORE, 0);
-  if (!SINTER_IS_SANITIZED) limit(RLIMIT_AS, bytes_in_use() + bytes);
+  limit(kMemory, bytes_in_use(kMemory) + (SINTER_IS_SANITIZED ? 4 : 1) * bytes);
   set_timer(ITIMER_PROF, seconds_of_core * kSlower);  // SIGPROF ends it
   set_timer(ITIMER_REAL, seconds_of_core * kSlower * kPatience);
 }
 
 void lift_limits() {
-  limit(RLIMIT_AS, RLIM_INFINITY);
+  limit(kMemory, RLIM_INFINITY);
   const itimerval none{};
   setitimer(ITIMER_PROF, &none, nullptr);
   setitimer(ITIMER_REAL, &none, nullptr);

@@ -99,8 +99,12 @@ Expr quoted(Expr inner) {
 
 }  // namespace
 
+std::string where(const Place& place) {
+  return place.at.empty() ? "at its root" : "at '" + place.at + "'";
+}
+
 void refuse(const Place& place, const std::string& what) {
-  throw usage_error("{}: {}", place.at.empty() ? "at its root" : "at '" + place.at + "'", what);
+  throw usage_error("{}: {}", where(place), what);
 }
 
 Expr space() { return Expr::repeat(Expr::raw("[ \\n\\t]"), 0, -1); }
@@ -112,7 +116,16 @@ std::string Converter::run() {
     open_.pop_front();
     rules_.define(rule, convert(place, allowed));
   }
-  return rules_.ebnf();
+  if (auto text = rules_.ebnf()) return std::move(*text);
+  throw usage_error("it cannot accept any value: {}",
+                    why_none_.empty() ? "at its root: 'required', 'minItems' or '$ref' ask for "
+                                        "values in values without end"
+                                      : why_none_);
+}
+
+Expr Converter::none(const Place& place, const char* keyword) {
+  if (why_none_.empty()) why_none_ = fmt::format("{}: '{}' leaves none", where(place), keyword);
+  return Expr::none();
 }
 
 Expr Converter::later(const Place& place, Types allowed) {
@@ -129,7 +142,7 @@ Expr Converter::convert(const Place& place, Types allowed) {
     refuse(place, fmt::format("it is nested deeper than {}", kMostDepth));
   const value& schema = *place.schema;
   if (schema.is<bool>()) {
-    if (!schema.get<bool>()) return Expr::none();
+    if (!schema.get<bool>()) return none(place, "false");
     static const Members kOpen;
     return allowed == kAllTypes ? any_value() : convert_typed(place, kOpen, allowed);
   }
@@ -207,6 +220,7 @@ Expr Converter::literals(const Place& place, const Members& object, Types allowe
                                 is_const ? "const" : "enum"));
     if ((type_of(one) & allowed) != 0) ways.push_back(Expr::literal(json_text(one)));
   }
+  if (ways.empty()) return none(place, is_const ? "const" : "enum");
   return Expr::choice(std::move(ways));
 }
 
@@ -357,7 +371,7 @@ Expr Converter::string(const Place& place, const Members& object) {
   for (const auto& [key, said] : {std::pair("minLength", least), std::pair("maxLength", most)})
     if (said > kMostLength)
       refuse(place, fmt::format("'{}' is {}: {} at most", key, said, kMostLength));
-  if (most >= 0 && most < least) return Expr::none();
+  if (most >= 0 && most < least) return none(place, "maxLength");
   auto patterns = patterns_of(place, object);
   if (patterns.empty()) {
     if (least == 0 && most < 0) return any_string();
@@ -377,6 +391,7 @@ Expr Converter::string(const Place& place, const Members& object) {
   const std::string keywords = has(object, "pattern") ? "pattern" : "format";
   return with_keyword(place, keywords, [&] {
     const Automaton automaton = automaton_of(all, {});
+    if (is_empty(automaton)) return none(place, has(object, "pattern") ? "pattern" : "format");
     return quoted(rules_.expr_of(automaton, Spelling::kJson));
   });
 }
@@ -432,7 +447,8 @@ Expr Converter::number(const Place& place, const Members& object, bool is_intege
     range.divisor = static_cast<int>(divisor);
     range.is_integer = true;
   }
-  return with_keyword(place, "minimum", [&] { return number_expr(range, rules_); });
+  Expr made = with_keyword(place, "minimum", [&] { return number_expr(range, rules_); });
+  return made.is_none() ? none(place, has(object, "maximum") ? "maximum" : "minimum") : made;
 }
 
 Expr Converter::array(const Place& place, const Members& object) {
@@ -441,7 +457,7 @@ Expr Converter::array(const Place& place, const Members& object) {
   for (const auto& [key, said] : {std::pair("minItems", least), std::pair("maxItems", most)})
     if (said > kMostLength)
       refuse(place, fmt::format("'{}' is {}: {} at most", key, said, kMostLength));
-  if (most >= 0 && most < least) return Expr::none();
+  if (most >= 0 && most < least) return none(place, "maxItems");
   // Those in front, then the rest.
   std::vector<Expr> front;
   std::optional<Expr> rest;

@@ -26,6 +26,7 @@ struct Place {
   }
 };
 
+std::string where(const Place& place);
 [[noreturn]] void refuse(const Place& place, const std::string& what);
 
 /// Makes rules of a schema: each text of them is a value that the schema accepts, under any
@@ -54,6 +55,8 @@ class Converter {
   void check_loop(const Place& place);
   /// A rule of the schema, which is made later: schemas lead to themselves.
   Expr later(const Place& place, Types allowed);
+  /// What has no value, for the message if that leaves none for the whole.
+  Expr none(const Place& place, const char* keyword);
   /// A rule, if it is long: for what stands in several places.
   Expr shared(Expr expr);
   Expr any_value();
@@ -86,6 +89,7 @@ class Converter {
   std::map<std::pair<const value*, Types>, int> made_;
   std::map<const value*, bool> looked_at_;  // by check_loop(): whether it has come to an end
   std::deque<std::tuple<Place, Types, int>> open_;
+  std::string why_none_;  // of the first
   int any_value_ = -1, any_string_ = -1, character_ = -1;
 };
 

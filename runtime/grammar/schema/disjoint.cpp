@@ -115,14 +115,17 @@ bool Converter::are_disjoint(const Place& given, const Place& beside, int steps)
   const Members *first = members_of(one), *second = members_of(other);
   if (first == nullptr || second == nullptr) return false;
   // A choice is apart if each of it is.
-  for (const auto& [choice, against] : {std::pair(&one, &other), std::pair(&other, &one)}) {
-    const Members& object = *members_of(*choice);
+  const auto is_apart = [&](const Place& choice, const Place& against) -> std::optional<bool> {
+    const Members& object = *members_of(choice);
     for (const char* key : {"anyOf", "oneOf"})
       if (has(object, key) && object.at(key).is<picojson::array>())
         return std::ranges::all_of(object.at(key).get<picojson::array>(), [&](const value& inner) {
-          return are_disjoint(choice->inner(inner, key), *against, steps - 1);
+          return are_disjoint(choice.inner(inner, key), against, steps - 1);
         });
-  }
+    return std::nullopt;
+  };
+  if (const auto apart = is_apart(one, other)) return *apart;
+  if (const auto apart = is_apart(other, one)) return *apart;
   if ((common & ~(kInteger | kNumber)) == 0)
     return are_apart(range_of(*first), range_of(*second)) ||
            are_apart(range_of(*second), range_of(*first));

@@ -64,7 +64,7 @@ const std::map<std::string, std::string, std::less<>>& expressions() {
         {"uri-template", reference},
         {"uuid", "[0-9a-fA-F]{8}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{12}"},
         {"json-pointer", pointer},
-        {"relative-json-pointer", "(?:0|[1-9][0-9]{0,8})(?:#|" + pointer + ")"},
+        {"relative-json-pointer", "(?:0|[1-9]{1,8})(?:#|" + pointer + ")"},
         {"byte",
          "(?:[A-Za-z0-9+/]{4})*(?:[A-Za-z0-9+/][AQgw]==|[A-Za-z0-9+/]{2}[AEIMQUYcgkosw048]=)?"},
         {"password", "(?:[^\\n]|\\n)*"},

@@ -185,11 +185,14 @@ Expr number_expr(const NumberRange& range, Rules& rules) {
     return bound && bound->value.is_negative ? bound : std::nullopt;
   };
   std::vector<Expr> signs;
-  if (!negative(range.most)) signs.push_back(between(positive(range.least), range.most));
+  const auto add = [&](Expr sign, Expr magnitude) {
+    if (!magnitude.is_none())
+      signs.push_back(Expr::sequence({std::move(sign), std::move(magnitude)}));
+  };
+  if (!negative(range.most)) add({}, between(positive(range.least), range.most));
   if (!positive(range.least)) {
     const auto nearest = negative(range.most);
-    signs.push_back(Expr::sequence(
-        {Expr::literal("-"), between(nearest ? nearest : zero, negative(range.least))}));
+    add(Expr::literal("-"), between(nearest ? nearest : zero, negative(range.least)));
   }
   return Expr::choice(std::move(signs));
 }

@@ -228,7 +228,7 @@ void Converter::add_extras(const Place& place, const Members& object, Shape& sha
 Expr Converter::members(const Place& place, const Shape& shape) {
   const auto count = std::ssize(shape.named);
   const std::int64_t least = shape.least, most = shape.most;
-  if (most >= 0 && most < least) return Expr::none();
+  if (most >= 0 && most < least) return none(place, "maxProperties");
   const bool has_extras = !shape.extras.empty();
   if (least > count + (has_extras ? 1 : 0))
     refuse(place, fmt::format("'minProperties' is {}: {}", least,

@@ -193,8 +193,8 @@ class Printer {
     }
   }
 
-  std::string run() {
-    if (!has_text_[0]) throw usage_error("there is no value that it accepts: it cannot accept any");
+  std::optional<std::string> run() {
+    if (!has_text_[0]) return std::nullopt;
     reach(0);
     std::string result;
     for (std::size_t i = 0; i < order_.size(); ++i) {
@@ -309,6 +309,6 @@ Expr Rules::expr_of(const Automaton& automaton, Spelling spelling) {
   return AutomatonRules(automaton, spelling, *this).run();
 }
 
-std::string Rules::ebnf() const { return Printer(bodies_).run(); }
+std::optional<std::string> Rules::ebnf() const { return Printer(bodies_).run(); }
 
 }  // namespace sinter::grammar

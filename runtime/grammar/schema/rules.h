@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -29,6 +30,7 @@ struct Expr {
   /// Of nothing: there is no such text.
   static Expr choice(std::vector<Expr> parts);
   static Expr none() { return choice({}); }
+  bool is_none() const { return kind == Kind::kChoice && parts.empty(); }
   static Expr repeat(Expr part, std::int64_t least, std::int64_t most);
   static Expr optional(Expr part) { return repeat(std::move(part), 0, 1); }
 };
@@ -50,9 +52,9 @@ class Rules {
   /// A text of the automaton.
   Expr expr_of(const Automaton& automaton, Spelling spelling);
 
-  /// All rules that the first leads to, which is `root`. What has no text is left out. Throws
-  /// Error(kUsage) if that is all, or it is too large.
-  std::string ebnf() const;
+  /// All rules that the first leads to, which is `root`. What has no text is left out; nothing if
+  /// that is all. Throws Error(kUsage) if it is too large.
+  std::optional<std::string> ebnf() const;
   std::size_t size() const { return bodies_.size(); }
 
  private:
