@@ -4,7 +4,9 @@
 #include <array>
 #include <bit>
 #include <cmath>
+#include <functional>
 #include <numeric>
+#include <optional>
 
 #include "runtime/sampling/random.h"
 
@@ -34,71 +36,225 @@ std::vector<float> adjusted(std::span<const float> logits, const Draw& draw,
   return values;
 }
 
-std::vector<TokenId> allowed_tokens(std::span<const std::uint32_t> allowed, std::size_t count) {
-  std::vector<TokenId> tokens;
-  if (allowed.empty()) {
-    tokens.resize(count);
-    std::iota(tokens.begin(), tokens.end(), 0);
-    return tokens;
-  }
-  for (std::size_t word = 0; word < allowed.size(); ++word)
-    for (std::uint32_t bits = allowed[word]; bits != 0; bits &= bits - 1) {
-      const TokenId token = static_cast<TokenId>(word * 32) + std::countr_zero(bits);
-      if (static_cast<std::size_t>(token) < count) tokens.push_back(token);
-    }
-  return tokens;
+/// Of values none of which is NaN; in lanes, as largest().
+float smallest(std::span<const float> values) {
+  constexpr std::size_t kLanes = 16;
+  std::array<float, kLanes> least;
+  least.fill(std::numeric_limits<float>::infinity());
+  std::size_t i = 0;
+  for (; i + kLanes <= values.size(); i += kLanes)
+    for (std::size_t lane = 0; lane < kLanes; ++lane)
+      least[lane] = values[i + lane] < least[lane] ? values[i + lane] : least[lane];
+  for (; i < values.size(); ++i) least[0] = std::min(least[0], values[i]);
+  return *std::ranges::min_element(least);
 }
+
+/// Values of the tokens that are allowed, in the order of their ids.
+class AllowedRow {
+ public:
+  AllowedRow(std::span<const float> all, std::span<const std::uint32_t> allowed) : values_(all) {
+    if (allowed.empty()) return;
+    for (std::size_t word = 0; word < allowed.size(); ++word)
+      for (std::uint32_t bits = allowed[word]; bits != 0; bits &= bits - 1) {
+        const std::size_t token = word * 32 + static_cast<std::size_t>(std::countr_zero(bits));
+        if (token >= all.size()) break;
+        tokens_.push_back(static_cast<TokenId>(token));
+        own_.push_back(all[token]);
+      }
+    has_tokens_ = true;
+    values_ = own_;
+  }
+  AllowedRow(const AllowedRow&) = delete;
+  AllowedRow& operator=(const AllowedRow&) = delete;
+
+  std::span<const float> values() const { return values_; }
+  TokenId token(std::uint32_t place) const {
+    return has_tokens_ ? tokens_[place] : static_cast<TokenId>(place);
+  }
+  /// The more likely one first, of equal ones the one with the smaller id.
+  bool operator()(std::uint32_t a, std::uint32_t b) const {
+    return values_[a] > values_[b] || (values_[a] == values_[b] && a < b);
+  }
+
+ private:
+  std::span<const float> values_;
+  bool has_tokens_ = false;
+  std::vector<TokenId> tokens_;
+  std::vector<float> own_;
+};
+
+using Places = std::vector<std::uint32_t>;  // in a row
+
+/// e^x in float32 of x up to 0: the bits that glibc's has, without a call. Its method and constants
+/// are those of Arm's optimized routines: 2^(k / 32) from a table, and a polynomial.
+class Exponential {
+ public:
+  float operator()(float x) const {
+    constexpr double kSteps = 32, kShift = 0x1.8p+52;
+    constexpr double kA = 0x1.c6af84b912394p-5 / (kSteps * kSteps * kSteps),
+                     kB = 0x1.ebfce50fac4f3p-3 / (kSteps * kSteps),
+                     kC = 0x1.62e42ff0c52d6p-1 / kSteps;
+    const double scaled = 0x1.71547652b82fep+0 * kSteps * static_cast<double>(x);
+    const double shifted = scaled + kShift;
+    const auto step = std::bit_cast<std::uint64_t>(shifted);
+    const double rest = scaled - (shifted - kShift);
+    const double power = std::bit_cast<double>(table_[step % table_.size()] + (step << 47));
+    return static_cast<float>(((kA * rest + kB) * (rest * rest) + (kC * rest + 1)) * power);
+  }
+
+  static const Exponential& instance() {
+    static const Exponential one;
+    return one;
+  }
+
+ private:
+  Exponential() {
+    for (std::size_t i = 0; i < table_.size(); ++i)
+      table_[i] = std::bit_cast<std::uint64_t>(std::exp2(static_cast<double>(i) / 32)) -
+                  (static_cast<std::uint64_t>(i) << 47);
+  }
+  std::array<std::uint64_t, 32> table_;
+};
+
+/// Weights of top-p: of e^score, in whole units of 2^-40.
+class Weights {
+ public:
+  Weights(float most, double temperature)
+      : most_(most), rate_(static_cast<float>(1 / temperature)) {}
+
+  float score_of(float value) const { return value == most_ ? 0 : (value - most_) * rate_; }
+  std::uint64_t of(float value) const { return of_score(score_of(value)); }
+  std::uint64_t of_score(float score) const {
+    if (score < kLeastScore) return 0;
+    return static_cast<std::uint64_t>(static_cast<std::int64_t>(exponential_(score) * 0x1p40F));
+  }
+
+  static std::uint64_t bound(double share, std::uint64_t total) {
+    return static_cast<std::uint64_t>(std::max(1.0, std::ceil(share * static_cast<double>(total))));
+  }
+
+  static constexpr float kLeastScore = -28;  // lower ones have no weight
+
+ private:
+  float most_, rate_;
+  const Exponential& exponential_ = Exponential::instance();
+};
 
 /// How many of `values`, largest first, have less than `share` of the weight in front of them.
 std::size_t nucleus(std::span<const float> values, double temperature, double share) {
-  const auto rate = static_cast<float>(1 / temperature);
-  const auto weight_of = [&](float value) {
-    const float score = value == values[0] ? 0 : (value - values[0]) * rate;
-    return static_cast<std::uint64_t>(std::exp(score) * 0x1p40F);
-  };
+  if (values.empty()) return 0;
+  const Weights weights(values[0], temperature);
   std::uint64_t total = 0;
-  for (const float value : values) total += weight_of(value);
-  const auto bound =
-      static_cast<std::uint64_t>(std::max(1.0, std::ceil(share * static_cast<double>(total))));
+  for (const float value : values) total += weights.of(value);
+  const std::uint64_t bound = Weights::bound(share, total);
   std::size_t kept = 0;
   for (std::uint64_t before = 0; kept < values.size() && before < bound; ++kept)
-    before += weight_of(values[kept]);
+    before += weights.of(values[kept]);
   return kept;
 }
 
-/// Of values that none of is NaN.
-Candidates candidates_of(std::span<const float> values, const Draw& draw, const TokenSets& sets) {
-  Candidates result;
-  result.tokens = allowed_tokens(sets.allowed, values.size());
-  const auto value_of = [&](TokenId token) { return values[static_cast<std::size_t>(token)]; };
-  const auto more_likely = [&](TokenId a, TokenId b) {
-    return value_of(a) > value_of(b) || (value_of(a) == value_of(b) && a < b);
-  };
-  if (draw.top_k > 0 && draw.top_k < std::ssize(result.tokens)) {
-    const auto end = result.tokens.begin() + draw.top_k;
-    std::partial_sort(result.tokens.begin(), end, result.tokens.end(), more_likely);
-    result.tokens.erase(end, result.tokens.end());
+/// What top-p keeps of a row whose values are from `least` to `most`, in no order. Sorts none of
+/// it: weights are summed by scores, and the few tokens with the score at which the share is
+/// reached are halved until it is known which of them reaches it. Until the thread's next call.
+std::span<std::uint32_t> nucleus_of(const AllowedRow& row, float most, float least,
+                                    double temperature, double share) {
+  constexpr std::size_t kBuckets = 2048;
+  constexpr auto kLast = static_cast<float>(kBuckets - 1);
+  const std::span<const float> values = row.values();
+  const Weights weights(most, temperature);
+  // The scores that have weights, or all that there are if they lie closer.
+  const float reach = std::min(-weights.score_of(least), -Weights::kLeastScore);
+  const float unit = -kLast / std::max(reach, 1e-6F);
+  // Memory of a row's size that is not made anew for each draw.
+  thread_local struct {
+    std::vector<std::uint16_t> buckets;
+    Places places;
+  } scratch;
+  if (scratch.buckets.size() < values.size()) {
+    scratch.buckets.resize(values.size());
+    scratch.places.resize(values.size() + 1);
+  }
+  std::vector<std::uint16_t>& buckets = scratch.buckets;
+  std::array<std::uint64_t, kBuckets> sums = {};
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    const float score = weights.score_of(values[i]);
+    const auto bucket =
+        static_cast<std::uint16_t>(static_cast<std::int32_t>(std::min(score * unit, kLast)));
+    buckets[i] = bucket;
+    sums[bucket] += weights.of_score(score);
+  }
+  const std::uint64_t bound =
+      Weights::bound(share, std::accumulate(sums.begin(), sums.end(), std::uint64_t{0}));
+  std::size_t edge = 0;
+  std::uint64_t before = 0;
+  while (edge + 1 < kBuckets && before + sums[edge] < bound) before += sums[edge++];
+  // Without a jump for each, which none could foresee.
+  Places& places = scratch.places;
+  std::size_t count = 0;
+  for (std::uint32_t i = 0; i < values.size(); ++i) {
+    places[count] = i;
+    count += buckets[i] <= edge ? 1 : 0;
+  }
+  const auto end = places.begin() + static_cast<std::ptrdiff_t>(count);
+  auto first = std::partition(places.begin(), end,
+                              [&](std::uint32_t place) { return buckets[place] < edge; });
+  auto last = end;
+  while (last - first > 1) {
+    const auto middle = first + (last - first) / 2;
+    std::nth_element(first, middle, last, std::cref(row));
+    std::uint64_t front = 0;
+    for (auto place = first; place != middle; ++place) front += weights.of(values[*place]);
+    if (before + front >= bound) {
+      last = middle;
+    } else {
+      before += front;
+      first = middle;
+    }
+  }
+  return std::span(places.begin(), last);
+}
+
+/// What may be drawn of a row.
+struct Choice {
+  float most = 0;  // the largest value
+  /// Nothing: all. Of `own`, or of the thread's nucleus_of().
+  std::optional<std::span<std::uint32_t>> places;
+  Places own;
+  bool is_sorted = false;  // the most likely first
+};
+
+/// Of a row of some values none of which is NaN.
+Choice choose(const AllowedRow& row, const Draw& draw) {
+  const std::span<const float> values = row.values();
+  Choice choice;
+  choice.most = largest(values);
+  if (draw.top_k > 0 && draw.top_k < std::ssize(values)) {
+    Places& places = choice.own;
+    places.resize(values.size());
+    std::iota(places.begin(), places.end(), std::uint32_t{0});
+    const auto end = places.begin() + draw.top_k;
+    std::partial_sort(places.begin(), end, places.end(), std::cref(row));
+    places.erase(end, places.end());
+    choice.is_sorted = true;
+    if (draw.top_p < 1) {
+      std::vector<float> sorted;
+      for (const std::uint32_t place : places) sorted.push_back(values[place]);
+      places.resize(nucleus(sorted, draw.temperature, draw.top_p));
+    }
+    choice.places = places;
   } else if (draw.top_p < 1) {
-    std::ranges::sort(result.tokens, more_likely);
+    choice.places = nucleus_of(row, choice.most, smallest(values), draw.temperature, draw.top_p);
   }
-  double most = -kInfinity;
-  for (const TokenId token : result.tokens)
-    most = std::max(most, static_cast<double>(value_of(token)));
-  for (const TokenId token : result.tokens)
-    result.scores.push_back(score_of(value_of(token), most, draw.temperature));
-  if (draw.top_p < 1) {
-    std::vector<float> sorted;
-    for (const TokenId token : result.tokens) sorted.push_back(value_of(token));
-    const std::size_t kept = nucleus(sorted, draw.temperature, draw.top_p);
-    result.tokens.resize(kept), result.scores.resize(kept);
-  }
-  std::size_t kept = 0;
-  for (std::size_t i = 0; i < result.tokens.size(); ++i) {
-    if (result.scores[i] < draw.least_score) continue;
-    result.tokens[kept] = result.tokens[i], result.scores[kept++] = result.scores[i];
-  }
-  result.tokens.resize(kept), result.scores.resize(kept);
-  return result;
+  return choice;
+}
+
+/// Calls `take` with each place that may be drawn, as far as top-k and top-p say.
+template <typename Take>
+void each_place(const AllowedRow& row, const Choice& choice, const Take& take) {
+  if (choice.places)
+    for (const std::uint32_t place : *choice.places) take(place);
+  else
+    for (std::uint32_t place = 0; place < row.values().size(); ++place) take(place);
 }
 
 /// Of the allowed tokens the first with the largest value; -1 if there is none.
@@ -115,20 +271,32 @@ std::int64_t first_of_largest(std::span<const float> values,
   return best;
 }
 
-std::int64_t draw_of(const Candidates& all, std::uint64_t seed) {
-  const DrawNumbers numbers(seed);
-  TokenId best = all.tokens[0];
+/// Of equal sums, which there hardly are, the first token's counts; with top-p the likeliest one's.
+/// -1: there is none.
+std::int64_t draw_of(const AllowedRow& row, const Choice& choice, const Draw& draw) {
+  const DrawNumbers numbers(draw.seed);
+  const std::span<const float> values = row.values();
+  std::optional<std::uint32_t> best;
   double best_sum = -kInfinity;
-  for (std::size_t i = 0; i < all.tokens.size(); ++i) {
-    const double score = all.scores[i];
-    if (score + kMostNoise < best_sum) continue;
-    // With -log1p(-u) >= u a noise is at most -log(u): most tokens need no logarithm.
-    const double u = numbers.uniform(all.tokens[i]);
-    if (u > std::exp(score - best_sum) * (1 + 1e-9)) continue;
-    const double sum = score + numbers.gumbel(all.tokens[i]);
-    if (sum > best_sum) best = all.tokens[i], best_sum = sum;
-  }
-  return best;
+  const bool has_order = choice.places && !choice.is_sorted;
+  // With -log1p(-u) >= u a noise is at most -log(u), and no score is above 0: the numbers of most
+  // tokens are too large, whatever their scores.
+  double most_number = 1;
+  const auto consider = [&](std::uint32_t place) {
+    const double u = numbers.uniform(row.token(place));
+    if (u > most_number) return;
+    const double score = score_of(values[place], choice.most, draw.temperature);
+    if (score < draw.least_score || score + kMostNoise < best_sum) return;
+    if (u > std::exp(score - best_sum) * (1 + 1e-9)) return;
+    const double sum = score + numbers.gumbel(row.token(place));
+    const bool is_likelier = sum == best_sum && has_order && best && row(place, *best);
+    if (!(sum > best_sum) && !is_likelier) return;
+    best = place;
+    best_sum = sum;
+    most_number = std::exp(-best_sum) * (1 + 1e-9);
+  };
+  each_place(row, choice, consider);
+  return best ? row.token(*best) : -1;
 }
 
 }  // namespace
@@ -163,7 +331,17 @@ float largest(std::span<const float> values) {
 Candidates candidates(std::span<const float> logits, const Draw& draw, const TokenSets& sets) {
   const std::vector<float> values = adjusted(logits, draw, sets);
   if (values.empty() || std::isnan(largest(values))) return {};
-  return candidates_of(values, draw, sets);
+  Candidates result;
+  const AllowedRow row(values, sets.allowed);
+  if (row.values().empty()) return result;
+  const Choice choice = choose(row, draw);
+  if (choice.places && !choice.is_sorted) std::ranges::sort(*choice.places, std::cref(row));
+  each_place(row, choice, [&](std::uint32_t place) {
+    const double score = score_of(row.values()[place], choice.most, draw.temperature);
+    if (score < draw.least_score) return;
+    result.tokens.push_back(row.token(place)), result.scores.push_back(score);
+  });
+  return result;
 }
 
 std::int64_t draw_token(std::span<const float> logits, const Draw& draw, const TokenSets& sets) {
@@ -172,8 +350,9 @@ std::int64_t draw_token(std::span<const float> logits, const Draw& draw, const T
   const float most = largest(logits);
   if (std::isnan(most)) return std::ssize(logits);
   if (draw.temperature > 0 && draw.temperature < kInfinity) {
-    const Candidates all = candidates_of(logits, draw, sets);
-    if (!all.tokens.empty()) return draw_of(all, draw.seed);
+    const AllowedRow row(logits, sets.allowed);
+    if (!row.values().empty())
+      if (const auto token = draw_of(row, choose(row, draw), draw); token >= 0) return token;
   }
   if (!sets.allowed.empty()) return first_of_largest(logits, sets.allowed);
   return std::ranges::find(logits, most) - logits.begin();

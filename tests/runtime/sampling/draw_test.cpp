@@ -1,10 +1,15 @@
 // The host's draws against the reference of SampleTokens.
 #include "runtime/sampling/draw.h"
 
+#include <cmath>
+#include <limits>
+#include <random>
+
 #include <gtest/gtest.h>
 
 #include "ir/graph.h"
 #include "ir/reference/evaluate.h"
+#include "runtime/sampling/random.h"
 #include "tests/support/sampling_operands.h"
 
 namespace sinter::test {
@@ -47,6 +52,99 @@ TEST(DrawToken, IsWhatTheReferenceDraws) {
             << count << " kind " << kind << " row " << i;
       }
     }
+}
+
+/// What may be drawn, all of it sorted: top-p as its definition says it.
+sampling::Candidates sorted_candidates(std::span<const float> values, const sampling::Draw& draw,
+                                       std::span<const std::uint32_t> allowed) {
+  sampling::Candidates result;
+  for (std::size_t token = 0; token < values.size(); ++token)
+    if (allowed.empty() || sampling::TokenSets::has(allowed, token))
+      result.tokens.push_back(static_cast<TokenId>(token));
+  const auto value_of = [&](TokenId token) { return values[static_cast<std::size_t>(token)]; };
+  std::ranges::sort(result.tokens, [&](TokenId a, TokenId b) {
+    return value_of(a) > value_of(b) || (value_of(a) == value_of(b) && a < b);
+  });
+  const float most = value_of(result.tokens[0]);
+  const auto rate = static_cast<float>(1 / draw.temperature);
+  const auto weight_of = [&](TokenId token) {
+    const float score = value_of(token) == most ? 0 : (value_of(token) - most) * rate;
+    return static_cast<std::uint64_t>(std::exp(score) * 0x1p40F);
+  };
+  std::uint64_t total = 0, before = 0;
+  for (const TokenId token : result.tokens) total += weight_of(token);
+  const auto bound =
+      static_cast<std::uint64_t>(std::max(1.0, std::ceil(draw.top_p * static_cast<double>(total))));
+  std::size_t kept = 0;
+  for (; kept < result.tokens.size() && before < bound; ++kept)
+    before += weight_of(result.tokens[kept]);
+  result.tokens.resize(kept);
+  std::erase_if(result.tokens, [&](TokenId token) {
+    return sampling::score_of(value_of(token), most, draw.temperature) < draw.least_score;
+  });
+  for (const TokenId token : result.tokens)
+    result.scores.push_back(sampling::score_of(value_of(token), most, draw.temperature));
+  return result;
+}
+
+/// Logits of some kind: normal, in steps with many equal ones, all equal, far apart, hidden by
+/// -inf, of one that is certain, with infinite ones.
+std::vector<float> logits_of_kind(int kind, std::size_t count, std::mt19937& random) {
+  constexpr float kInfinity = std::numeric_limits<float>::infinity();
+  std::normal_distribution<float> normal(0, 2);
+  std::vector<float> values(count);
+  for (std::size_t i = 0; i < count; ++i) {
+    const float value = normal(random);
+    const float of_kind[] = {value,
+                             std::round(value * 2) / 2,
+                             1.5F,
+                             value * 1000,
+                             i % 3 == 0 ? value : -kInfinity,
+                             i == count / 2 ? 30 + value : value,
+                             i % 97 == 5 ? kInfinity : value,
+                             -kInfinity};
+    values[i] = of_kind[kind];
+  }
+  return values;
+}
+
+/// A nucleus is found without sorting the vocabulary: it is the one that sorting finds, in its
+/// order, and the draw is the one from it.
+TEST(TopP, IsThatOfASortedVocabulary) {
+  std::mt19937 random(3);
+  int drawn = 0;
+  for (const std::size_t count : {1U, 2U, 33U, 1000U, 20000U})
+    for (int kind = 0; kind < 8; ++kind) {
+      const std::vector<float> values = logits_of_kind(kind, count, random);
+      std::vector<std::uint32_t> some(sampling::TokenSets::words(static_cast<std::int64_t>(count)));
+      for (auto& word : some) word = random() | 1U;
+      for (const bool all : {true, false})
+        for (const double share : {1e-9, 0.1, 0.5, 0.9, 0.99, 0.999999})
+          for (const double temperature : {0.01, 0.7, 1.0, 40.0}) {
+            sampling::Draw draw{.temperature = temperature, .top_p = share};
+            if (random() % 3 == 0) draw.least_score = std::log(0.02);
+            const std::span<const std::uint32_t> allowed =
+                all ? std::span<const std::uint32_t>{} : some;
+            const auto expected = sorted_candidates(values, draw, allowed);
+            const auto found = sampling::candidates(values, draw, {allowed, {}, {}, {}});
+            ASSERT_EQ(found.tokens, expected.tokens) << count << " kind " << kind;
+            ASSERT_EQ(found.scores, expected.scores);
+            for (draw.seed = 1; draw.seed <= 3; ++draw.seed) {
+              // The largest sum of score and noise, of equal ones the most likely.
+              const sampling::DrawNumbers numbers(draw.seed);
+              TokenId best = expected.tokens[0];
+              double most = -std::numeric_limits<double>::infinity();
+              for (std::size_t i = 0; i < expected.tokens.size(); ++i) {
+                const double sum = expected.scores[i] + numbers.gumbel(expected.tokens[i]);
+                if (sum > most) best = expected.tokens[i], most = sum;
+              }
+              ASSERT_EQ(sampling::draw_token(values, draw, {allowed, {}, {}, {}}), best)
+                  << count << " kind " << kind << " top-p " << share << " at " << temperature;
+              ++drawn;
+            }
+          }
+    }
+  EXPECT_GT(drawn, 5000);
 }
 
 TEST(Logprobs, AreThoseOfTheReference) {
