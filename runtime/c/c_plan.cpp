@@ -26,6 +26,7 @@ static_assert(SINTER_FLOAT64 == static_cast<int>(DType::kFloat64));
 static_assert(SINTER_FLOAT8_E5M2FNUZ == static_cast<int>(DType::kFloat8E5M2FNUZ) &&
               kDTypeCount == 17);
 static_assert(SINTER_LOG_WARNING == static_cast<int>(LogLevel::kWarning));
+static_assert(SINTER_LOG_ERROR == static_cast<int>(LogLevel::kError));
 
 thread_local std::string last_error_text;
 thread_local const char* last_error = "";

@@ -46,6 +46,18 @@ void Scheduler::complete(const StepPlan& plan, const StepResult& result, EngineT
   }
 }
 
+void Scheduler::fail(const StepPlan& plan, const std::string& error) {
+  ++stats_.failed_steps;
+  steps_in_flight_ = 0;
+  // Samples that follow one of them wait for its prompt: so whole requests end.
+  for (const SequenceStep& step : plan.sequences)
+    if (const Sequence* sequence = find(step.sequence))
+      cancel(sequence->request->id, FinishReason::kError, error);
+  // Draws of steps that are forgotten are made again, each with its own number.
+  for (const auto& [id, sequence] : sequences_) sequence->pending = 0;
+  while (!running_.empty()) preempt(**running_.rbegin());
+}
+
 void Scheduler::take_tokens(Sequence& sequence, const SampleResult& drawn, EngineTime now) {
   const SamplingParameters& sampling = *sequence.sampling;
   GenerationOutput output;
@@ -67,7 +79,7 @@ void Scheduler::take_tokens(Sequence& sequence, const SampleResult& drawn, Engin
     const bool is_last = i + 1 == drawn.tokens.size();
     if (sequence.text.has_stopped() || (is_last && drawn.ends))
       reason = FinishReason::kStop;
-    else if (sequence.generated() >= sampling.max_tokens)
+    else if (sequence.generated() >= sequence.request->max_tokens)
       reason = FinishReason::kLength;
   }
   if (reason == FinishReason::kNone && !drawn.error.empty()) {

@@ -10,6 +10,7 @@
 #include "runtime/engine/executor.h"
 #include "runtime/engine/scheduler.h"
 #include "runtime/format_error.h"
+#include "runtime/log.h"
 
 namespace sinter {
 namespace {
@@ -49,6 +50,7 @@ struct Engine::Impl {
   bool take_arrivals();
   bool start_step();
   void finish_step();
+  void fail_step(const engine::StepPlan& plan, const std::string& error);
   void deliver();
   void end_all(FinishReason reason, const std::string& error);
   void publish();
@@ -104,6 +106,8 @@ void Engine::Impl::run() {
       const std::scoped_lock lock(mutex);
       failure = error.what();
     }
+    runtime::log(LogLevel::kError,
+                 [&] { return fmt::format("the engine has stopped for good: {}", error.what()); });
     in_flight.clear();
     take_arrivals();
     end_all(FinishReason::kError, error.what());
@@ -161,7 +165,12 @@ bool Engine::Impl::start_step() {
   const auto now = Clock::now();
   engine::StepPlan plan = scheduler.plan(now);
   if (plan.empty()) return false;
-  executor->start(plan);
+  try {
+    executor->start(plan);
+  } catch (const std::exception& error) {
+    fail_step(plan, error.what());
+    return true;
+  }
   if (in_flight.empty() && idle_since) {
     waiting_seconds += seconds_of(waited);
     idle_seconds += std::max(0.0, seconds_of(now - *idle_since - waited));
@@ -172,7 +181,14 @@ bool Engine::Impl::start_step() {
 }
 
 void Engine::Impl::finish_step() {
-  const engine::StepResult result = executor->finish();
+  engine::StepResult result;
+  try {
+    result = executor->finish();
+  } catch (const std::exception& error) {
+    const engine::StepPlan failed = std::move(in_flight.front());
+    fail_step(failed, error.what());
+    return;
+  }
   const auto now = Clock::now();
   const engine::StepPlan plan = std::move(in_flight.front());
   in_flight.pop_front();
@@ -180,6 +196,19 @@ void Engine::Impl::finish_step() {
   if (in_flight.empty()) idle_since = now, waited = {};
   scheduler.complete(plan, result, now);
   deliver();
+}
+
+/// Its requests hear of it before it is known whether the executor can go on.
+void Engine::Impl::fail_step(const engine::StepPlan& plan, const std::string& error) {
+  runtime::log(LogLevel::kError, [&] {
+    return fmt::format("step {} of the engine has failed, and ends {} texts: {}", plan.number,
+                       plan.sequences.size(), error);
+  });
+  in_flight.clear();
+  scheduler.fail(plan, error);
+  deliver();
+  executor->recover();
+  if (!idle_since) idle_since = Clock::now(), waited = {};
 }
 
 void Engine::Impl::deliver() {
@@ -290,6 +319,11 @@ void Engine::drain() {
   std::unique_lock lock(impl_->mutex);
   impl_->is_draining = true;
   impl_->has_ended.wait(lock, [&] { return impl_->open_requests == 0; });
+}
+
+std::optional<std::string> Engine::failure() const {
+  const std::scoped_lock lock(impl_->mutex);
+  return impl_->failure;
 }
 
 EngineStats Engine::stats() const {

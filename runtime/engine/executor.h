@@ -39,11 +39,16 @@ class Executor {
   virtual const ExecutorLimits& limits() const = 0;
 
   /// Begins a step and may return before it has run; `plan` is valid during the call. At most
-  /// limits().steps_in_flight steps have begun and are not finished. Throws Error; the engine stops
-  /// then.
+  /// limits().steps_in_flight steps have begun and are not finished. Throws Error if this step
+  /// cannot run; then recover() is called.
   virtual void start(const StepPlan& plan) = 0;
-  /// Waits for the step that was started first.
+  /// Waits for the step that was started first. Throws Error if that has failed; then recover() is
+  /// called.
   virtual StepResult finish() = 0;
+  /// Behind a failure: ends the steps in flight, whose results are nobody's, and forgets them. What
+  /// finished steps wrote to blocks stays. Throws Error if no further step can run, as on a device
+  /// that is lost; the engine stops for good then.
+  virtual void recover() = 0;
 };
 
 }  // namespace sinter::engine

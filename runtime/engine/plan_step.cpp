@@ -45,7 +45,7 @@ bool Scheduler::can_admit(const Sequence& sequence, std::span<Sequence* const> v
   const auto staying = static_cast<std::ptrdiff_t>(running_.size() - victims.size());
   const auto spare = std::count_if(
       running_.begin(), std::next(running_.begin(), staying), [&](const Sequence* running) {
-        const std::int64_t positions = running->prompt_tokens + running->sampling->max_tokens - 1;
+        const std::int64_t positions = running->prompt_tokens + running->request->max_tokens - 1;
         return std::ssize(running->table.blocks) < blocks_.blocks_for(positions);
       });
   return needed + spare <= available - prefix.free_blocks;
@@ -142,7 +142,7 @@ void Scheduler::add_drafts(Parts& parts, int& budget) {
       continue;
     // The step draws one token more than drafts hold.
     const std::int64_t most = std::min<std::int64_t>(
-        {options_.draft_tokens, budget, sequence.sampling->max_tokens - sequence.generated() - 1});
+        {options_.draft_tokens, budget, sequence.request->max_tokens - sequence.generated() - 1});
     if (most < 1) continue;
     auto drafts = limits_.drafts ? std::vector(static_cast<std::size_t>(most), kDrafted)
                                  : look_up_drafts(sequence.tokens, options_.draft_match_least,

@@ -7,6 +7,19 @@
 #include "runtime/format_error.h"
 
 namespace sinter::engine {
+namespace {
+
+/// Of what draw_token gives, and plans' draws.
+void check_drawn(std::int64_t token, std::int64_t vocabulary) {
+  if (token >= vocabulary) throw invalid_model_error("the model gave NaN as a logit");
+  if (token < 0) throw usage_error("no token of the model's goes on as it wants");
+}
+
+std::string of_constraint(const Error& error) {
+  return std::string("the constraint: ") + error.what();
+}
+
+}  // namespace
 
 void check_sampling(const SamplingParameters& p, std::int64_t vocabulary) {
   if (!(p.temperature >= 0) || std::isinf(p.temperature))
@@ -28,7 +41,8 @@ void check_sampling(const SamplingParameters& p, std::int64_t vocabulary) {
   for (const std::string& text : p.stop_strings)
     if (text.empty()) throw usage_error("a stop string is empty");
   if (p.samples < 1) throw usage_error("{} samples are none", p.samples);
-  if (p.max_tokens < 1) throw usage_error("max tokens {} is less than 1", p.max_tokens);
+  if (p.max_tokens < 1 && p.max_tokens != SamplingParameters::kNoLimit)
+    throw usage_error("max tokens {} is less than 1", p.max_tokens);
   if (p.constraint && p.constraint->kind > Constraint::Kind::kStructuralTag)
     throw usage_error("the constraint's kind {} is not known",
                       static_cast<int>(p.constraint->kind));
@@ -48,7 +62,7 @@ SlotSampler::SlotSampler(const SlotStart& start)
     matcher_.emplace(start.grammar, parameters_->stop_tokens);
     for (const TokenId token : start.text) matcher_->accept(token);
   } catch (const Error& error) {
-    failure_ = error.what();
+    failure_ = of_constraint(error);
   }
 }
 
@@ -57,7 +71,7 @@ void SlotSampler::prepare() {
   try {
     matcher_->mask();
   } catch (const Error& error) {
-    failure_ = error.what();
+    failure_ = of_constraint(error);
   }
 }
 
@@ -98,8 +112,7 @@ sampling::Candidates SlotSampler::candidates(std::span<const float> logits) {
 TokenId SlotSampler::pick(std::span<const float> logits) {
   if (logits.empty()) throw invalid_model_error("the model gave no logits");
   const std::int64_t token = sampling::draw_token(logits, draw_behind(0), sets());
-  if (token == std::ssize(logits)) throw invalid_model_error("the model gave NaN as a logit");
-  if (token < 0) throw usage_error("no token of the model's goes on as it wants");
+  check_drawn(token, std::ssize(logits));
   return static_cast<TokenId>(token);
 }
 
@@ -123,15 +136,15 @@ SampleResult SlotSampler::collect(std::span<const TokenId> drafts, const Next& n
     try {
       next(i, result);
     } catch (const Error& error) {
-      if (!matcher_ || error.code() == ErrorCode::kInvalidModel) throw;
-      failure_ = error.what();
+      const bool is_of_model = !matcher_ || error.code() == ErrorCode::kInvalidModel;
+      failure_ = is_of_model ? error.what() : of_constraint(error);
       break;
     }
     result.tokens.push_back(last_);
     if (i == drafts.size() || last_ != drafts[i] || has_ended()) break;
   }
   if (!failure_.empty()) {
-    result.error = "the constraint: " + failure_;
+    result.error = failure_;
     if (last_ == kLastDrawn) last_ = 0;  // a step that was planned ahead runs some token
   }
   result.ends = has_ended() && !had_ended;
@@ -150,8 +163,9 @@ SampleResult SlotSampler::sample(std::span<const float> logits, std::span<const 
 }
 
 SampleResult SlotSampler::take(std::span<const TokenId> drawn, std::span<const TokenId> drafts,
-                               std::span<const TokenLogprobs> logprobs) {
+                               TokenId vocabulary, std::span<const TokenLogprobs> logprobs) {
   return collect(drafts, [&](std::size_t i, SampleResult& result) {
+    check_drawn(drawn[i], vocabulary);
     accept(drawn[i]);
     if (!logprobs.empty()) result.logprobs.push_back(logprobs[i]);
   });

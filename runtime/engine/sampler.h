@@ -35,8 +35,8 @@ class SlotSampler {
   /// Draws behind `drafts.size()` tokens that were guessed: `logits` has a row behind each and one
   /// in front. Row by row, as long as what is drawn is the draft. So the tokens are those that
   /// would have been drawn one by one, and a guess holds as often as its probability, as in
-  /// rejection sampling of a draft that is certain of it (speculation.h). A constraint that fails
-  /// is the result's error.
+  /// rejection sampling of a draft that is certain of it (speculation.h). A constraint that fails,
+  /// and a logit that is NaN, is the result's error.
   SampleResult sample(std::span<const float> logits, std::span<const TokenId> drafts);
 
   TokenId last() const { return last_; }
@@ -63,9 +63,10 @@ class SlotSampler {
   sampling::Draw draw_behind(std::size_t drafts) const;
   sampling::TokenSets sets();
   /// sample(), where the token of each row is drawn already, as draw_behind() and sets() say, and
-  /// its log probabilities are known, if there are any to tell.
+  /// its log probabilities are known, if there are any to tell. `vocabulary` in the place of a
+  /// token says that a logit of the row is NaN, -1 that no token is allowed.
   SampleResult take(std::span<const TokenId> drawn, std::span<const TokenId> drafts,
-                    std::span<const TokenLogprobs> logprobs = {});
+                    TokenId vocabulary, std::span<const TokenLogprobs> logprobs = {});
 
  private:
   TokenId pick(std::span<const float> logits);
@@ -82,7 +83,7 @@ class SlotSampler {
   std::vector<float> biases_;
   TokenId last_ = kLastDrawn;
   std::optional<grammar::Matcher> matcher_;  // only with a constraint
-  std::string failure_;                      // of the constraint
+  std::string failure_;                      // why nothing more is drawn
 };
 
 }  // namespace sinter::engine

@@ -84,14 +84,20 @@ void Scheduler::check(const GenerationRequest& request) const {
                       sampling.samples, limits_.max_sequences);
   // The last token is not run.
   const auto prompt = std::ssize(request.prompt);
-  const std::int64_t held = std::int64_t{limits_.block_size} * limits_.block_count;
-  const std::int64_t most = std::min<std::int64_t>(limits_.max_positions, held);
-  if (sampling.max_tokens > most - prompt + 1)
+  const std::int64_t most = most_positions();
+  const bool has_limit = sampling.max_tokens != SamplingParameters::kNoLimit;
+  const std::int64_t wanted = has_limit ? sampling.max_tokens : 1;
+  if (wanted > most - prompt + 1)
     throw usage_error(
         "a prompt of {} tokens and {} behind it do not fit the {} positions of {}: shorten the "
-        "prompt or lower max_tokens",
-        prompt, sampling.max_tokens, most,
-        held < limits_.max_positions ? "the whole cache" : "a sequence");
+        "prompt{}",
+        prompt, wanted, most, most < limits_.max_positions ? "the whole cache" : "a sequence",
+        has_limit ? " or lower max_tokens" : "");
+}
+
+std::int64_t Scheduler::most_positions() const {
+  return std::min<std::int64_t>(limits_.max_positions,
+                                std::int64_t{limits_.block_size} * limits_.block_count);
 }
 
 void Scheduler::submit(RequestId id, GenerationRequest request, EngineTime now,
@@ -103,6 +109,11 @@ void Scheduler::submit(RequestId id, GenerationRequest request, EngineTime now,
   state.sampling = std::make_shared<const SamplingParameters>(std::move(state.request.sampling));
   state.grammar = std::move(grammar);
   state.arrival = now;
+  state.max_tokens = state.sampling->max_tokens;
+  // As long as the context, its prompt included; the last token has no position of the cache.
+  if (state.max_tokens == SamplingParameters::kNoLimit)
+    state.max_tokens =
+        std::max<std::int64_t>(1, most_positions() - std::ssize(state.request.prompt));
   const auto step = std::chrono::nanoseconds(options_.priority_step).count();
   for (int sample = 0; sample < state.sampling->samples; ++sample) {
     auto sequence = std::make_unique<Sequence>(state);

@@ -43,6 +43,9 @@ class Scheduler {
   bool can_plan_ahead() const { return steps_in_flight_ == 0 || !speculates(); }
   /// What came of the step that was planned first of those that are not completed.
   void complete(const StepPlan& plan, const StepResult& result, EngineTime now);
+  /// Step `plan`, which is in flight, has failed: its requests end with `error`. Other steps in
+  /// flight are forgotten, and what runs is computed again.
+  void fail(const StepPlan& plan, const std::string& error);
 
   /// What happened to requests since the last call.
   std::vector<GenerationOutput> take_outputs() { return std::exchange(outputs_, {}); }
@@ -70,6 +73,8 @@ class Scheduler {
   };
   using Ranked = std::set<Sequence*, ByRank>;
 
+  /// Positions that a sequence has alone: of its context or of the whole cache.
+  std::int64_t most_positions() const;
   bool speculates() const;
   void expire(EngineTime now);
   // Parts of plan(), in their order (plan_step.cpp).

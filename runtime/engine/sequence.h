@@ -34,6 +34,7 @@ struct RequestState {
   std::shared_ptr<const SamplingParameters> sampling;
   std::shared_ptr<const grammar::Grammar> grammar;  // of the constraint
   EngineTime arrival;
+  std::int64_t max_tokens = 0;        // of a text, where no limit is asked for, too
   std::vector<SequenceId> sequences;  // those that have not ended
   /// Samples that begin when the prompt has been computed once, and share its blocks.
   std::vector<Sequence*> following;
@@ -70,7 +71,7 @@ struct Sequence {
     return static_cast<std::int64_t>(tokens.size()) - prompt_tokens;
   }
   /// Whether steps in flight draw its last token.
-  bool is_complete() const { return generated() + pending >= sampling->max_tokens; }
+  bool is_complete() const { return generated() + pending >= request->max_tokens; }
 };
 
 }  // namespace sinter::engine

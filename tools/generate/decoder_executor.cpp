@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "runtime/engine/executors/paged_executor.h"
 #include "runtime/format_error.h"
 
 namespace sinter::tools {
@@ -16,6 +17,7 @@ constexpr int kChunk = 256;
 DecoderExecutor::DecoderExecutor(const Plan& plan, const DecoderOptions& options,
                                  const SessionOptions& session, int sequences) {
   if (sequences < 1) throw usage_error("{} sequences at once are none", sequences);
+  if (plan.target() != "cpu") device_ = session.device;
   for (int i = 0; i < sequences; ++i) {
     decoders_.push_back(std::make_unique<Decoder>(plan, options, session));
     if (!decoders_.back()->seeks())
@@ -61,6 +63,11 @@ void DecoderExecutor::start(const engine::StepPlan& plan) {
                                     .sample(runs.last_logits(sample->drafts + 1),
                                             tokens.last(static_cast<std::size_t>(sample->drafts))));
   }
+}
+
+void DecoderExecutor::recover() {
+  result_ = {};
+  if (device_) engine::check_device(*device_);
 }
 
 engine::StepResult DecoderExecutor::finish() { return std::exchange(result_, {}); }

@@ -4,6 +4,7 @@
 #include <deque>
 #include <map>
 #include <memory>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -26,11 +27,13 @@ class DecoderExecutor : public engine::Executor {
   const engine::ExecutorLimits& limits() const override { return limits_; }
   void start(const engine::StepPlan& plan) override;
   engine::StepResult finish() override;
+  void recover() override;
 
  private:
   std::vector<std::unique_ptr<Decoder>> decoders_;  // by block
   std::map<int, engine::SlotSampler> samplers_;     // by slot
   engine::ExecutorLimits limits_;
+  std::optional<int> device_;  // of a plan for GPUs
   engine::StepResult result_;
 };
 

@@ -122,11 +122,18 @@ void DraftingExecutor::start(const StepPlan& plan) {
     for (std::size_t i = 0; i < samples.size(); ++i) {
       const auto sample =
           std::ranges::find(filled.samples, samples[i].sequence, &SamplePlan::sequence);
-      filled.tokens[place_of(*sample, drafted)] = found.samples[i].tokens.front();
+      // Where its logits are NaN the draft model has none: any token is a guess.
+      const auto& tokens = found.samples[i].tokens;
+      filled.tokens[place_of(*sample, drafted)] = tokens.empty() ? 0 : tokens.front();
     }
     step = plan_next(filled, drafted);
   }
   target_->start(filled);
+}
+
+void DraftingExecutor::recover() {
+  draft_->recover();
+  target_->recover();
 }
 
 std::unique_ptr<DraftingExecutor> make_drafting_executor(const Plan& plan, const Plan& draft,

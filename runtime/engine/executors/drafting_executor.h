@@ -24,6 +24,7 @@ class DraftingExecutor : public Executor {
   const ExecutorLimits& limits() const override { return limits_; }
   void start(const StepPlan& plan) override;
   StepResult finish() override { return target_->finish(); }
+  void recover() override;
 
   std::uint64_t cache_bytes() const { return cache_bytes_; }  // of both, if they say so
 

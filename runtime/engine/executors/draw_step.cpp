@@ -34,12 +34,12 @@ void PagedExecutor::prepare_samplers() {
     const auto likeliest = sampler.logprobs();
     wanted.by_plan = sampler.is_known_ahead(wanted.drafts.size()) &&
                      sampler.biased().size() <= SamplingTables::kBiases &&
-                     (!likeliest || (wanted_ && *likeliest <= most_likeliest_));
+                     (!likeliest || (plan_.logprobs && *likeliest <= plan_.logprobs->most));
   }
 }
 
 void PagedExecutor::fill_sampling() {
-  constexpr auto kReals = SamplingTables::kReals, kIntegers = SamplingTables::kIntegers;
+  constexpr auto kReals = plan::kSamplingReals, kIntegers = plan::kSamplingIntegers;
   const StepSizes& sizes = running_.inputs.sizes;
   // Rows that the plan does not draw are greedy: that is the least work.
   reals_of_rows_.assign(static_cast<std::size_t>(sizes.samples * kReals), 0);
@@ -72,13 +72,13 @@ void PagedExecutor::fill_sampling() {
     }
   }
   tables_of_tokens_->upload();
-  session_.set_input(reals_, {sizes.samples, kReals}, std::as_bytes(std::span(reals_of_rows_)),
+  session_.set_input(plan_.reals, {sizes.samples, kReals}, std::as_bytes(std::span(reals_of_rows_)),
                      DType::kFloat64);
-  session_.set_input(integers_, {sizes.samples, kIntegers},
+  session_.set_input(plan_.integers, {sizes.samples, kIntegers},
                      std::as_bytes(std::span(integers_of_rows_)), DType::kInt64);
-  if (wanted_)
-    session_.set_input(*wanted_, {sizes.samples}, std::as_bytes(std::span(wanted_of_rows_)),
-                       DType::kInt32);
+  if (plan_.logprobs)
+    session_.set_input(plan_.logprobs->wanted, {sizes.samples},
+                       std::as_bytes(std::span(wanted_of_rows_)), DType::kInt32);
 }
 
 std::span<const float> PagedExecutor::logits(int first, int count) {
@@ -107,20 +107,23 @@ std::vector<TokenLogprobs> PagedExecutor::told(const ToldRows& rows, const Wante
   std::vector<TokenLogprobs> result;
   const auto count = sampler_of(wanted.slot).logprobs();
   if (!count) return result;
-  const auto most = static_cast<std::size_t>(most_likeliest_);
+  const auto most = static_cast<std::size_t>(plan_.logprobs->most);
   for (std::size_t i = 0; i <= wanted.drafts.size(); ++i) {
     const std::size_t row = static_cast<std::size_t>(wanted.row) + i;
     const std::span likeliest(rows.likeliest + row * most, static_cast<std::size_t>(*count));
     const float* const logprobs = rows.logprobs + row * (most + 1);
     TokenLogprobs& one = result.emplace_back(TokenLogprobs{logprobs[0], {}});
-    for (std::size_t t = 0; t < likeliest.size() && likeliest[t] >= 0; ++t)
+    // Of rows with NaN, and of plans that nobody can vouch for, anything may be there.
+    for (std::size_t t = 0; t < likeliest.size(); ++t) {
+      if (likeliest[t] < 0 || likeliest[t] >= limits_.vocabulary) break;
       one.likeliest.emplace_back(likeliest[t], logprobs[1 + t]);
+    }
   }
   return result;
 }
 
 StepResult PagedExecutor::draw() {
-  const auto drawn = session_.output(drawn_).as<std::int32_t>();
+  const auto drawn = session_.output(plan_.drawn).as<std::int32_t>();
   const ToldRows told_of_rows = told_rows();
   StepResult result;
   for (const Wanted& wanted : running_.wanted) {
@@ -131,11 +134,8 @@ StepResult PagedExecutor::draw() {
       continue;
     }
     const auto rows = drawn.subspan(static_cast<std::size_t>(wanted.row), wanted.drafts.size() + 1);
-    if (std::ranges::any_of(rows, [&](std::int32_t id) { return id >= limits_.vocabulary; }))
-      throw invalid_model_error("the model gave NaN as a logit");
-    if (std::ranges::any_of(rows, [](std::int32_t id) { return id < 0; }))
-      throw internal_error("the plan drew no token, though its set of tokens is not empty");
-    result.samples.push_back(sampler.take(rows, wanted.drafts, told(told_of_rows, wanted)));
+    result.samples.push_back(
+        sampler.take(rows, wanted.drafts, limits_.vocabulary, told(told_of_rows, wanted)));
   }
   return result;
 }

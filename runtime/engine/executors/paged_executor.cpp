@@ -14,13 +14,6 @@
 namespace sinter::engine {
 namespace {
 
-// As fusion::paged_names has them.
-constexpr const char *kSampledTokens = "sampled_tokens", *kLogprobsWanted = "logprobs_wanted",
-                     *kLikeliestTokens = "likeliest_tokens", *kTokenLogprobs = "token_logprobs";
-constexpr std::array kInputs = {"input_ids",       "positions",         "slot_mapping",
-                                "sequence_starts", "block_tables",      "sample_rows",
-                                "sampling_reals",  "sampling_integers", "token_sets",
-                                "biased_tokens",   "token_biases"};
 constexpr std::uint64_t kHostCache = std::uint64_t{1} << 30;
 // Of a GPU's memory, beside weights and caches: activations, libraries, other processes.
 constexpr double kDeviceShare = 0.88;
@@ -40,46 +33,14 @@ int next_of(const std::vector<int>& sizes, int size) {
   return *std::ranges::lower_bound(sizes, std::min(size, sizes.back()));
 }
 
-const BindingInfo* find(const std::vector<BindingInfo>& bindings, std::string_view name) {
-  const auto at = std::ranges::find(bindings, name, &BindingInfo::name);
-  return at == bindings.end() ? nullptr : &*at;
-}
-
-/// Of the option "serve" of the plan's manifest.
-int block_size_of(const Plan& plan) {
-  constexpr std::string_view kKey = "serve", kBlock = "block=";
-  const auto& manifest = PlanAccess::data(plan)->meta.manifest;
-  int size = 0;
-  if (manifest)
-    for (const auto& option : manifest->options)
-      if (option->key == kKey)
-        if (const auto at = option->value.find(kBlock); at != std::string::npos)
-          std::from_chars(option->value.data() + at + kBlock.size(),
-                          option->value.data() + option->value.size(), size);
-  if (size < 1)
-    throw invalid_plan_error(
-        "the plan does not say how long blocks of its caches are: compile the "
-        "model again with --serve");
-  return size;
-}
-
-int most_of(const DimInfo& dim) {
-  return static_cast<int>(std::min<std::int64_t>(dim.max, std::numeric_limits<int>::max()));
-}
+const plan::fb::PlanT& meta_of(const Plan& plan) { return PlanAccess::data(plan)->meta; }
 
 bool is_length(const BindingInfo& cache, std::size_t dim) { return dim + 2 == cache.shape.size(); }
 
-/// Of all caches.
-std::uint64_t bytes_of_position(const Plan& plan) {
-  std::uint64_t all = 0;
-  for (const BindingInfo& input : plan.inputs()) {
-    if (!input.state) continue;
-    std::uint64_t bytes = size_of(input.dtype);
-    for (std::size_t d = 0; d < input.shape.size(); ++d)
-      if (!is_length(input, d)) bytes *= static_cast<std::uint64_t>(input.shape[d].max);
-    all += bytes;
-  }
-  return all;
+plan::ServingPlan of_many(const Plan& plan) {
+  if (!PagedExecutor::takes(plan))
+    throw usage_error("the plan is of one sequence at a time: compile the model with --serve");
+  return plan::serving_of(meta_of(plan));
 }
 
 SessionOptions with_graphs(SessionOptions options) {
@@ -91,18 +52,15 @@ SessionOptions with_graphs(SessionOptions options) {
 
 }  // namespace
 
-bool PagedExecutor::takes(const Plan& plan) {
-  return find(plan.inputs(), "block_tables") != nullptr &&
-         find(plan.inputs(), "slot_mapping") != nullptr;
-}
+bool PagedExecutor::takes(const Plan& plan) { return plan::is_serving(meta_of(plan)); }
 
 PagedExecutor::PagedExecutor(const Plan& plan, const PagedExecutorOptions& options)
-    : session_(plan, with_graphs(options.session)),
+    : plan_(of_many(plan)),
+      session_(plan, with_graphs(options.session)),
       on_device_(plan.target() != "cpu"),
       device_(options.session.device) {
-  if (!takes(plan))
-    throw usage_error("the plan is of one sequence at a time: compile the model with --serve");
-  read_limits(plan, options);
+  read_limits(options);
+  place_rows();
   limits_.steps_in_flight = 2;
   samplers_.resize(static_cast<std::size_t>(limits_.max_sequences));
   make_caches(options);
@@ -110,81 +68,55 @@ PagedExecutor::PagedExecutor(const Plan& plan, const PagedExecutorOptions& optio
   warm_up();
 }
 
-void PagedExecutor::read_limits(const Plan& plan, const PagedExecutorOptions& options) {
-  for (const char* name : kInputs)
-    if (find(plan.inputs(), name) == nullptr)
-      throw invalid_plan_error(
-          "the plan has no input '{}', which plans of many sequences have now: compile the model "
-          "again with --serve",
-          name);
-  const std::array numbers = {&ids_,   &positions_, &slots_, &starts_, &tables_, &rows_,
-                              &reals_, &integers_,  &sets_,  &biased_, &biases_};
-  for (std::size_t i = 0; i < kInputs.size(); ++i) *numbers[i] = plan.input_index(kInputs[i]);
-  find_outputs(plan);
-  limits_.block_size = block_size_of(plan);
+void PagedExecutor::read_limits(const PagedExecutorOptions& options) {
   const auto limit = [](int own, int asked, const char* what) {
     if (asked < 0 || asked > own)
       throw usage_error("the plan takes up to {} {} in a step, not {}", own, what, asked);
     return asked == 0 ? own : asked;
   };
-  const auto& tables = plan.inputs()[tables_].shape;
-  limits_.max_sequences = limit(most_of(tables[0]), options.max_sequences, "sequences");
+  limits_.vocabulary = plan_.vocabulary;
+  limits_.block_size = plan_.block_size;
+  limits_.max_positions = plan_.sequence_positions;
+  limits_.max_sequences = limit(plan_.sequences, options.max_sequences, "sequences");
   limits_.max_step_tokens =
-      limit(most_of(plan.inputs()[ids_].shape[0]), options.max_step_tokens, "tokens");
+      limit(std::min(plan_.tokens, plan_.samples), options.max_step_tokens, "tokens");
   // The engine wants room for more than a token of each sequence.
   limits_.max_sequences = std::min(limits_.max_sequences, std::max(1, limits_.max_step_tokens - 1));
-  table_blocks_ = most_of(tables[1]);
-  limits_.max_positions = table_blocks_ * limits_.block_size;
   limits_.max_drafts = std::min(kMostDrafts, limits_.max_step_tokens - 1);
   limits_.token_sizes = ladder(limits_.max_step_tokens);
   limits_.sequence_sizes = ladder(limits_.max_sequences);
 }
 
-void PagedExecutor::find_outputs(const Plan& plan) {
-  drawn_ = plan.output_index(kSampledTokens);
-  const auto logits = std::ranges::find_if(plan.outputs(), [](const BindingInfo& output) {
-    return !output.state && is_float(output.dtype) && output.shape.size() == 2;
-  });
-  if (logits == plan.outputs().end())
-    throw invalid_plan_error("the plan has no logits [samples, vocabulary]");
-  logits_type_ = logits->dtype;
-  limits_.vocabulary = most_of(logits->shape[1]);
+void PagedExecutor::place_rows() {
   const auto device = on_device_ ? std::optional(device_) : std::nullopt;
-  logits_.emplace(session_, static_cast<std::size_t>(logits - plan.outputs().begin()), logits_type_,
-                  limits_.vocabulary, device);
-  const BindingInfo* const likeliest = find(plan.outputs(), kLikeliestTokens);
-  if (likeliest == nullptr || find(plan.inputs(), kLogprobsWanted) == nullptr) {
+  logits_type_ = session_.plan().outputs()[plan_.logits].dtype;
+  logits_.emplace(session_, plan_.logits, logits_type_, limits_.vocabulary, device);
+  if (!plan_.logprobs) {
     runtime::log(LogLevel::kWarning, [] {
       return "the plan tells no log probabilities of tokens: requests for them are drawn on the "
              "host, from logits that are copied there; compile the model again with --serve";
     });
     return;
   }
-  wanted_ = plan.input_index(kLogprobsWanted);
-  most_likeliest_ = most_of(likeliest->shape[1]);
-  likeliest_.emplace(session_, plan.output_index(kLikeliestTokens), DType::kInt32, most_likeliest_,
-                     device);
-  logprobs_.emplace(session_, plan.output_index(kTokenLogprobs), DType::kFloat32,
-                    most_likeliest_ + 1, device);
+  const plan::ServingPlan::Logprobs& told = *plan_.logprobs;
+  likeliest_.emplace(session_, told.likeliest, DType::kInt32, told.most, device);
+  logprobs_.emplace(session_, told.told, DType::kFloat32, told.most + 1, device);
 }
 
 void PagedExecutor::make_caches(const PagedExecutorOptions& options) {
-  std::int64_t most = std::numeric_limits<std::int64_t>::max();
-  for (const BindingInfo& input : session_.plan().inputs()) {
-    if (!input.state) continue;
+  for (const std::size_t input : plan_.caches) {
+    const BindingInfo& cache = session_.plan().inputs()[input];
     std::vector<std::int64_t> shape;
-    for (std::size_t d = 0; d < input.shape.size(); ++d) {
-      if (is_length(input, d)) most = std::min(most, input.shape[d].max);
-      shape.push_back(is_length(input, d) ? 0 : input.shape[d].max);
-    }
-    caches_.emplace(input.name, std::move(shape));
+    for (std::size_t d = 0; d < cache.shape.size(); ++d)
+      shape.push_back(is_length(cache, d) ? 0 : cache.shape[d].max);
+    caches_.emplace(cache.name, std::move(shape));
   }
-  if (caches_.empty()) throw invalid_plan_error("the plan has no caches");
   const auto size = static_cast<std::uint64_t>(limits_.block_size);
-  const std::uint64_t own_block = bytes_of_position(session_.plan()) * size;
+  const std::uint64_t own_block = plan_.position_bytes * size;
   const std::uint64_t block =
-      own_block + (options.beside != nullptr ? bytes_of_position(*options.beside) * size : 0);
-  if (own_block == 0) throw invalid_plan_error("the plan's caches have no elements");
+      own_block + (options.beside != nullptr
+                       ? plan::serving_of(meta_of(*options.beside)).position_bytes * size
+                       : 0);
   std::uint64_t bytes = options.cache_bytes;
   if (bytes == 0 && on_device_) {
     const GpuList list = list_gpus();
@@ -195,14 +127,16 @@ void PagedExecutor::make_caches(const PagedExecutorOptions& options) {
     if (options.beside != nullptr) weights += PlanAccess::data(*options.beside)->weights.size();
     bytes = share > weights ? share - weights : 0;
   }
-  const std::int64_t blocks_of_all = std::int64_t{table_blocks_} * limits_.max_sequences;
+  const std::int64_t blocks_of_all = std::int64_t{plan_.table_blocks} * limits_.max_sequences;
   if (bytes == 0)
     bytes = std::min(kHostCache, static_cast<std::uint64_t>(blocks_of_all + 1) * block);
-  // One block more is where rows of padding are written.
+  // One block more is where rows of padding are written. Rows of caches are numbered in 32 bits.
   const std::int64_t wanted =
       options.block_count > 0
           ? options.block_count
           : std::min(static_cast<std::int64_t>(bytes / block) - 1, blocks_of_all);
+  const std::int64_t most =
+      std::min<std::int64_t>(plan_.cache_positions, std::numeric_limits<std::int32_t>::max());
   const std::int64_t count = std::min(wanted, most / limits_.block_size - 1);
   if (count < 2)
     throw usage_error(
@@ -233,31 +167,31 @@ StepSizes PagedExecutor::padded(int tokens, int sequences, int samples) const {
 std::map<std::string, std::vector<std::int64_t>> PagedExecutor::shapes(
     const StepSizes& sizes) const {
   auto all = caches_;
-  const std::array<std::vector<std::int64_t>, kInputs.size()> own = {
-      {{sizes.tokens},
-       {sizes.tokens},
-       {sizes.tokens},
-       {sizes.sequences + 1},
-       {sizes.sequences, table_blocks_},
-       {sizes.samples},
-       {sizes.samples, SamplingTables::kReals},
-       {sizes.samples, SamplingTables::kIntegers},
-       tables_of_tokens_->sets().shape,
-       tables_of_tokens_->biased().shape,
-       tables_of_tokens_->biases().shape}};
-  for (std::size_t i = 0; i < kInputs.size(); ++i) all.emplace(kInputs[i], own[i]);
-  if (wanted_) all.emplace(kLogprobsWanted, std::vector<std::int64_t>{sizes.samples});
+  const auto add = [&](std::size_t input, std::vector<std::int64_t> shape) {
+    all.emplace(session_.plan().inputs()[input].name, std::move(shape));
+  };
+  for (const std::size_t input : {plan_.ids, plan_.positions, plan_.slots})
+    add(input, {sizes.tokens});
+  add(plan_.starts, {sizes.sequences + 1});
+  add(plan_.tables, {sizes.sequences, plan_.table_blocks});
+  add(plan_.rows, {sizes.samples});
+  add(plan_.reals, {sizes.samples, plan::kSamplingReals});
+  add(plan_.integers, {sizes.samples, plan::kSamplingIntegers});
+  add(plan_.sets, tables_of_tokens_->sets().shape);
+  add(plan_.biased, tables_of_tokens_->biased().shape);
+  add(plan_.biases, tables_of_tokens_->biases().shape);
+  if (plan_.logprobs) add(plan_.logprobs->wanted, {sizes.samples});
   return all;
 }
 
 void PagedExecutor::make_tables() {
-  block_tables_.emplace(limits_.max_sequences, table_blocks_);
+  block_tables_.emplace(limits_.max_sequences, plan_.table_blocks);
   std::ranges::fill(block_table_rows(), 0);
   tables_of_tokens_.emplace(limits_.max_sequences, limits_.vocabulary,
                             on_device_ ? std::optional(device_) : std::nullopt);
-  session_.use_input(sets_, tables_of_tokens_->sets());
-  session_.use_input(biased_, tables_of_tokens_->biased());
-  session_.use_input(biases_, tables_of_tokens_->biases());
+  session_.use_input(plan_.sets, tables_of_tokens_->sets());
+  session_.use_input(plan_.biased, tables_of_tokens_->biased());
+  session_.use_input(plan_.biases, tables_of_tokens_->biases());
 }
 
 void PagedExecutor::warm_up() {
@@ -321,30 +255,30 @@ void PagedExecutor::set_inputs() {
     session_.set_input(input, std::move(shape), std::as_bytes(std::span(values)), DType::kInt32);
   };
   const StepSizes& sizes = inputs.sizes;
-  set(ids_, inputs.ids, {sizes.tokens});
-  set(positions_, inputs.positions, {sizes.tokens});
-  set(slots_, inputs.slots, {sizes.tokens});
-  set(starts_, inputs.starts, {sizes.sequences + 1});
-  set(rows_, inputs.sample_rows, {sizes.samples});
+  set(plan_.ids, inputs.ids, {sizes.tokens});
+  set(plan_.positions, inputs.positions, {sizes.tokens});
+  set(plan_.slots, inputs.slots, {sizes.tokens});
+  set(plan_.starts, inputs.starts, {sizes.sequences + 1});
+  set(plan_.rows, inputs.sample_rows, {sizes.samples});
   set_block_tables();
 }
 
 std::span<BlockId> PagedExecutor::block_table_rows() {
   const std::size_t count = block_tables_->size();
   std::byte* const rows =
-      SessionAccess::impl(session_)->executor->stage_input(tables_, count * sizeof(BlockId));
+      SessionAccess::impl(session_)->executor->stage_input(plan_.tables, count * sizeof(BlockId));
   return {reinterpret_cast<BlockId*>(rows), count};
 }
 
 void PagedExecutor::set_block_tables() {
   running_.inputs.block_tables.write_to(block_table_rows());
-  SessionAccess::impl(session_)->set_shape(tables_,
-                                           {running_.inputs.sizes.sequences, table_blocks_});
+  SessionAccess::impl(session_)->set_shape(plan_.tables,
+                                           {running_.inputs.sizes.sequences, plan_.table_blocks});
 }
 
 void PagedExecutor::start(const StepPlan& plan) {
   prepare(plan);
-  if (!runs_) launch();
+  if (!runs_ && !launch_failure_) launch();
 }
 
 PagedExecutor::Clock::time_point PagedExecutor::launch() {
@@ -364,12 +298,42 @@ PagedExecutor::Clock::time_point PagedExecutor::launch() {
 }
 
 StepResult PagedExecutor::finish() {
+  if (launch_failure_) std::rethrow_exception(launch_failure_);
   session_.await();
   const auto ended = Clock::now();
   runs_ = false;
   StepResult result = draw();
-  if (has_next_) result.idle_seconds = std::chrono::duration<double>(launch() - ended).count();
+  if (!has_next_) return result;
+  try {
+    result.idle_seconds = std::chrono::duration<double>(launch() - ended).count();
+  } catch (...) {
+    launch_failure_ = std::current_exception();  // what ran in front has its result
+  }
   return result;
+}
+
+void PagedExecutor::recover() {
+  launch_failure_ = nullptr;
+  has_next_ = runs_ = false;
+  try {
+    session_.await();
+  } catch (const Error&) {
+    // The step's own words, which its requests have.
+  }
+  if (on_device_) check_device(device_);
+  // What steps that did not run would have changed of the tables is not known.
+  block_tables_.emplace(limits_.max_sequences, plan_.table_blocks);
+  std::ranges::fill(block_table_rows(), 0);
+}
+
+void check_device(int device) {
+  with_context("the device does not answer behind a failure: start the process anew", [&] {
+    std::int32_t sent = 0x5EED, came = 0;
+    DeviceBuffer buffer(device, sizeof sent);
+    buffer.copy_from_host(&sent, sizeof sent, 0);
+    buffer.copy_to_host(&came, sizeof came, 0);
+    if (came != sent) throw Error(ErrorCode::kDevice, "its memory has other bytes than were sent");
+  });
 }
 
 }  // namespace sinter::engine

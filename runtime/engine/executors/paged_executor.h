@@ -3,6 +3,7 @@
 
 #include <chrono>
 #include <cstdint>
+#include <exception>
 #include <map>
 #include <memory>
 #include <optional>
@@ -18,6 +19,7 @@
 #include "runtime/engine/executors/sampling_tables.h"
 #include "runtime/engine/executors/step_inputs.h"
 #include "runtime/engine/sampler.h"
+#include "runtime/plan/serving.h"
 
 namespace sinter::engine {
 
@@ -50,6 +52,7 @@ class PagedExecutor : public Executor {
   const ExecutorLimits& limits() const override { return limits_; }
   void start(const StepPlan& plan) override;
   StepResult finish() override;
+  void recover() override;
 
   std::uint64_t cache_bytes() const { return cache_bytes_; }
 
@@ -62,8 +65,8 @@ class PagedExecutor : public Executor {
     std::vector<TokenId> drafts;
   };
 
-  void read_limits(const Plan& plan, const PagedExecutorOptions& options);
-  void find_outputs(const Plan& plan);
+  void read_limits(const PagedExecutorOptions& options);
+  void place_rows();
   void make_caches(const PagedExecutorOptions& options);
   void make_tables();
   void warm_up();
@@ -99,19 +102,14 @@ class PagedExecutor : public Executor {
   /// Of the run that has ended.
   StepResult draw();
 
+  plan::ServingPlan plan_;
   ExecutorLimits limits_;
   Session session_;
   bool on_device_ = false;
   int device_ = 0;
-  std::size_t ids_ = 0, positions_ = 0, slots_ = 0, starts_ = 0, tables_ = 0, rows_ = 0;  // inputs
-  std::size_t reals_ = 0, integers_ = 0, sets_ = 0, biased_ = 0, biases_ = 0;             // inputs
-  std::optional<std::size_t> wanted_;  // input: absent in plans that tell no log probabilities
-  std::size_t drawn_ = 0;              // output
   std::map<std::string, std::vector<std::int64_t>> caches_;
   DType logits_type_ = DType::kFloat32;
   std::optional<RowOutput> logits_, likeliest_, logprobs_;
-  int most_likeliest_ = 0;
-  int table_blocks_ = 0;
   std::uint64_t cache_bytes_ = 0;
   std::vector<std::optional<SlotSampler>> samplers_;  // by slot
   /// A step, its inputs, and the draws from its logits.
@@ -122,6 +120,7 @@ class PagedExecutor : public Executor {
   };
   PreparedStep next_, running_;
   bool has_next_ = false, runs_ = false;
+  std::exception_ptr launch_failure_;  // of the step that would run now
   std::optional<BlockTableRows> block_tables_;
   std::optional<SamplingTables> tables_of_tokens_;
   std::vector<double> reals_of_rows_;
@@ -129,5 +128,9 @@ class PagedExecutor : public Executor {
   std::vector<std::int32_t> wanted_of_rows_;
   std::vector<float> widened_;
 };
+
+/// Throws Error(kDevice) where GPU `device` takes no more work: behind an address that it does not
+/// have, for example, nothing of the process runs there any more.
+void check_device(int device);
 
 }  // namespace sinter::engine

@@ -61,7 +61,9 @@ struct SamplingParameters {
   std::uint64_t seed = 0;  // equal requests give equal texts; sample 0 draws with it as it is
   std::vector<std::pair<TokenId, float>> logit_bias;  // added to these tokens' logits
   int samples = 1;                                    // texts for one prompt (n), from 1 on
-  std::int64_t max_tokens = 16;                       // of each text, from 1 on
+  /// Of each text, from 1 on; kNoLimit: until it ends, or the context or the cache is full.
+  std::int64_t max_tokens = 16;
+  static constexpr std::int64_t kNoLimit = -1;
   std::vector<TokenId> stop_tokens;                   // the text ends with one of them
   std::vector<std::string> stop_strings;  // the text ends before one of them; needs token_bytes
   std::optional<Constraint> constraint;   // of each text; needs token_bytes
@@ -84,10 +86,10 @@ struct GenerationRequest {
 enum class FinishReason : std::uint8_t {
   kNone,       // it goes on
   kStop,       // a stop token or string, or the constraint allows nothing more
-  kLength,     // max_tokens
+  kLength,     // max_tokens; without a limit the context or the cache is full
   kCancelled,  // Engine::cancel
   kDeadline,
-  kError,  // the executor failed, or no token goes on as the constraint wants; `error` says how
+  kError,  // a step failed, a logit is NaN, no token goes on as the constraint wants: `error` says
 };
 
 /// Stable lower-case name, as OpenAI's where it has one ("stop", "length").
@@ -167,6 +169,7 @@ struct EngineStats {
   std::uint64_t requests = 0, finished = 0;          // finished: for whatever reason
   std::array<std::uint64_t, 6> finished_texts = {};  // by FinishReason
   std::uint64_t steps = 0, prompt_tokens = 0, generated_tokens = 0;
+  std::uint64_t failed_steps = 0;  // their requests ended with FinishReason::kError
   std::uint64_t step_sequences = 0, step_tokens = 0, padded_tokens = 0;  // summed over steps
   std::uint64_t preemptions = 0;
   std::uint64_t prefix_tokens = 0, prefix_hit_tokens = 0;  // looked up in the prefix cache, found
@@ -185,8 +188,8 @@ class SINTER_API QueueFullError : public Error {
   using Error::Error;
 };
 
-/// The engine takes no more requests: it is drained (the code is kUsage), or a step has failed
-/// (kDevice).
+/// The engine takes no more requests: it is drained (the code is kUsage), or the executor cannot go
+/// on behind a failure (kDevice).
 class SINTER_API EngineStoppedError : public Error {
  public:
   using Error::Error;
@@ -217,8 +220,7 @@ class SINTER_API Engine {
 
   /// Throws Error(kUsage) for parameters that mean nothing, tokens that the model does not have,
   /// lengths beyond its context, and constraints that cannot be met or are too large;
-  /// QueueFullError; and EngineStoppedError after drain() or a failure of the executor, whose
-  /// message it repeats. Each of the request's samples ends with one output that has a finish
+  /// QueueFullError; and EngineStoppedError after drain(), or if failure() says why. Each of the request's samples ends with one output that has a finish
   /// reason. A constraint that is not one of the last is compiled on the caller's thread, for
   /// seconds at most.
   RequestId submit(GenerationRequest request, Callback callback);
@@ -234,6 +236,10 @@ class SINTER_API Engine {
   void drain();
 
   EngineStats stats() const;
+
+  /// Why the engine has stopped for good, if it has: the device is lost, or a defect. Other
+  /// failures end the requests of their step, and the engine goes on.
+  std::optional<std::string> failure() const;
 
  private:
   struct Impl;

@@ -12,6 +12,7 @@ enum class LogLevel {
   kDebug = 0,    // shapes that are prepared, memory that grows
   kInfo = 1,     // plans loaded, sessions made, libraries found
   kWarning = 2,  // something that works, but not as well as it could
+  kError = 3,    // work that has failed behind a call: a step of an engine
 };
 
 using Logger = std::function<void(LogLevel level, std::string_view message)>;

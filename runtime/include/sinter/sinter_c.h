@@ -440,7 +440,7 @@ SINTER_API sinter_status sinter_set_thread_pool(const sinter_thread_pool_options
 SINTER_API sinter_status sinter_thread_pool_size(int32_t* threads);
 
 typedef int32_t sinter_log_level;
-enum { SINTER_LOG_DEBUG = 0, SINTER_LOG_INFO = 1, SINTER_LOG_WARNING = 2 };
+enum { SINTER_LOG_DEBUG = 0, SINTER_LOG_INFO = 1, SINTER_LOG_WARNING = 2, SINTER_LOG_ERROR = 3 };
 typedef void (*sinter_logger)(void* user, sinter_log_level level, const char* message);
 /// `logger` is called with every message of `least` or above from now on, by whatever thread uses
 /// the library and by several at once; NULL: no more. It must not call Sinter. The library prints

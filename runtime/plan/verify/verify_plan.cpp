@@ -6,6 +6,7 @@
 
 #include "runtime/plan/expressions.h"
 #include "runtime/plan/extents.h"
+#include "runtime/plan/serving.h"
 #include "runtime/plan/verify/checker.h"
 
 namespace sinter::plan {
@@ -278,6 +279,7 @@ void verify_plan(const fb::PlanT& plan, const BlobSizes& blobs) {
   verify_states(check);
   verify_modules(check, blobs);
   verify_steps(check);
+  if (is_serving(plan)) serving_of(plan);
 }
 
 }  // namespace sinter::plan

@@ -336,9 +336,121 @@ TEST(Engine, AFullQueueRefuses) {
   engine.drain();
 }
 
+/// A step that fails ends its own requests; those that wait, and later ones, get their texts.
+TEST(Engine, AFailingStepEndsItsRequestsAlone) {
+  for (const std::uint64_t failing : {1U, 2U, 5U, 9U}) {
+    Answers answers;
+    EngineOptions options;
+    options.token_bytes = fake_bytes;
+    ExecutorLimits limits = engine_limits();
+    limits.max_sequences = 3;  // so that some wait
+    Engine engine(std::make_unique<ThreadedExecutor>(limits, failing), options);
+    std::map<RequestId, GenerationRequest> asked;
+    const auto submit = [&](int seed) {
+      GenerationRequest request = short_request(seed);
+      request.sampling.samples = seed % 3 == 0 ? 2 : 1;
+      asked.emplace(engine.submit(request, answers.listener()), request);
+    };
+    for (int seed = 1; seed <= 12; ++seed) submit(seed);
+    while (engine.stats().failed_steps == 0) std::this_thread::yield();
+    for (int seed = 13; seed <= 20; ++seed) submit(seed);
+    engine.drain();
+    EXPECT_FALSE(engine.failure());
+    EXPECT_EQ(engine.stats().failed_steps, 1U);
+    EXPECT_EQ(engine.stats().used_blocks, 0);
+    int failed = 0;
+    for (const auto& [id, request] : asked)
+      for (int sample = 0; sample < request.sampling.samples; ++sample) {
+        const GenerationOutput text = answers.of(id, sample);
+        const ExpectedText expected =
+            expected_text(request, sample, kModelTokens, true, fake_grammar(request, kModelTokens));
+        if (text.finish == FinishReason::kError && text.error == "the device is lost") {
+          ++failed;
+          continue;
+        }
+        EXPECT_EQ(text.tokens, expected.tokens);
+        EXPECT_EQ(text.text, expected.text);
+        EXPECT_EQ(text.finish, expected.finish);
+      }
+    EXPECT_GE(failed, 1);
+    EXPECT_LE(failed, 6);
+  }
+}
+
+/// NaN among the logits behind token 13.
+class NanExecutor : public FakeExecutor {
+ public:
+  using FakeExecutor::FakeExecutor;
+
+ protected:
+  std::vector<float> logits_of(std::span<const TokenId> tokens) const override {
+    std::vector<float> logits = FakeExecutor::logits_of(tokens);
+    if (tokens.back() == 13) logits[3] = std::numeric_limits<float>::quiet_NaN();
+    return logits;
+  }
+};
+
+TEST(Engine, ATextWithoutLogitsEndsAlone) {
+  Answers answers;
+  Engine engine(std::make_unique<NanExecutor>(engine_limits()));
+  GenerationRequest request;
+  request.prompt = {1, 2};
+  request.sampling.max_tokens = 20;
+  request.sampling.logit_bias = {{13, -1e9F}};
+  const RequestId first = engine.submit(request, answers.listener());
+  GenerationRequest bad = request;
+  bad.prompt = {1, 13};
+  bad.sampling.samples = 2;
+  const RequestId id = engine.submit(bad, answers.listener());
+  const RequestId second = engine.submit(request, answers.listener());
+  engine.drain();
+  for (int sample = 0; sample < 2; ++sample) {
+    EXPECT_EQ(answers.of(id, sample).finish, FinishReason::kError);
+    EXPECT_THAT(answers.of(id, sample).error, HasSubstr("NaN"));
+  }
+  const ExpectedText expected = expected_text(request, 0, kModelTokens, false);
+  for (const RequestId other : {first, second}) {
+    EXPECT_EQ(answers.of(other).tokens, expected.tokens);
+    EXPECT_EQ(answers.of(other).finish, FinishReason::kLength);
+  }
+  EXPECT_EQ(engine.stats().failed_steps, 0U);
+}
+
+/// Without a limit a text goes on until the context or the cache is full.
+TEST(Engine, ATextWithoutALimitEndsWhereItsRoomDoes) {
+  for (const int blocks : {40, 5}) {
+    Answers answers;
+    ExecutorLimits limits = engine_limits();
+    limits.block_count = blocks;  // 64 positions, or 20
+    const std::int64_t most = std::min(64, 4 * blocks);
+    Engine engine(std::make_unique<ThreadedExecutor>(limits));
+    GenerationRequest request;
+    request.prompt = {1, 2, 3};
+    request.sampling.max_tokens = SamplingParameters::kNoLimit;
+    std::vector<RequestId> ids;
+    for (int i = 0; i < 4; ++i) ids.push_back(engine.submit(request, answers.listener()));
+    GenerationRequest long_prompt = request;
+    long_prompt.prompt.assign(static_cast<std::size_t>(most) + 1, 1);
+    try {
+      engine.submit(long_prompt, nullptr);
+      ADD_FAILURE() << "it was taken";
+    } catch (const Error& error) {
+      EXPECT_THAT(error.what(), HasSubstr("shorten the prompt"));
+    }
+    engine.drain();
+    GenerationRequest limited = request;
+    limited.sampling.max_tokens = most - 3;
+    const ExpectedText expected = expected_text(limited, 0, kModelTokens, false);
+    for (const RequestId id : ids) {
+      EXPECT_EQ(answers.of(id).tokens, expected.tokens);
+      EXPECT_EQ(answers.of(id).finish, FinishReason::kLength);
+    }
+  }
+}
+
 TEST(Engine, AFailingExecutorEndsAllWithItsWords) {
   Answers answers;
-  Engine engine(std::make_unique<ThreadedExecutor>(engine_limits(), 4));
+  Engine engine(std::make_unique<ThreadedExecutor>(engine_limits(), 4, true));
   GenerationRequest request;
   request.prompt = {1, 2};
   request.sampling.max_tokens = 60;
@@ -346,12 +458,13 @@ TEST(Engine, AFailingExecutorEndsAllWithItsWords) {
   const GenerationOutput text = answers.wait_for(first, 60);
   EXPECT_EQ(text.finish, FinishReason::kError);
   EXPECT_THAT(text.error, HasSubstr("the device is lost"));
+  while (!engine.failure()) std::this_thread::yield();
   try {
     engine.submit(request, answers.listener());
     ADD_FAILURE() << "it was taken";
   } catch (const EngineStoppedError& error) {
     EXPECT_EQ(error.code(), ErrorCode::kDevice);
-    EXPECT_THAT(error.what(), HasSubstr("has stopped: the device is lost"));
+    EXPECT_THAT(error.what(), HasSubstr("has stopped: the device is lost for good"));
   }
   engine.drain();
 }

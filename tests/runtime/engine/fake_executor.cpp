@@ -159,7 +159,7 @@ StepResult FakeExecutor::run(const StepPlan& plan) {
       if (!wanted.contains(static_cast<int>(row))) continue;
       while (read.size() <= position)
         read.push_back(cell(table_of(step)[read.size() / size], read.size() % size));
-      rows[row] = fake_logits(read, limits_.vocabulary);
+      rows[row] = logits_of(read);
     }
   }
   StepResult result;
@@ -186,8 +186,9 @@ StepResult FakeExecutor::finish() {
   return result;
 }
 
-ThreadedExecutor::ThreadedExecutor(engine::ExecutorLimits limits, std::uint64_t failing)
-    : model_(std::move(limits)), failing_(failing), thread_([this] { run(); }) {}
+ThreadedExecutor::ThreadedExecutor(engine::ExecutorLimits limits, std::uint64_t failing,
+                                   bool is_lost)
+    : model_(std::move(limits)), failing_(failing), is_lost_(is_lost), thread_([this] { run(); }) {}
 
 ThreadedExecutor::~ThreadedExecutor() {
   {
@@ -205,10 +206,15 @@ void ThreadedExecutor::run() {
     if (plans_.empty()) return;
     const StepPlan plan = std::move(plans_.front());
     plans_.pop_front();
+    is_busy_ = true;
+    bool has_failed = has_failed_;
     lock.unlock();
     std::optional<StepResult> result;
-    if (plan.number != failing_) result = model_.run(plan);
+    if (plan.number == failing_) has_failed = true;
+    if (!has_failed) result = model_.run(plan);  // nothing runs behind a failure
     lock.lock();
+    is_busy_ = false;
+    has_failed_ = has_failed;
     results_.push_back(std::move(result));
     changes_.notify_all();
   }
@@ -227,6 +233,14 @@ StepResult ThreadedExecutor::finish() {
   results_.pop_front();
   if (!result) throw Error(ErrorCode::kDevice, "the device is lost");
   return *result;
+}
+
+void ThreadedExecutor::recover() {
+  std::unique_lock lock(mutex_);
+  changes_.wait(lock, [&] { return plans_.empty() && !is_busy_; });
+  results_.clear();
+  has_failed_ = false;
+  if (is_lost_) throw Error(ErrorCode::kDevice, "the device is lost for good");
 }
 
 }  // namespace sinter::testing

@@ -49,9 +49,15 @@ class FakeExecutor : public engine::Executor {
   const engine::ExecutorLimits& limits() const override { return limits_; }
   void start(const engine::StepPlan& plan) override;
   engine::StepResult finish() override;
+  void recover() override { results_.clear(); }
 
   std::size_t in_flight() const { return results_.size(); }
   engine::StepResult run(const engine::StepPlan& plan);
+
+ protected:
+  virtual std::vector<float> logits_of(std::span<const TokenId> tokens) const {
+    return fake_logits(tokens, limits_.vocabulary);
+  }
 
  private:
   void check(const engine::StepPlan& plan) const;
@@ -62,15 +68,18 @@ class FakeExecutor : public engine::Executor {
   std::deque<engine::StepResult> results_;
 };
 
-/// The same on a thread of its own, as a GPU is. Fails in step `failing`, if that is not 0.
+/// The same on a thread of its own, as a GPU is. Fails in step `failing`, if that is not 0, and
+/// then for good if it `is_lost`.
 class ThreadedExecutor : public engine::Executor {
  public:
-  explicit ThreadedExecutor(engine::ExecutorLimits limits, std::uint64_t failing = 0);
+  explicit ThreadedExecutor(engine::ExecutorLimits limits, std::uint64_t failing = 0,
+                            bool is_lost = false);
   ~ThreadedExecutor() override;
 
   const engine::ExecutorLimits& limits() const override { return model_.limits(); }
   void start(const engine::StepPlan& plan) override;
   engine::StepResult finish() override;
+  void recover() override;
 
  private:
   void run();
@@ -81,7 +90,7 @@ class ThreadedExecutor : public engine::Executor {
   std::condition_variable changes_;
   std::deque<engine::StepPlan> plans_;
   std::deque<std::optional<engine::StepResult>> results_;  // none: it failed
-  bool is_stopping_ = false;
+  bool is_lost_, is_stopping_ = false, is_busy_ = false, has_failed_ = false;
   std::thread thread_;
 };
 

@@ -46,6 +46,32 @@ void expect_share(int count, double share) {
   EXPECT_NEAR(count, kDraws * share, 5 * std::sqrt(kDraws * share * (1 - share)));
 }
 
+/// Rows that are NaN, drawn on the host or by a plan, are the text's own error: no exception, and
+/// no token.
+TEST(SlotSampler, RowsOfNanAreTheTextsError) {
+  std::vector<float> rows = kLogits;
+  rows.insert(rows.end(), kLogits.begin(), kLogits.end());
+  rows[6] = std::numeric_limits<float>::quiet_NaN();
+  SlotSampler host = sampler_of({});
+  const std::vector<TokenId> drafts = {1};
+  const engine::SampleResult drawn = host.sample(rows, drafts);
+  EXPECT_THAT(drawn.tokens, ElementsAre(1));
+  EXPECT_THAT(drawn.error, HasSubstr("NaN"));
+  SlotSampler plan = sampler_of({});
+  const std::vector<TokenId> of_rows = {1, 4};  // as many as there are tokens
+  const engine::SampleResult taken = plan.take(of_rows, drafts, 4);
+  EXPECT_THAT(taken.tokens, ElementsAre(1));
+  EXPECT_EQ(taken.error, drawn.error);
+  // Behind a draft that does not hold nobody looks.
+  SlotSampler other = sampler_of({});
+  const std::vector<TokenId> wrong = {2};
+  EXPECT_EQ(other.take(of_rows, wrong, 4).error, "");
+  SlotSampler first = sampler_of({});
+  const std::vector<TokenId> none = {4};
+  EXPECT_TRUE(first.take(none, {}, 4).tokens.empty());
+  EXPECT_GE(first.last(), 0);  // what a step that is planned ahead runs
+}
+
 TEST(SlotSampler, DrawsNumpysTokens) {
   std::ifstream file(source_dir() + "/tests/tools/goldens/sampler.json");
   const auto goldens = nlohmann::json::parse(file);

@@ -123,6 +123,49 @@ TEST_F(PagedExecutorTest, AStepIsStartedWhileAnotherRuns) {
   EXPECT_EQ(drawn, std::vector(wanted.begin(), wanted.begin() + 3));
 }
 
+// Whatever a step fails of, later ones run as if it had not been.
+TEST_F(PagedExecutorTest, AStepThatFailsIsForgotten) {
+  const auto model = executor(compile(), 2);
+  const auto step = [&](std::vector<TokenId> tokens, bool draws) {
+    engine::StepPlan plan;
+    const int count = static_cast<int>(tokens.size());
+    for (int i = 0; i < count; ++i) plan.positions.push_back(i);
+    plan.tokens = std::move(tokens);
+    for (int block = 0; block * 4 < count; ++block) plan.block_tables.push_back(block);
+    plan.sequences = {{1, 1, 0, 0, count, 0, 0, (count + 3) / 4}};
+    if (draws) plan.samples = {{1, 1, 0, count - 1, 0}};
+    engine::SlotStart& slot = plan.starts.emplace_back();
+    slot.sampling = std::make_shared<const SamplingParameters>();
+    return plan;
+  };
+  const auto prompt = greedy()[0]["prompt"].get<std::vector<TokenId>>();
+  const auto wanted = greedy()[0]["tokens"].get<std::vector<TokenId>>();
+  const TokenId none = 1 << 20;  // no row of the vocabulary
+  for (int round = 0; round < 3; ++round) {
+    EXPECT_THROW(
+        {
+          model->start(step({1, none, 2}, true));
+          model->finish();
+        },
+        Error);
+    model->recover();
+    model->start(step(prompt, true));
+    EXPECT_EQ(model->finish().samples.at(0).tokens.at(0), wanted[0]);
+    // The one that fails was started while another ran, which has its result.
+    model->start(step(prompt, true));
+    EXPECT_THROW(
+        {
+          model->start(step({none}, true));
+          EXPECT_EQ(model->finish().samples.at(0).tokens.at(0), wanted[0]);
+          model->finish();
+        },
+        Error);
+    model->recover();
+  }
+  model->start(step(prompt, true));
+  EXPECT_EQ(model->finish().samples.at(0).tokens.at(0), wanted[0]);
+}
+
 TEST_F(PagedExecutorTest, PreemptionAndChunksChangeNothing) {
   EngineStats stats;
   EngineOptions options;

@@ -1,0 +1,365 @@
+// What the engine's executor takes for granted of a plan of many sequences.
+#include <algorithm>
+#include <array>
+#include <bit>
+#include <charconv>
+#include <span>
+#include <string_view>
+
+#include "runtime/plan/serving.h"
+#include "runtime/plan/verify/checker.h"
+
+namespace sinter::plan {
+namespace {
+
+namespace names = serving_names;
+
+/// Sizes that bindings share. Those up to kBiases are a symbol, or 1; those behind are constants.
+enum class Size : std::uint8_t {
+  kTokens,
+  kSequences,
+  kTableBlocks,
+  kSamples,
+  kSetRows,
+  kBiases,
+  kVocabulary,
+  kLikeliest,
+  // Of others, or always the same.
+  kSequencesAndOne,
+  kLikeliestAndOne,
+  kSetWords,
+  kReals,
+  kIntegers,
+};
+
+struct Row {
+  const char* name;
+  DType dtype;
+  std::size_t ServingPlan::*at;
+  std::array<Size, 2> shape;
+  std::size_t rank = 2;
+};
+
+// A size stands here before others that follow from it.
+constexpr std::array kInputs = {
+    Row{names::kIds, DType::kInt32, &ServingPlan::ids, {Size::kTokens}, 1},
+    Row{names::kPositions, DType::kInt32, &ServingPlan::positions, {Size::kTokens}, 1},
+    Row{names::kSlotMapping, DType::kInt32, &ServingPlan::slots, {Size::kTokens}, 1},
+    Row{names::kBlockTables,
+        DType::kInt32,
+        &ServingPlan::tables,
+        {Size::kSequences, Size::kTableBlocks}},
+    Row{names::kSequenceStarts, DType::kInt32, &ServingPlan::starts, {Size::kSequencesAndOne}, 1},
+    Row{names::kSampleRows, DType::kInt32, &ServingPlan::rows, {Size::kSamples}, 1},
+    Row{names::kSamplingReals,
+        DType::kFloat64,
+        &ServingPlan::reals,
+        {Size::kSamples, Size::kReals}},
+    Row{names::kSamplingIntegers,
+        DType::kInt64,
+        &ServingPlan::integers,
+        {Size::kSamples, Size::kIntegers}},
+    Row{names::kTokenSets, DType::kInt32, &ServingPlan::sets, {Size::kSetRows, Size::kSetWords}},
+    Row{names::kBiasedTokens, DType::kInt32, &ServingPlan::biased, {Size::kBiases}, 1},
+    Row{names::kTokenBiases, DType::kFloat32, &ServingPlan::biases, {Size::kBiases}, 1},
+};
+constexpr std::array kOutputs = {
+    Row{names::kSampledTokens, DType::kInt32, &ServingPlan::drawn, {Size::kSamples}, 1},
+};
+/// Log probabilities: all of them, or none.
+constexpr Size kWanted = Size::kSamples;
+constexpr std::array kLikeliestShape = {Size::kSamples, Size::kLikeliest};
+constexpr std::array kToldShape = {Size::kSamples, Size::kLikeliestAndOne};
+constexpr std::array kLogitsShape = {Size::kSamples, Size::kVocabulary};
+
+// What --serve takes (tools/compiler/options/paging.cpp), and what vocabularies have.
+constexpr std::int64_t kMostTokens = 65536, kMostSequences = 4096, kMostBlock = 256,
+                       kMostPositions = 1 << 20, kMostVocabulary = 1 << 24, kMostLikeliest = 1024;
+// Elements of all block tables, bits of all sets, bytes of the caches for a position.
+constexpr std::int64_t kMostTable = std::int64_t{1} << 28, kMostSetBits = std::int64_t{1} << 34,
+                       kMostPositionBytes = std::int64_t{1} << 32;
+
+/// A size as a plan has it.
+struct Bound {
+  bool is_symbol = false;
+  std::int64_t number = 0;  // the symbol's, or the constant
+  bool operator==(const Bound&) const = default;
+};
+
+using Bindings = std::vector<std::unique_ptr<fb::BindingT>>;
+
+std::optional<std::size_t> find(const Bindings& bindings, std::string_view name) {
+  const auto at = std::ranges::find(bindings, name, [](const auto& each) { return each->name; });
+  if (at == bindings.end()) return std::nullopt;
+  return static_cast<std::size_t>(at - bindings.begin());
+}
+
+std::string_view serve_option(const fb::PlanT& plan) {
+  if (plan.manifest)
+    for (const auto& option : plan.manifest->options)
+      if (option->key == "serve") return option->value;
+  return {};
+}
+
+/// "NAME=N" of the option's text; 0: it says nothing of it.
+std::int64_t said(std::string_view text, std::string_view name) {
+  for (std::size_t start = 0; start < text.size();) {
+    const std::size_t end = std::min(text.find(',', start), text.size());
+    const std::string_view part = text.substr(start, end - start);
+    start = end + 1;
+    if (!part.starts_with(name) || part.substr(name.size()).substr(0, 1) != "=") continue;
+    std::int64_t number = 0;
+    std::from_chars(part.data() + name.size() + 1, part.data() + part.size(), number);
+    return number;
+  }
+  return 0;
+}
+
+class ServingChecker {
+ public:
+  explicit ServingChecker(const fb::PlanT& plan) : check_(plan), plan_(plan) {}
+
+  ServingPlan run() {
+    check_logits();
+    for (const Row& row : kInputs)
+      found_.*row.at = check_binding(plan_.inputs, "input", row.name, row.dtype,
+                                     std::span(row.shape).first(row.rank));
+    for (const Row& row : kOutputs)
+      found_.*row.at = check_binding(plan_.outputs, "output", row.name, row.dtype,
+                                     std::span(row.shape).first(row.rank));
+    check_logprobs();
+    check_caches();
+    check_.where.clear();
+    check_sizes();
+    check_blocks();
+    check_others();
+    return found_;
+  }
+
+ private:
+  Bound bound(std::uint32_t expression) const {
+    const fb::ExprNode& node = plan_.expressions[expression];
+    if (node.op() == fb::ExprOp::Constant) return {false, node.value()};
+    if (node.op() != fb::ExprOp::Symbol)
+      check_.fail("its shape has an expression where the engine gives sizes of its own");
+    const fb::SymbolT& symbol = *plan_.symbols[node.a()];
+    if (symbol.value_of != -1 || symbol.extent_of != -1 || symbol.tokens_of != -1)
+      check_.fail("its size '{}' depends on data", symbol.name);
+    return {true, node.a()};
+  }
+
+  std::int64_t most(const Bound& size) const {
+    return size.is_symbol ? plan_.symbols[static_cast<std::size_t>(size.number)]->max : size.number;
+  }
+  std::int64_t most(Size size) const { return most(*sizes_[static_cast<std::size_t>(size)]); }
+
+  void require(bool holds, std::size_t d, std::string_view what) const {
+    if (!holds) check_.fail("its dimension {} is not {}", d, what);
+  }
+
+  /// Whether an expression is `size`, a symbol or a constant, and one more.
+  bool is_one_more(std::uint32_t expression, const Bound& size) const {
+    const fb::ExprNode& node = plan_.expressions[expression];
+    if (!size.is_symbol)
+      return node.op() == fb::ExprOp::Constant && node.value() == size.number + 1;
+    if (node.op() != fb::ExprOp::Add) return false;
+    const auto is = [&](std::uint32_t operand, bool symbol) {
+      const fb::ExprNode& part = plan_.expressions[operand];
+      return symbol ? part.op() == fb::ExprOp::Symbol && part.a() == size.number
+                    : part.op() == fb::ExprOp::Constant && part.value() == 1;
+    };
+    return (is(node.a(), true) && is(node.b(), false)) ||
+           (is(node.a(), false) && is(node.b(), true));
+  }
+
+  bool is_constant(std::uint32_t expression, std::int64_t value) const {
+    const fb::ExprNode& node = plan_.expressions[expression];
+    return node.op() == fb::ExprOp::Constant && node.value() == value;
+  }
+
+  void check_dimension(std::uint32_t expression, std::size_t d, Size size) {
+    const auto own = [&](Size of) { return *sizes_[static_cast<std::size_t>(of)]; };
+    switch (size) {
+      case Size::kSequencesAndOne:
+        return require(is_one_more(expression, own(Size::kSequences)), d,
+                       "the number of sequences and one");
+      case Size::kLikeliestAndOne:
+        return require(is_one_more(expression, own(Size::kLikeliest)), d,
+                       "the number of the likeliest tokens and one");
+      case Size::kSetWords:
+        return require(is_constant(expression, (own(Size::kVocabulary).number + 31) / 32), d,
+                       "a bit for each token");
+      case Size::kReals: return require(is_constant(expression, kSamplingReals), d, "4");
+      case Size::kIntegers: return require(is_constant(expression, kSamplingIntegers), d, "6");
+      default: break;
+    }
+    auto& known = sizes_[static_cast<std::size_t>(size)];
+    const Bound found = bound(expression);
+    if (known) {
+      require(*known == found, d, "that of the binding which shares it");
+      return;
+    }
+    const bool is_fixed = size == Size::kVocabulary || size == Size::kLikeliest;
+    if (is_fixed) require(!found.is_symbol, d, "a constant");
+    require(found.is_symbol || found.number >= 1, d, "above 0");
+    // Steps begin with one of each. Tables have their full length always.
+    const bool is_counted =
+        size == Size::kTokens || size == Size::kSequences || size == Size::kSamples;
+    if (is_counted)
+      require(found.is_symbol ? plan_.symbols[static_cast<std::size_t>(found.number)]->min <= 1 &&
+                                    plan_.symbols[static_cast<std::size_t>(found.number)]->max >= 1
+                              : found.number == 1,
+              d, "from 1 on");
+    known = found;
+  }
+
+  void check_shape(const fb::BindingT& binding, std::span<const Size> shape) {
+    if (binding.shape.size() != shape.size())
+      check_.fail("it has {} dimensions, not {}", binding.shape.size(), shape.size());
+    for (std::size_t d = 0; d < shape.size(); ++d) check_dimension(binding.shape[d], d, shape[d]);
+  }
+
+  std::size_t check_binding(const Bindings& bindings, const char* what, const char* name,
+                            DType dtype, std::span<const Size> shape) {
+    check_.where = fmt::format("{} '{}'", what, name);
+    const auto at = find(bindings, name);
+    if (!at) check_.fail("the plan has none, which plans of compile --serve have");
+    const fb::BindingT& binding = *bindings[*at];
+    const auto type = static_cast<DType>(binding.dtype);
+    if (type != dtype) check_.fail("it is of type {}, not {}", to_string(type), to_string(dtype));
+    if (is_state(binding)) check_.fail("it is a state");
+    check_shape(binding, shape);
+    return *at;
+  }
+
+  bool is_state(const fb::BindingT& binding) const {
+    return plan_.buffers[binding.buffer]->kind == fb::BufferKind::State;
+  }
+
+  /// The first output of floats that has no name of the table's.
+  void check_logits() {
+    const auto at = std::ranges::find_if(plan_.outputs, [&](const auto& output) {
+      return !is_state(*output) && is_float(static_cast<DType>(output->dtype)) &&
+             output->name != names::kTokenLogprobs;
+    });
+    if (at == plan_.outputs.end()) check_.fail("it has no logits [samples, vocabulary]");
+    check_.where = fmt::format("output '{}'", (*at)->name);
+    check_shape(**at, kLogitsShape);
+    found_.logits = static_cast<std::size_t>(at - plan_.outputs.begin());
+  }
+
+  void check_logprobs() {
+    const bool has_all = find(plan_.inputs, names::kLogprobsWanted).has_value();
+    if (!has_all) return;
+    ServingPlan::Logprobs told;
+    told.wanted = check_binding(plan_.inputs, "input", names::kLogprobsWanted, DType::kInt32,
+                                std::span(&kWanted, 1));
+    told.likeliest = check_binding(plan_.outputs, "output", names::kLikeliestTokens, DType::kInt32,
+                                   kLikeliestShape);
+    told.told =
+        check_binding(plan_.outputs, "output", names::kTokenLogprobs, DType::kFloat32, kToldShape);
+    check_most(Size::kLikeliest, kMostLikeliest, "likeliest tokens");
+    told.most = static_cast<int>(most(Size::kLikeliest));
+    found_.logprobs = told;
+  }
+
+  /// States [.., positions, columns], whose positions alone are open.
+  void check_caches() {
+    std::optional<Bound> positions;
+    for (std::size_t i = 0; i < plan_.inputs.size(); ++i) {
+      const fb::BindingT& input = *plan_.inputs[i];
+      if (!is_state(input)) continue;
+      check_.where = fmt::format("cache '{}'", input.name);
+      if (input.shape.size() < 2)
+        check_.fail("it has {} dimensions, none of positions", input.shape.size());
+      std::int64_t bytes = static_cast<std::int64_t>(size_of(static_cast<DType>(input.dtype)));
+      for (std::size_t d = 0; d < input.shape.size(); ++d) {
+        const Bound size = bound(input.shape[d]);
+        if (d + 2 == input.shape.size()) {
+          require(size.is_symbol, d, "a number of positions that is open");
+          if (positions) require(*positions == size, d, "that of the other caches");
+          positions = size;
+          continue;
+        }
+        require(!size.is_symbol && size.number >= 1 && size.number <= kMostPositionBytes, d,
+                "a constant above 0");
+        if (size.number > kMostPositionBytes / bytes) check_.fail("a position of it is too large");
+        bytes *= size.number;
+      }
+      found_.position_bytes += static_cast<std::uint64_t>(bytes);
+      found_.caches.push_back(i);
+      if (found_.position_bytes > static_cast<std::uint64_t>(kMostPositionBytes))
+        check_.fail("a position of all caches is larger than {} bytes", kMostPositionBytes);
+    }
+    if (!positions) check_.fail("the plan has no caches");
+    found_.cache_positions = most(*positions);
+  }
+
+  void check_most(Size size, std::int64_t limit, const char* what) const {
+    if (most(size) < 1 || most(size) > limit)
+      check_.fail("it has {} {}: from 1 to {} can be served", most(size), what, limit);
+  }
+
+  void check_sizes() {
+    check_most(Size::kTokens, kMostTokens, "tokens in a step");
+    check_most(Size::kSequences, kMostSequences, "sequences in a step");
+    check_most(Size::kSamples, kMostTokens, "samples in a step");
+    check_most(Size::kTableBlocks, kMostPositions, "blocks of a sequence");
+    check_most(Size::kVocabulary, kMostVocabulary, "tokens of a vocabulary");
+    const auto number = [&](Size size) { return static_cast<int>(most(size)); };
+    found_.tokens = number(Size::kTokens);
+    found_.sequences = number(Size::kSequences);
+    found_.samples = number(Size::kSamples);
+    found_.table_blocks = number(Size::kTableBlocks);
+    found_.vocabulary = number(Size::kVocabulary);
+    if (most(Size::kSequences) * most(Size::kTableBlocks) > kMostTable)
+      check_.fail("block tables of {} sequences of {} blocks are too large: give fewer of one",
+                  found_.sequences, found_.table_blocks);
+    if (most(Size::kSequences) * most(Size::kVocabulary) > kMostSetBits)
+      check_.fail("sets of {} tokens for {} sequences are too large", found_.vocabulary,
+                  found_.sequences);
+  }
+
+  /// As the manifest says them, and attention has them.
+  void check_blocks() {
+    const std::string_view text = serve_option(plan_);
+    const std::int64_t block = said(text, "block"), positions = said(text, "positions");
+    if (block < 1 || block > kMostBlock || !std::has_single_bit(static_cast<std::uint64_t>(block)))
+      check_.fail("its manifest says that blocks have {} positions, not a power of two up to {}",
+                  block, kMostBlock);
+    found_.block_size = static_cast<int>(block);
+    const std::int64_t held = std::min<std::int64_t>(found_.table_blocks * block, kMostPositions);
+    found_.sequence_positions = static_cast<int>(positions > 0 ? std::min(positions, held) : held);
+    for (const auto& step : plan_.steps)
+      if (const auto* work = step->work.AsAttentionStep(); work != nullptr && work->tables)
+        if (work->block != block)
+          check_.fail("attention '{}' has blocks of {} positions, the manifest says {}", step->name,
+                      work->block, block);
+  }
+
+  /// The executor gives no other input.
+  void check_others() {
+    for (const auto& input : plan_.inputs) {
+      const bool is_known =
+          is_state(*input) || input->name == names::kLogprobsWanted ||
+          std::ranges::any_of(kInputs, [&](const Row& row) { return input->name == row.name; });
+      if (!is_known) check_.fail("the engine knows no input '{}'", input->name);
+    }
+  }
+
+  Checker check_;
+  const fb::PlanT& plan_;
+  ServingPlan found_;
+  std::array<std::optional<Bound>, 8> sizes_;
+};
+
+}  // namespace
+
+bool is_serving(const fb::PlanT& plan) {
+  return !serve_option(plan).empty() && find(plan.inputs, names::kBlockTables) &&
+         find(plan.inputs, names::kSlotMapping);
+}
+
+ServingPlan serving_of(const fb::PlanT& plan) { return ServingChecker(plan).run(); }
+
+}  // namespace sinter::plan
