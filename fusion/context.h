@@ -91,7 +91,9 @@ struct PagingOptions {
   std::int64_t block_size = 16;         // positions
   std::int64_t max_sequences = 256;     // of a step
   std::int64_t max_step_tokens = 2048;  // of all of them
-  std::int64_t max_positions = 0;       // of a sequence; 0: what the model's range allows
+  /// Of a sequence; 0: what the model's range and its tables of positions allow. page_caches writes
+  /// what it has become.
+  std::int64_t max_positions = 0;
 };
 
 /// Names of the inputs, of an output and of sizes of a plan that PagingOptions make.
@@ -169,6 +171,7 @@ struct Context {
   WeightOptions weights;
   EightBitOptions eight_bit;
   std::optional<PagingOptions> paging;
+  std::string position_table;  // the node whose table says how many positions a sequence has
   bool packed = false;  // --packed: sequences of a batch lie end to end, without padding
   std::vector<QuantizedLayer> layers;  // that `weights` and `eight_bit` ask about
   std::vector<QuantizedCache> caches;  // that `states` asks about

@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 #include <sinter/error.h>
 
+#include "fusion/paging/position_limit.h"
 #include "fusion/paging/position_trials.h"
 #include "fusion/paging/token_check.h"
 #include "fusion/paging/token_sampler.h"
@@ -26,9 +27,10 @@ using ir::Attr;
 
 class CachePager {
  public:
-  CachePager(const Graph& graph, const PagingOptions& options)
+  CachePager(const Graph& graph, Context& context)
       : graph_(graph),
-        options_(options),
+        context_(context),
+        options_(*context.paging),
         inputs_(decoder_inputs(graph)),
         trials_(graph, inputs_),
         b_(graph.name()),
@@ -49,6 +51,7 @@ class CachePager {
     Graph paged = b_.finish();
     check_inputs(paged);
     check_tokens(paged);
+    limit_positions(paged);
     return without_old(paged);
   }
 
@@ -152,11 +155,24 @@ class CachePager {
     }
   }
 
+  /// A sequence is no longer than the model's own tables of positions.
+  void limit_positions(const Graph& paged) {
+    if (const auto limit = position_limit(paged); limit && limit->most < positions_) {
+      context_.position_table = describe(paged.node(limit->node));
+      if (limit->most < 1)
+        refuse_paging(paged.node(limit->node), "its table has no row for the first position");
+      positions_ = limit->most;
+    }
+    context_.paging->max_positions = positions_;
+  }
+
   /// The graph without the inputs that nothing reads any more, with the caches as states.
   Graph without_old(const Graph& paged) const {
     GraphBuilder builder(paged.name());
     for (auto [symbol, range] : paged.ranges()) {
       if (symbol == paged_names::kCachePositions) range.min = options_.block_size;
+      if (symbol == paged_names::kTableBlocks)
+        range.max = (positions_ + options_.block_size - 1) / options_.block_size;
       builder.range(symbol, range);
     }
     std::vector<ValueId> inputs;
@@ -445,7 +461,8 @@ class CachePager {
   static constexpr std::int64_t kMostPositions = 1 << 17, kMostCache = 1 << 24;
 
   const Graph& graph_;
-  const PagingOptions& options_;
+  Context& context_;
+  const PagingOptions options_;
   DecoderInputs inputs_;
   PositionTrials trials_;
   GraphBuilder b_;
@@ -466,7 +483,7 @@ Graph page_caches(const Graph& graph, Context& context) {
     throw Error(ErrorCode::kUsage,
                 "--serve pages the caches of attention, which --fuse=off does not look for: leave "
                 "one of both out");
-  return CachePager(graph, *context.paging).run();
+  return CachePager(graph, context).run();
 }
 
 }  // namespace sinter::fusion

@@ -224,6 +224,50 @@ TEST(Paging, CachesThatGrowGiveWhatOneSequenceGives) {
   EXPECT_THAT(at_once(paged(text)), testing::Pointwise(testing::FloatEq(), expected));
 }
 
+/// A sequence is as long as the model's own tables of positions, wherever these are read.
+TEST(Paging, TablesOfPositionsSayHowLongASequenceIs) {
+  const auto limit_of = [](const std::string& table, std::int64_t asked = 0) {
+    std::string text = replaced(golden("rows_at_their_positions"), "%heads = Reshape(%x)",
+                                "%heads = Reshape(%moved)");
+    // Positions are known before the first product.
+    const std::string positions =
+        "%n = Iota() {axis = 2, dtype = i64, shape = [1, 1, s, 1]}\n  %i2 = Add(%n, %position)\n";
+    text = replaced(text, positions.substr(0, positions.find('\n') + 1), "");
+    text = replaced(text, "  %i2 = Add(%n, %position)\n", "");
+    text = replaced(text, "  %heads =", "  " + positions + "  " + table + "\n  %heads =");
+    Context context;
+    context.paging.emplace();
+    context.paging->block_size = kBlock;
+    context.paging->max_positions = asked;
+    const Graph many = page_caches(ir::parse_graph(text), context);
+    EXPECT_EQ(many.ranges().find(paged_names::kTableBlocks)->second.max,
+              (context.paging->max_positions + kBlock - 1) / kBlock);
+    return std::pair(context.paging->max_positions, context.position_table);
+  };
+  // Learned positions, and rows of them behind two for padding.
+  const std::string learned =
+      "%rows_of = const f32[22, 8] random(7)\n  %at = Reshape(%i2) {shape = [1, s]}\n  ";
+  const std::string added = "Gather(%rows_of, %at) {axis = 0}\n  %moved = Add(%x, %found)";
+  auto [most, table] = limit_of(learned + "%found = " + added);
+  EXPECT_EQ(most, 22);
+  EXPECT_THAT(table, HasSubstr("Gather"));
+  EXPECT_EQ(limit_of(learned + "%two = const i64[] {2}\n  %behind = Add(%at, %two)\n  %found = " +
+                     replaced(added, "%at", "%behind"))
+                .first,
+            20);
+  // Angles that are computed for so many positions.
+  EXPECT_EQ(limit_of("%n40 = Iota() {axis = 0, dtype = f32, shape = [40, 8]}\n"
+                     "  %rows_of = Cos(%n40)\n  %at = Reshape(%i2) {shape = [1, s]}\n  %found = " +
+                     added)
+                .first,
+            40);
+  // What asks for less gets less, and for more no more.
+  EXPECT_EQ(limit_of(learned + "%found = " + added, 9).first, 9);
+  EXPECT_EQ(limit_of(learned + "%found = " + added, 23).first, 22);
+  // Tokens choose rows of the vocabulary, which is no limit.
+  EXPECT_EQ(limit_of("%moved = Abs(%x)").first, 64);
+}
+
 TEST(Paging, WhatMixesOrCountsTokensIsRefused) {
   const std::string text = golden("rows_at_their_positions");
   EXPECT_THAT(paging_refusal(replaced(text, "%last = const",

@@ -12,6 +12,7 @@
 #include "fusion/pipeline.h"
 #include "ir/scaled_rows.h"
 #include "runtime/format_error.h"
+#include "runtime/plan/serving.h"
 #include "tools/compiler/build/calibration.h"
 #include "tools/compiler/build/model_source.h"
 #include "tools/compiler/options/eight_bit.h"
@@ -24,6 +25,30 @@
 
 namespace sinter::tools {
 namespace {
+
+/// Passes write what the verifier and the engine read.
+constexpr bool have_same_names() {
+  namespace written = fusion::paged_names;
+  namespace read = plan::serving_names;
+  constexpr std::pair<std::string_view, std::string_view> kNames[] = {
+      {written::kIds, read::kIds},
+      {written::kPositions, read::kPositions},
+      {written::kSlotMapping, read::kSlotMapping},
+      {written::kSequenceStarts, read::kSequenceStarts},
+      {written::kBlockTables, read::kBlockTables},
+      {written::kSampleRows, read::kSampleRows},
+      {written::kSamplingReals, read::kSamplingReals},
+      {written::kSamplingIntegers, read::kSamplingIntegers},
+      {written::kTokenSets, read::kTokenSets},
+      {written::kBiasedTokens, read::kBiasedTokens},
+      {written::kTokenBiases, read::kTokenBiases},
+      {written::kLogprobsWanted, read::kLogprobsWanted},
+      {written::kSampledTokens, read::kSampledTokens},
+      {written::kLikeliestTokens, read::kLikeliestTokens},
+      {written::kTokenLogprobs, read::kTokenLogprobs}};
+  return std::ranges::all_of(kNames, [](const auto& pair) { return pair.first == pair.second; });
+}
+static_assert(have_same_names());
 
 double milliseconds_since(std::chrono::steady_clock::time_point start) {
   return std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start)
@@ -373,6 +398,22 @@ BuildResult build_plan(const BuildOptions& options, frontend::ImportedModel mode
   result.times.passes_ms = milliseconds_since(start);
 
   codegen::CompileOptions compile = codegen_options(options, target, result.model);
+  if (const auto& paging = result.pipeline.context.paging) {
+    // How long a sequence may be is found by a pass.
+    PagingOptions found = *options.paging;
+    if (const auto& table = result.pipeline.context.position_table; !table.empty()) {
+      const std::string limit =
+          fmt::format("a sequence has at most {} positions, as many as {} has rows for",
+                      paging->max_positions, table);
+      if (found.max_positions > 0)
+        reporter.warn("serve", fmt::format("--serve=positions={}: {}", found.max_positions, limit));
+      else
+        reporter.note("serve", limit);
+    }
+    found.max_positions = paging->max_positions;
+    for (auto& [key, value] : compile.options)
+      if (key == kPagingKey) value = to_text(found);
+  }
   compile.precision_notes = result.pipeline.context.precision_notes;
   compile.checkpoint = [&reporter] { reporter.check(); };
   compile.edit_source = options.edit_source;
@@ -400,6 +441,7 @@ BuildResult build_plan(const BuildOptions& options, frontend::ImportedModel mode
                                   kernel.name, kernel.architecture, nodes, kernel.reproducer));
       }
     }
+  if (options.paging) plan::serving_of(result.plan.parts.meta);
   if (result.model.reads)
     result.plan.parts.meta.refit =
         to_text(recipes_of(result.plan, *result.model.reads, result.model.structure));

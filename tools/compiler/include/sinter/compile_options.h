@@ -233,7 +233,7 @@ struct PagingOptions {
   std::int64_t block_size = 16;         // positions of a block of the caches, a power of two
   std::int64_t max_sequences = 256;     // of a step
   std::int64_t max_step_tokens = 2048;  // of all sequences of a step
-  std::int64_t max_positions = 0;       // of a sequence; 0: as many as the model takes
+  std::int64_t max_positions = 0;       // of a sequence; 0: as many as the model has, by its tables
   std::int64_t few_tokens = 0;  // steps of so many at most have kernels of their own; 0: none
 };
 /// "", or some of "block=16,sequences=256,step-tokens=2048,positions=8192,few-tokens=8".
