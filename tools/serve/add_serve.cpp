@@ -14,6 +14,7 @@
 #include <utility>
 
 #include <fmt/format.h>
+#include <sinter/log.h>
 #include <sys/resource.h>
 
 #include "runtime/format_error.h"
@@ -153,12 +154,31 @@ class ModelDrain {
   std::thread thread_;
 };
 
+/// While it lives, what the library warns of, and steps that fail, are lines on stderr.
+class LogOnConsole {
+ public:
+  explicit LogOnConsole(const Console& console) {
+    set_logger(
+        [&console](LogLevel level, std::string_view message) {
+          if (level == LogLevel::kError)
+            Console().note(fmt::format("error: {}", message));  // also if it is to be quiet
+          else
+            console.note(message);
+        },
+        LogLevel::kWarning);
+  }
+  ~LogOnConsole() { set_logger({}); }
+  LogOnConsole(const LogOnConsole&) = delete;
+  LogOnConsole& operator=(const LogOnConsole&) = delete;
+};
+
 int run_serve(ServeArguments options, StartGrpcServer start_grpc, const Console& console) {
   if (options.grpc_port && start_grpc == nullptr)
     throw usage_error(
         "--grpc-port: the Python package's command is built without gRPC. The same tensors are "
         "answered over HTTP; the command that tools/build makes (build/bin/sinter) has gRPC, too");
   EndOnSignals signals;
+  const LogOnConsole log(console);
   HttpOptions http = options.http;
   http.port = static_cast<int>(options.port);
   http.limits.connections =

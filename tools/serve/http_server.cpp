@@ -76,10 +76,14 @@ Response failure(const Request& request, std::exception_ptr error) {
 }
 
 ordered_json json_of(const ServedModel& model) {
-  return {{"id", model.name()},
-          {"object", "model"},
-          {"created", model.created()},
-          {"owned_by", "sinter"}};
+  const ModelState state = model.state();
+  ordered_json json = {{"id", model.name()},
+                       {"object", "model"},
+                       {"created", model.created()},
+                       {"owned_by", "sinter"},
+                       {"ready", state.is_ready}};
+  if (!state.is_ready) json["error"] = state.reason;
+  return json;
 }
 
 TensorModel& tensors_of(const ServedModel& model) {
@@ -232,7 +236,7 @@ struct HttpServer::Impl {
   }
   Response health() const {
     if (draining) throw ApiError(503, "the server is being shut down");
-    if (std::string why = models.why_not_ready(); !why.empty()) throw ApiError(503, std::move(why));
+    if (const ModelState state = models.state(); !state.is_ready) throw ApiError(503, state.reason);
     return text_response(R"({"status":"ok"})");
   }
   Response metrics() const {
@@ -257,16 +261,21 @@ struct HttpServer::Impl {
     return json_response(metadata_of(found->name(), tensors_of(*found).plan()));
   }
   Response model_ready(const Request& request) const {
-    models.find(request.parameters[0]);
+    const ModelState state = models.find(request.parameters[0])->state();
+    if (!state.is_ready) throw ApiError(503, state.reason);
     return text_response("{}");
   }
   Response index() const {
     ordered_json all = ordered_json::array();
-    for (const auto& each : models.all())
-      all.push_back({{"name", each->name()}, {"version", "1"}, {"state", "READY"}});
-    for (const std::string& name : models.unloaded())
-      all.push_back(
-          {{"name", name}, {"version", "1"}, {"state", "UNAVAILABLE"}, {"reason", "unloaded"}});
+    const auto add = [&](const std::string& name, const ModelState& state) {
+      ordered_json one = {{"name", name},
+                          {"version", "1"},
+                          {"state", state.is_ready ? "READY" : "UNAVAILABLE"}};
+      if (!state.is_ready) one["reason"] = state.reason;
+      all.push_back(std::move(one));
+    };
+    for (const auto& each : models.all()) add(each->name(), each->state());
+    for (const std::string& name : models.unloaded()) add(name, {false, "unloaded"});
     return json_response(all);
   }
 

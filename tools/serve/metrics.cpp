@@ -53,10 +53,15 @@ void histogram(std::string& text, const ModelsOf<Stats>& models, const char* nam
 
 std::string metrics_text(const ModelRegistry& registry) {
   Models models;
-  for (const auto& model : registry.all())
+  ModelsOf<ModelState> states;
+  for (const auto& model : registry.all()) {
+    states.emplace_back(quoted(model->name()), model->state());
     if (model->engine() != nullptr)
       models.emplace_back(quoted(model->name()), model->engine()->stats());
+  }
   std::string text;
+  metric(text, states, "model_ready", "gauge", "1 of a model that answers, 0 of one that cannot.",
+         [](const ModelState& state) { return state.is_ready ? 1 : 0; });
   const auto counter = [&](const char* name, const char* help, auto value) {
     metric(text, models, name, "counter", help, value);
   };
@@ -81,6 +86,8 @@ std::string metrics_text(const ModelRegistry& registry) {
           of(&EngineStats::prompt_tokens));
   counter("generated_tokens_total", "Tokens that were drawn.", of(&EngineStats::generated_tokens));
   counter("steps_total", "Steps of the engine.", of(&EngineStats::steps));
+  counter("steps_failed_total", "Those that failed: their requests ended with an error.",
+          of(&EngineStats::failed_steps));
   counter("step_sequences_total", "Sequences of all steps: batch sizes, summed.",
           of(&EngineStats::step_sequences));
   counter("step_tokens_total", "Tokens of all steps.", of(&EngineStats::step_tokens));

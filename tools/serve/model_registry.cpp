@@ -51,8 +51,14 @@ class ModelRegistry::LoadTurn {
 void ModelRegistry::load(const std::string& name, ServedModelOptions options) {
   const LoadTurn turn(*this);
   auto model = std::make_shared<ServedModel>(name, options);
+  put(std::move(model), std::move(options));
+}
+
+void ModelRegistry::put(std::shared_ptr<ServedModel> model) { put(std::move(model), {}); }
+
+void ModelRegistry::put(std::shared_ptr<ServedModel> model, ServedModelOptions options) {
   const std::lock_guard lock(mutex_);
-  Entry& entry = models_[name];
+  Entry& entry = models_[model->name()];
   entry.options = std::move(options);
   std::swap(entry.model, model);
   // What was there ends behind the lock, unless a request has it.
@@ -108,8 +114,13 @@ std::vector<std::string> ModelRegistry::unloaded() const {
   return result;
 }
 
-std::string ModelRegistry::why_not_ready() const {
-  return all().empty() ? "no model is loaded" : "";
+ModelState ModelRegistry::state() const {
+  const auto loaded = all();
+  if (loaded.empty()) return {false, "no model is loaded"};
+  for (const auto& model : loaded)
+    if (const ModelState state = model->state(); !state.is_ready)
+      return {false, fmt::format("the model '{}' cannot answer: {}", model->name(), state.reason)};
+  return {};
 }
 
 void ModelRegistry::drain() {

@@ -22,6 +22,8 @@ class ModelRegistry {
   /// Loads a model, and then puts it in the place of one of that name. One at a time. Throws as
   /// ServedModel does, and ApiError (429) if too many loads wait; then nothing has changed.
   void load(const std::string& name, ServedModelOptions options);
+  /// The same of one that is loaded, from no files: it cannot be loaded anew.
+  void put(std::shared_ptr<ServedModel> model);
   /// What it was loaded from stays known. Throws ApiError (404) if there is none.
   void unload(const std::string& name);
   /// Loads what has or had that name anew, from the same files. Throws as both.
@@ -33,8 +35,8 @@ class ModelRegistry {
   std::vector<std::shared_ptr<ServedModel>> all() const;
   /// Names of those that were unloaded.
   std::vector<std::string> unloaded() const;
-  /// Empty if requests are answered; else why not.
-  std::string why_not_ready() const;
+  /// Of a model that is not ready, if there is one; not ready where none is loaded.
+  ModelState state() const;
   /// Waits until the requests of all models have ended; they take no more.
   void drain();
 
@@ -43,6 +45,7 @@ class ModelRegistry {
     ServedModelOptions options;
     std::shared_ptr<ServedModel> model;  // null: unloaded
   };
+  void put(std::shared_ptr<ServedModel> model, ServedModelOptions options);
   class LoadTurn;
 
   mutable std::mutex mutex_;

@@ -4,6 +4,7 @@
 #include <random>
 #include <sstream>
 
+#include "runtime/engine/executor.h"
 #include "tests/support/paths.h"
 #include "tests/tools/serve/serve_fixture.h"
 #include "tests/tools/tiny_tokenizer.h"
@@ -219,6 +220,63 @@ TEST_F(ServeTest, DrainingEndsWhatRunsAndRefusesTheRest) {
   models_.drain();
   asks.join();
   EXPECT_EQ(answer["choices"][0]["token_ids"].size(), 44u);
+}
+
+/// Fails in its first step, and is lost.
+class LostExecutor : public engine::Executor {
+ public:
+  LostExecutor() {
+    limits_.vocabulary = 16;
+    limits_.max_positions = 32;
+    limits_.block_size = 4;
+    limits_.block_count = 16;
+    limits_.max_sequences = 2;
+    limits_.max_step_tokens = 8;
+  }
+  const engine::ExecutorLimits& limits() const override { return limits_; }
+  void start(const engine::StepPlan&) override { throw Error(ErrorCode::kDevice, "no step"); }
+  engine::StepResult finish() override { return {}; }
+  void recover() override { throw Error(ErrorCode::kDevice, "the device is lost"); }
+
+ private:
+  engine::ExecutorLimits limits_;
+};
+
+// Whoever asks hears that a model cannot answer, and why; others go on.
+TEST_F(ServeTest, AModelThatCannotAnswerIsNotReady) {
+  begin();
+  models_.put(std::make_shared<tools::ServedModel>("lost", std::make_unique<LostExecutor>()));
+  const auto status = [&](const char* path) { return client().Get(path)->status; };
+  const char* const kOwn[] = {"/health", "/v2/health/ready", "/v2/models/lost/ready"};
+  for (const char* path : kOwn) EXPECT_EQ(status(path), 200) << path;
+  EXPECT_EQ(figure("model_ready{model=\"lost\"}"), 1);
+  json body = prompt({1, 2});
+  body["model"] = "lost";
+  EXPECT_THAT(post(body, 200)["error"]["message"], HasSubstr("no step"));
+  while (!models_.find("lost")->engine()->failure()) std::this_thread::yield();
+  for (const char* path : kOwn) {
+    const auto answer = client().Get(path);
+    EXPECT_EQ(answer->status, 503) << path;
+    EXPECT_THAT(answer->body, HasSubstr("the device is lost"));
+  }
+  EXPECT_THAT(refusal(body, 503), HasSubstr("the device is lost"));
+  EXPECT_EQ(status("/v2/health/live"), 200);
+  EXPECT_EQ(status("/v2/models/tiny/ready"), 200);
+  for (const json& model : json::parse(client().Get("/v1/models")->body)["data"]) {
+    EXPECT_EQ(model["ready"], model["id"] == "tiny");
+    EXPECT_EQ(model.contains("error"), model["id"] == "lost");
+  }
+  const auto index = client().Post("/v2/repository/index", "{}", "application/json");
+  for (const json& model : json::parse(index->body))
+    EXPECT_EQ(model["state"], model["name"] == "tiny" ? "READY" : "UNAVAILABLE");
+  EXPECT_EQ(figure("model_ready{model=\"lost\"}"), 0);
+  EXPECT_EQ(figure("model_ready{model=\"tiny\"}"), 1);
+  EXPECT_EQ(figure("steps_failed_total{model=\"lost\"}"), 1);
+  json other = prompt({1, 2});
+  other["model"] = "tiny";
+  EXPECT_EQ(post(other)["choices"].size(), 1u);
+  client().Post("/v2/repository/models/lost/unload", "{}", "application/json");
+  EXPECT_EQ(status("/health"), 200);
 }
 
 TEST_F(ServeTest, ConversationsAreTextByTheTemplate) {

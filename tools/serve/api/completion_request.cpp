@@ -240,8 +240,7 @@ CompletionRequest parse_chat(const json& body, std::string_view text, const Serv
   if (call) constraint = std::move(call);
   if (constraint) set_constraint(*constraint, model, one.sampling);
   one.prompt = {ids.begin(), ids.end()};
-  const std::int64_t room = model.positions() - std::ssize(ids);
-  one.sampling.max_tokens = newer > 0 ? newer : std::max<std::int64_t>(room, 1);
+  one.sampling.max_tokens = newer > 0 ? newer : SamplingParameters::kNoLimit;
   request.prompts.push_back(std::move(one));
   return request;
 }

@@ -211,7 +211,7 @@ struct Service final : inference::GRPCInferenceService::Service {
   }
   Status ServerReady(ServerContext*, const inference::ServerReadyRequest*,
                      inference::ServerReadyResponse* response) override {
-    response->set_ready(!draining && models.why_not_ready().empty());
+    response->set_ready(!draining && models.state().is_ready);
     return Status::OK;
   }
   Status ModelReady(ServerContext* context, const inference::ModelReadyRequest* request,
@@ -271,7 +271,9 @@ struct Service final : inference::GRPCInferenceService::Service {
         auto& model = *response->add_models();
         model.set_name(each->name());
         model.set_version(kModelVersion);
-        model.set_state("READY");
+        const ModelState state = each->state();
+        model.set_state(state.is_ready ? "READY" : "UNAVAILABLE");
+        model.set_reason(state.reason);
       }
       for (const std::string& name : models.unloaded()) {
         auto& model = *response->add_models();

@@ -118,4 +118,16 @@ ServedModel::ServedModel(std::string name, ServedModelOptions options)
   engine_ = std::make_unique<Engine>(std::move(executor), std::move(engine));
 }
 
+ServedModel::ServedModel(std::string name, std::unique_ptr<engine::Executor> executor)
+    : name_(std::move(name)),
+      created_(std::time(nullptr)),
+      positions_(executor->limits().max_positions),
+      engine_(std::make_unique<Engine>(std::move(executor), engine_options(options_))) {}
+
+ModelState ServedModel::state() const {
+  if (engine_ == nullptr) return {};
+  const auto failure = engine_->failure();
+  return {!failure, failure.value_or("")};
+}
+
 }  // namespace sinter::tools

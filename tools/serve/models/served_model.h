@@ -36,14 +36,24 @@ struct ServedModelOptions {
   SessionOptions session;
 };
 
+/// Whether a model answers, or all of a server's do.
+struct ModelState {
+  bool is_ready = true;
+  std::string reason;  // why not
+};
+
 class ServedModel {
  public:
   /// Throws as Plan::load, Tokenizer::load and DecoderExecutor do.
   ServedModel(std::string name, ServedModelOptions options);
+  /// Of an executor of the caller's: prompts and answers are token ids.
+  ServedModel(std::string name, std::unique_ptr<engine::Executor> executor);
 
   const std::string& name() const { return name_; }
   const std::string& plan() const { return options_.plan; }
   std::time_t created() const { return created_; }
+  /// Any thread. A model whose engine has stopped for good is not ready.
+  ModelState state() const;
   /// Of a decoder of texts; else null.
   Engine* engine() const { return engine_.get(); }
   /// Of any other plan; else null.
