@@ -9,6 +9,7 @@
 #include <optional>
 
 #include "runtime/sampling/random.h"
+#include "runtime/sampling/weights.h"
 
 namespace sinter::sampling {
 namespace {
@@ -85,60 +86,10 @@ class AllowedRow {
 
 using Places = std::vector<std::uint32_t>;  // in a row
 
-/// e^x in float32 of x up to 0: the bits that glibc's has, without a call. Its method and constants
-/// are those of Arm's optimized routines: 2^(k / 32) from a table, and a polynomial.
-class Exponential {
- public:
-  float operator()(float x) const {
-    constexpr double kSteps = 32, kShift = 0x1.8p+52;
-    constexpr double kA = 0x1.c6af84b912394p-5 / (kSteps * kSteps * kSteps),
-                     kB = 0x1.ebfce50fac4f3p-3 / (kSteps * kSteps),
-                     kC = 0x1.62e42ff0c52d6p-1 / kSteps;
-    const double scaled = 0x1.71547652b82fep+0 * kSteps * static_cast<double>(x);
-    const double shifted = scaled + kShift;
-    const auto step = std::bit_cast<std::uint64_t>(shifted);
-    const double rest = scaled - (shifted - kShift);
-    const double power = std::bit_cast<double>(table_[step % table_.size()] + (step << 47));
-    return static_cast<float>(((kA * rest + kB) * (rest * rest) + (kC * rest + 1)) * power);
-  }
-
-  static const Exponential& instance() {
-    static const Exponential one;
-    return one;
-  }
-
- private:
-  Exponential() {
-    for (std::size_t i = 0; i < table_.size(); ++i)
-      table_[i] = std::bit_cast<std::uint64_t>(std::exp2(static_cast<double>(i) / 32)) -
-                  (static_cast<std::uint64_t>(i) << 47);
-  }
-  std::array<std::uint64_t, 32> table_;
-};
-
-/// Weights of top-p: of e^score, in whole units of 2^-40.
-class Weights {
- public:
-  Weights(float most, double temperature)
-      : most_(most), rate_(static_cast<float>(1 / temperature)) {}
-
-  float score_of(float value) const { return value == most_ ? 0 : (value - most_) * rate_; }
-  std::uint64_t of(float value) const { return of_score(score_of(value)); }
-  std::uint64_t of_score(float score) const {
-    if (score < kLeastScore) return 0;
-    return static_cast<std::uint64_t>(static_cast<std::int64_t>(exponential_(score) * 0x1p40F));
-  }
-
-  static std::uint64_t bound(double share, std::uint64_t total) {
-    return static_cast<std::uint64_t>(std::max(1.0, std::ceil(share * static_cast<double>(total))));
-  }
-
-  static constexpr float kLeastScore = -28;  // lower ones have no weight
-
- private:
-  float most_, rate_;
-  const Exponential& exponential_ = Exponential::instance();
-};
+/// The weight that a share of `total` is reached with.
+std::uint64_t bound_of(double share, std::uint64_t total) {
+  return static_cast<std::uint64_t>(std::max(1.0, std::ceil(share * static_cast<double>(total))));
+}
 
 /// How many of `values`, largest first, have less than `share` of the weight in front of them.
 std::size_t nucleus(std::span<const float> values, double temperature, double share) {
@@ -146,7 +97,7 @@ std::size_t nucleus(std::span<const float> values, double temperature, double sh
   const Weights weights(values[0], temperature);
   std::uint64_t total = 0;
   for (const float value : values) total += weights.of(value);
-  const std::uint64_t bound = Weights::bound(share, total);
+  const std::uint64_t bound = bound_of(share, total);
   std::size_t kept = 0;
   for (std::uint64_t before = 0; kept < values.size() && before < bound; ++kept)
     before += weights.of(values[kept]);
@@ -176,15 +127,19 @@ std::span<std::uint32_t> nucleus_of(const AllowedRow& row, float most, float lea
   }
   std::vector<std::uint16_t>& buckets = scratch.buckets;
   std::array<std::uint64_t, kBuckets> sums = {};
-  for (std::size_t i = 0; i < values.size(); ++i) {
-    const float score = weights.score_of(values[i]);
-    const auto bucket =
-        static_cast<std::uint16_t>(static_cast<std::int32_t>(std::min(score * unit, kLast)));
-    buckets[i] = bucket;
-    sums[bucket] += weights.of_score(score);
+  constexpr std::size_t kChunk = 512;
+  std::array<std::uint64_t, kChunk> found;
+  std::array<std::int32_t, kChunk> numbers;
+  for (std::size_t at = 0; at < values.size(); at += kChunk) {
+    const auto chunk = values.subspan(at, std::min(kChunk, values.size() - at));
+    weights.find(chunk, unit, kLast, found.data(), numbers.data());
+    for (std::size_t i = 0; i < chunk.size(); ++i) {
+      buckets[at + i] = static_cast<std::uint16_t>(numbers[i]);
+      sums[static_cast<std::size_t>(numbers[i])] += found[i];
+    }
   }
   const std::uint64_t bound =
-      Weights::bound(share, std::accumulate(sums.begin(), sums.end(), std::uint64_t{0}));
+      bound_of(share, std::accumulate(sums.begin(), sums.end(), std::uint64_t{0}));
   std::size_t edge = 0;
   std::uint64_t before = 0;
   while (edge + 1 < kBuckets && before + sums[edge] < bound) before += sums[edge++];

@@ -1,6 +1,7 @@
 // The host's draws against the reference of SampleTokens.
 #include "runtime/sampling/draw.h"
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 #include <random>
@@ -10,6 +11,7 @@
 #include "ir/graph.h"
 #include "ir/reference/evaluate.h"
 #include "runtime/sampling/random.h"
+#include "runtime/sampling/weights.h"
 #include "tests/support/sampling_operands.h"
 
 namespace sinter::test {
@@ -54,6 +56,26 @@ TEST(DrawToken, IsWhatTheReferenceDraws) {
     }
 }
 
+/// The exponential of a vocabulary's weights has the bits of the library's.
+TEST(Weights, AreThoseOfTheExponential) {
+  std::mt19937 random(7);
+  std::vector<float> values;
+  for (int i = 0; i < 300000; ++i)
+    values.push_back(-std::uniform_real_distribution<float>(0, 30)(random));
+  values[1] = 0, values[2] = -28, values[3] = -std::numeric_limits<float>::infinity();
+  const sampling::Weights weights(0, 1);
+  std::vector<std::uint64_t> found(values.size());
+  std::vector<std::int32_t> buckets(values.size());
+  weights.find(values, -10, 250, found.data(), buckets.data());
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    const float x = values[i];
+    const auto expected = x < -28 ? 0 : static_cast<std::uint64_t>(std::exp(x) * 0x1p40F);
+    ASSERT_EQ(found[i], expected) << x;
+    ASSERT_EQ(weights.of(x), expected) << x;
+    ASSERT_EQ(buckets[i], static_cast<std::int32_t>(std::min(x * -10, 250.0F))) << x;
+  }
+}
+
 /// What may be drawn, all of it sorted: top-p as its definition says it.
 sampling::Candidates sorted_candidates(std::span<const float> values, const sampling::Draw& draw,
                                        std::span<const std::uint32_t> allowed) {
@@ -66,7 +88,8 @@ sampling::Candidates sorted_candidates(std::span<const float> values, const samp
     return value_of(a) > value_of(b) || (value_of(a) == value_of(b) && a < b);
   });
   const float most = value_of(result.tokens[0]);
-  const auto rate = static_cast<float>(1 / draw.temperature);
+  const auto rate =
+      std::max(static_cast<float>(1 / draw.temperature), std::numeric_limits<float>::min());
   const auto weight_of = [&](TokenId token) {
     const float score = value_of(token) == most ? 0 : (value_of(token) - most) * rate;
     return static_cast<std::uint64_t>(std::exp(score) * 0x1p40F);
@@ -120,7 +143,7 @@ TEST(TopP, IsThatOfASortedVocabulary) {
       for (auto& word : some) word = random() | 1U;
       for (const bool all : {true, false})
         for (const double share : {1e-9, 0.1, 0.5, 0.9, 0.99, 0.999999})
-          for (const double temperature : {0.01, 0.7, 1.0, 40.0}) {
+          for (const double temperature : {1e-300, 0.01, 0.7, 1.0, 40.0, 1e300}) {
             sampling::Draw draw{.temperature = temperature, .top_p = share};
             if (random() % 3 == 0) draw.least_score = std::log(0.02);
             const std::span<const std::uint32_t> allowed =
