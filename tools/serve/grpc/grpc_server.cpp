@@ -217,8 +217,8 @@ struct Service final : inference::GRPCInferenceService::Service {
   Status ModelReady(ServerContext* context, const inference::ModelReadyRequest* request,
                     inference::ModelReadyResponse* response) override {
     return answer(*context, [&] {
-      find(request->name(), request->version());
-      response->set_ready(!draining);
+      const auto model = find(request->name(), request->version());
+      response->set_ready(!draining && model->state().is_ready);
     });
   }
   Status ServerMetadata(ServerContext* context, const inference::ServerMetadataRequest*,
