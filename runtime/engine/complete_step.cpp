@@ -72,6 +72,7 @@ void Scheduler::take_tokens(Sequence& sequence, const SampleResult& drawn, Engin
       reason = FinishReason::kStop;
       break;
     }
+    sequence.text.look_for_stops(sequence.generated() >= sampling.min_tokens);
     if (sequence.words)
       output.text += sequence.text.add_characters(sequence.words->add(token));
     else if (options_.token_bytes)

@@ -21,6 +21,7 @@ std::string OutputText::finish() {
 }
 
 std::string OutputText::release(bool all) {
+  if (!looks_) return std::exchange(held_, {});
   // Nothing before held_ can be a part of a stop string. The first place from which on text is a
   // stop string, or may become one:
   for (std::size_t at = 0; at < held_.size(); ++at) {

@@ -19,6 +19,8 @@ class OutputText {
   std::string add(std::string_view bytes);
   /// The same of whole characters.
   std::string add_characters(std::string_view text);
+  /// Whether stop strings are looked for in what comes, as at first.
+  void look_for_stops(bool looks) { looks_ = looks; }
   bool has_stopped() const { return has_stopped_; }
   /// What was held back.
   std::string finish();
@@ -29,7 +31,7 @@ class OutputText {
   std::span<const std::string> stops_;
   Utf8Stream characters_;
   std::string held_;
-  bool has_stopped_ = false;
+  bool looks_ = true, has_stopped_ = false;
 };
 
 }  // namespace sinter::engine

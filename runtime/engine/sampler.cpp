@@ -2,7 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
-#include <map>
+#include <limits>
 
 #include "runtime/format_error.h"
 
@@ -29,6 +29,9 @@ void check_sampling(const SamplingParameters& p, std::int64_t vocabulary) {
   if (!(p.min_p >= 0 && p.min_p <= 1)) throw usage_error("min-p {} is not in [0, 1]", p.min_p);
   if (!(p.repetition_penalty > 0) || std::isinf(p.repetition_penalty))
     throw usage_error("repetition penalty {} is not a number above 0", p.repetition_penalty);
+  for (const auto& [penalty, what] : {std::pair(p.presence_penalty, "presence penalty"),
+                                      std::pair(p.frequency_penalty, "frequency penalty")})
+    if (!std::isfinite(penalty)) throw usage_error("{} {} is not a number", what, penalty);
   const auto check_token = [&](TokenId token, const char* what) {
     if (token < 0 || (vocabulary > 0 && token >= vocabulary))
       throw usage_error("{} {} is none of the model's {} tokens", what, token, vocabulary);
@@ -43,6 +46,8 @@ void check_sampling(const SamplingParameters& p, std::int64_t vocabulary) {
   if (p.samples < 1) throw usage_error("{} samples are none", p.samples);
   if (p.max_tokens < 1 && p.max_tokens != SamplingParameters::kNoLimit)
     throw usage_error("max tokens {} is less than 1", p.max_tokens);
+  if (p.min_tokens < 0 || (p.max_tokens >= 0 && p.min_tokens > p.max_tokens))
+    throw usage_error("min tokens {} is not from 0 to max tokens, {}", p.min_tokens, p.max_tokens);
   if (p.constraint && p.constraint->kind > Constraint::Kind::kStructuralTag)
     throw usage_error("the constraint's kind {} is not known",
                       static_cast<int>(p.constraint->kind));
@@ -54,9 +59,12 @@ SlotSampler::SlotSampler(const SlotStart& start)
     : parameters_(start.sampling), seed_(start.seed), draws_(start.draws) {
   for (const TokenId token : start.tokens) note_seen(token);
   // Of biases of one token that is named twice the sum counts.
-  std::map<TokenId, float> biases;
-  for (const auto& [token, bias] : parameters_->logit_bias) biases[token] += bias;
-  for (const auto& [token, bias] : biases) biased_.push_back(token), biases_.push_back(bias);
+  for (const auto& [token, bias] : parameters_->logit_bias) bias_of_[token].given += bias;
+  if (has_text_penalty())
+    for (const TokenId token : start.text) ++bias_of_[token].drawn;
+  if (is_early())
+    for (const TokenId token : parameters_->stop_tokens) bias_of_[token].stops = true;
+  list_biases();
   if (start.grammar == nullptr) return;
   try {
     matcher_.emplace(start.grammar, parameters_->stop_tokens);
@@ -82,6 +90,34 @@ void SlotSampler::note_seen(TokenId token) {
   seen_[at / 32] |= 1U << (at % 32);
 }
 
+float SlotSampler::value_of(const Bias& bias) const {
+  if (bias.stops && is_early()) return -std::numeric_limits<float>::infinity();
+  double penalty = parameters_->frequency_penalty * static_cast<double>(bias.drawn);
+  if (bias.drawn > 0) penalty += parameters_->presence_penalty;
+  return static_cast<float>(bias.given - penalty);
+}
+
+void SlotSampler::list_biases() {
+  biased_.clear();
+  biases_.clear();
+  for (const auto& [token, bias] : bias_of_)
+    biased_.push_back(token), biases_.push_back(value_of(bias));
+  biases_changed_ = true;
+}
+
+void SlotSampler::note_drawn(TokenId token) {
+  if (!has_text_penalty()) return;
+  Bias& bias = bias_of_[token];
+  ++bias.drawn;
+  const auto place = std::ranges::lower_bound(biased_, token) - biased_.begin();
+  if (place == std::ssize(biased_) || biased_[static_cast<std::size_t>(place)] != token) {
+    biased_.insert(biased_.begin() + place, token);
+    biases_.insert(biases_.begin() + place, 0);
+  }
+  biases_[static_cast<std::size_t>(place)] = value_of(bias);
+  biases_changed_ = true;
+}
+
 sampling::TokenSets SlotSampler::sets() {
   sampling::TokenSets sets{{}, seen_, biased_, biases_};
   if (!matcher_ || matcher_->has_ended()) return sets;
@@ -91,7 +127,8 @@ sampling::TokenSets SlotSampler::sets() {
 }
 
 bool SlotSampler::is_known_ahead(std::size_t drafts) {
-  const bool changes = matcher_.has_value() || parameters_->repetition_penalty != 1;
+  const bool changes = matcher_.has_value() || parameters_->repetition_penalty != 1 ||
+                       has_text_penalty() || is_early();
   return failure_.empty() && (drafts == 0 || !changes) && !(matcher_ && matcher_->is_stuck());
 }
 
@@ -118,9 +155,12 @@ TokenId SlotSampler::pick(std::span<const float> logits) {
 
 void SlotSampler::accept(TokenId token) {
   last_ = token;
+  const bool was_early = is_early();
   ++draws_;
   if (matcher_ && !matcher_->has_ended()) matcher_->accept(token);
   note_seen(token);
+  note_drawn(token);
+  if (was_early && !is_early()) list_biases();
 }
 
 TokenId SlotSampler::draw(std::span<const float> logits) {

@@ -1,10 +1,13 @@
 // What a sequence's draws depend on besides logits, and draws on the host.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <optional>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include <sinter/engine.h>
@@ -47,9 +50,12 @@ class SlotSampler {
   bool has_constraint() const { return matcher_.has_value(); }
   /// Finds what the constraint allows next, which takes some microseconds.
   void prepare();
-  /// Tokens with a bias, ascending, and the biases.
+  /// Tokens with a bias, ascending, and the biases: those that are given, penalties of the text so
+  /// far, and minus infinity of stop tokens that may not come yet.
   std::span<const TokenId> biased() const { return biased_; }
   std::span<const float> biases() const { return biases_; }
+  /// Whether they have changed since the last call; true the first time.
+  bool take_bias_change() { return std::exchange(biases_changed_, false); }
 
   /// Of how many of the likeliest tokens log probabilities are asked for, beside each token's own;
   /// nothing: not of these either.
@@ -73,14 +79,31 @@ class SlotSampler {
   /// A token that was drawn.
   void accept(TokenId token);
   void note_seen(TokenId token);
+  /// What a bias is the sum of.
+  struct Bias {
+    float given = 0;
+    std::int64_t drawn = 0;  // how often; counted only with a penalty
+    bool stops = false;
+  };
+  float value_of(const Bias& bias) const;
+  void note_drawn(TokenId token);
+  void list_biases();
+  bool has_text_penalty() const {
+    return parameters_->presence_penalty != 0 || parameters_->frequency_penalty != 0;
+  }
+  bool is_early() const {
+    return draws_ < static_cast<std::uint64_t>(std::max<std::int64_t>(parameters_->min_tokens, 0));
+  }
   template <typename Next>
   SampleResult collect(std::span<const TokenId> drafts, const Next& next);
 
   std::shared_ptr<const SamplingParameters> parameters_;
   std::uint64_t seed_, draws_;
   std::vector<std::uint32_t> seen_;  // bits; only with a repetition penalty
-  std::vector<TokenId> biased_;      // ascending
+  std::map<TokenId, Bias> bias_of_;
+  std::vector<TokenId> biased_;  // of bias_of_, in its order
   std::vector<float> biases_;
+  bool biases_changed_ = true;
   TokenId last_ = kLastDrawn;
   std::optional<grammar::Matcher> matcher_;  // only with a constraint
   std::string failure_;                      // why nothing more is drawn

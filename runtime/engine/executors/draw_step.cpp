@@ -10,9 +10,7 @@
 namespace sinter::engine {
 
 void PagedExecutor::begin_slot(const SlotStart& start) {
-  SlotSampler& sampler = samplers_.at(static_cast<std::size_t>(start.slot)).emplace(start);
-  if (sampler.biased().size() <= SamplingTables::kBiases)
-    tables_of_tokens_->set_biases(start.slot, sampler.biased(), sampler.biases());
+  samplers_.at(static_cast<std::size_t>(start.slot)).emplace(start);
 }
 
 void PagedExecutor::prepare_samplers() {
@@ -51,6 +49,8 @@ void PagedExecutor::fill_sampling() {
     if (!wanted.by_plan) continue;
     SlotSampler& sampler = sampler_of(wanted.slot);
     const sampling::TokenSets sets = sampler.sets();
+    if (sampler.take_bias_change())
+      tables_of_tokens_->set_biases(wanted.slot, sets.biased, sets.biases);
     if (!sets.allowed.empty()) tables_of_tokens_->set_allowed(wanted.slot, sets.allowed);
     if (!sets.seen.empty()) tables_of_tokens_->set_seen(wanted.slot, sets.seen);
     for (std::size_t i = 0; i <= wanted.drafts.size(); ++i) {

@@ -18,8 +18,10 @@ namespace sinter::engine {
 /// `sets`, `biased` and `biases` of SampleTokens (ir/ops/sampling.cpp).
 class SamplingTables {
  public:
-  /// Tokens with a bias that a slot has room for.
-  static constexpr int kBiases = 512;
+  /// Tokens with a bias that a slot has room for, those of a text with penalties among them.
+  static constexpr int kBiases = 2048;
+  /// Of a row of `reals` and of `integers`.
+  static constexpr std::int64_t kReals = 4, kIntegers = 6;
 
   /// In the host's memory without a device.
   SamplingTables(int slots, int vocabulary, std::optional<int> device);

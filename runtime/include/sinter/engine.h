@@ -46,8 +46,9 @@ struct Constraint {
   bool operator==(const Constraint&) const = default;
 };
 
-/// How tokens are drawn and when a text ends. The order: logit bias, repetition penalty,
-/// constraint, temperature, top-k, top-p, min-p. Draws are those of a plan's own sampler (`compile
+/// How tokens are drawn and when a text ends. The order: logit bias, presence and frequency
+/// penalty, repetition penalty, constraint, temperature, top-k, top-p, min-p. Draws are those of a
+/// plan's own sampler (`compile
 /// --sample`, fusion/append_sampler.h): they depend on the seed, on how many tokens were drawn
 /// before and on the logits, and not on what else is in the batch.
 struct SamplingParameters {
@@ -58,13 +59,19 @@ struct SamplingParameters {
   /// Above 0. Logits of tokens of the prompt and of the text so far are divided by it where they
   /// are above 0, else multiplied (Keskar et al., "CTRL", section 4.1).
   double repetition_penalty = 1;
+  /// Taken off the logits of tokens of the text so far, not of the prompt: the first once, the
+  /// second for each time that a token is there. Both as OpenAI's API has them; below 0 they add.
+  double presence_penalty = 0, frequency_penalty = 0;
   std::uint64_t seed = 0;  // equal requests give equal texts; sample 0 draws with it as it is
   std::vector<std::pair<TokenId, float>> logit_bias;  // added to these tokens' logits
   int samples = 1;                                    // texts for one prompt (n), from 1 on
   /// Of each text, from 1 on; kNoLimit: until it ends, or the context or the cache is full.
   std::int64_t max_tokens = 16;
   static constexpr std::int64_t kNoLimit = -1;
-  std::vector<TokenId> stop_tokens;                   // the text ends with one of them
+  /// Of each text: before, no stop token is drawn and no stop string looked for. A constraint that
+  /// allows nothing more ends the text before.
+  std::int64_t min_tokens = 0;
+  std::vector<TokenId> stop_tokens;       // the text ends with one of them
   std::vector<std::string> stop_strings;  // the text ends before one of them; needs token_bytes
   std::optional<Constraint> constraint;   // of each text; needs token_bytes
   /// With each token its log probability and those of so many of the most likely ones, by the

@@ -53,6 +53,7 @@ ExpectedText expected_text(const GenerationRequest& request, int sample, int voc
   ExpectedText result{{}, {}, FinishReason::kLength};
   auto tokens = request.prompt;
   std::string bytes;
+  std::size_t from = 0;  // stop strings are looked for
   while (std::ssize(result.tokens) < sampling.max_tokens) {
     const engine::SampleResult drawn = sampler.sample(fake_logits(tokens, vocabulary), {});
     if (!drawn.error.empty()) {
@@ -70,8 +71,10 @@ ExpectedText expected_text(const GenerationRequest& request, int sample, int voc
     // A character that is not whole yet is not text.
     engine::Utf8Stream characters;
     const std::string text = characters.add(bytes);
+    if (std::ssize(result.tokens) < sampling.min_tokens) from = text.size();
     std::size_t stop = std::string::npos;
-    for (const std::string& each : sampling.stop_strings) stop = std::min(stop, text.find(each));
+    for (const std::string& each : sampling.stop_strings)
+      stop = std::min(stop, text.find(each, from));
     if (stop != std::string::npos) {
       result.text = text.substr(0, stop);
       result.finish = FinishReason::kStop;
@@ -81,7 +84,8 @@ ExpectedText expected_text(const GenerationRequest& request, int sample, int voc
   }
   const std::string text = engine::repaired_utf8(bytes);
   std::size_t stop = text.size();
-  for (const std::string& each : sampling.stop_strings) stop = std::min(stop, text.find(each));
+  for (const std::string& each : sampling.stop_strings)
+    stop = std::min(stop, text.find(each, from));
   result.text = text.substr(0, stop);
   return result;
 }

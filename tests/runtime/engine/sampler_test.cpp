@@ -164,6 +164,42 @@ TEST(SlotSampler, WhatWasDrawnIsARepetition) {
   EXPECT_EQ(sampler.draw(logits), 0);
 }
 
+TEST(SlotSampler, PenaltiesOfTheTextCountWhatWasDrawn) {
+  SamplingParameters presence;
+  presence.presence_penalty = 1.5;
+  SlotSampler once = sampler_of(presence, {0});  // of the prompt: that does not count
+  const std::vector<float> logits = {0, 3, 2};
+  for (const TokenId wanted : {1, 2, 1, 1}) EXPECT_EQ(once.draw(logits), wanted);
+  SamplingParameters frequency;
+  frequency.frequency_penalty = 1;
+  SlotSampler each = sampler_of(frequency);
+  for (const TokenId wanted : {1, 1, 2, 1, 2, 0}) EXPECT_EQ(each.draw(logits), wanted);
+  // Begun again behind a text, as after a preemption; beside a bias.
+  SlotStart start;
+  frequency.logit_bias = {{1, -1.0F}};
+  start.sampling = std::make_shared<const SamplingParameters>(frequency);
+  start.text = {1, 2, 2};
+  start.draws = 3;
+  SlotSampler late(start);
+  EXPECT_THAT(late.biased(), ElementsAre(1, 2));
+  EXPECT_THAT(late.biases(), ElementsAre(-2, -2));
+  EXPECT_TRUE(late.take_bias_change());
+  EXPECT_FALSE(late.take_bias_change());
+  EXPECT_EQ(late.draw(logits), 1);
+  EXPECT_TRUE(late.take_bias_change());
+  EXPECT_THAT(late.biases(), ElementsAre(-3, -2));
+  EXPECT_FALSE(late.is_known_ahead(1));
+}
+
+TEST(SlotSampler, NoStopTokenComesBeforeTheLeastTokens) {
+  SamplingParameters sampling;
+  sampling.stop_tokens = {1, 2};
+  sampling.min_tokens = 2;
+  SlotSampler sampler = sampler_of(sampling);
+  const std::vector<float> logits = {0, 3, 2};
+  for (const TokenId wanted : {0, 0, 1}) EXPECT_EQ(sampler.draw(logits), wanted);
+}
+
 TEST(SlotSampler, ATokenMayBeForbidden) {
   SamplingParameters sampling;
   sampling.temperature = 1;
@@ -290,6 +326,9 @@ TEST(CheckSampling, NonsenseIsRefusedByName) {
   EXPECT_THAT(refusal({.top_p = 0}), HasSubstr("top-p 0 is not in (0, 1]"));
   EXPECT_THAT(refusal({.top_p = 1.5}), HasSubstr("top-p 1.5"));
   EXPECT_THAT(refusal({.min_p = -0.5}), HasSubstr("min-p -0.5"));
+  EXPECT_THAT(refusal({.presence_penalty = kInfinity}), HasSubstr("presence penalty inf"));
+  EXPECT_THAT(refusal({.frequency_penalty = NAN}), HasSubstr("frequency penalty nan"));
+  EXPECT_THAT(refusal({.max_tokens = 3, .min_tokens = 4}), HasSubstr("min tokens 4"));
   EXPECT_THAT(refusal({.repetition_penalty = 0}), HasSubstr("repetition penalty 0"));
   EXPECT_THAT(refusal({.logit_bias = {{100, 1.0F}}}),
               HasSubstr("token 100 is none of the model's"));

@@ -120,6 +120,9 @@ class Simulation {
       if (pick(0, 2) == 0) sampling.top_p = 0.9;
     }
     if (pick(0, 3) == 0) sampling.repetition_penalty = 1.3;
+    if (pick(0, 3) == 0) sampling.presence_penalty = 0.25 * pick(-2, 4);
+    if (pick(0, 3) == 0) sampling.frequency_penalty = 0.25 * pick(-2, 4);
+    if (pick(0, 3) == 0) sampling.min_tokens = pick(0, static_cast<int>(sampling.max_tokens));
     if (pick(0, 3) == 0) sampling.logit_bias = {{pick(0, kVocabulary - 1), 2.0F}};
     if (pick(0, 3) == 0) sampling.stop_tokens = {pick(0, kVocabulary - 1)};
     if (shape_.options.token_bytes && pick(0, 2) == 0) add_constraint(sampling);

@@ -258,6 +258,9 @@ std::vector<GenerationRequest> drawing() {
     if (i % 4 == 2) sampling.top_p = 0.8;
     if (i % 5 == 3) sampling.min_p = 0.1;
     if (i % 2 == 1) sampling.repetition_penalty = 1.4;
+    if (i % 3 == 2) sampling.presence_penalty = 1.5;
+    if (i % 4 == 3) sampling.frequency_penalty = 0.7;
+    if (i % 5 == 2) sampling.stop_tokens = {5, 9, 21}, sampling.min_tokens = 4;
     if (i % 6 == 4) sampling.logit_bias = {{9, 4.0F}, {3, -100.0F}, {40, 2.0F}};
     if (i % 7 == 5) sampling.constraint = Constraint{Constraint::Kind::kRegex, "[a-m]{4,9}", {}};
   }

@@ -129,7 +129,8 @@ class Engine:
         return self.tokenizer.encode(prompt).ids
 
     def submit(self, prompt: str | Sequence[int], callback: Any, *, max_tokens: int = 128, temperature: float = 0, top_k: int = 0,
-               top_p: float = 1, min_p: float = 0, repetition_penalty: float = 1, seed: int = 0, n: int = 1,
+               top_p: float = 1, min_p: float = 0, repetition_penalty: float = 1, presence_penalty: float = 0,
+               frequency_penalty: float = 0, min_tokens: int = 0, seed: int = 0, n: int = 1,
                stop: str | Sequence[str] = (), stop_tokens: Sequence[int] = (), logit_bias: dict[int, float] | None = None,
                logprobs: int | None = None, priority: int = 0, timeout: float | None = None, json_object: bool = False,
                json_schema: Any = None, regex: str | None = None, grammar: str | None = None,
@@ -149,7 +150,8 @@ class Engine:
         constraint = _constraint({"json_object": json_object, "json_schema": json_schema, "regex": regex, "grammar": grammar,
                                   "choice": choice})
         _assign(sampling, max_tokens=max_tokens, temperature=temperature, top_k=top_k, top_p=top_p, min_p=min_p,
-                repetition_penalty=repetition_penalty, seed=seed, samples=n,
+                repetition_penalty=repetition_penalty, presence_penalty=presence_penalty,
+                frequency_penalty=frequency_penalty, min_tokens=min_tokens, seed=seed, samples=n,
                 stop_strings=[stop] if isinstance(stop, str) else list(stop), stop_tokens=list(stop_tokens),
                 logit_bias=list((logit_bias or {}).items()), logprobs=logprobs, constraint=constraint)
         return self._engine.submit(self._ids(prompt), sampling, priority, timeout, callback)

@@ -138,8 +138,9 @@ void bind_engine(nb::module_& module) {
             new (self) Constraint(constraint_of(kind, std::move(text), std::move(choices)));
           },
           nb::arg("kind"), nb::arg("text") = "", nb::arg("choices") = std::vector<std::string>());
-  SINTER_CLASS(SamplingParameters, temperature, top_k, top_p, min_p, repetition_penalty, seed,
-               logit_bias, samples, max_tokens, stop_tokens, stop_strings, logprobs, constraint);
+  SINTER_CLASS(SamplingParameters, temperature, top_k, top_p, min_p, repetition_penalty,
+               presence_penalty, frequency_penalty, seed, logit_bias, samples, max_tokens,
+               min_tokens, stop_tokens, stop_strings, logprobs, constraint);
   SINTER_CLASS(EngineOptions, max_waiting, max_step_tokens, prefix_cache, draft_tokens, draft_match,
                draft_match_least, draft_sequences, cache_bytes, max_sequences);
   nb::class_<EngineObject>(module, "Engine")
