@@ -20,8 +20,6 @@ class SamplingTables {
  public:
   /// Tokens with a bias that a slot has room for, those of a text with penalties among them.
   static constexpr int kBiases = 2048;
-  /// Of a row of `reals` and of `integers`.
-  static constexpr std::int64_t kReals = 4, kIntegers = 6;
 
   /// In the host's memory without a device.
   SamplingTables(int slots, int vocabulary, std::optional<int> device);
