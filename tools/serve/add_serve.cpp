@@ -25,6 +25,7 @@
 #include "tools/serve/end_on_signals.h"
 #include "tools/serve/grpc/grpc_server.h"
 #include "tools/serve/http_server.h"
+#include "tools/serve/requests_file.h"
 
 namespace sinter::tools {
 namespace {
@@ -33,13 +34,14 @@ namespace {
 constexpr int kGrpcThreads = 256;
 
 struct ServeArguments {
-  std::vector<std::string> plans, tokenizers, templates, drafts;
+  std::vector<std::string> plans, tokenizers, templates, drafts, forms, encoders;
   std::string key_file, cache_memory;
   std::optional<std::int64_t> grpc_port;  // none: no gRPC
   std::int64_t port = 8000, connections = 16384, body_bytes = 64 << 20, drain_seconds = 30,
                idle_seconds = 75;
   std::int64_t sequences = 0, sessions = 1, batch_rows = 1;
   double batch_delay_ms = 1;
+  bool no_generation_config = false;
   HttpOptions http;
   std::string pooling = "mean";
   ServedModelOptions model;
@@ -84,7 +86,7 @@ class FilesOfModels {
 
 void load_models(const ServeArguments& options, ModelRegistry& models, const Console& console) {
   const FilesOfModels tokenizers(options.tokenizers), templates(options.templates),
-      drafts(options.drafts);
+      drafts(options.drafts), forms(options.forms), encoders(options.encoders);
   for (const std::string& text : options.plans) {
     const auto [name, plan] = named(text);
     ServedModelOptions model = options.model;
@@ -101,6 +103,9 @@ void load_models(const ServeArguments& options, ModelRegistry& models, const Con
     model.tokenizer = tokenizers.of(name);
     model.chat_template = templates.of(name);
     model.draft = drafts.of(name);
+    model.tool_form = forms.of(name);
+    model.encoder = encoders.of(name);
+    model.generation_config = !options.no_generation_config;
     const auto start = std::chrono::steady_clock::now();
     models.load(name, std::move(model));
     console.note(fmt::format(
@@ -237,8 +242,10 @@ int run_serve(ServeArguments options, StartGrpcServer start_grpc, const Console&
 
 }  // namespace
 
-void add_serve(Cli& cli, StartGrpcServer start_grpc) {
+void add_serve(Cli& cli, StartGrpcServer start_grpc, MakeSpeechModel make_speech) {
+  cli.run_requests = run_requests_file;
   auto options = std::make_shared<ServeArguments>();
+  options->model.make_speech = make_speech;
   auto* verb = cli.app.add_subcommand(
       "serve", "Answer requests: texts as OpenAI's API, tensors as KServe's; Ctrl-C drains");
   verb->add_option("plan", options->plans, "Plans: FILE or NAME=FILE; several models may be served")
@@ -249,6 +256,16 @@ void add_serve(Cli& cli, StartGrpcServer start_grpc) {
   verb->add_option("--chat-template", options->templates,
                    "tokenizer_config.json or a Jinja file, of all models or NAME=FILE (default: of "
                    "tokenizer_config.json beside the tokenizer)");
+  verb->add_option("--tool-call-form", options->forms,
+                   "How the model spells calls of tools (NAME=FORM: of one model; default: as its "
+                   "chat template shows): " +
+                       tool_form_names());
+  verb->add_flag("--no-generation-config", options->no_generation_config,
+                 "Defaults of draws and the tokens that end a text are not those of "
+                 "generation_config.json beside the tokenizer");
+  verb->add_option("--encoder", options->encoders,
+                   "Plan of a Whisper model's encoder, whose decoder is served (NAME=FILE: of one "
+                   "model): /v1/audio/transcriptions");
   verb->add_option("--host", options->http.host,
                    "Address to listen at; 0.0.0.0: all of this machine")
       ->capture_default_str();

@@ -3,6 +3,8 @@
 
 #include <memory>
 
+#include "tools/serve/models/speech_model.h"
+
 namespace sinter::tools {
 
 struct Cli;
@@ -14,6 +16,8 @@ class ModelRegistry;
 /// refused.
 using StartGrpcServer = std::unique_ptr<GrpcServer> (*)(ModelRegistry&, const GrpcOptions&);
 
-void add_serve(Cli& cli, StartGrpcServer start_grpc);
+/// `make_speech`: make_speech_model, or null in a command that is built without: there --encoder is
+/// refused. Gives `generate` its --requests, too.
+void add_serve(Cli& cli, StartGrpcServer start_grpc, MakeSpeechModel make_speech = nullptr);
 
 }  // namespace sinter::tools

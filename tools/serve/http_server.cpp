@@ -14,12 +14,14 @@
 #include "runtime/format_error.h"
 #include "tools/serve/api/api_error.h"
 #include "tools/serve/api/api_key.h"
-#include "tools/serve/api/embedding_request.h"
 #include "tools/serve/api/json_text.h"
+#include "tools/serve/api/multipart.h"
 #include "tools/serve/http/server.h"
 #include "tools/serve/http/site_guard.h"
 #include "tools/serve/http_metrics.h"
 #include "tools/serve/metrics.h"
+#include "tools/serve/openai/api_routes.h"
+#include "tools/serve/openai/transcription.h"
 #include "tools/serve/page.h"
 #include "tools/serve/responses.h"
 
@@ -36,15 +38,8 @@ enum : std::uint32_t {
   kOpen = 1,    // needs no key, and no name of the server: it says nothing
   kNamed = 2,   // asked by a name of the server alone: the page, and what changes the server
   kBinary = 4,  // a body may be application/octet-stream
+  kForm = 8,    // a body is multipart/form-data
 };
-
-std::string new_id() {
-  static std::atomic<std::uint64_t> number = [] {
-    std::random_device device;
-    return std::uint64_t{device()} << 32 | device();
-  }();
-  return fmt::format("cmpl-{:016x}", number.fetch_add(1));
-}
 
 Response text_response(std::string text) { return {.type = kJsonType, .body = std::move(text)}; }
 Response json_response(const ordered_json& value) { return text_response(dump(value)); }
@@ -125,11 +120,14 @@ struct HttpServer::Impl {
     get("/v1/models/{name}", 0, [this](const Request& request) {
       return json_response(json_of(*models.find(request.parameters[0])));
     });
-    post("/v1/completions", 0,
-         [this](const Request& request) { return complete(request, parse_completion); });
-    post("/v1/chat/completions", 0,
-         [this](const Request& request) { return complete(request, parse_chat); });
-    post("/v1/embeddings", 0, [this](const Request& request) { return embed(request); });
+    for (const ApiRoute& route : api_routes())
+      post(route.path, 0, [this, &route](const Request& request) {
+        if (draining) throw ApiError(503, "the server is being shut down");
+        return response_of(route.answer(models, request.body));
+      });
+    for (const SpeechRoute& route : speech_routes())
+      router.add("POST", route.path, Work::kWaiter, kForm,
+                 [this, &route](const Request& request) { return listen(request, route); });
     get("/v2", 0, [](const Request&) { return server_metadata(); });
     for (const std::string model : {"/v2/models/{name}", "/v2/models/{name}/versions/1"}) {
       get(model, 0, [this](const Request& request) { return model_metadata(request); });
@@ -198,11 +196,12 @@ struct HttpServer::Impl {
     // What a page may send without asking first (text/plain, a form) is not taken.
     const std::string type = request.media_type();
     const bool is_of_page = !origin.empty() || request.has("sec-fetch-site");
-    if (type == kJsonType || (type.empty() && !is_of_page) ||
+    const char* wanted = (marks & kForm) != 0 ? "multipart/form-data" : kJsonType;
+    if (type == wanted || (type.empty() && !is_of_page) ||
         ((marks & kBinary) != 0 && type == "application/octet-stream"))
       return std::nullopt;
     return refuse(415, fmt::format("the body is '{}': send it with 'Content-Type: {}'",
-                                   type.substr(0, 64), kJsonType));
+                                   type.substr(0, 64), wanted));
   }
 
   /// Tells browsers which pages may read it.
@@ -302,33 +301,20 @@ struct HttpServer::Impl {
 
   // OpenAI's API.
 
-  Response embed(const Request& request) {
-    if (draining) throw ApiError(503, "the server is being shut down");
-    const auto body = parse_object(request.body);
-    const auto model = models.find(model_of(body));
-    if (model->embedder() == nullptr)
-      throw ApiError(400, fmt::format("'{}' is no encoder of texts: it does not take input_ids "
-                                      "alone, or gives no vectors",
-                                      model->name()));
-    auto parsed = std::make_shared<EmbeddingRequest>(parse_embedding(body, *model));
-    return server.later([model, parsed] {
-      return json_response(
-          embedding_answer(*parsed, model->name(), model->embedder()->embed(parsed->texts)));
-    });
+  Response response_of(ApiAnswer answer) {
+    if (auto* whole = std::get_if<WholeAnswer>(&answer)) return response_of(std::move(*whole));
+    if (auto* later = std::get_if<LaterAnswer>(&answer))
+      return server.later([later = std::move(*later)] { return response_of(later()); });
+    return call_response(std::get<std::shared_ptr<AnswerCall>>(std::move(answer)));
   }
-
-  using Parse = CompletionRequest (*)(const nlohmann::json& body, std::string_view text,
-                                      const ServedModel& model);
-  Response complete(const Request& request, Parse parse) {
+  static Response response_of(WholeAnswer answer) {
+    return {.type = std::move(answer.content_type), .body = std::move(answer.body)};
+  }
+  Response listen(const Request& request, const SpeechRoute& route) {
     if (draining) throw ApiError(503, "the server is being shut down");
-    const auto body = parse_object(request.body);
-    auto model = models.find(model_of(body));
-    if (model->engine() == nullptr)
-      throw ApiError(
-          400, fmt::format("'{0}' generates no text: POST /v2/models/{0}/infer", model->name()));
-    auto parsed = parse(body, request.body, *model);
-    return completion_response(
-        std::make_shared<CompletionCall>(std::move(model), std::move(parsed), new_id()));
+    const auto form = parse_multipart(request.header("content-type"), request.body);
+    SpeechAnswer said = transcribe(form, models, route.translate);
+    return {.type = std::move(said.content_type), .body = std::move(said.text)};
   }
 };
 

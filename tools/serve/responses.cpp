@@ -4,59 +4,40 @@
 #include <string>
 #include <utility>
 
-#include <fmt/format.h>
-
-#include "tools/serve/api/api_error.h"
-#include "tools/serve/api/json_text.h"
 
 namespace sinter::tools {
 namespace {
 
-/// Pieces as server-sent events.
-class CompletionStream final : public http::Source {
+class AnswerStream final : public http::Source {
  public:
-  explicit CompletionStream(std::shared_ptr<CompletionCall> call) : call_(std::move(call)) {}
+  explicit AnswerStream(std::shared_ptr<AnswerCall> call) : call_(std::move(call)) {}
 
   State next(std::string& to) override {
     if (call_->waiting_bytes() > kMostWaitingBytes) return State::kBroken;
-    const auto piece = call_->take();
-    if (!piece) return State::kWait;
-    add(to, dump(*piece));
-    if (!call_->is_done()) return State::kMore;
-    if (!call_->error().empty())
-      add(to, dump(ApiError(500, call_->error()).body()));
-    else if (call_->request().include_usage)
-      add(to, dump(call_->usage_piece()));
-    add(to, "[DONE]");
-    return State::kEnd;
+    const auto events = call_->next();
+    if (!events) return State::kWait;
+    to += *events;
+    return call_->is_done() ? State::kEnd : State::kMore;
   }
   void on_ready(std::function<void()> wake) override { call_->on_ready(std::move(wake)); }
   std::string silence() override { return ": \n\n"; }  // a comment
 
  private:
-  static void add(std::string& to, std::string_view event) {
-    to += "data: ";
-    to += event;
-    to += "\n\n";
-  }
-
-  std::shared_ptr<CompletionCall> call_;
+  std::shared_ptr<AnswerCall> call_;
 };
 
-class CompletionAnswer final : public http::Later {
+class AnswerInFull final : public http::Later {
  public:
-  explicit CompletionAnswer(std::shared_ptr<CompletionCall> call) : call_(std::move(call)) {}
+  explicit AnswerInFull(std::shared_ptr<AnswerCall> call) : call_(std::move(call)) {}
 
   std::optional<http::Response> poll() override {
     if (!call_->has_ended()) return std::nullopt;
-    while (call_->take()) continue;
-    if (!call_->error().empty()) throw ApiError(500, call_->error());
-    return http::Response{.type = kJsonType, .body = dump(call_->answer())};
+    return http::Response{.type = kJsonType, .body = call_->whole()};
   }
   void on_ready(std::function<void()> wake) override { call_->on_ready(std::move(wake)); }
 
  private:
-  std::shared_ptr<CompletionCall> call_;
+  std::shared_ptr<AnswerCall> call_;
 };
 
 constexpr std::size_t kPiece = 64 << 10;
@@ -89,14 +70,14 @@ class InferenceStream final : public http::Source {
 
 }  // namespace
 
-http::Response completion_response(std::shared_ptr<CompletionCall> call) {
+http::Response call_response(std::shared_ptr<AnswerCall> call) {
   http::Response response;
-  if (call->request().stream) {
+  if (call->streams()) {
     response.type = "text/event-stream";
     response.headers.emplace_back("Cache-Control", "no-cache");
-    response.source = std::make_shared<CompletionStream>(std::move(call));
+    response.source = std::make_shared<AnswerStream>(std::move(call));
   } else {
-    response.later = std::make_shared<CompletionAnswer>(std::move(call));
+    response.later = std::make_shared<AnswerInFull>(std::move(call));
   }
   return response;
 }

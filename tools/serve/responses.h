@@ -3,9 +3,9 @@
 
 #include <memory>
 
-#include "tools/serve/api/completion_call.h"
 #include "tools/serve/api/inference_answer.h"
 #include "tools/serve/http/message.h"
+#include "tools/serve/openai/answer_call.h"
 
 namespace sinter::tools {
 
@@ -14,7 +14,7 @@ inline constexpr char kJsonType[] = "application/json";
 inline constexpr std::size_t kMostWaitingBytes = 1 << 20;
 
 /// A completion: a stream of server-sent events, or a whole answer when all of it is there.
-http::Response completion_response(std::shared_ptr<CompletionCall> call);
+http::Response call_response(std::shared_ptr<AnswerCall> call);
 
 /// Tensors. What is long goes out bit by bit, binary data from where the session left it.
 http::Response inference_response(std::shared_ptr<InferenceAnswer> answer);

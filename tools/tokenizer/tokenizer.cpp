@@ -1,6 +1,7 @@
 #include "tools/tokenizer/tokenizer.h"
 
 #include <algorithm>
+#include <array>
 
 #include "runtime/engine/utf8.h"
 #include "runtime/files/input_file.h"
@@ -111,6 +112,49 @@ std::vector<std::int64_t> Tokenizer::encode_pair(std::string_view first, std::st
   return data_->post_processors.apply({encode_one(*data_, first, kAnyNumber, false).ids,
                                        encode_one(*data_, second, kAnyNumber, false).ids},
                                       add_special);
+}
+
+Tokenizer::Pair Tokenizer::encode_pair_cut(std::string_view first, std::string_view second) const {
+  std::array texts = {encode_one(*data_, first, kAnyNumber, false).ids,
+                      encode_one(*data_, second, kAnyNumber, false).ids};
+  Pair result;
+  if (const auto& truncation = data_->truncation) {
+    const std::size_t around = data_->post_processors.count(true);
+    const std::size_t room = truncation->tokens - std::min(truncation->tokens, around);
+    std::array kept = {texts[0].size(), texts[1].size()};
+    if (truncation->only_second) {
+      if (kept[0] > room)
+        throw usage_error(
+            "the first text has more than {} tokens, and the tokenizer cuts second "
+            "texts alone",
+            room);
+      kept[1] = std::min(kept[1], room - kept[0]);
+    } else if (kept[0] + kept[1] > room) {
+      // The longer one first: the shorter one has its length, or half of the room.
+      const std::size_t shorter = kept[0] > kept[1] ? 1 : 0, longer = 1 - shorter;
+      kept[longer] =
+          kept[shorter] > room ? kept[shorter] : std::max(kept[shorter], room - kept[shorter]);
+      if (kept[shorter] + kept[longer] > room) {
+        kept[shorter] = room / 2;
+        kept[longer] = kept[shorter] + room % 2;
+      }
+    }
+    for (std::size_t i = 0; i < texts.size(); ++i) {
+      if (texts[i].size() <= kept[i]) continue;
+      result.is_cut = true;
+      const auto extra = static_cast<std::ptrdiff_t>(texts[i].size() - kept[i]);
+      if (truncation->from_left)
+        texts[i].erase(texts[i].begin(), texts[i].begin() + extra);
+      else
+        texts[i].resize(kept[i]);
+    }
+  }
+  // What stands around a single text stands around the first of two, too.
+  const auto single = data_->post_processors.apply({texts[0]}, true);
+  result.ids = data_->post_processors.apply({std::move(texts[0]), std::move(texts[1])}, true);
+  result.second =
+      static_cast<std::size_t>(std::ranges::mismatch(single, result.ids).in1 - single.begin());
+  return result;
 }
 
 Tokenizer::Cut Tokenizer::encode_cut(std::string_view text, bool add_special,

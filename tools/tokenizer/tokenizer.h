@@ -46,6 +46,13 @@ class Tokenizer {
   /// As encode(), but cut as the file says (truncation()).
   Cut encode_cut(std::string_view text, bool add_special = true,
                  std::size_t most = kAnyNumber) const;
+  struct Pair {
+    std::vector<std::int64_t> ids;
+    std::size_t second = 0;  // the first id behind the first text and what stands around it
+    bool is_cut = false;
+  };
+  /// As encode_pair(), but cut as the file says.
+  Pair encode_pair_cut(std::string_view first, std::string_view second) const;
   /// Makes the ids of a text as long as the file wants a single one to be (padding()).
   void pad(std::vector<std::int64_t>& ids) const;
   /// What the file says of long texts and short ones, if it does.

@@ -53,9 +53,8 @@ class Conversation {
     const std::int64_t known = keep(ids);
     Stream stream(console, &tokenizer_);
     const Interrupts interrupts;
-    const auto rest = std::span(ids).subspan(static_cast<std::size_t>(known));
-    const Generated result =
-        generate(options_, decoder_, rest, stops, &tokenizer_, grammar_, stream);
+    const Generated result = generate(options_, decoder_, ids, static_cast<std::size_t>(known),
+                                      stops, &tokenizer_, grammar_, stream);
     held_ = ids;
     held_.insert(held_.end(), result.tokens.begin(), result.tokens.end() - 1);
     const std::string said = tokenizer_.decode(result.tokens, true);

@@ -100,14 +100,19 @@ std::int64_t start_id(const std::string& start, const Tokenizer* tokenizer) {
   return with_context("--start", [&] { return stop_ids(options, tokenizer)[0]; });
 }
 
-int run_generate(GenerateArguments options, const Console& console) {
+int run_generate(GenerateArguments options, RunRequests run_requests, const Console& console) {
   std::optional<Tokenizer> tokenizer;
   if (!options.tokenizer.empty()) tokenizer = Tokenizer::load(options.tokenizer);
+  if (!options.no_generation_config) options.config = GenerationConfig::beside(options.tokenizer);
+  if (options.config.do_sample.value_or(false) && !options.greedy && !options.temperature)
+    console.note("tokens are drawn as generation_config.json says: --greedy takes the likeliest");
   const Tokenizer* words = tokenizer ? &*tokenizer : nullptr;
   if (const auto note = tokenizer ? lengths_note(*tokenizer) : ""; !note.empty())
     console.note(note);
-  if (!options.requests.file.empty())
-    return run_requests(options, words, stop_ids(options.prompt, words), console);
+  if (!options.requests.file.empty()) {
+    if (run_requests == nullptr) throw usage_error("--requests: this command has no `serve`");
+    return run_requests(options, stop_ids(options.prompt, words), console);
+  }
   // Of a conversation the lines that come are prompts.
   auto prompt = options.chat ? std::vector<std::int64_t>() : prompt_ids(options.prompt, words);
   std::vector<std::int64_t> source;  // what an encoder reads
@@ -168,7 +173,7 @@ int run_generate(GenerateArguments options, const Console& console) {
                              decoder.feeds_itself() ? " and feeds itself" : ""));
   Stream stream(console, words);
   const Interrupts interrupts;
-  const auto result = generate(options, decoder, prompt, stops, words, grammar, stream);
+  const auto result = generate(options, decoder, prompt, 0, stops, words, grammar, stream);
   report(options, plan, decoder, result, prompt, words, encoded, load_us, console);
   return result.stopped_by == "interrupt" ? kInterruptedExit : 0;
 }
@@ -188,8 +193,10 @@ void add_generate(Cli& cli) {
                                 "A conversation: lines of standard input, and their answers");
   auto* requests = prompt->add_option(
       "--requests", options->requests.file,
-      "File of a request a line, {\"prompt\": TEXT or \"ids\": [..], \"max_tokens\": N, ..}: of a "
-      "plan of compile --serve, many at once; answers come as they end");
+      "File of a request a line, as `sinter serve` takes it: {\"prompt\": TEXT or \"ids\": [..] or "
+      "\"messages\": [..], \"max_tokens\": N, ..}, and \"arrival_ms\"; of a plan of compile "
+      "--serve, "
+      "many at once; answers come as they end");
   prompt->require_option(1);
   auto* tokenizer = verb->add_option("--tokenizer", options->tokenizer,
                                      "tokenizer.json; without it tokens are printed as ids");
@@ -207,7 +214,7 @@ void add_generate(Cli& cli) {
                    "File in which {prompt} stands for the text, such as a chat's")
       ->needs(text);
   verb->add_option("--chat-template", options->chat_template,
-                   "Of --chat: tokenizer_config.json, or a Jinja file (default: "
+                   "Of --chat and --requests: tokenizer_config.json, or a Jinja file (default: "
                    "tokenizer_config.json beside the tokenizer)");
   verb->add_option("--system", options->system, "Of --chat: what stands in front of it");
   verb->add_option("--max-tokens", options->max_tokens, "Most tokens to generate")
@@ -226,6 +233,10 @@ void add_generate(Cli& cli) {
   verb->add_option("--top-p", options->top_p,
                    "Of the fewest tokens that have this probability together");
   verb->add_option("--seed", options->seed, "Of the draws");
+  verb->add_flag("--no-generation-config", options->no_generation_config,
+                 "Do not draw as generation_config.json beside the tokenizer says, where nothing "
+                 "else is given (with do_sample its temperature, top_k, top_p, min_p; "
+                 "repetition_penalty; eos_token_id)");
 
   ConstraintArguments& constraint = options->constraint;
   verb->add_flag("--json-object", constraint.json_object,
@@ -280,9 +291,9 @@ void add_generate(Cli& cli) {
   add_session_options(*verb, options->session);
   verb->add_weight_budget(options->session.weight_budget);
   verb->add_threads_option();
-  verb->callback([options, &console = cli.console, &exit_code = cli.exit_code] {
+  verb->callback([options, &cli] {
     sandbox::start();  // before there are threads
-    exit_code = run_generate(*options, console);
+    cli.exit_code = run_generate(*options, cli.run_requests, cli.console);
   });
 }
 

@@ -21,11 +21,11 @@ volatile std::sig_atomic_t interrupted = 0;
 /// Tokens one after the other, from the plan's sampler or one here.
 class Chooser {
  public:
-  Chooser(const GenerateArguments& options, Decoder& decoder, std::vector<TokenId> stops,
-          std::shared_ptr<const grammar::Grammar> grammar)
+  Chooser(const GenerateArguments& options, Decoder& decoder, std::span<const std::int64_t> text,
+          std::vector<TokenId> stops, std::shared_ptr<const grammar::Grammar> grammar)
       : decoder_(decoder),
-        sampler_(
-            start(sampling_of(options, decoder.sampler()), std::move(stops), std::move(grammar))) {}
+        sampler_(start(sampling_of(options, decoder.sampler()), text, std::move(stops),
+                       std::move(grammar))) {}
 
   std::int64_t first(std::span<const std::int64_t> prompt) {
     if (!decoder_.sampler()) return draw(decoder_.run(prompt));
@@ -49,10 +49,12 @@ class Chooser {
     return drawn.tokens.front();
   }
 
-  static engine::SlotStart start(SamplingParameters sampling, std::vector<TokenId> stops,
+  static engine::SlotStart start(SamplingParameters sampling, std::span<const std::int64_t> text,
+                                 std::vector<TokenId> stops,
                                  std::shared_ptr<const grammar::Grammar> grammar) {
     engine::SlotStart start;
     start.seed = sampling.seed;
+    start.tokens = {text.begin(), text.end()};
     sampling.stop_tokens = std::move(stops);
     start.grammar = std::move(grammar);
     start.sampling = std::make_shared<const SamplingParameters>(std::move(sampling));
@@ -125,44 +127,52 @@ SamplingParameters sampling_of(const GenerateArguments& options,
         "compile without --sample to choose them here",
         flag, to_text(*plan));
   };
+  const bool draws =
+      !options.greedy && !options.temperature && !plan && options.config.do_sample.value_or(false);
   if (plan) {
     if (options.greedy && !plan->is_greedy()) differ("--greedy");
     if (options.temperature && *options.temperature != plan->temperature) differ("--temperature");
     if (options.top_k && *options.top_k != plan->top_k) differ("--top-k");
     if (options.top_p && *options.top_p != plan->top_p) differ("--top-p");
     if (options.seed && plan->is_greedy()) differ("--seed");
-  } else if (!options.temperature) {
+  } else if (!options.temperature && !draws) {
     for (const auto& [given, flag] : {std::pair(options.top_k.has_value(), "--top-k"),
                                       std::pair(options.top_p.has_value(), "--top-p"),
                                       std::pair(options.seed.has_value(), "--seed")})
       if (given) throw usage_error("{} is of a draw: give --temperature", flag);
   }
   SamplingParameters sampling;
-  sampling.temperature = options.temperature.value_or(0);
-  sampling.top_k = options.top_k.value_or(0);
-  sampling.top_p = options.top_p.value_or(1);
+  if (!plan && !options.greedy) {
+    sampling.temperature = 1;
+    options.config.apply(sampling);
+  }
+  if (!draws) sampling.temperature = options.temperature.value_or(0);
+  sampling.top_k = options.top_k.value_or(sampling.top_k);
+  sampling.top_p = options.top_p.value_or(sampling.top_p);
   sampling.seed = options.seed.value_or(0);
   engine::check_sampling(sampling, 0);
   return sampling;
 }
 
 Generated generate(const GenerateArguments& options, Decoder& decoder,
-                   std::span<const std::int64_t> prompt, const std::vector<std::int64_t>& stops,
-                   const Tokenizer* tokenizer,
+                   std::span<const std::int64_t> text, std::size_t known,
+                   const std::vector<std::int64_t>& stops, const Tokenizer* tokenizer,
                    const std::shared_ptr<const grammar::Grammar>& grammar, Stream& stream) {
   Generated result;
   const auto ends = [&](std::int64_t id) {
     if (options.no_stop) return false;
     if (std::ranges::find(stops, id) != stops.end()) return true;
+    const auto& own = options.config.stop_tokens;
+    if (!own.empty()) return std::ranges::find(own, static_cast<TokenId>(id)) != own.end();
     return tokenizer != nullptr && tokenizer->is_special(id);
   };
   std::vector<TokenId> ending;
   if (grammar != nullptr)
     for (TokenId id = 0; id < decoder.vocabulary(); ++id)
       if (ends(id)) ending.push_back(id);
-  Chooser chooser(options, decoder, std::move(ending), grammar);
+  Chooser chooser(options, decoder, text, std::move(ending), grammar);
   auto start = Clock::now();
-  std::int64_t id = chooser.first(prompt);
+  std::int64_t id = chooser.first(text.subspan(known));
   result.first_us = microseconds_since(start);
   while (true) {
     result.tokens.push_back(id);

@@ -16,6 +16,7 @@
 #include "runtime/grammar/grammar.h"
 #include "tools/cli/console.h"
 #include "tools/generate/decoder.h"
+#include "tools/generate/generation_config.h"
 #include "tools/generate/prompt.h"
 
 namespace sinter::tools {
@@ -46,6 +47,8 @@ struct GenerateArguments {
   std::optional<std::int64_t> top_k;
   std::optional<std::uint64_t> seed;
   bool greedy = false;
+  GenerationConfig config;  // of the model's authors; what is given goes before it
+  bool no_generation_config = false;
   SessionOptions session;
   std::int64_t max_tokens = 128;
   bool no_stop = false, no_rates = false;
@@ -103,17 +106,19 @@ struct Generated {
 /// Throws Error(kUsage) for more than one, a file that cannot be read, and without a tokenizer.
 std::optional<Constraint> constraint_of(const GenerateArguments& options);
 
-/// What the host draws with. Throws Error(kUsage) for an option of it that says something else than
-/// the plan's own sampler, or means nothing without a draw.
+/// What the host draws with: as is given, else as the model's authors say (options.config). Throws
+/// Error(kUsage) for an option of it that says something else than the plan's own sampler, or means
+/// nothing without a draw.
 SamplingParameters sampling_of(const GenerateArguments& options,
                                const std::optional<SampleOptions>& plan);
 
-/// Runs `prompt` behind what ran before, and goes on until a stop token, --max-tokens, the end of
-/// the caches or Ctrl-C, or as `grammar` (of a constraint; may be null) has it. The last token is
-/// not run.
+/// Runs `text` but for its first `known` tokens, which ran before, and goes on until a stop token
+/// (of `stops`, and those of the model's authors, or else all special ones), --max-tokens, the end
+/// of the caches or Ctrl-C, or as `grammar` (of a constraint; may be null) has it. The last token
+/// is not run.
 Generated generate(const GenerateArguments& options, Decoder& decoder,
-                   std::span<const std::int64_t> prompt, const std::vector<std::int64_t>& stops,
-                   const Tokenizer* tokenizer,
+                   std::span<const std::int64_t> text, std::size_t known,
+                   const std::vector<std::int64_t>& stops, const Tokenizer* tokenizer,
                    const std::shared_ptr<const grammar::Grammar>& grammar, Stream& stream);
 
 /// Of the command's constraint, for the tokens of a plan without a sampler; null if there is none.
@@ -125,9 +130,4 @@ std::shared_ptr<const grammar::Grammar> grammar_of(const GenerateArguments& opti
 int run_chat(const GenerateArguments& options, Decoder& decoder, const Tokenizer& tokenizer,
              const std::vector<std::int64_t>& stops,
              std::shared_ptr<const grammar::Grammar> grammar, const Console& console);
-
-/// The requests of a file, as many at once as the plan takes. Returns the exit code.
-int run_requests(const GenerateArguments& options, const Tokenizer* tokenizer,
-                 const std::vector<std::int64_t>& stops, const Console& console);
-
 }  // namespace sinter::tools

@@ -2,15 +2,26 @@
 // `exit_code` where it is not 0.
 #pragma once
 
+#include <cstdint>
+#include <vector>
+
 #include "tools/cli/console.h"
 #include "tools/cli/options.h"
 
 namespace sinter::tools {
 
+struct GenerateArguments;
+
+/// The requests of a file, as many at once as the plan takes; what the verb `serve` shares with
+/// `generate --requests`. Returns the exit code.
+using RunRequests = int (*)(const GenerateArguments& options,
+                            const std::vector<std::int64_t>& stops, const Console& console);
+
 struct Cli {
   Command& app;
   Console& console;
   int& exit_code;
+  RunRequests run_requests = nullptr;  // of a command without `serve`: there is none
 };
 
 void add_compile(Cli& cli);

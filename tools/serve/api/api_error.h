@@ -20,6 +20,7 @@ class ApiError : public std::exception {
 
   const char* what() const noexcept override { return message_.c_str(); }
   int status() const { return status_; }
+  const std::string& parameter() const { return parameter_; }
   /// {"error": {"message", "type", "param", "code"}}, as OpenAI's API has it.
   nlohmann::ordered_json body() const;
 

@@ -8,7 +8,6 @@
 #include "tools/json/read_json.h"
 #include "tools/serve/api/json_text.h"
 #include "tools/serve/api/limits.h"
-#include "tools/serve/api/tool_calls.h"
 
 namespace sinter::tools {
 namespace {
@@ -17,12 +16,15 @@ using nlohmann::json;
 using nlohmann::ordered_json;
 using Kind = Constraint::Kind;
 
-/// The member `name` of the body, with its keys in their order.
+}  // namespace
+
 ordered_json in_order(std::string_view body, const char* name, const json& member) {
   if (member.dump(-1, ' ', false, json::error_handler_t::replace).size() > kMostConstraintBytes)
     RequestFields::fail(name, fmt::format("has more than {} bytes", kMostConstraintBytes));
   return read_ordered_member(body, name);
 }
+
+namespace {
 
 std::string text_of(const std::string& field, const json& value) {
   if (!value.is_string() || value.get<std::string>().empty())
@@ -127,7 +129,8 @@ std::optional<FieldConstraint> take_constraint(RequestFields& fields, std::strin
   return std::move(all.front());
 }
 
-FieldConstraint constraint_of_call(const json& tools, const json& choice, std::string_view text) {
+FieldConstraint constraint_of_call(const json& tools, const json& choice, std::string_view text,
+                                   const ToolForm& form) {
   std::string wanted;
   if (choice.is_object()) {
     const auto function = choice.find("function");
@@ -144,7 +147,7 @@ FieldConstraint constraint_of_call(const json& tools, const json& choice, std::s
       RequestFields::fail("tools", "has one without a function's name");
     const auto name = (*function)["name"].get<std::string>();
     if (!wanted.empty() && name != wanted) continue;
-    calls.push_back(call_format(name, function->value("parameters", ordered_json())));
+    calls.push_back(form.format(name, function->value("parameters", ordered_json())));
   }
   if (calls.empty())
     RequestFields::fail("tool_choice", wanted.empty()

@@ -23,10 +23,15 @@ struct FieldConstraint {
 /// is malformed or contradicts itself.
 std::optional<FieldConstraint> take_constraint(RequestFields& fields, std::string_view text);
 
-/// A call of one of the `tools`, as ToolCallSplitter knows it, or of that one which `choice` names:
+/// A call of one of the `tools`, spelled as `form` has it, or of that one which `choice` names:
 /// `tool_choice` of "required" or {"type": "function", "function": {"name": ..}}.
 FieldConstraint constraint_of_call(const nlohmann::json& tools, const nlohmann::json& choice,
-                                   std::string_view text);
+                                   std::string_view text, const ToolForm& form);
+
+/// The member `name` of the body, with its keys in their order. Throws ApiError (400) for a large
+/// one.
+nlohmann::ordered_json in_order(std::string_view body, const char* name,
+                                const nlohmann::json& member);
 
 /// Compiles `constraint` for the model's engine and puts it into `sampling`. Throws ApiError (400)
 /// with the field's name.

@@ -63,52 +63,73 @@ Embedder::Embedder(TensorModel& tensors, Pooling pooling)
   most_tokens_ = INT64_MAX;
   for (const BindingInfo& input : tensors.plan().inputs())
     most_tokens_ = std::min(most_tokens_, input.shape[1].max);
+  const BindingInfo& output = tensors.plan().outputs()[output_];
+  ranks_ = output.shape.size() == 2 &&
+           (output.name == "logits" || output.name == "scores" || output.shape[1].max == 1);
 }
 
 std::vector<std::vector<float>> Embedder::embed(const std::vector<std::vector<TokenId>>& texts) {
+  std::vector<EncoderText> single;
+  for (const auto& ids : texts) single.push_back({ids, 0});
+  auto vectors = run(single);
+  for (auto& vector : vectors) normalize(vector);
+  return vectors;
+}
+
+std::vector<std::vector<float>> Embedder::rank(const std::vector<EncoderText>& texts) {
+  return run(texts);
+}
+
+std::vector<std::vector<float>> Embedder::run(const std::vector<EncoderText>& texts) {
   std::vector<std::size_t> order(texts.size());
   std::iota(order.begin(), order.end(), 0);
-  std::ranges::stable_sort(order, {}, [&](std::size_t i) { return texts[i].size(); });
+  std::ranges::stable_sort(order, {}, [&](std::size_t i) { return texts[i].ids.size(); });
   for (const std::size_t i : order) {
-    if (texts[i].empty()) throw usage_error("text {} has no tokens", i);
-    if (std::ssize(texts[i]) > most_tokens_)
-      throw usage_error("text {} has {} tokens, the model takes {} at most", i, texts[i].size(),
+    if (texts[i].ids.empty()) throw usage_error("text {} has no tokens", i);
+    if (std::ssize(texts[i].ids) > most_tokens_)
+      throw usage_error("text {} has {} tokens, the model takes {} at most", i, texts[i].ids.size(),
                         most_tokens_);
   }
   std::vector<std::vector<float>> result(texts.size());
   for (std::size_t first = 0; first < order.size();) {
-    std::vector<const std::vector<TokenId>*> alike;
+    std::vector<const EncoderText*> alike;
     std::int64_t elements = 0;
     std::size_t end = first;
     for (; end < order.size() && std::ssize(alike) < tensors_.batch_rows(); ++end) {
-      const auto& text = texts[order[end]];
-      elements += std::ssize(text);
+      const EncoderText& text = texts[order[end]];
+      const auto length = std::ssize(text.ids);
+      elements += length;
       // Without a mask a model would read what is padded.
-      const bool differs = end > first && text.size() != alike[0]->size();
-      if (differs && (!tensors_.pads() ||
-                      TensorModel::wastes(std::ssize(alike) + 1, std::ssize(text), elements)))
+      const bool differs = end > first && text.ids.size() != alike[0]->ids.size();
+      if (differs &&
+          (!tensors_.pads() || TensorModel::wastes(std::ssize(alike) + 1, length, elements)))
         break;
       alike.push_back(&text);
     }
-    auto vectors = embed_alike(alike);
+    auto vectors = run_alike(alike);
     for (std::size_t i = first; i < end; ++i) result[order[i]] = std::move(vectors[i - first]);
     first = end;
   }
   return result;
 }
 
-std::vector<std::vector<float>> Embedder::embed_alike(
-    const std::vector<const std::vector<TokenId>*>& texts) {
-  const std::size_t columns = texts.back()->size();  // they are sorted
+std::vector<std::vector<float>> Embedder::run_alike(const std::vector<const EncoderText*>& texts) {
+  const std::size_t columns = texts.back()->ids.size();  // they are sorted
   std::map<std::string, OwnedTensor> inputs;
   for (const BindingInfo& input : tensors_.plan().inputs()) {
     OwnedTensor& tensor = inputs[input.name];
     tensor = {input.dtype, {std::ssize(texts), static_cast<std::int64_t>(columns)}, {}};
     tensor.data.resize(texts.size() * columns * size_of(input.dtype));
-    if (input.name == kInputs[2]) continue;  // all are of the first kind
-    for (std::size_t r = 0; r < texts.size(); ++r)
-      for (std::size_t c = 0; c < texts[r]->size(); ++c)
-        put(tensor, r * columns + c, input.name == kInputs[0] ? (*texts[r])[c] : 1);
+    for (std::size_t r = 0; r < texts.size(); ++r) {
+      const auto& [ids, second] = *texts[r];
+      for (std::size_t c = 0; c < ids.size(); ++c) {
+        const bool is_second = second > 0 && c >= second;
+        put(tensor, r * columns + c,
+            input.name == kInputs[0]                ? ids[c]
+            : input.name == kInputs[1] || is_second ? 1
+                                                    : 0);
+      }
+    }
   }
   const OwnedTensor output = std::move(tensors_.infer(inputs).at(output_));
   const bool of_tokens = output.shape.size() == 3;
@@ -116,11 +137,10 @@ std::vector<std::vector<float>> Embedder::embed_alike(
   std::vector<std::vector<float>> vectors(texts.size(), std::vector<float>(size));
   for (std::size_t r = 0; r < texts.size(); ++r) {
     const std::size_t first = of_tokens ? r * columns * size : r * size;
-    const std::size_t count = of_tokens && pooling_ == Pooling::kMean ? texts[r]->size() : 1;
+    const std::size_t count = of_tokens && pooling_ == Pooling::kMean ? texts[r]->ids.size() : 1;
     for (std::size_t c = 0; c < count; ++c)
       for (std::size_t e = 0; e < size; ++e)
         vectors[r][e] += float_at(output, first + c * size + e);
-    normalize(vectors[r]);
   }
   return vectors;
 }

@@ -14,6 +14,12 @@ namespace sinter::tools {
 /// How vectors of tokens become one of the text: their mean, or that of the first token.
 enum class Pooling : std::uint8_t { kMean, kFirst };
 
+/// Token ids of a text, or of two that belong together.
+struct EncoderText {
+  std::vector<TokenId> ids;
+  std::size_t second = 0;  // the first token of the second text; 0: there is none
+};
+
 class Embedder {
  public:
   /// Whether the plan takes `input_ids`, and nothing but `attention_mask` and `token_type_ids`
@@ -27,15 +33,22 @@ class Embedder {
   /// run at once. Throws Error(kUsage) for more tokens than most_tokens(), and as
   /// TensorModel::infer does.
   std::vector<std::vector<float>> embed(const std::vector<std::vector<TokenId>>& texts);
+  /// Whether it is a cross-encoder: gives logits of texts' labels, `logits` or `scores` [texts,
+  /// labels], or any [texts, 1].
+  bool ranks() const { return ranks_; }
+  /// The logits of each text, of a cross-encoder. Throws as embed() does.
+  std::vector<std::vector<float>> rank(const std::vector<EncoderText>& texts);
   std::int64_t most_tokens() const { return most_tokens_; }
 
  private:
-  std::vector<std::vector<float>> embed_alike(
-      const std::vector<const std::vector<TokenId>*>& texts);
+  /// What the plan gives for each text, where it gives something for each token pooled.
+  std::vector<std::vector<float>> run(const std::vector<EncoderText>& texts);
+  std::vector<std::vector<float>> run_alike(const std::vector<const EncoderText*>& texts);
 
   TensorModel& tensors_;
   Pooling pooling_;
   std::size_t output_ = 0;
+  bool ranks_ = false;
   std::int64_t most_tokens_ = 0;
 };
 

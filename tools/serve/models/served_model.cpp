@@ -48,15 +48,17 @@ EngineOptions engine_options(const ServedModelOptions& options) {
   engine.max_waiting = options.waiting;
   engine.cache_bytes = options.cache_bytes;
   engine.max_sequences = options.sequences;
+  engine.max_step_tokens = options.step_tokens;
+  engine.prefix_cache = options.prefix_cache;
   engine.draft_tokens = engine::draft_tokens_of(options.draft_tokens, !options.draft.empty());
   return engine;
 }
 
-std::unique_ptr<engine::Executor> paged_executor(const Plan& plan, const EngineOptions& engine,
-                                                 const ServedModelOptions& options) {
+engine::ExecutorOfPlan paged_executor(const Plan& plan, const EngineOptions& engine,
+                                      const ServedModelOptions& options) {
   std::optional<Plan> draft;
   if (!options.draft.empty()) draft = Plan::load(options.draft);
-  return engine::make_executor(plan, draft ? &*draft : nullptr, engine, options.session).executor;
+  return engine::make_executor(plan, draft ? &*draft : nullptr, engine, options.session);
 }
 
 std::unique_ptr<engine::Executor> decoder_executor(const Plan& plan,
@@ -73,6 +75,10 @@ std::unique_ptr<engine::Executor> decoder_executor(const Plan& plan,
 ServedModel::ServedModel(std::string name, ServedModelOptions options)
     : name_(std::move(name)), options_(std::move(options)), created_(std::time(nullptr)) {
   const Plan plan = Plan::load(options_.plan);
+  if (!options_.encoder.empty()) {
+    load_speech(plan);
+    return;
+  }
   const bool is_paged = engine::PagedExecutor::takes(plan);
   if (!is_paged && !generates_text(plan)) {
     TensorModelOptions tensors = options_.tensors;
@@ -93,6 +99,7 @@ ServedModel::ServedModel(std::string name, ServedModelOptions options)
     }
     return;
   }
+  if (options_.generation_config) config_ = GenerationConfig::beside(options_.tokenizer);
   if (!is_paged && (!options_.draft.empty() || options_.draft_tokens > 0))
     throw usage_error(
         "'{}' is of one sequence at a time, and checks no draft tokens: compile it with --serve",
@@ -102,19 +109,32 @@ ServedModel::ServedModel(std::string name, ServedModelOptions options)
     chat_ = ChatTemplate::load(options_.chat_template);
   else if (const auto beside = config_beside(options_.tokenizer); !beside.empty())
     chat_ = ChatTemplate::load(beside);
+  if (!options_.tool_form.empty()) {
+    tool_form_ = find_tool_form(options_.tool_form);
+    if (tool_form_ == nullptr)
+      throw usage_error("'{}' is no form of calls of tools: there are {}", options_.tool_form,
+                        tool_form_names());
+  } else if (chat_) {
+    tool_form_ = tool_form_of(chat_->text());
+  }
   EngineOptions engine = engine_options(options_);
-  std::unique_ptr<engine::Executor> executor =
-      is_paged ? paged_executor(plan, engine, options_) : decoder_executor(plan, options_);
+  std::unique_ptr<engine::Executor> executor;
+  if (is_paged) {
+    auto made = paged_executor(plan, engine, options_);
+    executor = std::move(made.executor);
+    cache_bytes_ = made.cache_bytes;
+    block_size_ = executor->limits().block_size;
+    blocks_ = executor->limits().block_count;
+  } else {
+    executor = decoder_executor(plan, options_);
+  }
   if (executor->limits().max_positions < 2)
     throw usage_error(
         "'{}': the caches hold no text: the plan leaves their length open, give --context TOKENS",
         options_.plan);
   positions_ = executor->limits().max_positions;
-  if (tokenizer_) {
-    for (TokenId id = 0; id < executor->limits().vocabulary; ++id)
-      if (tokenizer_->is_special(id)) stop_tokens_.push_back(id);
-    give_texts(*tokenizer_, engine);
-  }
+  if (tokenizer_) give_texts(*tokenizer_, engine, find_tokens(executor->limits().vocabulary));
+  token_text_ = engine.token_text;
   engine_ = std::make_unique<Engine>(std::move(executor), std::move(engine));
 }
 
@@ -128,6 +148,33 @@ ModelState ServedModel::state() const {
   if (engine_ == nullptr) return {};
   const auto failure = engine_->failure();
   return {!failure, failure.value_or("")};
+}
+
+void ServedModel::load_speech(const Plan& decoder) {
+  if (options_.make_speech == nullptr)
+    throw usage_error(
+        "'{}': this command is built without models of speech; the one that tools/build makes "
+        "(build/bin/sinter) has them",
+        name_);
+  if (options_.tokenizer.empty())
+    throw usage_error("'{}' is a model of speech: give its --tokenizer", name_);
+  tokenizer_ = Tokenizer::load(options_.tokenizer);
+  speech_ = options_.make_speech(Plan::load(options_.encoder), decoder, *tokenizer_,
+                                 options_.session, options_.waiting);
+}
+
+std::map<TokenId, std::string> ServedModel::find_tokens(TokenId vocabulary) {
+  std::map<TokenId, std::string> shown;
+  if (tool_form_ != nullptr)
+    for (const std::string_view token : tool_form_->tokens)
+      if (const auto id = tokenizer_->id_of(token); id && *id < vocabulary)
+        shown.emplace(static_cast<TokenId>(*id), token);
+  for (const TokenId id : config_.stop_tokens)
+    if (id < vocabulary) stop_tokens_.push_back(id);
+  if (stop_tokens_.empty())
+    for (TokenId id = 0; id < vocabulary; ++id)
+      if (tokenizer_->is_special(id) && !shown.contains(id)) stop_tokens_.push_back(id);
+  return shown;
 }
 
 }  // namespace sinter::tools

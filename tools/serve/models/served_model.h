@@ -3,6 +3,8 @@
 
 #include <cstdint>
 #include <ctime>
+#include <functional>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -12,8 +14,11 @@
 #include <sinter/session.h>
 
 #include "tools/generate/chat_template.h"
+#include "tools/generate/generation_config.h"
 #include "tools/serve/models/embedder.h"
+#include "tools/serve/models/speech_model.h"
 #include "tools/serve/models/tensor_model.h"
+#include "tools/serve/tool_calls/tool_form.h"
 #include "tools/tokenizer/tokenizer.h"
 
 namespace sinter::tools {
@@ -24,6 +29,10 @@ struct ServedModelOptions {
   /// Path of a chat template (ChatTemplate::load); empty: that of tokenizer_config.json beside the
   /// tokenizer, if it has one.
   std::string chat_template;
+  std::string tool_form;          // of calls of tools, by name; empty: that of the chat template
+  bool generation_config = true;  // whether generation_config.json beside the tokenizer counts
+  std::string encoder;            // path of a Whisper model's other plan; empty: it is none
+  MakeSpeechModel make_speech = nullptr;  // null: no model of speech can be served
   /// Of a decoder at once; 0: as many as a plan of --serve takes, 8 of others.
   int sequences = 0;
   std::uint64_t cache_bytes = 0;     // of the caches of a plan of --serve; 0: as EngineOptions say
@@ -33,6 +42,8 @@ struct ServedModelOptions {
   std::int64_t waiting = 256;        // requests that wait; more are refused (429)
   std::string draft;                 // path of a plan of --serve that guesses tokens; empty: none
   int draft_tokens = 0;  // of a step, by it or by prompt lookup; 0: with a draft model 4, else none
+  int step_tokens = 0;   // most of a step; 0: as many as the plan takes
+  bool prefix_cache = true;  // of plans of --serve
   SessionOptions session;
 };
 
@@ -60,13 +71,28 @@ class ServedModel {
   TensorModel* tensors() const { return tensors_.get(); }
   /// Of a plan that is an encoder of texts (Embedder::takes); else null.
   Embedder* embedder() const { return embedder_.get(); }
+  /// Of a model of speech; else null.
+  SpeechModel* speech() const { return speech_.get(); }
   /// Null without one.
   const Tokenizer* tokenizer() const { return tokenizer_ ? &*tokenizer_ : nullptr; }
+  /// Of the tokens of one text, as the engine makes it; null without a tokenizer.
+  std::unique_ptr<TokenText> new_text() const {
+    return token_text_ ? token_text_() : std::unique_ptr<TokenText>();
+  }
   /// Null without one.
   const ChatTemplate* chat_template() const { return chat_ ? &*chat_ : nullptr; }
-  /// Tokens that end a text: those that the tokenizer says are special.
+  /// How calls of tools are spelled; null where nothing says it.
+  const ToolForm* tool_form() const { return tool_form_; }
+  /// What the model's authors say of draws.
+  const GenerationConfig& generation_config() const { return config_; }
+  /// Tokens that end a text: those of generation_config.json, else those that the tokenizer says
+  /// are special, without those that are a part of calls.
   const std::vector<TokenId>& stop_tokens() const { return stop_tokens_; }
   const ServedModelOptions& options() const { return options_; }
+  /// Of an engine over blocks; 0 of others.
+  int block_size() const { return block_size_; }
+  int blocks() const { return blocks_; }
+  std::uint64_t cache_bytes() const { return cache_bytes_; }
   /// Tokens of a text at most, its prompt included.
   std::int64_t positions() const { return positions_; }
   /// Whether an encoder is told which tokens count: else a tokenizer's padding is a part of texts.
@@ -77,14 +103,24 @@ class ServedModel {
   }
 
  private:
+  void load_speech(const Plan& decoder);
+  /// Finds what ends a text. Special tokens that are a part of calls, with their names.
+  std::map<TokenId, std::string> find_tokens(TokenId vocabulary);
+
   std::string name_;
   ServedModelOptions options_;
   std::time_t created_;
   std::optional<Tokenizer> tokenizer_;
   std::optional<ChatTemplate> chat_;
+  GenerationConfig config_;
+  const ToolForm* tool_form_ = nullptr;
+  std::function<std::unique_ptr<TokenText>()> token_text_;
+  int block_size_ = 0, blocks_ = 0;
+  std::uint64_t cache_bytes_ = 0;
   std::vector<TokenId> stop_tokens_;
   std::int64_t positions_ = 0;
   bool masks_ = false;
+  std::unique_ptr<SpeechModel> speech_;
   std::unique_ptr<TensorModel> tensors_;
   std::unique_ptr<Embedder> embedder_;
   std::unique_ptr<Engine> engine_;  // last: it ends before what it reads

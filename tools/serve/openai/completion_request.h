@@ -18,16 +18,17 @@ struct CompletionRequest {
   ApiForm form = ApiForm::kText;
   std::vector<GenerationRequest> prompts;  // with the same sampling, each of `samples` texts
   bool stream = false, include_usage = false;
-  bool token_ids = false;   // choices have the ids of their tokens, too
-  bool tool_calls = false;  // of answers are objects; else they are text, as the model writes them
+  bool token_ids = false;           // choices have the ids of their tokens, too
+  const ToolForm* calls = nullptr;  // of tools, which are objects in answers; null: they stay text
+  bool parallel_calls = true;       // more than one of an answer
 };
 
 /// Of a body: which model; empty if it does not say.
 std::string model_of(const nlohmann::json& body);
-/// Fields as OpenAI's API has them, and `top_k`, `min_p`, `repetition_penalty`, `ignore_eos`,
-/// `priority`, `timeout_seconds`, `return_token_ids`, and constraints (constraint_fields.h). `text`
-/// is what the body was parsed from. Throws ApiError (400) that names what is unknown, not
-/// supported or out of range.
+/// Fields as OpenAI's API has them, and `top_k`, `min_p`, `repetition_penalty`, `min_tokens`,
+/// `ignore_eos`, `priority`, `timeout_seconds`, `return_token_ids`, and constraints
+/// (constraint_fields.h). `text` is what the body was parsed from. Throws ApiError (400) that names
+/// what is unknown, not supported or out of range.
 CompletionRequest parse_completion(const nlohmann::json& body, std::string_view text,
                                    const ServedModel& model);
 /// The same with `messages` and `tools` in place of `prompt`, by the model's chat template; without

@@ -10,8 +10,9 @@
 #include <string>
 #include <vector>
 
-#include "tools/serve/api/completion_request.h"
-#include "tools/serve/api/tool_calls.h"
+#include "tools/serve/openai/completion_request.h"
+#include "tools/serve/openai/logprobs.h"
+#include "tools/serve/tool_calls/tool_call_stream.h"
 
 namespace sinter::tools {
 
@@ -47,11 +48,16 @@ class CompletionCall {
 
  private:
   struct Choice {
+    Choice(const ServedModel& model, const ToolForm* calls) : logprob_writer(model) {
+      if (calls != nullptr) splitter.emplace(*calls);
+    }
+
     std::string text, finish;
     bool has_begun = false;
     std::vector<TokenId> tokens;
     nlohmann::ordered_json logprobs;
-    ToolCallSplitter splitter;
+    LogprobWriter logprob_writer;
+    std::optional<ToolCallSplitter> splitter;  // where calls are objects
     nlohmann::ordered_json tool_calls = nlohmann::ordered_json::array();
   };
   // Outlives the call as long as the engine may call back.
@@ -71,9 +77,6 @@ class CompletionCall {
   /// Of a message: what is said in it, and what calls came with it.
   nlohmann::ordered_json delta_of(std::size_t index, const GenerationOutput& output);
   nlohmann::ordered_json usage() const;
-  nlohmann::ordered_json logprobs_of(const GenerationOutput& output, std::size_t offset) const;
-  nlohmann::ordered_json chat_logprobs_of(const GenerationOutput& output) const;
-  std::string name_of(TokenId id) const;
 
   std::shared_ptr<ServedModel> model_;
   CompletionRequest request_;

@@ -1,5 +1,7 @@
-#include "tools/serve/api/completion_call.h"
+#include "tools/serve/openai/completion_call.h"
 
+#include <algorithm>
+#include <iterator>
 #include <utility>
 
 #include <fmt/format.h>
@@ -39,7 +41,8 @@ CompletionCall::CompletionCall(std::shared_ptr<ServedModel> model, CompletionReq
   for (std::size_t i = 0; i < request_.prompts.size(); ++i) {
     const GenerationRequest& one = request_.prompts[i];
     prompt_tokens_ += one.prompt.size();
-    choices_.resize(choices_.size() + static_cast<std::size_t>(one.sampling.samples));
+    for (int sample = 0; sample < one.sampling.samples; ++sample)
+      choices_.emplace_back(*model_, request_.calls);
     try {
       running_.push_back(model_->engine()->submit(
           one,
@@ -98,17 +101,22 @@ ordered_json CompletionCall::delta_of(std::size_t index, const GenerationOutput&
   Choice& choice = choices_[index];
   ordered_json delta;
   if (!choice.has_begun) delta["role"] = "assistant";
-  if (!request_.tool_calls) {
+  if (!choice.splitter) {
     delta["content"] = output.text;
     choice.text += output.text;
     return delta;
   }
-  auto [text, calls] = choice.splitter.add(output.text);
-  if (output.finish != FinishReason::kNone) text += choice.splitter.finish().text;
+  auto [text, calls] = choice.splitter->add(output.text);
+  if (output.finish != FinishReason::kNone) {
+    auto rest = choice.splitter->finish();
+    text += rest.text;
+    std::ranges::move(rest.calls, std::back_inserter(calls));
+  }
   if (!text.empty() || calls.empty()) delta["content"] = text;
   choice.text += text;
   for (auto& [name, arguments] : calls) {
     const std::size_t number = choice.tool_calls.size();
+    if (number > 0 && !request_.parallel_calls) break;
     ordered_json call = {{"id", fmt::format("call_{}_{}_{}", id_, index, number)},
                          {"type", "function"},
                          {"function", {{"name", name}, {"arguments", arguments}}}};
@@ -131,7 +139,7 @@ ordered_json CompletionCall::piece_of(std::size_t index, const GenerationOutput&
   choice.has_begun = true;
   if (!output.logprobs.empty()) {
     ordered_json logprobs =
-        is_chat ? chat_logprobs_of(output) : logprobs_of(output, choice.text.size());
+        is_chat ? choice.logprob_writer.of_message(output) : choice.logprob_writer.of_text(output);
     if (choice.logprobs.is_null()) {
       choice.logprobs = logprobs;
     } else {
@@ -197,50 +205,6 @@ ordered_json CompletionCall::usage() const {
   return {{"prompt_tokens", prompt_tokens_},
           {"completion_tokens", generated_tokens_},
           {"total_tokens", prompt_tokens_ + generated_tokens_}};
-}
-
-std::string CompletionCall::name_of(TokenId id) const {
-  if (model_->tokenizer() == nullptr) return std::to_string(id);
-  const std::int64_t wide = id;
-  return model_->tokenizer()->decode({&wide, 1}, false);
-}
-
-ordered_json CompletionCall::chat_logprobs_of(const GenerationOutput& output) const {
-  const auto entry = [&](TokenId id, float logprob) {
-    ordered_json bytes = ordered_json::array();
-    for (const char c : model_->tokenizer()->bytes_of(id))
-      bytes.push_back(static_cast<unsigned char>(c));
-    return ordered_json{{"token", name_of(id)}, {"logprob", logprob}, {"bytes", std::move(bytes)}};
-  };
-  ordered_json content = ordered_json::array();
-  for (std::size_t i = 0; i < output.logprobs.size(); ++i) {
-    ordered_json one = entry(output.tokens[i], output.logprobs[i].logprob);
-    one["top_logprobs"] = ordered_json::array();
-    for (const auto& [id, logprob] : output.logprobs[i].likeliest)
-      one["top_logprobs"].push_back(entry(id, logprob));
-    content.push_back(std::move(one));
-  }
-  return {{"content", std::move(content)}};
-}
-
-ordered_json CompletionCall::logprobs_of(const GenerationOutput& output, std::size_t offset) const {
-  ordered_json result = {{"tokens", ordered_json::array()},
-                         {"token_logprobs", ordered_json::array()},
-                         {"top_logprobs", ordered_json::array()},
-                         {"text_offset", ordered_json::array()}};
-  for (std::size_t i = 0; i < output.logprobs.size(); ++i) {
-    const TokenLogprobs& one = output.logprobs[i];
-    const std::string name = name_of(output.tokens[i]);
-    result["tokens"].push_back(name);
-    result["token_logprobs"].push_back(one.logprob);
-    ordered_json likeliest = ordered_json::object();
-    for (const auto& [id, logprob] : one.likeliest) likeliest.emplace(name_of(id), logprob);
-    result["top_logprobs"].push_back(std::move(likeliest));
-    result["text_offset"].push_back(offset);
-    if (model_->tokenizer() != nullptr && !model_->tokenizer()->is_special(output.tokens[i]))
-      offset += name.size();
-  }
-  return result;
 }
 
 }  // namespace sinter::tools
