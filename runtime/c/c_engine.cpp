@@ -140,6 +140,9 @@ GenerationRequest request_of(const sinter_generation_request& said) {
   if (said.top_p != 0) sampling.top_p = said.top_p;
   sampling.min_p = said.min_p;
   if (said.repetition_penalty != 0) sampling.repetition_penalty = said.repetition_penalty;
+  sampling.presence_penalty = said.presence_penalty;
+  sampling.frequency_penalty = said.frequency_penalty;
+  sampling.min_tokens = said.min_tokens;
   sampling.seed = said.seed;
   for (const auto& [token, bias] :
        given_array(said.logit_bias, said.logit_bias_count, "logit_bias"))

@@ -110,6 +110,9 @@ typedef struct sinter_generation_request {
   const char* constraint_text;  // the schema, regular expression, grammar or structural tag
   const char* const* choices;   // of SINTER_CONSTRAINT_CHOICE
   size_t choice_count;
+  double presence_penalty;   // taken off logits of tokens of the text so far
+  double frequency_penalty;  // the same for each time that a token is there
+  int64_t min_tokens;        // of each text, before a stop token or string ends it
 } sinter_generation_request;
 
 /// Never grows. The log probability of a token by the model's own distribution.

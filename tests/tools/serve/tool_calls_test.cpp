@@ -1,4 +1,6 @@
 // Calls of tools in the text of a model: whole, in pieces, and what only looks like one.
+#include <random>
+
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -114,6 +116,56 @@ TEST(ToolCalls, WhatIsNoneStaysTextInEachForm) {
                                     std::string("["),
                                     deep})
       expect_split(form, text, text);
+}
+
+TEST(ToolCalls, PiecesMakeNoDifference) {
+  const std::vector<std::string> parts = {"{",
+                                          "}",
+                                          "[",
+                                          "]",
+                                          "(",
+                                          ")",
+                                          "\"",
+                                          "'",
+                                          "\\",
+                                          ",",
+                                          ";",
+                                          " ",
+                                          "\n",
+                                          "=",
+                                          "f",
+                                          "f(",
+                                          "a=1",
+                                          "f(a=1)",
+                                          "[f(a='x')]",
+                                          "True",
+                                          "-1.5",
+                                          "{}",
+                                          "\"name\": \"f\"",
+                                          "{\"name\": \"f\", \"arguments\": {}}",
+                                          "{\"name\": \"g\", \"parameters\": {\"a\": [1]}}",
+                                          "<tool_call>",
+                                          "</tool_call>",
+                                          "<tool",
+                                          "[TOOL_CALLS]",
+                                          "[ARGS]",
+                                          "[CALL_ID]",
+                                          "```",
+                                          "```tool_code",
+                                          "<|python_tag|>",
+                                          "<|python_start|>",
+                                          "<|python_end|>",
+                                          "\u00e9",
+                                          "word"};
+  std::mt19937 random(5);
+  for (const tools::ToolForm& form : tools::tool_forms())
+    for (int round = 0; round < 4000; ++round) {
+      std::string text;
+      for (std::size_t i = random() % 9; i > 0; --i) text += parts[random() % parts.size()];
+      const std::string whole = split(std::string(form.name), text, 1000);
+      for (const std::size_t size : {1U, 2U, 5U})
+        ASSERT_EQ(split(std::string(form.name), text, size), whole) << form.name << ": " << text;
+    }
 }
 
 TEST(ToolCalls, TheFormIsThatOfTheTemplate) {

@@ -148,8 +148,8 @@ class TextModel(_Model):
     A client that leaves ends its text.
     """
 
-    _SAMPLING = ("max_tokens", "temperature", "top_k", "top_p", "min_p", "repetition_penalty", "seed", "stop", "stop_tokens",
-                 "logit_bias", "priority", "timeout")
+    _SAMPLING = ("max_tokens", "temperature", "top_k", "top_p", "min_p", "repetition_penalty", "presence_penalty",
+                 "frequency_penalty", "min_tokens", "seed", "stop", "stop_tokens", "logit_bias", "priority", "timeout")
 
     def _open(self) -> None:
         if "tokenizer" in self._parameters and not os.path.isfile(self._file("tokenizer", "")):
