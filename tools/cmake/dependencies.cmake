@@ -58,7 +58,7 @@ if(SINTER_COMPILER)
   add_library(sinter_boost INTERFACE)
   target_include_directories(sinter_boost SYSTEM INTERFACE ${BOOST_INCLUDE_DIR})
   target_compile_definitions(sinter_boost INTERFACE BOOST_ALL_NO_LIB BOOST_ASIO_NO_DEPRECATED
-                             BOOST_ERROR_CODE_HEADER_ONLY BOOST_BEAST_USE_STD_STRING_VIEW)
+                             BOOST_ERROR_CODE_HEADER_ONLY)
   target_link_libraries(sinter_boost INTERFACE Threads::Threads)
   # gRPC, of `sinter serve`.
   find_program(GRPC_CPP_PLUGIN grpc_cpp_plugin REQUIRED)

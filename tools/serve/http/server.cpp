@@ -45,7 +45,7 @@ class Task final : public Later {
     }
     const std::lock_guard lock(mutex_);
     response_ = std::move(response);
-    error_ = error;
+    error_ = std::move(error);  // its last owner is who polls
     is_done_ = true;
     if (wake_) wake_();
   }
