@@ -33,7 +33,8 @@ def test_tensors_until_a_signal(plan, reference, x, tmp_path, ending):
     plan.save(tmp_path / "mlp.plan")
     with serving(tmp_path / "mlp.plan") as (process, address):
         body = {"inputs": [{"name": "x", "datatype": "FP32", "shape": list(x.shape), "data": x.ravel().tolist()}]}
-        with urllib.request.urlopen(f"{address}/v2/models/mlp/infer", json.dumps(body).encode()) as answer:
+        request = urllib.request.Request(f"{address}/v2/models/mlp/infer", json.dumps(body).encode(), {"Content-Type": "application/json"})
+        with urllib.request.urlopen(request) as answer:
             (output,) = json.load(answer)["outputs"]
         np.testing.assert_allclose(np.reshape(output["data"], output["shape"]), reference(x), rtol=1e-4, atol=1e-5)
         process.send_signal(ending)  # which may come to a thread of NumPy's
