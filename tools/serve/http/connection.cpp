@@ -20,8 +20,11 @@ constexpr std::chrono::milliseconds kHeartbeat{30'000};
 
 }  // namespace
 
-Connection::Connection(Core& core, asio::ip::tcp::socket socket)
-    : core_(core), socket_(std::move(socket)), timer_(socket_.get_executor()) {}
+Connection::Connection(Core& core, asio::ip::tcp::socket socket, Strand strand)
+    : core_(core),
+      strand_(std::move(strand)),
+      socket_(std::move(socket)),
+      timer_(socket_.get_executor()) {}
 
 Connection::~Connection() { drop(); }
 
@@ -116,8 +119,8 @@ void Connection::respond(Response response) {
 /// Wakes this connection, which may have ended by then; not within the call, and never the last
 /// to hold it: who calls may hold locks, or be a thread that this would wait for.
 std::function<void()> Connection::waker() {
-  return [weak = weak_from_this(), executor = socket_.get_executor()] {
-    asio::post(executor, [weak] {
+  return [weak = weak_from_this(), strand = strand_] {
+    asio::post(strand, [weak] {
       const auto self = weak.lock();
       if (self) self->guarded([&] { self->on_wake(); });
     });

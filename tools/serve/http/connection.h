@@ -3,9 +3,11 @@
 #pragma once
 
 #include <atomic>
+#include <boost/asio/io_context.hpp>
 #include <boost/asio/ip/tcp.hpp>
 #include <boost/asio/post.hpp>
 #include <boost/asio/steady_timer.hpp>
+#include <boost/asio/strand.hpp>
 #include <boost/beast/http/parser.hpp>
 #include <chrono>
 #include <cstdint>
@@ -27,8 +29,9 @@ namespace sinter::tools::http {
 /// but the object itself.
 class Connection : public std::enable_shared_from_this<Connection> {
  public:
-  /// The socket's executor is a strand.
-  Connection(Core& core, boost::asio::ip::tcp::socket socket);
+  using Strand = boost::asio::strand<boost::asio::io_context::executor_type>;
+  /// The socket's executor is `strand`.
+  Connection(Core& core, boost::asio::ip::tcp::socket socket, Strand strand);
   ~Connection();
   Connection(const Connection&) = delete;
   Connection& operator=(const Connection&) = delete;
@@ -89,7 +92,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
   void write_now(std::string_view text);
   void release_response();
   void end_request();
-  void write(std::vector<boost::asio::const_buffer> buffers, void (Connection::*then)());
+  void write(const std::vector<boost::asio::const_buffer>& buffers, void (Connection::*then)());
   void finish_response();
   void become_idle();
   void linger();
@@ -108,6 +111,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
   void keep_pace(std::size_t bytes, std::chrono::milliseconds time);
 
   Core& core_;
+  Strand strand_;
   boost::asio::ip::tcp::socket socket_;
   boost::asio::steady_timer timer_;
   Clock::time_point deadline_ = Clock::time_point::max(), armed_ = Clock::time_point::max();
@@ -140,10 +144,9 @@ void Connection::guarded(const Body& body) {
 }
 template <class Body>
 void Connection::on_strand(Body body) {
-  boost::asio::post(socket_.get_executor(),
-                    [self = shared_from_this(), body = std::move(body)]() mutable {
-                      self->guarded([&] { body(*self); });
-                    });
+  boost::asio::post(strand_, [self = shared_from_this(), body = std::move(body)]() mutable {
+    self->guarded([&] { body(*self); });
+  });
 }
 
 }  // namespace sinter::tools::http

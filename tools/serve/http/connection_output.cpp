@@ -46,9 +46,9 @@ void Connection::send(Response response) {
   }
   head_ = head_of(response_, !closes_, framing);
   buffers[0] = asio::buffer(head_);
-  if (!response_.source) return write(std::move(buffers), &Connection::finish_response);
+  if (!response_.source) return write(buffers, &Connection::finish_response);
   response_.source->on_ready(waker());
-  write(std::move(buffers), &Connection::pump_source);
+  write(buffers, &Connection::pump_source);
 }
 
 void Connection::pump_source() {
@@ -82,10 +82,10 @@ void Connection::write_chunk(bool ends) {
     if (!chunk_.empty()) buffers.push_back(asio::buffer(kChunkEnd));
     if (ends) buffers.push_back(asio::buffer(kEnd));
   }
-  write(std::move(buffers), ends ? &Connection::finish_response : &Connection::pump_source);
+  write(buffers, ends ? &Connection::finish_response : &Connection::pump_source);
 }
 
-void Connection::write(std::vector<asio::const_buffer> buffers, void (Connection::*then)()) {
+void Connection::write(const std::vector<asio::const_buffer>& buffers, void (Connection::*then)()) {
   is_writing_ = true;
   begin_pace(core_.limits.write_time);
   constexpr std::size_t kPart = 256 << 10;

@@ -63,12 +63,14 @@ class Task final : public Later {
 struct Server::Impl {
   Impl(const Limits& limits, Router router, Hooks hooks)
       : core(limits, std::move(router), std::move(hooks)),
-        acceptor(asio::make_strand(core.io)),
-        pause(acceptor.get_executor()) {
-    core.on_room = [this] { asio::post(acceptor.get_executor(), [this] { pause.cancel(); }); };
+        strand(asio::make_strand(core.io)),
+        acceptor(strand),
+        pause(strand) {
+    core.on_room = [this] { asio::post(strand, [this] { pause.cancel(); }); };
   }
 
   Core core;
+  Connection::Strand strand;  // of all that follows
   tcp::acceptor acceptor;
   asio::steady_timer pause;
   bool is_accepting = false;
@@ -89,20 +91,20 @@ struct Server::Impl {
   }
 
   void accept_one() {
-    acceptor.async_accept(asio::make_strand(core.io),
-                          [this](const ErrorCode& error, tcp::socket socket) {
-                            is_accepting = false;
-                            if (error) return fail(error);
-                            take(std::move(socket));
-                            accept();
-                          });
+    auto own = asio::make_strand(core.io);
+    acceptor.async_accept(own, [this, own](const ErrorCode& error, tcp::socket socket) {
+      is_accepting = false;
+      if (error) return fail(error);
+      take(std::move(socket), own);
+      accept();
+    });
     is_accepting = true;
   }
 
-  void take(tcp::socket socket) {
+  void take(tcp::socket socket, const Connection::Strand& own) {
     core.accepted.fetch_add(1, std::memory_order_relaxed);
     try {
-      auto connection = std::make_shared<Connection>(core, std::move(socket));
+      auto connection = std::make_shared<Connection>(core, std::move(socket), own);
       core.roster.enter(connection);
       connection->start();
     } catch (const std::exception&) {
@@ -133,7 +135,7 @@ struct Server::Impl {
 
   void end(bool at_once) {
     core.is_stopping = true;
-    asio::post(acceptor.get_executor(), [this] {
+    asio::post(strand, [this] {
       ErrorCode ignored;
       acceptor.close(ignored);
       pause.cancel();
@@ -174,13 +176,13 @@ void Server::run() {
   Core& core = impl_->core;
   if (core.is_stopping) return;
   const auto guard = asio::make_work_guard(core.io);
-  asio::post(impl_->acceptor.get_executor(), [this] { impl_->accept(); });
+  asio::post(impl_->strand, [this] { impl_->accept(); });
   const auto serve = [this, &core] {
     bool is_to_accept = false;
     while (true) {
       try {
         if (std::exchange(is_to_accept, false))
-          asio::post(impl_->acceptor.get_executor(), [this] { impl_->accept(); });
+          asio::post(impl_->strand, [this] { impl_->accept(); });
         core.io.run();
         return;
       } catch (const std::exception&) {
