@@ -77,14 +77,15 @@ bool send_message(int connection, std::string_view bytes, std::initializer_list<
   msghdr message{};
   message.msg_iov = &part;
   message.msg_iovlen = 1;
-  message.msg_control = control.data();
-  const std::size_t payload = sizeof(int) * descriptors.size();
-  message.msg_controllen = CMSG_SPACE(payload);
-  cmsghdr* header = CMSG_FIRSTHDR(&message);
-  header->cmsg_level = SOL_SOCKET;
-  header->cmsg_type = SCM_RIGHTS;
-  header->cmsg_len = CMSG_LEN(payload);
-  std::memcpy(CMSG_DATA(header), std::data(descriptors), payload);
+  if (const std::size_t payload = sizeof(int) * descriptors.size(); payload > 0) {
+    message.msg_control = control.data();
+    message.msg_controllen = CMSG_SPACE(payload);
+    cmsghdr* header = CMSG_FIRSTHDR(&message);
+    header->cmsg_level = SOL_SOCKET;
+    header->cmsg_type = SCM_RIGHTS;
+    header->cmsg_len = CMSG_LEN(payload);
+    std::memcpy(CMSG_DATA(header), std::data(descriptors), payload);
+  }
   while (true) {
     if (sendmsg(connection, &message, MSG_NOSIGNAL) >= 0) return true;
     if (errno != EINTR) return false;

@@ -44,7 +44,7 @@ constexpr int kConnection = 3;  // of a process that serves calls
 constexpr int kMemory = SINTER_IS_SANITIZED ? RLIMIT_DATA : RLIMIT_AS;
 constexpr double kSlower = SINTER_IS_SANITIZED ? 8 : 1;
 // Of the clock, for a second of a core: others want cores, too.
-constexpr double kPatience = 10;
+constexpr double kPatience = 6;
 
 /// What is asked of the first process: a Worker.
 struct Order {
@@ -141,7 +141,7 @@ class SaysSignals {
   SaysSignals(int answer, double seconds) {
     if (SINTER_IS_SANITIZED) return;  // which have their own
     descriptor = answer;
-    left = std::max(seconds - kFirst, 0.0);
+    left = seconds > kShort ? seconds - kFirst : 0;
     if (left > 0) set_timer(ITIMER_PROF, kFirst);
     stack_t other{};
     other.ss_sp = stack.data();
@@ -166,7 +166,8 @@ class SaysSignals {
 
  private:
   static constexpr double kFirst = 0.05;  // seconds of a core
-  static constexpr int kLater = 15;       // as `nice` has it
+  static constexpr double kShort = 1;     // what may take no longer goes on as it is
+  static constexpr int kLater = 5;        // as `nice` has it: a third of others' share
   static inline int descriptor = -1;
   static inline double left = 0;
   alignas(16) static inline std::array<char, std::size_t{64} << 10> stack{};

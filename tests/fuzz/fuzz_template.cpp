@@ -1,5 +1,4 @@
 // Chat templates of a stranger, from bytes: a text or an Error, within the limits of the sandbox.
-#include <chrono>
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>

@@ -12,7 +12,7 @@ namespace {
 
 constexpr std::size_t kMostStates = 20'000;    // of an expression
 constexpr std::size_t kMostProducts = 10'000;  // of what comes of all
-constexpr std::size_t kMostWork = 20'000'000;
+constexpr std::size_t kMostWork = 5'000'000;
 constexpr int kMostRounds = 64;  // of looking for states that are the same
 
 [[noreturn]] void fail() {
