@@ -10,6 +10,7 @@
 #include "runtime/log.h"
 #include "runtime/plan/input_shapes.h"
 #include "runtime/plan_access.h"
+#include "runtime/signature/signature.h"
 
 namespace sinter {
 namespace {
@@ -146,16 +147,35 @@ std::size_t index_of(const std::vector<BindingInfo>& bindings, std::string_view 
                     names.empty() ? "none" : names);
 }
 
+/// What of a plan is code, and not data that this library's own code reads; empty: nothing.
+std::string code_of(const Plan& plan) {
+  if (!plan.custom_code().empty())
+    return fmt::format("code that is not Sinter's, of '{}'", fmt::join(plan.custom_code(), "', '"));
+  const plan::fb::PlanT& meta = PlanAccess::data(plan)->meta;
+  if (!meta.modules.empty()) return fmt::format("{} modules of kernels", meta.modules.size());
+  if (std::ranges::any_of(meta.steps,
+                          [](const auto& step) { return step->work.AsHostStep() != nullptr; }))
+    return "host operators";
+  return "";
+}
+
 /// `plan`, with its operators if some are named.
 Plan allowed(Plan plan, const LoadOptions& options) {
-  if (!options.allow_custom_code && !plan.custom_code().empty())
-    throw invalid_plan_error(
-        "{} runs code that is not Sinter's, of '{}', and custom code is not allowed: compile the "
-        "model without --op, or allow it (LoadOptions::allow_custom_code) if its maker is trusted",
-        plan.path().empty() ? "the plan" : fmt::format("'{}'", plan.path()),
-        fmt::join(plan.custom_code(), "', '"));
+  if (!options.allow_custom_code && options.require_signature.empty())
+    if (const std::string code = code_of(plan); !code.empty())
+      throw invalid_plan_error(
+          "{} has {}, and custom code is not allowed: what it says of its code itself is no proof. "
+          "Require its maker's signature (LoadOptions::require_signature), or allow code "
+          "(LoadOptions::allow_custom_code) if its maker is trusted",
+          plan.path().empty() ? "the plan" : fmt::format("'{}'", plan.path()), code);
   if (options.operator_libraries.empty()) return plan;
   return plan.with_operators(options.operator_libraries);
+}
+
+plan::FileCheck check_of(const LoadOptions& options) {
+  if (options.require_signature.empty()) return {};
+  const signature::Key key = signature::public_key(options.require_signature);
+  return [key](std::span<const std::byte> file) { signature::require(file, key); };
 }
 
 }  // namespace
@@ -203,8 +223,10 @@ Plan PlanAccess::make(std::shared_ptr<const plan::PlanData> data) {
 
 Plan Plan::load(const std::string& path) { return PlanAccess::make(plan::read_plan(path)); }
 Plan Plan::load(const std::string& path, const LoadOptions& options) {
-  return allowed(
-      PlanAccess::make(options.copy ? plan::read_plan_copy(path) : plan::read_plan(path)), options);
+  const plan::FileCheck check = check_of(options);
+  return allowed(PlanAccess::make(options.copy ? plan::read_plan_copy(path, check)
+                                               : plan::read_plan(path, check)),
+                 options);
 }
 Plan Plan::with_operators(std::vector<OperatorLibrary> libraries) const {
   auto copy = std::make_shared<Impl>(impl());
@@ -213,11 +235,12 @@ Plan Plan::with_operators(std::vector<OperatorLibrary> libraries) const {
   return Plan(std::move(copy));
 }
 Plan Plan::from_memory(std::span<const std::byte> bytes, const LoadOptions& options) {
-  return allowed(PlanAccess::make(plan::parse_plan(bytes)), options);
+  return allowed(PlanAccess::make(plan::parse_plan(bytes, check_of(options))), options);
 }
 Plan Plan::borrow(std::span<const std::byte> bytes, std::shared_ptr<const void> owner,
                   const LoadOptions& options) {
-  return allowed(PlanAccess::make(plan::borrow_plan(bytes, std::move(owner))), options);
+  return allowed(PlanAccess::make(plan::borrow_plan(bytes, std::move(owner), check_of(options))),
+                 options);
 }
 
 const Plan::Impl& Plan::impl() const {

@@ -150,9 +150,11 @@ sinter_status sinter_plan_load_with(const char* path, const sinter_load_options*
   return c::make_plan(plan, [&] {
     LoadOptions how;
     if (options) {
-      const auto said = c::read_struct(options, "options");
+      const auto said =
+          c::read_struct(options, "options", offsetof(sinter_load_options, require_signature));
       how.copy = said.copy != 0;
       how.allow_custom_code = said.refuse_custom_code == 0;
+      if (said.require_signature != nullptr) how.require_signature = said.require_signature;
       for (const char* library : c::given_array(said.operator_libraries,
                                                 said.operator_library_count, "operator_libraries"))
         how.operator_libraries.push_back(

@@ -1,8 +1,11 @@
 // The fixed header in front of every plan file. FORMAT.md describes it byte by byte.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstdint>
+#include <cstring>
+#include <span>
 
 #include "runtime/plan/plan_data.h"
 
@@ -28,6 +31,28 @@ struct FileHeader {
   std::uint64_t hash = 0;  // of everything before it
 };
 static_assert(sizeof(FileHeader) == 32 + 24 * kSectionCount + 8);
+
+/// What may follow a plan: a signature of all that is in front of it. FileHeader::file_size does
+/// not count it.
+struct SignatureTrailer {
+  static constexpr char kMagic[8] = {'S', 'N', 'T', 'R', 'S', 'I', 'G', '1'};
+  char magic[8] = {'S', 'N', 'T', 'R', 'S', 'I', 'G', '1'};
+  std::array<std::uint8_t, 32> key = {};  // public
+  std::array<std::uint8_t, 64> signature = {};
+};
+static_assert(sizeof(SignatureTrailer) == 104 && alignof(SignatureTrailer) == 1);
+
+/// Null: it has none, or is too short to be a plan.
+inline const SignatureTrailer* trailer_of(std::span<const std::byte> file) {
+  if (file.size() < sizeof(FileHeader) + sizeof(SignatureTrailer)) return nullptr;
+  const auto* trailer = reinterpret_cast<const SignatureTrailer*>(file.data() + file.size() -
+                                                                  sizeof(SignatureTrailer));
+  FileHeader header;
+  std::memcpy(static_cast<void*>(&header), file.data(), sizeof header);
+  const bool is_behind = header.file_size == file.size() - sizeof(SignatureTrailer);
+  return is_behind && std::ranges::equal(trailer->magic, SignatureTrailer::kMagic) ? trailer
+                                                                                   : nullptr;
+}
 
 constexpr std::uint64_t align_section(std::uint64_t offset) {
   return (offset + kSectionAlignment - 1) / kSectionAlignment * kSectionAlignment;

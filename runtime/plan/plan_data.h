@@ -64,17 +64,23 @@ void write_plan(const PlanParts& parts, const std::string& path);
 /// The same bytes in memory.
 std::vector<std::byte> serialize_plan(const PlanParts& parts);
 
+/// Is given all bytes of a file before anything else looks at them, and throws what is wrong.
+using FileCheck = std::function<void(std::span<const std::byte> file)>;
+
 /// Maps and checks a plan file; throws Error(kInvalidPlan) saying what is wrong and how to mend it,
 /// Error(kUsage) if the file cannot be opened.
-std::shared_ptr<const PlanData> read_plan(const std::string& path);
+std::shared_ptr<const PlanData> read_plan(const std::string& path, const FileCheck& check = {});
 /// The same without a mapping: the file may be changed or truncated afterwards.
-std::shared_ptr<const PlanData> read_plan_copy(const std::string& path);
+std::shared_ptr<const PlanData> read_plan_copy(const std::string& path,
+                                               const FileCheck& check = {});
 /// The same for bytes in memory, which are copied.
-std::shared_ptr<const PlanData> parse_plan(std::span<const std::byte> bytes);
+std::shared_ptr<const PlanData> parse_plan(std::span<const std::byte> bytes,
+                                           const FileCheck& check = {});
 /// The same for bytes that stay where they are while `owner` lives. Throws Error(kUsage) unless
 /// they are aligned to kBorrowedAlignment.
 std::shared_ptr<const PlanData> borrow_plan(std::span<const std::byte> bytes,
-                                            std::shared_ptr<const void> owner);
+                                            std::shared_ptr<const void> owner,
+                                            const FileCheck& check = {});
 
 /// Values of all expressions of `plan` for symbol values in the order of plan.symbols. Throws
 /// Error(kInvalidPlan) for overflow or division by zero.

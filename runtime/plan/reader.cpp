@@ -111,7 +111,9 @@ std::array<Bytes, kSectionCount> check_sections(Bytes file, const FileHeader& he
 
 /// `file` starts at an address that suits every type in the metadata.
 std::shared_ptr<const PlanData> check_plan(Bytes file, std::shared_ptr<const void> owner,
-                                           const std::string& path) {
+                                           const std::string& path, const FileCheck& check) {
+  if (check) check(file);
+  if (trailer_of(file) != nullptr) file = file.first(file.size() - sizeof(SignatureTrailer));
   const FileHeader header = check_header(file);
   const auto sections = check_sections(file, header);
 
@@ -197,39 +199,41 @@ std::span<const std::byte> PlanData::weight(const fb::BufferT& buffer, std::uint
   return weights.subspan(buffer.weight_offset, bytes);
 }
 
-std::shared_ptr<const PlanData> read_plan(const std::string& path) {
+std::shared_ptr<const PlanData> read_plan(const std::string& path, const FileCheck& check) {
   const std::shared_ptr<Mapping> mapping = map_file(path);
   return with_context(fmt::format("loading the plan '{}'", path), [&] {
     return check_plan({static_cast<const std::byte*>(mapping->address), mapping->size}, mapping,
-                      path);
+                      path, check);
   });
 }
 
-std::shared_ptr<const PlanData> read_plan_copy(const std::string& path) {
+std::shared_ptr<const PlanData> read_plan_copy(const std::string& path, const FileCheck& check) {
   const files::InputFile file = open_plan(path);
   const auto copy = std::make_shared<AlignedBytes>(static_cast<std::size_t>(file.size()));
   const std::size_t size =
       files::read_some(file.descriptor, {copy->data, static_cast<std::size_t>(file.size())}, path);
   return with_context(fmt::format("loading the plan '{}'", path), [&] {
-    return check_plan({copy->data, size}, copy, path);
+    return check_plan({copy->data, size}, copy, path, check);
   });
 }
 
-std::shared_ptr<const PlanData> parse_plan(std::span<const std::byte> bytes) {
+std::shared_ptr<const PlanData> parse_plan(std::span<const std::byte> bytes,
+                                           const FileCheck& check) {
   const auto copy = std::make_shared<AlignedBytes>(bytes.size());
   if (!bytes.empty()) std::memcpy(copy->data, bytes.data(), bytes.size());
-  return check_plan({copy->data, bytes.size()}, copy, {});
+  return check_plan({copy->data, bytes.size()}, copy, {}, check);
 }
 
 std::shared_ptr<const PlanData> borrow_plan(std::span<const std::byte> bytes,
-                                            std::shared_ptr<const void> owner) {
+                                            std::shared_ptr<const void> owner,
+                                            const FileCheck& check) {
   const auto address = reinterpret_cast<std::uintptr_t>(bytes.data());
   if (address % kBorrowedAlignment != 0)
     throw usage_error(
         "the plan's bytes lie at {:#x}, which is not aligned to {} bytes: "
         "align them, or let the plan copy them",
         address, kBorrowedAlignment);
-  return check_plan(bytes, std::move(owner), {});
+  return check_plan(bytes, std::move(owner), {}, check);
 }
 
 }  // namespace sinter::plan

@@ -53,7 +53,7 @@ class MessagesTest : public CliTest {
     std::set<std::string> all;
     const std::regex option(R"(--[A-Za-z][\w-]*)");
     for (const char* verb : {"compile", "run", "generate", "bench", "compare", "inspect", "refit",
-                             "verify", "profile", "ops", "doctor"}) {
+                             "sign", "verify", "profile", "ops", "doctor"}) {
       const std::string help = sinter({verb, "--help"}).out;
       for (std::sregex_iterator at(help.begin(), help.end(), option), end; at != end; ++at)
         all.insert(at->str());

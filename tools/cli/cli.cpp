@@ -76,6 +76,7 @@ int run_words(int argc, char** argv, std::span<const AddVerb> more) {
   Cli cli{command, console, exit_code};
   add_compile(cli);
   add_refit(cli);
+  add_sign(cli);
   add_run(cli);
   add_generate(cli);
   add_bench(cli);

@@ -20,6 +20,7 @@
 #include "runtime/format_error.h"
 #include "runtime/sandbox/sandbox.h"
 #include "tools/cli/session_options.h"
+#include "tools/cli/signature_option.h"
 #include "tools/cli/verbs/verbs.h"
 #include "tools/generate/prompt.h"
 #include "tools/serve/end_on_signals.h"
@@ -344,6 +345,7 @@ void add_serve(Cli& cli, StartGrpcServer start_grpc, MakeSpeechModel make_speech
       ->capture_default_str()
       ->check_range(0, 86400);
   add_session_options(*verb, options->model.session);
+  add_signature_option(*verb, options->model.load);
   verb->add_weight_budget(options->model.session.weight_budget);
   verb->add_threads_option();
   verb->callback([options, start_grpc, &console = cli.console, &exit_code = cli.exit_code] {

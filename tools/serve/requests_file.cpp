@@ -73,6 +73,7 @@ std::unique_ptr<ServedModel> load(const GenerateArguments& options) {
   model.prefix_cache = !options.requests.no_prefix_cache;
   model.waiting = std::int64_t{1} << 40;
   model.session = options.session;
+  model.load = options.load;
   return std::make_unique<ServedModel>(options.plan, std::move(model));
 }
 
@@ -239,7 +240,7 @@ class Answers {
 
 int run_requests_file(const GenerateArguments& options, const std::vector<std::int64_t>& stops,
                       const Console& console) {
-  const Plan plan = Plan::load(options.plan);
+  const Plan plan = Plan::load(options.plan, options.load);
   if (!engine::PagedExecutor::takes(plan))
     throw usage_error(
         "'{}' is of one sequence at a time: compile the model with --serve for many requests",

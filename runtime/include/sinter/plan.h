@@ -62,12 +62,18 @@ struct LoadOptions {
   /// that serve, unless files are only ever replaced by renaming others; costs the plan's size in
   /// memory for each load, which processes that map a file share.
   bool copy = false;
-  /// False: a plan that runs code of its maker's (Plan::custom_code) is refused.
+  /// False: a plan with code in it is refused unless `require_signature` says who vouches for it.
+  /// Kernels are code, and so are host operators; what a plan says of its own code is no proof, so
+  /// every plan for GPUs is refused. A plan for the CPU without operators of its maker's has none.
   bool allow_custom_code = true;
   /// Where the plan's host operators are (Plan::host_operators); of two with one operator the first
   /// counts. If any are named, all of the plan's operators must be there when it is loaded; else a
   /// session refuses the plan.
   std::vector<OperatorLibrary> operator_libraries = {};
+  /// Not empty: a plan without a signature by this key over all of its file (`sinter sign`) is
+  /// refused before anything else is read of it. The public key of Ed25519: PEM, the base64 of its
+  /// 32 bytes, or the path of a file with one of both. Needs OpenSSL's libcrypto.so.3.
+  std::string require_signature = {};
 };
 
 /// A compiled model: immutable, used by any number of threads. Copies share it, and so do sessions:

@@ -114,8 +114,8 @@ SINTER_API sinter_status sinter_plan_load_copy(const char* path, sinter_plan** p
 typedef struct sinter_load_options {
   size_t struct_size;
   int32_t copy;                // 1: as sinter_plan_load_copy
-  int32_t refuse_custom_code;  // 1: SINTER_ERROR_INVALID_PLAN for a plan that runs code of its
-                               // maker's (sinter_plan_facts.custom_code)
+  int32_t refuse_custom_code;  // 1: SINTER_ERROR_INVALID_PLAN for a plan with code in it, as every
+                               // plan for GPUs is, unless require_signature says who vouches for it
   // Where the plan's host operators are (sinter/sinter_operator.h): shared libraries, and tables of
   // the program's own, which stay as they are. Paths go first; of two with one operator the first
   // counts. If there are any, they must have all of the plan's operators; else sessions refuse it.
@@ -123,6 +123,9 @@ typedef struct sinter_load_options {
   size_t operator_library_count;
   const struct sinter_operator_table* const* operator_tables;
   size_t operator_table_count;
+  // NULL: none. Else a plan without a signature by this public key of Ed25519 over all of its file
+  // (`sinter sign`) is SINTER_ERROR_INVALID_PLAN: PEM, base64 of 32 bytes, or the path of a file.
+  const char* require_signature;
 } sinter_load_options;
 /// `options` of NULL: as sinter_plan_load.
 SINTER_API sinter_status sinter_plan_load_with(const char* path, const sinter_load_options* options,

@@ -10,6 +10,7 @@
 #include "tools/cli/input_options.h"
 #include "tools/cli/machine.h"
 #include "tools/cli/session_options.h"
+#include "tools/cli/signature_option.h"
 #include "tools/cli/text/table.h"
 #include "tools/cli/trace_option.h"
 #include "tools/cli/verbs/verbs.h"
@@ -29,6 +30,7 @@ struct BenchArguments {
   std::vector<std::string> plans;
   InputTexts inputs;
   SessionOptions session;
+  LoadOptions load;
   int iterations = 100;
   double duration = 3;
   int warm_up = 10;
@@ -47,9 +49,9 @@ std::vector<std::string> row(const std::string& name, const Statistics& s) {
 /// Measures the plan in `file`, prints its figures and returns them.
 nlohmann::ordered_json measure(const std::string& file, const BenchArguments& options,
                                const Console& console) {
-  const double context = create_context(Plan::load(file), options.session.device);
+  const double context = create_context(Plan::load(file, options.load), options.session.device);
   auto start = std::chrono::steady_clock::now();
-  const auto plan = Plan::load(file);
+  const auto plan = Plan::load(file, options.load);
   const auto inputs = make_inputs(plan.inputs(), parse(options.inputs));
   const auto seconds = [&start] {
     return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
@@ -187,6 +189,7 @@ void add_bench(Cli& cli) {
       "Leave the caches as the last run left them, instead of emptying them before each timed run");
   add_trace_option(*verb, options->trace);
   add_session_options(*verb, options->session);
+  add_signature_option(*verb, options->load);
   verb->add_threads_option();
   verb->add_flag("--deviceIo", options->device_io,
                  "Keep inputs and outputs on the GPU: latency is that of the model alone");

@@ -11,6 +11,7 @@
 #include "runtime/sandbox/sandbox.h"
 #include "tools/cli/machine.h"
 #include "tools/cli/session_options.h"
+#include "tools/cli/signature_option.h"
 #include "tools/cli/text/table.h"
 #include "tools/cli/verbs/generate_text.h"
 #include "tools/cli/verbs/verbs.h"
@@ -130,7 +131,7 @@ int run_generate(GenerateArguments options, RunRequests run_requests, const Cons
   if (!options.mask.empty()) options.decoder.mask = {options.mask};
 
   auto start = Clock::now();
-  const auto plan = Plan::load(options.plan);
+  const auto plan = Plan::load(options.plan, options.load);
   double load_us = microseconds_since(start);
   if (engine::PagedExecutor::takes(plan))
     throw usage_error(
@@ -143,7 +144,7 @@ int run_generate(GenerateArguments options, RunRequests run_requests, const Cons
   std::optional<Encoder> encoder;
   std::optional<Encoded> encoded;
   if (!options.encoder.empty()) {
-    const auto encoder_plan = Plan::load(options.encoder);
+    const auto encoder_plan = Plan::load(options.encoder, options.load);
     options.decoder.given = Encoder::feeds(encoder_plan, plan);
     SessionOptions session = options.session;
     if (encoder_plan.target() != "cpu") session.output_memory = Memory::kDevice;
@@ -289,6 +290,7 @@ void add_generate(Cli& cli) {
   verb->add_flag("--no-rates", options->no_rates,
                  "Do not measure what the machine copies (some tenths of a second)");
   add_session_options(*verb, options->session);
+  add_signature_option(*verb, options->load);
   verb->add_weight_budget(options->session.weight_budget);
   verb->add_threads_option();
   verb->callback([options, &cli] {

@@ -50,6 +50,7 @@ struct GenerateArguments {
   GenerationConfig config;  // of the model's authors; what is given goes before it
   bool no_generation_config = false;
   SessionOptions session;
+  LoadOptions load;
   std::int64_t max_tokens = 128;
   bool no_stop = false, no_rates = false;
   bool chat = false;

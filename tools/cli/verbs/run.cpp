@@ -6,6 +6,7 @@
 #include "runtime/format_error.h"
 #include "tools/cli/input_options.h"
 #include "tools/cli/session_options.h"
+#include "tools/cli/signature_option.h"
 #include "tools/cli/text/table.h"
 #include "tools/cli/trace_option.h"
 #include "tools/cli/verbs/verbs.h"
@@ -22,6 +23,7 @@ struct RunArguments {
   std::string outputs, expected, trace;
   double tolerance = 1e-3;
   SessionOptions session;
+  LoadOptions load;
 };
 
 /// Compares with the expected arrays; true if every one is within the tolerance.
@@ -63,7 +65,7 @@ int run_run(const RunArguments& options, const Console& console) {
   read.insert(read.end(), {options.plan, options.expected});
   files::check_output(options.outputs, read);
   files::check_output(options.trace, read);
-  const auto plan = Plan::load(options.plan);
+  const auto plan = Plan::load(options.plan, options.load);
   const auto inputs = make_inputs(plan.inputs(), parse(options.inputs));
   Session session(plan, options.session);
   set_inputs(session, plan, inputs);
@@ -110,6 +112,7 @@ void add_run(Cli& cli) {
       ->capture_default_str();
   add_trace_option(*verb, options->trace);
   add_session_options(*verb, options->session);
+  add_signature_option(*verb, options->load);
   verb->add_threads_option();
   verb->add_graph_flag(options->session.cuda_graphs);
   verb->add_weight_budget(options->session.weight_budget);

@@ -27,6 +27,7 @@ struct Cli {
 void add_compile(Cli& cli);
 void add_refit(Cli& cli);
 void add_run(Cli& cli);
+void add_sign(Cli& cli);
 void add_generate(Cli& cli);
 void add_bench(Cli& cli);
 void add_compare(Cli& cli);

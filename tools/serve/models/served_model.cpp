@@ -57,7 +57,7 @@ EngineOptions engine_options(const ServedModelOptions& options) {
 engine::ExecutorOfPlan paged_executor(const Plan& plan, const EngineOptions& engine,
                                       const ServedModelOptions& options) {
   std::optional<Plan> draft;
-  if (!options.draft.empty()) draft = Plan::load(options.draft);
+  if (!options.draft.empty()) draft = Plan::load(options.draft, options.load);
   return engine::make_executor(plan, draft ? &*draft : nullptr, engine, options.session);
 }
 
@@ -74,7 +74,7 @@ std::unique_ptr<engine::Executor> decoder_executor(const Plan& plan,
 
 ServedModel::ServedModel(std::string name, ServedModelOptions options)
     : name_(std::move(name)), options_(std::move(options)), created_(std::time(nullptr)) {
-  const Plan plan = Plan::load(options_.plan);
+  const Plan plan = Plan::load(options_.plan, options_.load);
   if (!options_.encoder.empty()) {
     load_speech(plan);
     return;
@@ -159,7 +159,7 @@ void ServedModel::load_speech(const Plan& decoder) {
   if (options_.tokenizer.empty())
     throw usage_error("'{}' is a model of speech: give its --tokenizer", name_);
   tokenizer_ = Tokenizer::load(options_.tokenizer);
-  speech_ = options_.make_speech(Plan::load(options_.encoder), decoder, *tokenizer_,
+  speech_ = options_.make_speech(Plan::load(options_.encoder, options_.load), decoder, *tokenizer_,
                                  options_.session, options_.waiting);
 }
 

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include <sinter/engine.h>
+#include <sinter/plan.h>
 #include <sinter/session.h>
 
 #include "tools/generate/chat_template.h"
@@ -45,6 +46,7 @@ struct ServedModelOptions {
   int step_tokens = 0;   // most of a step; 0: as many as the plan takes
   bool prefix_cache = true;  // of plans of --serve
   SessionOptions session;
+  LoadOptions load;  // of the plan, and of the draft model's
 };
 
 /// Whether a model answers, or all of a server's do.
