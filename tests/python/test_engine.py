@@ -1,6 +1,9 @@
 """Many texts at once: the engine over a plan of compile(serve=..)."""
 import json
+import multiprocessing
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -158,3 +161,60 @@ def test_parts_in_an_event_loop(engine):
     asyncio.run(all_at_once())
     engine.drain()
     assert engine.stats()["used_blocks"] == 0
+
+
+INTERRUPTED = """
+import os, signal, sys, threading, time
+import sinter
+engine = sinter.Engine(sinter.load(sys.argv[1]))
+threading.Thread(target=lambda: (time.sleep(.3), os.kill(os.getpid(), signal.SIGINT))).start()
+try:
+    while True:
+        engine.generate([[1, 2]] * 8, max_tokens=20)
+except KeyboardInterrupt:
+    stats = engine.stats()
+    print("interrupted", stats["requests"] - stats["finished"] <= 8)
+"""
+
+
+def test_ctrl_c_ends_the_texts_and_the_process_ends_as_usual(plan, tmp_path):
+    plan.save(tmp_path / "a.plan")
+    for _ in range(3):
+        done = subprocess.run([sys.executable, "-c", INTERRUPTED, tmp_path / "a.plan"], capture_output=True, text=True, timeout=60)
+        assert done.returncode == 0 and done.stdout.split() == ["interrupted", "True"], done.stderr
+
+
+def test_an_interrupted_call_cancels_its_texts(engine, monkeypatch):
+    monkeypatch.setattr(sinter._engine._Texts, "next", lambda self: (_ for _ in ()).throw(KeyboardInterrupt))
+    with pytest.raises(KeyboardInterrupt):
+        engine.generate([[1, 2]] * 4, max_tokens=40)
+    engine.drain()
+    assert engine.stats()["finished"] == 4
+
+
+def _in_fork(engine, queue):
+    for use in (lambda: engine.generate([1, 2], max_tokens=2), engine.stats, engine.drain, lambda: engine.cancel(1)):
+        try:
+            use()
+            queue.put("it worked")
+        except sinter.UsageError as error:
+            queue.put(str(error))
+    engine.close()
+
+
+def test_an_engine_of_the_parent_says_so_in_a_child(engine):
+    engine.generate([1, 2], max_tokens=2)
+    context = multiprocessing.get_context("fork")
+    queue = context.Queue()
+    child = context.Process(target=_in_fork, args=(engine, queue))
+    child.start()
+    assert all("fork" in queue.get(timeout=60) for _ in range(4))
+    child.join(60)
+    assert child.exitcode == 0
+    assert engine.generate([1, 2], max_tokens=2).finish == "length"
+
+
+def test_without_a_limit_a_text_fills_its_positions(plan):
+    with sinter.Engine(plan, cache_bytes=1 << 20) as engine:
+        text = engine.generate([1, 2, 3], max_tokens=None)
+        assert text.finish == "length" and len(text.tokens) > 20

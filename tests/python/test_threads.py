@@ -66,6 +66,28 @@ def heavy():
     return sinter.compile(model, target="cpu"), r.standard_normal((512, 1024), np.float32)
 
 
+LEFT_RUNNING = """
+import sys, threading, time
+import numpy, sinter
+plan = sinter.load(sys.argv[1])
+x = numpy.ones((512, 1024), numpy.float32)
+def work():
+    while True:
+        plan(x)
+for _ in range(4):
+    threading.Thread(target=work, daemon=True).start()
+time.sleep(.3)
+print("ends")
+"""
+
+
+def test_daemon_threads_may_be_within_calls_when_the_process_ends(heavy, tmp_path):
+    heavy[0].save(tmp_path / "a.plan")
+    for _ in range(5):
+        done = subprocess.run([sys.executable, "-c", LEFT_RUNNING, tmp_path / "a.plan"], capture_output=True, text=True, timeout=60)
+        assert done.returncode == 0 and done.stdout.split() == ["ends"], (done.returncode, done.stderr)
+
+
 def test_the_gil_is_released(heavy):
     plan, x = heavy
     plan(x)

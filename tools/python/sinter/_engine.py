@@ -4,6 +4,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
+import os
 import queue
 from collections.abc import AsyncIterator, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -60,12 +61,16 @@ class _Texts:
 
     def __init__(self) -> None:
         self.parts: queue.SimpleQueue[tuple[int, Generation, str]] = queue.SimpleQueue()
+        self.process = os.getpid()
 
     def __call__(self, request: int, sample: int, tokens: list[int], text: str, logprobs: list[Any], finish: str,
                  error: str) -> None:
         self.parts.put((sample, Generation(tokens, text, logprobs, finish), error))
 
     def next(self) -> tuple[int, Generation]:
+        if os.getpid() != self.process:
+            raise UsageError("this text was begun before fork(), and the parent computes it: begin it in the child, "
+                             "with an Engine of its own")
         sample, part, error = self.parts.get()
         if part.finish == "error":
             raise Error(error)
@@ -128,7 +133,7 @@ class Engine:
             raise UsageError("a prompt of text needs a tokenizer: Engine(plan, tokenizer=\"tokenizer.json\"); token ids need none")
         return self.tokenizer.encode(prompt).ids
 
-    def submit(self, prompt: str | Sequence[int], callback: Any, *, max_tokens: int = 128, temperature: float = 0, top_k: int = 0,
+    def submit(self, prompt: str | Sequence[int], callback: Any, *, max_tokens: int | None = 128, temperature: float = 0, top_k: int = 0,
                top_p: float = 1, min_p: float = 0, repetition_penalty: float = 1, presence_penalty: float = 0,
                frequency_penalty: float = 0, min_tokens: int = 0, seed: int = 0, n: int = 1,
                stop: str | Sequence[str] = (), stop_tokens: Sequence[int] = (), logit_bias: dict[int, float] | None = None,
@@ -136,7 +141,8 @@ class Engine:
                json_schema: Any = None, regex: str | None = None, grammar: str | None = None,
                choice: Sequence[str] | None = None) -> int:
         """The number of a request, of which `callback(request, sample, tokens, text, logprobs, finish, error)` is called on
-        the engine's thread until `finish` is not "none" for each of `n` samples. timeout: seconds.
+        the engine's thread until `finish` is not "none" for each of `n` samples. timeout: seconds. max_tokens: None: until
+        the text ends, or the plan's positions or the cache are full.
 
         One of these says what the text must be, and needs the engine's tokenizer: json_object; json_schema (a dict, text, or
         a pydantic model); regex; grammar (GBNF, of which `root` is the text); choice (one of these texts). A text that may
@@ -149,7 +155,7 @@ class Engine:
         sampling = _core.SamplingParameters()
         constraint = _constraint({"json_object": json_object, "json_schema": json_schema, "regex": regex, "grammar": grammar,
                                   "choice": choice})
-        _assign(sampling, max_tokens=max_tokens, temperature=temperature, top_k=top_k, top_p=top_p, min_p=min_p,
+        _assign(sampling, max_tokens=-1 if max_tokens is None else max_tokens, temperature=temperature, top_k=top_k, top_p=top_p, min_p=min_p,
                 repetition_penalty=repetition_penalty, presence_penalty=presence_penalty,
                 frequency_penalty=frequency_penalty, min_tokens=min_tokens, seed=seed, samples=n,
                 stop_strings=[stop] if isinstance(stop, str) else list(stop), stop_tokens=list(stop_tokens),
@@ -162,17 +168,22 @@ class Engine:
         is_one = isinstance(prompts, str) or (len(prompts) > 0 and not isinstance(prompts[0], (str, list, tuple)) and
                                               not hasattr(prompts[0], "__len__"))
         count = int(sampling.get("n", 1))
-        texts = []
-        for prompt in [prompts] if is_one else prompts:
-            texts.append(_Texts())
-            self.submit(prompt, texts[-1], **sampling)
-        results = []
-        for text in texts:
-            samples = [Generation() for _ in range(count)]
-            while any(each.finish == "none" for each in samples):
-                sample, part = text.next()
-                samples[sample]._add(part)
-            results.append(samples if count > 1 else samples[0])
+        texts, requests, results = [], [], []
+        try:
+            for prompt in [prompts] if is_one else prompts:
+                texts.append(_Texts())
+                requests.append(self.submit(prompt, texts[-1], **sampling))
+            for text in texts:
+                samples = [Generation() for _ in range(count)]
+                while any(each.finish == "none" for each in samples):
+                    sample, part = text.next()
+                    samples[sample]._add(part)
+                results.append(samples if count > 1 else samples[0])
+        except BaseException:  # Ctrl-C, too: nobody waits for what is left
+            with contextlib.suppress(Error):
+                for request in requests:
+                    self.cancel(request)
+            raise
         return results[0] if is_one else results
 
     def stream(self, prompt: str | Sequence[int], **sampling: Any) -> Iterator[Generation]:

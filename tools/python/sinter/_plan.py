@@ -88,12 +88,18 @@ class Plan(_core.Plan):
 
     def __init__(self, source: Any, *, device: int = 0, threads: int = 0, max_sessions: int = 0,
                  copy: bool = False, max_iterations: int = 10_000_000, allow_custom_code: bool = True,
-                 operator_libraries: Sequence[str | os.PathLike[str]] = (), weight_budget: int = 0) -> None:
+                 operator_libraries: Sequence[str | os.PathLike[str]] = (), weight_budget: int = 0,
+                 require_signature: str | os.PathLike[str] | None = None) -> None:
         """Use load()."""
         options = _core.RunOptions()
         options.device, options.threads, options.max_sessions = device, threads, max_sessions
         options.copy, options.max_iterations, options.weight_budget = copy, max_iterations, weight_budget
         options.allow_custom_code, options.operator_libraries = allow_custom_code, libraries(operator_libraries)
+        if require_signature is not None:
+            key = os.fspath(require_signature)
+            if not key:
+                raise UsageError("require_signature is empty: give a public key of Ed25519, or the path of one; None: none")
+            options.require_signature = key
         if isinstance(source, (str, os.PathLike)):
             source = os.path.abspath(os.fspath(source))
             super().__init__(source, options)
@@ -104,7 +110,7 @@ class Plan(_core.Plan):
         self._settings = dict(device=device, threads=threads, max_sessions=max_sessions, max_iterations=max_iterations,
                               allow_custom_code=allow_custom_code,
                               operator_libraries=[os.fspath(each) for each in operator_libraries],
-                              weight_budget=weight_budget)
+                              weight_budget=weight_budget, require_signature=require_signature)
         self._facts = self._describe()
         self._executor: tuple[int, ThreadPoolExecutor] | None = None
         self._table_sessions = Sessions(self, self._options().max_sessions)
@@ -323,7 +329,8 @@ class Session(_core.Session):
 
 def load(source: str | os.PathLike[str] | bytes | bytearray | memoryview, *, device: int = 0, threads: int = 0,
          max_sessions: int = 0, copy: bool = False, max_iterations: int = 10_000_000, allow_custom_code: bool = True,
-         operator_libraries: Sequence[str | os.PathLike[str]] = (), weight_budget: int = 0) -> Plan:
+         operator_libraries: Sequence[str | os.PathLike[str]] = (), weight_budget: int = 0,
+         require_signature: str | os.PathLike[str] | None = None) -> Plan:
     """A plan from a file, which must not be changed while it is used, or from the bytes of one.
 
     device: the GPU of a CUDA plan.
@@ -335,13 +342,16 @@ def load(source: str | os.PathLike[str] | bytes | bytearray | memoryview, *, dev
         copied ahead of the steps that read them. 0: no limit.
     copy: the file is read into memory instead of mapped, so that it may be changed: a mapped file that is truncated
         ends the process. Bytes are used where they lie if they cannot change, else copied.
-    allow_custom_code: False: a plan that runs code of its maker's (Plan.custom_code) is an InvalidPlanError.
+    allow_custom_code: False: a plan with code in it is an InvalidPlanError, unless require_signature says who vouches for
+        it. Kernels are code, and what a plan says of itself is no proof: so is every plan for GPUs.
+    require_signature: the public key of Ed25519 of its maker (PEM, base64, or the path of a file): a plan without a
+        signature by it over all of its file (`sinter sign`) is an InvalidPlanError, before anything else is read of it.
     operator_libraries: shared libraries that compute operators of the plan's (Plan.host_operators); functions of
         custom_op() are found without.
     """
     return Plan(source, device=device, threads=threads, max_sessions=max_sessions, copy=copy,
                 max_iterations=max_iterations, allow_custom_code=allow_custom_code,
-                operator_libraries=operator_libraries, weight_budget=weight_budget)
+                operator_libraries=operator_libraries, weight_budget=weight_budget, require_signature=require_signature)
 
 
 def _restore(contents, settings):

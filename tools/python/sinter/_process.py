@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from . import _core
 from ._errors import DeviceError, UsageError
 
-_LEVELS = {"debug": 0, "info": 1, "warning": 2}
-_LOGGING = (logging.DEBUG, logging.INFO, logging.WARNING)
+_LEVELS = {"debug": 0, "info": 1, "warning": 2, "error": 3}
+_LOGGING = (logging.DEBUG, logging.INFO, logging.WARNING, logging.ERROR)
 
 
 @dataclass(frozen=True)
@@ -44,7 +44,7 @@ def get_threads() -> int:
 
 
 def set_logger(logger: logging.Logger | Callable[[str, str], None] | None, level: str = "info") -> None:
-    """Gives the library's messages of `level` ("debug", "info", "warning") and above to a logging.Logger, or to a
+    """Gives the library's messages of `level` ("debug", "info", "warning", "error") and above to a logging.Logger, or to a
     function of level and message; None: to nobody. Any thread may call it; it must not call the library."""
     if level not in _LEVELS:
         raise UsageError(f"level '{level}' is none of {', '.join(_LEVELS)}")

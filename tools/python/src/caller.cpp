@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "runtime/format_error.h"
+#include "tools/python/src/gil.h"
 #include "tools/python/src/text.h"
 
 namespace sinter::python {
@@ -213,7 +214,7 @@ nb::object Caller::copy_output(Library library, const TensorView& view) {
   NewArray array = make_array(library, view.dtype, view.shape);
   const std::size_t bytes = view.byte_count();
   if (bytes > 0) {
-    nb::gil_scoped_release release;
+    GilReleased release;
     std::memcpy(array.view.data, view.data, bytes);
   }
   return array.object;

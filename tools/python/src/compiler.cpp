@@ -14,6 +14,7 @@
 
 #include "runtime/format_error.h"
 #include "tools/python/src/arrays.h"
+#include "tools/python/src/gil.h"
 #include "tools/python/src/plan.h"
 #include "tools/python/src/results.h"
 #include "tools/python/src/struct.h"
@@ -68,7 +69,7 @@ auto interruptible(std::stop_source& stop, Work work) {
   std::optional<nb::python_error> interrupted;
   for (bool waiting = true; waiting;) {
     {
-      nb::gil_scoped_release release;
+      GilReleased release;
       std::unique_lock lock(mutex);
       waiting = !changed.wait_for(lock, std::chrono::milliseconds(50), [&] { return done; });
     }
@@ -78,7 +79,7 @@ auto interruptible(std::stop_source& stop, Work work) {
     }
   }
   {
-    nb::gil_scoped_release release;
+    GilReleased release;
     thread.join();
   }
   if (interrupted) throw std::move(*interrupted);
@@ -92,12 +93,12 @@ Monitor make_monitor(nb::handle progress, nb::handle diagnostic, const std::stop
   monitor.stop = stop.get_token();
   if (!progress.is_none())
     monitor.on_progress = [progress](std::string_view stage, std::size_t done, std::size_t total) {
-      nb::gil_scoped_acquire acquire;
+      GilHeld acquire;
       progress(nb::str(stage.data(), stage.size()), done, total);
     };
   if (!diagnostic.is_none())
     monitor.on_diagnostic = [diagnostic](const Diagnostic& said) {
-      nb::gil_scoped_acquire acquire;
+      GilHeld acquire;
       diagnostic(to_python(said));
     };
   return monitor;

@@ -1,6 +1,9 @@
 // sinter._core.Engine: many requests over a plan of compile(serve=..).
+#include <memory>
+#include <mutex>
 #include <new>
 #include <optional>
+#include <set>
 #include <stdexcept>
 #include <string>
 #include <utility>
@@ -12,6 +15,7 @@
 #include <sinter/engine.h>
 
 #include "tools/generate/token_text.h"
+#include "tools/python/src/gil.h"
 #include "tools/python/src/plan.h"
 #include "tools/python/src/struct.h"
 #include "tools/python/src/text.h"
@@ -22,8 +26,8 @@ namespace {
 /// A Python object that threads without the GIL may let go.
 std::shared_ptr<nb::object> shared(nb::object object) {
   return {new nb::object(std::move(object)), [](nb::object* held) {
-            if (!Py_IsInitialized()) return;
-            nb::gil_scoped_acquire acquire;
+            const GilIfOpen acquire;
+            if (!acquire) return;
             delete held;
           }};
 }
@@ -58,7 +62,8 @@ class EngineObject {
     const auto* guesser = draft.is_none() ? nullptr : &nb::cast<const PlanObject&>(draft);
     object.check_process();
     if (guesser != nullptr) guesser->check_process();
-    nb::gil_scoped_release release;
+    process_ = process_generation();
+    GilReleased release;
     if (tokenizer) {
       tokenizer_.emplace(tools::Tokenizer::parse(*tokenizer));
       tools::give_texts(*tokenizer_, options);
@@ -66,10 +71,30 @@ class EngineObject {
     const SessionOptions session = session_options(object.options(), false);
     engine_ =
         guesser == nullptr
-            ? std::make_unique<Engine>(object.plan(), std::move(options), session)
-            : std::make_unique<Engine>(object.plan(), guesser->plan(), std::move(options), session);
+            ? std::make_shared<Engine>(object.plan(), std::move(options), session)
+            : std::make_shared<Engine>(object.plan(), guesser->plan(), std::move(options), session);
+    const std::lock_guard lock(all().mutex);
+    all().engines.insert(this);
   }
-  ~EngineObject() { close(); }
+  EngineObject(const EngineObject&) = delete;
+  EngineObject& operator=(const EngineObject&) = delete;
+  ~EngineObject() {
+    close();
+    const std::lock_guard lock(all().mutex);
+    all().engines.erase(this);
+  }
+
+  /// At the interpreter's end, with the GIL: no engine's thread calls back any more.
+  static void close_all() {
+    std::vector<std::shared_ptr<Engine>> open;
+    {
+      const std::lock_guard lock(all().mutex);
+      for (EngineObject* one : all().engines)
+        if (auto engine = one->take()) open.push_back(std::move(engine));
+    }
+    GilReleased release;
+    open.clear();
+  }
 
   RequestId submit(const std::vector<TokenId>& prompt, SamplingParameters sampling, int priority,
                    std::optional<double> timeout, nb::object callback) {
@@ -82,7 +107,8 @@ class EngineObject {
           EngineTime::clock::now() +
           std::chrono::duration_cast<EngineTime::duration>(std::chrono::duration<double>(*timeout));
     Engine::Callback call = [target = shared(std::move(callback))](const GenerationOutput& output) {
-      nb::gil_scoped_acquire acquire;
+      const GilIfOpen acquire;
+      if (!acquire) throw std::runtime_error("the interpreter has ended");
       try {
         (*target)(output.request, output.sample, output.tokens, text(output.text),
                   logprobs_of(output), std::string(to_string(output.finish)), text(output.error));
@@ -91,40 +117,67 @@ class EngineObject {
         throw std::runtime_error("the callback raised an exception");  // cancels the request
       }
     };
-    nb::gil_scoped_release release;
-    return open().submit(std::move(request), std::move(call));
+    GilReleased release;
+    return open()->submit(std::move(request), std::move(call));
   }
   void cancel(RequestId request) {
-    nb::gil_scoped_release release;
-    open().cancel(request);
+    GilReleased release;
+    open()->cancel(request);
   }
   void drain() {
-    nb::gil_scoped_release release;
-    open().drain();
+    GilReleased release;
+    open()->drain();
   }
   nb::dict stats() {
-    const EngineStats stats = open().stats();
+    const EngineStats stats = open()->stats();
     nb::dict d;
     SINTER_ITEMS(stats, requests, finished, steps, prompt_tokens, generated_tokens, step_sequences,
                  step_tokens, padded_tokens, preemptions, prefix_tokens, prefix_hit_tokens,
-                 draft_tokens, accepted_draft_tokens, idle_seconds, waiting_seconds, waiting,
-                 running, blocks, used_blocks, cached_blocks);
+                 draft_tokens, accepted_draft_tokens, failed_steps, idle_seconds, waiting_seconds,
+                 waiting, running, blocks, used_blocks, cached_blocks);
     return d;
   }
   void close() {
     // The engine's thread may wait for the GIL in a callback.
-    nb::gil_scoped_release release;
-    engine_.reset();
+    GilReleased release;
+    take().reset();
   }
 
  private:
-  Engine& open() const {
-    if (!engine_) throw Error(ErrorCode::kUsage, "the engine is closed");
-    return *engine_;
+  struct All {
+    std::mutex mutex;
+    std::set<EngineObject*> engines;
+  };
+  static All& all() {
+    static All* const one = new All;
+    return *one;
   }
 
+  /// Others may close it meanwhile: it ends when the last call has.
+  std::shared_ptr<Engine> open() const {
+    if (process_ != process_generation())
+      throw Error(ErrorCode::kUsage,
+                  "this engine was made before fork(), and its thread is the parent's: make one in "
+                  "the child, or start processes by 'spawn' "
+                  "(multiprocessing.set_start_method('spawn'))");
+    const std::lock_guard lock(mutex_);
+    if (!engine_) throw Error(ErrorCode::kUsage, "the engine is closed");
+    return engine_;
+  }
+  /// Nothing in a child process: what belongs to the parent is left as it is.
+  std::shared_ptr<Engine> take() {
+    if (process_ != process_generation()) {
+      new std::shared_ptr<Engine>(std::move(engine_));
+      return nullptr;
+    }
+    const std::lock_guard lock(mutex_);
+    return std::move(engine_);
+  }
+
+  unsigned process_ = 0;
   std::optional<tools::Tokenizer> tokenizer_;
-  std::unique_ptr<Engine> engine_;  // last: it ends before what it reads
+  mutable std::mutex mutex_;
+  std::shared_ptr<Engine> engine_;  // last: it ends before what it reads
 };
 
 }  // namespace
@@ -153,6 +206,11 @@ void bind_engine(nb::module_& module) {
       .def("drain", &EngineObject::drain)
       .def("stats", &EngineObject::stats)
       .def("close", &EngineObject::close);
+  // In front of the interpreter's end: behind it, threads that ask for the GIL are ended by force.
+  nb::module_::import_("atexit").attr("register")(nb::cpp_function([] {
+    EngineObject::close_all();
+    close_gil();
+  }));
 }
 
 }  // namespace sinter::python

@@ -9,6 +9,7 @@
 
 #include "runtime/format_error.h"
 #include "tools/python/src/arrays.h"
+#include "tools/python/src/gil.h"
 #include "tools/python/src/text.h"
 
 namespace sinter::python {
@@ -73,8 +74,8 @@ std::int32_t run(const sinter_operator_call* call) {
     call->message[size] = '\0';
     return 1;
   };
-  if (!Py_IsInitialized()) return tell("the interpreter has ended");
-  const nb::gil_scoped_acquire acquire;
+  const GilIfOpen acquire;
+  if (!acquire) return tell("the interpreter has ended");
   try {
     compute(*static_cast<const PythonOperator*>(call->user), *call);
     return 0;
@@ -93,8 +94,8 @@ OperatorLibrary of_functions(const nb::dict& functions) {
   };
   // Python's objects are gone when the interpreter is, and are let go with the GIL.
   const std::shared_ptr<Owned> owned(new Owned, [](Owned* last) {
-    if (!Py_IsInitialized()) return;
-    const nb::gil_scoped_acquire acquire;
+    const GilIfOpen acquire;
+    if (!acquire) return;
     delete last;
   });
   for (const auto& [name, function] : functions) {

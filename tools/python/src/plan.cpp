@@ -10,6 +10,7 @@
 #include <sinter/threads.h>
 
 #include "runtime/format_error.h"
+#include "tools/python/src/gil.h"
 #include "tools/python/src/struct.h"
 #include "tools/python/src/text.h"
 
@@ -36,10 +37,8 @@ std::shared_ptr<Py_buffer> hold_buffer(nb::handle object) {
   if (PyObject_GetBuffer(object.ptr(), buffer.get(), PyBUF_SIMPLE) != 0) throw nb::python_error();
   return {buffer.release(), [](Py_buffer* held) {
             // After the interpreter's end its objects are gone.
-            if (Py_IsInitialized()) {
-              nb::gil_scoped_acquire acquire;
-              PyBuffer_Release(held);
-            }
+            const GilIfOpen acquire;
+            if (acquire) PyBuffer_Release(held);
             delete held;
           }};
 }
@@ -178,10 +177,11 @@ void SessionPool::drop() {
 
 PlanObject::PlanObject(const std::string& path, const RunOptions& options) : options_(options) {
   Plan plan = [&] {
-    nb::gil_scoped_release release;
+    GilReleased release;
     LoadOptions load;
     load.copy = options.copy;
     load.allow_custom_code = options.allow_custom_code;
+    load.require_signature = options.require_signature;
     return with_operators(Plan::load(path, load), options);
   }();
   caller_ = std::make_shared<Caller>(std::move(plan));
@@ -193,7 +193,7 @@ PlanObject::PlanObject(nb::object bytes, const RunOptions& options) : options_(o
   const auto size = static_cast<std::size_t>(buffer->len);
   std::shared_ptr<const void> owner = buffer;
   const auto* data = static_cast<const std::byte*>(buffer->buf);
-  nb::gil_scoped_release release;
+  GilReleased release;
   if (reinterpret_cast<std::uintptr_t>(data) % Plan::kAlignment != 0 || !buffer->readonly) {
     const std::shared_ptr<std::byte> copy = aligned_copy(data, size);
     data = copy.get();
@@ -203,8 +203,9 @@ PlanObject::PlanObject(nb::object bytes, const RunOptions& options) : options_(o
   bytes_ = {data, size};
   LoadOptions load;
   load.allow_custom_code = options.allow_custom_code;
+  load.require_signature = options.require_signature;
   Plan plan = with_operators(Plan::borrow(bytes_, std::move(owner), load), options);
-  nb::gil_scoped_acquire acquire;
+  GilHeld acquire;
   caller_ = std::make_shared<Caller>(std::move(plan));
   start();
 }
@@ -257,17 +258,17 @@ nb::object PlanObject::call(nb::args positions, nb::kwargs names) {
         return;
       }
       slot->copied = {};
-      nb::gil_scoped_release release;
+      GilReleased release;
       slot.reset();
       sessions.drop();
     }
   } lease{sessions, slot};
   try {
-    nb::gil_scoped_release release;
+    GilReleased release;
     slot = sessions.acquire(call.stream);
     // The run is behind the session's last run by itself, but not behind the copies of its outputs.
     if (call.on_device && slot->stream != call.stream) {
-      nb::gil_scoped_acquire acquire;
+      GilHeld acquire;
       sessions.streams_vary = true;
       slot->copied.wait(call.library, call.device);
     }
@@ -289,7 +290,7 @@ void bind_plan(nb::module_& module) {
   static PyType_Slot slots[] = {{Py_bf_getbuffer, reinterpret_cast<void*>(&get_buffer)},
                                 {0, nullptr}};
   SINTER_CLASS(RunOptions, device, threads, copy, max_sessions, max_iterations, allow_custom_code,
-               operator_libraries, weight_budget);
+               require_signature, operator_libraries, weight_budget);
   nb::class_<PlanObject>(module, "Plan", nb::is_weak_referenceable(), nb::type_slots(slots))
       .def(
           "__init__",

@@ -53,6 +53,7 @@ struct RunOptions {
   int max_sessions = 0;  // at most this many calls run at once; 0: see PlanObject::start
   std::int64_t max_iterations = SessionOptions().max_iterations;
   bool allow_custom_code = true;
+  std::string require_signature;
   std::vector<OperatorLibrary> operator_libraries;
   std::uint64_t weight_budget = 0;
 };

@@ -6,6 +6,7 @@
 #include <sinter/version.h>
 
 #include "tools/cli/cli.h"
+#include "tools/python/src/gil.h"
 #include "tools/python/src/plan.h"
 #include "tools/python/src/struct.h"
 #include "tools/python/src/text.h"
@@ -16,28 +17,28 @@ namespace {
 
 void log_to(nb::object callback, int least) {
   if (callback.is_none()) {
-    nb::gil_scoped_release release;
+    GilReleased release;
     set_logger({});
     return;
   }
   // The callback lives as long as the process: a thread may be calling it when it is replaced.
   auto* target = new nb::object(std::move(callback));
   Logger logger = [target](LogLevel level, std::string_view message) {
-    if (!Py_IsInitialized()) return;
-    nb::gil_scoped_acquire acquire;
+    const GilIfOpen acquire;
+    if (!acquire) return;
     try {
       (*target)(static_cast<int>(level), text(message));
     } catch (nb::python_error& error) {
       error.discard_as_unraisable("sinter's logger");
     }
   };
-  nb::gil_scoped_release release;
+  GilReleased release;
   set_logger(std::move(logger), static_cast<LogLevel>(least));
 }
 
 nb::tuple gpus() {
   const GpuList found = [] {
-    nb::gil_scoped_release release;
+    GilReleased release;
     return list_gpus();
   }();
   nb::list list;
@@ -56,7 +57,7 @@ int run_command(const std::vector<std::string>& words) {
   pointers.push_back(nullptr);
   // HTTP alone: gRPC is fifty shared libraries, which every import would load.
   constexpr tools::AddVerb kMore[] = {[](tools::Cli& cli) { add_serve(cli, nullptr); }};
-  nb::gil_scoped_release release;
+  GilReleased release;
   return tools::run_cli(static_cast<int>(copies.size()), pointers.data(), kMore);
 }
 
@@ -67,7 +68,7 @@ void bind_runtime(nb::module_& module) {
   module.def(
       "set_threads",
       [](int threads, const std::vector<int>& cpus, int spin_microseconds) {
-        nb::gil_scoped_release release;
+        GilReleased release;
         set_thread_pool({threads, cpus, spin_microseconds});
       },
       nb::arg("threads"), nb::arg("cpus"), nb::arg("spin_microseconds"));

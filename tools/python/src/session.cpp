@@ -5,6 +5,7 @@
 #include <nanobind/stl/vector.h>
 
 #include "runtime/format_error.h"
+#include "tools/python/src/gil.h"
 #include "tools/python/src/plan.h"
 #include "tools/python/src/text.h"
 
@@ -21,13 +22,13 @@ class SessionObject {
     if (device_outputs && !caller_->is_cuda())
       throw usage_error("device_outputs is for plans that run on a GPU");
     process_ = process_generation();
-    nb::gil_scoped_release release;
+    GilReleased release;
     session_.emplace(caller_->plan(), session_options(object.options(), device_outputs));
   }
   ~SessionObject() {
     // What belongs to another process is left as it is.
     if (session_ && process_ != process_generation()) new Session(std::move(*session_));
-    nb::gil_scoped_release release;
+    GilReleased release;
     session_.reset();
   }
 
@@ -51,7 +52,7 @@ class SessionObject {
       synchronize(call.library, call.device);  // outputs may still be read on the other stream
     const Hold hold{*this, call};
     {
-      nb::gil_scoped_release release;
+      GilReleased release;
       caller_->run(*session_, call, Keep::kForLater);
     }
     if (call.on_device) {
@@ -73,7 +74,7 @@ class SessionObject {
 
   void reset() {
     const Use use(*this);
-    nb::gil_scoped_release release;
+    GilReleased release;
     session_->reset_state();
   }
 
@@ -81,13 +82,13 @@ class SessionObject {
     const Use use(*this);
     plan.check_process();
     const Plan weights = plan.plan();
-    nb::gil_scoped_release release;
+    GilReleased release;
     session_->set_weights(weights);
   }
 
   void warm_up(const std::map<std::string, std::vector<std::int64_t>>& shapes) {
     const Use use(*this);
-    nb::gil_scoped_release release;
+    GilReleased release;
     session_->warm_up(shapes);
   }
 

@@ -7,6 +7,7 @@
 #include <nanobind/stl/vector.h>
 
 #include "runtime/format_error.h"
+#include "tools/python/src/gil.h"
 #include "tools/python/src/plan.h"
 #include "tools/python/src/tables.h"
 #include "tools/python/src/text.h"
@@ -22,13 +23,13 @@ class TableSession {
     const auto& object = nb::cast<const PlanObject&>(plan_object_);
     object.check_process();
     process_ = process_generation();
-    nb::gil_scoped_release release;
+    GilReleased release;
     session_.emplace(object.plan(), session_options(object.options(), false));
   }
   ~TableSession() {
     // What belongs to another process is left as it is.
     if (session_ && process_ != process_generation()) new Session(std::move(*session_));
-    nb::gil_scoped_release release;
+    GilReleased release;
     session_.reset();
   }
 
@@ -45,7 +46,7 @@ class TableSession {
     options.rows = rows;
     options.threads = threads;
     std::shared_ptr<const HeldBatch> held = batch.held;
-    nb::gil_scoped_release release;
+    GilReleased release;
     const BoundBatch bound =
         bind_record_batch(*session_, held->schema->schema, held->array, options);
     if (!bound.in_place.empty()) batch_ = std::move(held);
@@ -53,7 +54,7 @@ class TableSession {
 
   void start() {
     check_process();
-    nb::gil_scoped_release release;
+    GilReleased release;
     session_->run_async();
   }
 
@@ -61,7 +62,7 @@ class TableSession {
     auto schema = std::make_shared<HeldSchema>();
     auto held = std::make_shared<HeldBatch>();
     {
-      nb::gil_scoped_release release;
+      GilReleased release;
       session_->await();
       export_outputs(*session_, &schema->schema, &held->array);
       batch_.reset();
@@ -73,7 +74,7 @@ class TableSession {
   /// The outputs as NumPy arrays, by name.
   nb::dict finish_arrays() {
     {
-      nb::gil_scoped_release release;
+      GilReleased release;
       session_->await();
       batch_.reset();
     }

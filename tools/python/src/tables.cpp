@@ -14,6 +14,7 @@
 #include "runtime/arrow/export_array.h"
 #include "runtime/format_error.h"
 #include "tools/python/src/arrays.h"
+#include "tools/python/src/gil.h"
 #include "tools/python/src/text.h"
 
 namespace sinter::python {
@@ -129,7 +130,7 @@ class BatchReader {
     auto held = std::make_shared<HeldSchema>();
     int status = 0;
     {
-      nb::gil_scoped_release release;
+      GilReleased release;
       status = stream_.get_schema(&stream_, &held->schema);
     }
     check(status);
@@ -146,7 +147,7 @@ class BatchReader {
     ArrowDeviceArray array{{}, -1, ARROW_DEVICE_CPU, nullptr, {}};
     int status = 0;
     {
-      nb::gil_scoped_release release;
+      GilReleased release;
       status = stream_.get_next(&stream_, &array.array);
     }
     check(status);
@@ -219,8 +220,8 @@ struct ColumnMemory {
 
   static std::shared_ptr<ColumnMemory> make() {
     return {new ColumnMemory(), [](ColumnMemory* memory) {
-              if (!Py_IsInitialized()) return;  // after the interpreter's end its objects are gone
-              nb::gil_scoped_acquire acquire;
+              const GilIfOpen acquire;  // after the interpreter's end its objects are gone
+              if (!acquire) return;
               delete memory;
             }};
   }
