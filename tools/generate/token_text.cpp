@@ -12,7 +12,9 @@ using ShownTokens = std::shared_ptr<const std::map<TokenId, std::string>>;
 class StreamedText : public TokenText {
  public:
   StreamedText(const Tokenizer& tokenizer, ShownTokens shown)
-      : tokenizer_(tokenizer), shown_(std::move(shown)), stream_(std::in_place, tokenizer.stream(true)) {}
+      : tokenizer_(tokenizer),
+        shown_(std::move(shown)),
+        stream_(std::in_place, tokenizer.stream(true)) {}
   std::string add(TokenId token) override {
     const auto found = shown_->find(token);
     if (found == shown_->end()) return stream_->add(token);

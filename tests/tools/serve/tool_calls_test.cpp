@@ -67,6 +67,8 @@ TEST(ToolCalls, EachFormIsReadInPieces) {
   expect_split("llama3", R"({"name": "f", "parameters": {"a": "}{"}})", R"(|f {"a":"}{"})");
   expect_split("llama3", R"(<|python_tag|>{"name": "f", "parameters": {}}; {"name": "g"})",
                "|f {}|g {}");
+  expect_split("llama3", R"(<|python_start|>{"name": "f", "parameters": {}}<|python_end|>)",
+               "|f {}");
   expect_split("llama3", R"( {"name": "f", "parameters": {}} done)", " done|f {}");
   // Mistral: a list, or a name and its arguments.
   expect_split("mistral",
@@ -177,8 +179,10 @@ TEST(ToolCalls, TheFormIsThatOfTheTemplate) {
   EXPECT_EQ(form_of("within <tool_call></tool_call> XML tags"), "hermes");
   EXPECT_EQ(form_of("{{ '[AVAILABLE_TOOLS]' }}{{ '[TOOL_CALLS] [' }}"), "mistral");
   EXPECT_EQ(form_of("{{ '[TOOL_CALLS]' + name + '[ARGS]' }}"), "mistral-named");
-  EXPECT_EQ(form_of(R"({% if tools %}{{ '"parameters": ' }}{{ "<|python_tag|>" }}{% endif %})"),
-            "llama3");
+  EXPECT_EQ(
+      form_of(
+          R"({{ 'Respond in the format {"name": function name, "parameters": dictionary ..}' }})"),
+      "llama3");
   EXPECT_EQ(form_of("{% if tools %}[func_name1(params_name1=params_value1), ..]{% endif %}"),
             "pythonic");
   EXPECT_EQ(form_of("write ```tool_code and ```"), "gemma");
@@ -200,7 +204,8 @@ TEST(ToolCalls, ArgumentsOfMessagesBecomeObjects) {
   for (const ordered_json& calls :
        {ordered_json(3), ordered_json({1}), ordered_json({{{"function", 1}}}),
         ordered_json({{{"function", {{"arguments", "{"}}}}}),
-        ordered_json({{{"function", {{"arguments", "[1]"}}}}})}) {
+        ordered_json({{{"function", {{"arguments", "[1]"}}}}}),
+        ordered_json({{{"function", {{"arguments", "{\"a\":" + std::string(100000, '[')}}}}})}) {
     ordered_json wrong = {{"tool_calls", calls}};
     EXPECT_THROW(tools::parse_arguments(wrong), tools::ApiError) << calls;
   }

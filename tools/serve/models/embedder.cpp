@@ -70,6 +70,7 @@ Embedder::Embedder(TensorModel& tensors, Pooling pooling)
 
 std::vector<std::vector<float>> Embedder::embed(const std::vector<std::vector<TokenId>>& texts) {
   std::vector<EncoderText> single;
+  single.reserve(texts.size());
   for (const auto& ids : texts) single.push_back({ids, 0});
   auto vectors = run(single);
   for (auto& vector : vectors) normalize(vector);

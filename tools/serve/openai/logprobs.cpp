@@ -32,7 +32,7 @@ auto told_of(const TokenLogprobs& one, TokenId drawn) {
 
 std::string token_name(const ServedModel& model, TokenId id) {
   if (model.tokenizer() == nullptr) return std::to_string(id);
-  const std::string bytes(model.tokenizer()->bytes_of(id));
+  std::string bytes(model.tokenizer()->bytes_of(id));
   if (bytes.empty()) {
     const std::int64_t wide = id;
     return model.tokenizer()->decode({&wide, 1}, false);

@@ -142,7 +142,8 @@ ordered_json score(const json& body, const ServedModel& model) {
   check(model);
   RequestFields fields(body);
   fields.take("model");
-  const auto first = plain_texts(fields, "text_1", true), second = plain_texts(fields, "text_2", true);
+  const auto first = plain_texts(fields, "text_1", true),
+             second = plain_texts(fields, "text_2", true);
   const auto label = take_label(fields);
   if (const json* format = fields.take("encoding_format"); format != nullptr && *format != "float")
     RequestFields::fail("encoding_format", "is not supported: scores are numbers");

@@ -42,7 +42,8 @@ std::string ResponseCall::whole() {
   return dump(response(finish_));
 }
 
-void ResponseCall::add_event(std::string_view type, ordered_json fields, std::string& events) {
+void ResponseCall::add_event(std::string_view type, const ordered_json& fields,
+                             std::string& events) {
   if (!streams()) return;
   ordered_json event = {{"type", type}, {"sequence_number", events_++}};
   event.update(fields);
@@ -107,10 +108,10 @@ void ResponseCall::end_message(std::string_view status, std::string& events) {
   ordered_json done = place;
   done["text"] = item["content"][0]["text"];
   done["logprobs"] = item["content"][0]["logprobs"];
-  add_event("response.output_text.done", std::move(done), events);
+  add_event("response.output_text.done", done, events);
   done = place;
   done["part"] = item["content"][0];
-  add_event("response.content_part.done", std::move(done), events);
+  add_event("response.content_part.done", done, events);
   add_event("response.output_item.done", {{"output_index", index}, {"item", item}}, events);
 }
 
@@ -130,11 +131,11 @@ void ResponseCall::add_call(const ordered_json& call, std::string& events) {
   const ordered_json place = {{"item_id", item["id"]}, {"output_index", index}};
   ordered_json event = place;
   event["delta"] = item["arguments"];
-  add_event("response.function_call_arguments.delta", std::move(event), events);
+  add_event("response.function_call_arguments.delta", event, events);
   event = place;
   event["name"] = item["name"];
   event["arguments"] = item["arguments"];
-  add_event("response.function_call_arguments.done", std::move(event), events);
+  add_event("response.function_call_arguments.done", event, events);
   add_event("response.output_item.done", {{"output_index", index}, {"item", item}}, events);
   output_.push_back(std::move(item));
 }

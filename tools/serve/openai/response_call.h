@@ -28,7 +28,7 @@ class ResponseCall final : public AnswerCall {
   /// Ends the message that is being said, if one is.
   void end_message(std::string_view status, std::string& events);
   void end(std::string& events);
-  void add_event(std::string_view type, nlohmann::ordered_json fields, std::string& events);
+  void add_event(std::string_view type, const nlohmann::ordered_json& fields, std::string& events);
 
   nlohmann::ordered_json echo_;
   std::string id_;

@@ -125,11 +125,17 @@ ToolBlock read_object(std::string_view text, bool is_over) {
   return read_value(text, before, is_over);
 }
 
+ToolBlock read_python_object(std::string_view text, bool is_over) {
+  ToolBlock block = read_object(text, is_over);
+  take_python_end(text, is_over, block);
+  return block;
+}
+
 ToolBlock read_named(std::string_view text, bool is_over) {
   constexpr std::string_view kArguments = "[ARGS]", kId = "[CALL_ID]";
-  const ToolBlock open{is_over ? State::kNone : State::kOpen, 0, {}};
+  const State open = is_over ? State::kNone : State::kOpen;
   std::size_t at = space_of(text);
-  if (at == text.size()) return open;
+  if (at == text.size()) return {open, 0, {}};
   if (text[at] == '[' || text[at] == '{') return read_value(text, at, is_over);
   const std::size_t begin = at;
   while (at < text.size() && is_of_name(text[at])) ++at;
@@ -137,17 +143,17 @@ ToolBlock read_named(std::string_view text, bool is_over) {
   const std::string name(text.substr(begin, at - begin));
   for (const std::string_view mark : {kId, kArguments}) {
     const std::string_view rest = text.substr(at);
-    if (rest.size() < mark.size() && mark.starts_with(rest)) return open;
+    if (rest.size() < mark.size() && mark.starts_with(rest)) return {open, 0, {}};
     if (!rest.starts_with(mark)) continue;
     at += mark.size();
     if (mark == kId)
       while (at < text.size() && is_of_name(text[at])) ++at;
   }
   at += space_of(text.substr(at));
-  if (at == text.size()) return open;
+  if (at == text.size()) return {open, 0, {}};
   if (text[at] != '{') return {State::kNone, at, {}};
   const End end = end_of(text.substr(at));
-  if (end.state == State::kOpen) return open;
+  if (end.state == State::kOpen) return {open, 0, {}};
   const auto arguments = end.state == State::kCalls
                              ? parsed(text.substr(at, end.length))
                              : ordered_json();

@@ -30,10 +30,10 @@ class PythonReader {
   }
 
   /// `f(a=1)`; also within `print(..)`.
-  bool call(ToolCall& call) {
+  bool call(ToolCall& call, bool may_print = true) {
     std::string name;
     if (!dotted_name(name) || !take('(')) return false;
-    if (name == "print") return this->call(call) && take(')');
+    if (name == "print" && may_print) return this->call(call, false) && take(')');
     ordered_json arguments = ordered_json::object();
     bool is_first = true;
     while (!take(')')) {
@@ -230,7 +230,6 @@ bool read_list(PythonReader& reader, std::vector<ToolCall>& calls) {
 }  // namespace
 
 ToolBlock read_pythonic(std::string_view text, bool is_over) {
-  constexpr std::string_view kEnd = "<|python_end|>";
   PythonReader reader(text);
   ToolBlock block;
   if (!read_list(reader, block.calls)) {
@@ -238,13 +237,19 @@ ToolBlock read_pythonic(std::string_view text, bool is_over) {
     return {is_open ? State::kOpen : State::kNone, is_open ? 0 : std::size_t{1}, {}};
   }
   block.length = reader.place();
+  block.state = State::kCalls;
+  take_python_end(text, is_over, block);
+  return block;
+}
+
+void take_python_end(std::string_view text, bool is_over, ToolBlock& block) {
+  constexpr std::string_view kEnd = "<|python_end|>";
+  if (block.state != State::kCalls) return;
   const std::string_view rest = text.substr(block.length);
   if (rest.starts_with(kEnd))
     block.length += kEnd.size();
   else if (!is_over && kEnd.starts_with(rest))
-    return {State::kOpen, 0, {}};
-  block.state = State::kCalls;
-  return block;
+    block = {State::kOpen, 0, {}};
 }
 
 ToolBlock read_tool_code(std::string_view text, bool is_over) {

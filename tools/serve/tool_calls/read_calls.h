@@ -18,12 +18,17 @@ std::size_t space_of(std::string_view text);
 ToolBlock read_tagged(std::string_view text, bool is_over);
 /// One object.
 ToolBlock read_object(std::string_view text, bool is_over);
+/// One object, and `<|python_end|>` if it is there.
+ToolBlock read_python_object(std::string_view text, bool is_over);
 /// `[TOOL_CALLS]`: a list of objects, or a name, `[ARGS]` if wanted, and an object of arguments.
 ToolBlock read_named(std::string_view text, bool is_over);
 /// A list of calls as Python has them, as [f(a=1, b="x"), g()].
 ToolBlock read_pythonic(std::string_view text, bool is_over);
 /// Such a list, or a call a line, up to "```".
 ToolBlock read_tool_code(std::string_view text, bool is_over);
+
+/// Takes `<|python_end|>` into a block of calls of `text`, where it follows.
+void take_python_end(std::string_view text, bool is_over, ToolBlock& block);
 
 /// A structural tag's text, JSON of a schema, and parts one after the other.
 nlohmann::ordered_json tag_text(std::string value);

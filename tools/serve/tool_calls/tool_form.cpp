@@ -21,7 +21,7 @@ const std::vector<ToolForm>& table() {
   // The first one whose marks a template has is taken: more special ones stand before others.
   static const std::vector<ToolForm> forms = {
       {.name = "mistral-named",  // Mistral's of 2025
-       .marks = {"[TOOL_CALLS]", "[ARGS]"},
+       .marks = {"[ARGS]"},
        .openers = {"[TOOL_CALLS]"},
        .tokens = {"[TOOL_CALLS]", "[ARGS]", "[CALL_ID]"},
        .read = read_named,
@@ -69,11 +69,11 @@ const std::vector<ToolForm>& table() {
                  {tag_text("["), tag_pythonic_call(name, parameters), tag_text("]")});
            }},
       {.name = "llama3",
-       .marks = {"\"parameters\":", "tools"},
-       .openers = {"<|python_tag|>"},
+       .marks = {"<|python_tag|>", "{\"name\": function name, \"parameters\""},
+       .openers = {"<|python_tag|>", "<|python_start|>"},
        .start = '{',
-       .tokens = {"<|python_tag|>"},
-       .read = read_object,
+       .tokens = {"<|python_tag|>", "<|python_start|>", "<|python_end|>"},
+       .read = read_python_object,
        .format =
            [](const std::string& name, const ordered_json& parameters) {
              return object_call("", name, "parameters", parameters, "");
@@ -100,7 +100,7 @@ const ToolForm* find_tool_form(std::string_view name) {
 
 const ToolForm* tool_form_of(std::string_view chat_template) {
   const auto asks_for = [&](const ToolForm& form) {
-    return !form.marks.empty() && std::ranges::all_of(form.marks, [&](std::string_view mark) {
+    return std::ranges::any_of(form.marks, [&](std::string_view mark) {
       return chat_template.find(mark) != std::string_view::npos;
     });
   };

@@ -14,8 +14,7 @@ namespace sinter::tools {
 /// A row of the table.
 struct ToolForm {
   std::string_view name;
-  /// A chat template that has all of these texts asks for calls in this form; none: no template
-  /// does.
+  /// A chat template that has one of these texts asks for calls in this form.
   std::vector<std::string_view> marks;
   /// A block of calls begins with one of these, anywhere in a text.
   std::vector<std::string_view> openers;
