@@ -236,6 +236,24 @@ class Answers {
   bool has_text_;
 };
 
+/// Requests that run when an error ends the command are cancelled, before what they write to goes.
+class RunningRequests {
+ public:
+  explicit RunningRequests(Engine& engine) : engine_(engine) {}
+  ~RunningRequests() {
+    for (const RequestId id : ids_) engine_.cancel(id);
+    engine_.drain();
+  }
+  RunningRequests(const RunningRequests&) = delete;
+  RunningRequests& operator=(const RunningRequests&) = delete;
+
+  void add(RequestId id) { ids_.push_back(id); }
+
+ private:
+  Engine& engine_;
+  std::vector<RequestId> ids_;
+};
+
 }  // namespace
 
 int run_requests_file(const GenerateArguments& options, const std::vector<std::int64_t>& stops,
@@ -249,6 +267,7 @@ int run_requests_file(const GenerateArguments& options, const std::vector<std::i
   const std::vector<Line> lines = read_lines(options, *model, stops);
   Engine& engine = *model->engine();
   Answers answers(lines, *model, console);
+  RunningRequests running(engine);
   std::size_t prompt_tokens = 0;
   const auto start = Clock::now();
   for (std::size_t i = 0; i < lines.size(); ++i) {
@@ -260,7 +279,8 @@ int run_requests_file(const GenerateArguments& options, const std::vector<std::i
       const GenerationRequest& one = line.request.prompts[p];
       prompt_tokens += one.prompt.size();
       with_context(fmt::format("request {}", i), [&] {
-        engine.submit(one, answers.callback(line.first_text + p * line.samples(), line.samples()));
+        running.add(engine.submit(
+            one, answers.callback(line.first_text + p * line.samples(), line.samples())));
       });
     }
   }
