@@ -2,12 +2,14 @@
 // which any byte was changed.
 #include "runtime/signature/signature.h"
 
+#include <cstddef>
 #include <cstring>
 #include <fstream>
 
 #include <gmock/gmock.h>
 #include <sinter/error.h>
 #include <sinter/plan.h>
+#include <sinter/sinter_c.h>
 
 #include "tests/runtime/plan/damaged_plan.h"
 
@@ -139,6 +141,29 @@ TEST(Signature, CoversEachByteOfAPlan) {
   EXPECT_THAT(refusal_of_signed(forged, key), HasSubstr("not by the key that is required"));
   std::memcpy(forged.data() + plain.size() + 8, file.data() + plain.size() + 8, 32);
   EXPECT_THAT(refusal_of_signed(forged, key), HasSubstr("has changed"));
+}
+
+TEST(Signature, IsRequiredInCToo) {
+  const auto secret = array_of<signature::Key>(kVectors[1].secret);
+  const std::string key = signature::public_pem(signature::public_of(secret));
+  const std::string path = ::testing::TempDir() + "/signed.plan";
+  const auto load = [&](std::span<const std::byte> bytes, std::size_t struct_size) {
+    std::ofstream(path, std::ios::binary)
+        .write(reinterpret_cast<const char*>(bytes.data()),
+               static_cast<std::streamsize>(bytes.size()));
+    sinter_load_options options = {};
+    options.struct_size = struct_size;
+    options.require_signature = key.c_str();
+    sinter_plan* plan = nullptr;
+    const sinter_status status = sinter_plan_load_with(path.c_str(), &options, &plan);
+    sinter_plan_free(plan);
+    return status;
+  };
+  const Bytes plain = steps_of_all_kinds().bytes();
+  EXPECT_EQ(load(signature::signed_plan(plain, secret), sizeof(sinter_load_options)), SINTER_OK);
+  EXPECT_EQ(load(plain, sizeof(sinter_load_options)), SINTER_ERROR_INVALID_PLAN);
+  // A program of before does not know the member.
+  EXPECT_EQ(load(plain, offsetof(sinter_load_options, require_signature)), SINTER_OK);
 }
 
 /// What a plan says of its own code is no proof: kernels are code.

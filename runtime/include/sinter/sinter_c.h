@@ -35,7 +35,7 @@ extern "C" {
 
 /// Grows when functions or members are added; the library's is at least the program's, or
 /// something is missing.
-#define SINTER_C_ABI_VERSION 6
+#define SINTER_C_ABI_VERSION 7
 SINTER_API uint32_t sinter_c_abi_version(void);
 /// "0.1.0".
 SINTER_API const char* sinter_version(void);

@@ -16,7 +16,7 @@ typedef int32_t sinter_finish;
 enum {
   SINTER_FINISH_NONE = 0,    // it goes on
   SINTER_FINISH_STOP = 1,    // a stop token or string, or the constraint allows nothing more
-  SINTER_FINISH_LENGTH = 2,  // max_tokens
+  SINTER_FINISH_LENGTH = 2,  // max_tokens, or no room in the context or the cache
   SINTER_FINISH_CANCELLED = 3,
   SINTER_FINISH_DEADLINE = 4,
   SINTER_FINISH_ERROR = 5  // a step failed, or no token goes on as the constraint wants;
@@ -88,7 +88,7 @@ typedef struct sinter_generation_request {
   size_t struct_size;
   const int32_t* prompt;  // one token or more
   size_t prompt_count;
-  int64_t max_tokens;         // of each text; 0: 16
+  int64_t max_tokens;         // of each text; 0: 16; -1: until it ends, or there is no room
   int32_t samples;            // texts for the prompt; 0: 1
   int32_t priority;           // higher ones go in front
   double timeout_seconds;     // then it ends with SINTER_FINISH_DEADLINE; 0: never

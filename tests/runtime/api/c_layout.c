@@ -62,6 +62,7 @@ static const struct {
     MEMBER(sinter_load_options, operator_library_count),
     MEMBER(sinter_load_options, operator_tables),
     MEMBER(sinter_load_options, operator_table_count),
+    MEMBER(sinter_load_options, require_signature),
     STRUCT(sinter_allocator),
     MEMBER(sinter_allocator, struct_size),
     MEMBER(sinter_allocator, user),
