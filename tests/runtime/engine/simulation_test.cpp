@@ -53,6 +53,7 @@ class Simulation {
     ASSERT_EQ(stats.finished, stats.requests);
     ASSERT_TRUE(live_.empty()) << live_.size() << " requests were never answered";
     total.preemptions += stats.preemptions;
+    total.failed_steps += stats.failed_steps;
     total.prefix_hit_tokens += stats.prefix_hit_tokens;
     total.accepted_draft_tokens += stats.accepted_draft_tokens;
     total.steps += stats.steps;
@@ -245,8 +246,24 @@ class Simulation {
     const StepPlan plan = std::move(in_flight_.front());
     in_flight_.pop_front();
     now_ += std::chrono::microseconds(pick(0, 2000));
+    if (pick(0, 199) == 0) return fail(plan);
     scheduler_.complete(plan, executor_.finish(), now_);
     if (!in_flight_.empty()) launch();
+  }
+
+  /// Its requests end, and the others go on as if it and the steps behind it had not been.
+  void fail(const StepPlan& plan) {
+    in_flight_.clear();
+    changes_.clear();
+    executor_.recover();
+    block_tables_ = engine::BlockTableRows(shape_.limits.max_sequences, row_blocks());
+    std::ranges::fill(rows_, 0);
+    scheduler_.fail(plan, kFailure);
+    scheduler_.check_invariants();
+    for (const auto& step : plan.sequences) {
+      const auto& running = scheduler_.request_ids();
+      ASSERT_EQ(std::ranges::count(running, std::get<1>(ranks_.at(step.sequence - 1))), 0);
+    }
   }
 
   void take_outputs() {
@@ -259,6 +276,7 @@ class Simulation {
       text.tokens.insert(text.tokens.end(), output.tokens.begin(), output.tokens.end());
       text.text += output.text;
       text.finish = output.finish;
+      text.error = output.error;
       if (output.finish == FinishReason::kNone) continue;
       check_text(live.request, output.sample, text);
       if (++live.ended < live.request.sampling.samples) continue;
@@ -271,7 +289,8 @@ class Simulation {
     const bool has_text = static_cast<bool>(shape_.options.token_bytes);
     const ExpectedText expected =
         expected_text(request, sample, kVocabulary, has_text, fake_grammar(request, kVocabulary));
-    if (text.finish != FinishReason::kCancelled && text.finish != FinishReason::kDeadline) {
+    if (text.finish != FinishReason::kCancelled && text.finish != FinishReason::kDeadline &&
+        text.error != kFailure) {
       ASSERT_EQ(text.tokens, expected.tokens);
       ASSERT_EQ(text.finish, expected.finish);
       ASSERT_EQ(text.text, expected.text);
@@ -280,6 +299,8 @@ class Simulation {
     ASSERT_LE(text.tokens.size(), expected.tokens.size());
     ASSERT_TRUE(std::equal(text.tokens.begin(), text.tokens.end(), expected.tokens.begin()));
   }
+
+  static constexpr const char* kFailure = "the step has failed";
 
   std::mt19937_64 random_;
   Shape shape_;
@@ -306,6 +327,7 @@ TEST(Simulation, AMillionEvents) {
   // All that it is for has happened.
   const EngineStats& total = Simulation::total;
   EXPECT_GT(total.preemptions, 1000U);
+  EXPECT_GT(total.failed_steps, 100U);
   EXPECT_GT(total.prefix_hit_tokens, 10000U);
   EXPECT_GT(total.accepted_draft_tokens, 1000U);
   EXPECT_GT(Simulation::copies, 100U);
