@@ -172,7 +172,7 @@ struct Context {
   EightBitOptions eight_bit;
   std::optional<PagingOptions> paging;
   std::string position_table;  // the node whose table says how many positions a sequence has
-  bool packed = false;  // --packed: sequences of a batch lie end to end, without padding
+  bool packed = false;         // --packed: sequences of a batch lie end to end, without padding
   std::vector<QuantizedLayer> layers;  // that `weights` and `eight_bit` ask about
   std::vector<QuantizedCache> caches;  // that `states` asks about
   /// Hashes of weights that lay_out_weights has transposed in one of the graphs that share them, so

@@ -227,9 +227,9 @@ class SINTER_API Engine {
 
   /// Throws Error(kUsage) for parameters that mean nothing, tokens that the model does not have,
   /// lengths beyond its context, and constraints that cannot be met or are too large;
-  /// QueueFullError; and EngineStoppedError after drain(), or if failure() says why. Each of the request's samples ends with one output that has a finish
-  /// reason. A constraint that is not one of the last is compiled on the caller's thread, for
-  /// seconds at most.
+  /// QueueFullError; and EngineStoppedError after drain(), or if failure() says why. Each of the
+  /// request's samples ends with one output that has a finish reason. A constraint that is not one
+  /// of the last is compiled on the caller's thread, for seconds at most.
   RequestId submit(GenerationRequest request, Callback callback);
 
   /// Compiles the constraint of `sampling`, if it has one, ahead of submit(). Throws Error(kUsage)
