@@ -17,6 +17,7 @@
 #include <fcntl.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
+#include <sys/socket.h>
 #include <sys/time.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -42,7 +43,7 @@ namespace {
 
 constexpr int kConnection = 3;  // of a process that serves calls
 constexpr int kMemory = SINTER_IS_SANITIZED ? RLIMIT_DATA : RLIMIT_AS;
-constexpr double kSlower = SINTER_IS_SANITIZED ? 8 : 1;
+constexpr double kSlower = SINTER_IS_SANITIZED ? 2 : 1;
 // Of the clock, for a second of a core: others want cores, too.
 constexpr double kPatience = 6;
 
@@ -210,37 +211,49 @@ class SaysSignals {
   _exit(0);
 }
 
-/// The first process: one Worker for each message.
+/// The first process: one Worker for each message. It ends with the program, and its Workers with
+/// it.
 [[noreturn]] void serve_orders() {
+  std::signal(SIGCHLD, SIG_DFL);  // it waits for its own
   std::string bytes;
   std::vector<Descriptor> files;
+  std::vector<pid_t> workers;
   while (receive_message(kConnection, bytes, files)) {
     Order order{};
     if (files.size() != 2 || bytes.size() != sizeof order) continue;
     std::memcpy(&order, bytes.data(), sizeof order);
-    if (fork() == 0) {
+    const pid_t worker = fork();
+    if (worker == 0) {
       const std::string input = content_of(files[0].get());
       settle(files[1].release(), "sinter-worker");
       serve_calls(order, input);
     }
+    if (worker > 0) workers.push_back(worker);
     files.clear();
+    std::erase_if(workers, [](pid_t each) { return waitpid(each, nullptr, WNOHANG) == each; });
   }
+  for (const pid_t worker : workers) kill(worker, SIGKILL);
+  for (const pid_t worker : workers) waitpid(worker, nullptr, 0);
   _exit(0);
 }
 
 /// The program's end of the connection to the first process; -1 before start().
 std::atomic<int> first_process = -1;
 
-/// With the program ends the first process, which is waited for.
+/// With the program ends the first process, which is waited for. Not with processes that the
+/// program has forked, which have the connection, too.
 struct EndsFirstProcess {
   explicit EndsFirstProcess(pid_t id) : process(id) {}
   EndsFirstProcess(const EndsFirstProcess&) = delete;
   EndsFirstProcess& operator=(const EndsFirstProcess&) = delete;
   ~EndsFirstProcess() {
-    if (const int connection = first_process.exchange(-1); connection >= 0) ::close(connection);
+    if (getpid() != program) return;
+    const int connection = first_process.exchange(-1);
+    shutdown(connection, SHUT_RDWR);
+    ::close(connection);
     waitpid(process, nullptr, 0);
   }
-  pid_t process;
+  pid_t process, program = getpid();
 };
 
 }  // namespace

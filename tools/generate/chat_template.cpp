@@ -103,7 +103,7 @@ ChatTemplate ChatTemplate::load(const std::string& path) {
   std::ostringstream text;
   if (!file || !(text << file.rdbuf())) throw usage_error("cannot read '{}'", path);
   if (!path.ends_with(".json")) return parse(text.str(), "", "");
-  const auto config = read_ordered_json(text.str(), fmt::format("'{}'", path));
+  const auto config = read_ordered_json(text.str(), fmt::format("'{}'", path), kModelFileLimits);
   if (!config.is_object()) throw usage_error("'{}' is no JSON object", path);
   return parse(text_of(config, path), token_of(config, "bos_token"), token_of(config, "eos_token"));
 }

@@ -16,6 +16,10 @@ struct JsonLimits {
   std::size_t numbers = std::size_t{1} << 24;  // and true, false, null
 };
 
+/// Of files that come with a model: their values are vocabularies.
+inline constexpr JsonLimits kModelFileLimits = {
+    .depth = 128, .values = std::size_t{1} << 26, .numbers = std::size_t{1} << 26};
+
 /// The value of `text`, in time and memory that grow as its bytes do. Throws Error(kUsage) that
 /// begins with `what` for what is no JSON, goes beyond a limit, or names a key twice in an object.
 nlohmann::json read_json(std::string_view text, std::string_view what,

@@ -13,13 +13,15 @@ class AnswerStream final : public http::Source {
   explicit AnswerStream(std::shared_ptr<AnswerCall> call) : call_(std::move(call)) {}
 
   State next(std::string& to) override {
-    if (call_->waiting_bytes() > kMostWaitingBytes) return State::kBroken;
     const auto events = call_->next();
     if (!events) return State::kWait;
     to += *events;
     return call_->is_done() ? State::kEnd : State::kMore;
   }
   void on_ready(std::function<void()> wake) override { call_->on_ready(std::move(wake)); }
+  bool is_behind() const override {
+    return call_->waiting_bytes() > CompletionCall::kMostWaitingBytes;
+  }
   std::string silence() override { return ": \n\n"; }  // a comment
 
  private:
@@ -82,7 +84,7 @@ http::Response call_response(std::shared_ptr<AnswerCall> call) {
   return response;
 }
 
-http::Response inference_response(std::shared_ptr<InferenceAnswer> answer) {
+http::Response inference_response(const std::shared_ptr<InferenceAnswer>& answer) {
   constexpr std::size_t kSmall = 64 << 10;  // elements; their JSON is made at once
   http::Response response;
   response.type = answer->has_binary() ? "application/octet-stream" : kJsonType;

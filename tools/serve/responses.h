@@ -10,13 +10,11 @@
 namespace sinter::tools {
 
 inline constexpr char kJsonType[] = "application/json";
-/// How much of a stream may wait for a client that reads slowly, before its texts are cancelled.
-inline constexpr std::size_t kMostWaitingBytes = 1 << 20;
 
 /// A completion: a stream of server-sent events, or a whole answer when all of it is there.
 http::Response call_response(std::shared_ptr<AnswerCall> call);
 
 /// Tensors. What is long goes out bit by bit, binary data from where the session left it.
-http::Response inference_response(std::shared_ptr<InferenceAnswer> answer);
+http::Response inference_response(const std::shared_ptr<InferenceAnswer>& answer);
 
 }  // namespace sinter::tools

@@ -77,11 +77,9 @@ std::optional<std::string_view> TokenizerData::text_of(TokenId id) const {
 
 std::unique_ptr<const TokenizerData> read_tokenizer(std::string_view text) {
   auto data = std::make_unique<TokenizerData>();
-  // Its values are the tokens and the merges.
-  constexpr JsonLimits kLimits = {.depth = 128, .values = 1 << 26, .numbers = 1 << 26};
   try {
-    const Json json =
-        with_context("not a tokenizer.json", [&] { return read_json(text, "the file", kLimits); });
+    const Json json = with_context("not a tokenizer.json",
+                                   [&] { return read_json(text, "the file", kModelFileLimits); });
     Fields file(json, "the file");
     if (const auto version = file.get<std::string>("version", "1.0"); version != "1.0")
       unsupported_part(fmt::format("the version '{}' of tokenizer.json", version));

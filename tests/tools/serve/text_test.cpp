@@ -4,8 +4,11 @@
 #include <random>
 #include <sstream>
 
+#include <fmt/format.h>
+
 #include "runtime/engine/executor.h"
 #include "tests/support/paths.h"
+#include "tests/tools/serve/http/http_fixture.h"
 #include "tests/tools/serve/serve_fixture.h"
 #include "tests/tools/tiny_tokenizer.h"
 #include "tools/serve/api/api_error.h"
@@ -163,6 +166,28 @@ TEST_F(ServeTest, ManyClientsGetTheirOwnAnswers) {
   EXPECT_EQ(figure("cache_blocks_used{model=\"tiny\"}"), 0);
   EXPECT_EQ(figure("requests_total{model=\"tiny\"}"),
             figure("requests_finished_total{model=\"tiny\"}"));
+}
+
+// Who asks for much and reads nothing: its texts end before all of it waits in memory.
+TEST_F(ServeTest, TextsOfWhoDoesNotReadAreCancelled) {
+  begin();
+  json body = prompt({1, 2, 3}, 44);
+  body["prompt"] = std::vector<std::vector<int>>(128, {1});
+  body["n"] = 4;
+  body["logprobs"] = 20;
+  body["stream"] = true;
+  body["ignore_eos"] = true;
+  const RawClient silent(port_);
+  const std::string text = body.dump();
+  silent.send(
+      fmt::format("POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nContent-Type: "
+                  "application/json\r\nContent-Length: {}\r\n\r\n{}",
+                  text.size(), text));
+  EXPECT_TRUE(
+      eventually([&] { return figure("http_refused_total{reason=\"slow_reader\"}") == 1; }));
+  EXPECT_TRUE(eventually([&] { return figure("sequences_running{model=\"tiny\"}") == 0; }));
+  EXPECT_GT(figure("texts_finished_total{model=\"tiny\",reason=\"cancelled\"}"), 0);
+  EXPECT_EQ(post(prompt({1, 2}))["choices"].size(), 1u);
 }
 
 TEST_F(ServeTest, MoreThanMayWaitAreRefused) {

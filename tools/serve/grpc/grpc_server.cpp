@@ -31,7 +31,7 @@ StatusCode code_of(int http_status) {
     case 400: return StatusCode::INVALID_ARGUMENT;
     case 401: return StatusCode::UNAUTHENTICATED;
     case 404: return StatusCode::NOT_FOUND;
-    case 413: return StatusCode::RESOURCE_EXHAUSTED;
+    case 413:
     case 429: return StatusCode::RESOURCE_EXHAUSTED;
     case 503: return StatusCode::UNAVAILABLE;
     default: return StatusCode::INTERNAL;

@@ -129,7 +129,9 @@ std::function<void()> Connection::waker() {
 
 void Connection::on_wake() {
   if (state_ == State::kHandling && response_.later) return poll_later();
-  if (state_ == State::kWriting && response_.source && !is_writing_) pump_source();
+  if (state_ != State::kWriting || !response_.source) return;
+  if (!is_writing_) return pump_source();
+  if (response_.source->is_behind()) break_off_slow_reader();
 }
 
 void Connection::poll_later() {
@@ -222,10 +224,7 @@ void Connection::expired() {
         write_now("HTTP/1.1 100 Continue\r\n\r\n");
       return;
     case State::kWriting:
-      if (is_writing_ || !response_.source) {
-        core_.count(Refused::kSlowReader);
-        return drop();
-      }
+      if (is_writing_ || !response_.source) return break_off_slow_reader();
       chunk_ = response_.source->silence();
       if (!chunk_.empty()) write_chunk(false);
       return;

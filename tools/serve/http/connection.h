@@ -88,6 +88,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
   void refuse(const Refusal& refusal, Refused reason);
   void send(Response response);
   void pump_source();
+  void break_off_slow_reader();
   void write_chunk(bool ends);
   void write_now(std::string_view text);
   void release_response();

@@ -51,19 +51,17 @@ void Connection::send(Response response) {
   write(buffers, &Connection::pump_source);
 }
 
+void Connection::break_off_slow_reader() {
+  core_.count(Refused::kSlowReader);
+  drop();
+}
+
 void Connection::pump_source() {
+  if (response_.source->is_behind()) return break_off_slow_reader();
   chunk_.clear();
   Source::State came = Source::State::kMore;
-  try {
-    while (came == Source::State::kMore && chunk_.size() < core_.limits.write_bytes)
-      came = response_.source->next(chunk_);
-  } catch (...) {
-    came = Source::State::kBroken;
-  }
-  if (came == Source::State::kBroken) {
-    core_.count(Refused::kSlowReader);
-    return drop();
-  }
+  while (came == Source::State::kMore && chunk_.size() < core_.limits.write_bytes)
+    came = response_.source->next(chunk_);
   const bool ends = came == Source::State::kEnd;
   if (ends) core_.dispose({.source = std::exchange(response_.source, nullptr)});
   if (chunk_.empty() && !ends) return set_deadline(core_.limits.silence_time);

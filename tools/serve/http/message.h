@@ -40,16 +40,18 @@ struct Piece {
 class Source {
  public:
   enum class State : std::uint8_t {
-    kMore,    // something was added; there may be more
-    kWait,    // nothing now: the callback of on_ready says when
-    kEnd,     // what was added is the last
-    kBroken,  // too much waits for a client that reads slowly: the connection is closed
+    kMore,  // something was added; there may be more
+    kWait,  // nothing now: the callback of on_ready says when
+    kEnd,   // what was added is the last
   };
   virtual ~Source() = default;
   /// Adds what is there to `to`. Does not wait and computes little: a thread of the server's calls.
   virtual State next(std::string& to) = 0;
   /// `wake` may be called from any thread, also within this; too often does no harm.
   virtual void on_ready(std::function<void()> wake) { static_cast<void>(wake); }
+  /// Whether too much waits for a client that reads slowly, who is then broken off. Asked before
+  /// next(), and when `wake` was called while something is being written.
+  virtual bool is_behind() const { return false; }
   /// What is sent when there was nothing for Limits::silence_time.
   virtual std::string silence() { return {}; }
 };

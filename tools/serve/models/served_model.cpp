@@ -26,7 +26,7 @@ std::string config_beside(const std::string& tokenizer) {
   std::ifstream file(path, std::ios::binary);
   std::ostringstream text;
   if (!file || !(text << file.rdbuf())) return "";
-  const auto config = read_json(text.str(), path.string());
+  const auto config = read_json(text.str(), path.string(), kModelFileLimits);
   return config.is_object() && config.contains("chat_template") ? path.string() : "";
 }
 

@@ -23,10 +23,13 @@ std::size_t bytes_of(const GenerationOutput& output) {
 
 void CompletionCall::Mailbox::put(std::size_t prompt, const GenerationOutput& output) {
   const std::lock_guard lock(mutex);
+  const bool was_behind = bytes > kMostWaitingBytes;
   outputs.emplace_back(prompt, output);
   bytes += bytes_of(output);
   if (output.finish != FinishReason::kNone) ++ended;
-  if (wake && (is_stream ? outputs.size() == 1 : ended == choices)) wake();
+  const bool is_news = is_stream ? outputs.size() == 1 || (!was_behind && bytes > kMostWaitingBytes)
+                                 : ended == choices;
+  if (wake && is_news) wake();
 }
 
 CompletionCall::CompletionCall(std::shared_ptr<ServedModel> model, CompletionRequest request,

@@ -27,9 +27,12 @@ class CompletionCall {
 
   const CompletionRequest& request() const { return request_; }
 
-  /// `wake` is called when take() has something anew, or, of a request that is no stream, when all
-  /// choices have ended. By the engine's thread, which steps wait for, or within this; not after
-  /// the destructor.
+  /// How much of a stream may wait for a client that reads slowly.
+  static constexpr std::size_t kMostWaitingBytes = 1 << 20;
+
+  /// `wake` is called when take() has something anew, or waiting_bytes() is more than the above;
+  /// of a request that is no stream, when all choices have ended. By the engine's thread, which
+  /// steps wait for, or within this; not after the destructor.
   void on_ready(std::function<void()> wake);
   /// The next piece of a stream, as JSON; nothing if there is none yet.
   std::optional<nlohmann::ordered_json> take();

@@ -99,6 +99,18 @@ TEST_F(HttpTest, WhoReadsNothingIsBrokenOff) {
   EXPECT_TRUE(eventually([&] { return sources_ == 0; }));
 }
 
+TEST_F(HttpTest, WhoFallsTooFarBehindIsBrokenOff) {
+  begin();
+  const RawClient client(port_);
+  client.send("GET /endless HTTP/1.1\r\nHost: x\r\n\r\n");
+  EXPECT_TRUE(eventually([&] { return sources_ == 1; }));
+  std::this_thread::sleep_for(milliseconds(100));  // it is being written
+  EXPECT_EQ(server_->figures().connections, 1);
+  gate_.open();
+  EXPECT_TRUE(eventually([&] { return refused(http::Refused::kSlowReader) == 1; }));
+  EXPECT_TRUE(eventually([&] { return sources_ == 0; }));
+}
+
 TEST_F(HttpTest, SilentStreamsSayThatTheyLive) {
   limits_.silence_time = milliseconds(50);
   begin();

@@ -90,6 +90,10 @@ void Gate::wait() {
   std::unique_lock lock(mutex_);
   changed_.wait(lock, [&] { return is_open_; });
 }
+bool Gate::is_open() {
+  const std::lock_guard lock(mutex_);
+  return is_open_;
+}
 void Gate::open() {
   const std::lock_guard lock(mutex_);
   is_open_ = true;
@@ -98,13 +102,15 @@ void Gate::open() {
 
 namespace {
 
-/// "tick" whenever it is asked for, or nothing until the gate is open, then "done".
+/// "tick" whenever it is asked for, and too much of it when the gate is open; or nothing until the
+/// gate is open, then "done".
 class Ticks final : public http::Source {
  public:
   Ticks(std::atomic<int>& alive, bool is_endless) : alive_(alive), is_endless_(is_endless) {
     ++alive_;
   }
   ~Ticks() override {
+    is_ended_ = true;
     if (thread_.joinable()) thread_.join();
     --alive_;
   }
@@ -122,10 +128,12 @@ class Ticks final : public http::Source {
     wake_ = std::move(wake);
     if (is_open_ && wake_) wake_();
   }
+  bool is_behind() const override { return is_endless_ && is_open_; }
   std::string silence() override { return ":"; }
   void open_behind(Gate& gate) {
     thread_ = std::thread([this, &gate] {
-      gate.wait();
+      while (!gate.is_open() && !is_ended_)
+        std::this_thread::sleep_for(std::chrono::milliseconds(1));
       const std::lock_guard lock(mutex_);
       is_open_ = true;
       if (wake_) wake_();
@@ -136,7 +144,7 @@ class Ticks final : public http::Source {
   std::atomic<int>& alive_;
   bool is_endless_;
   std::mutex mutex_;
-  std::atomic<bool> is_open_ = false;
+  std::atomic<bool> is_open_ = false, is_ended_ = false;
   std::function<void()> wake_;
   std::thread thread_;
 };
@@ -177,8 +185,10 @@ void HttpTest::begin() {
     return response;
   });
   router.add("GET", "/endless", Work::kQuick, 0, [this](const Request&) {
+    auto ticks = std::make_shared<Ticks>(sources_, true);
+    ticks->open_behind(gate_);
     http::Response response{.type = "text/plain"};
-    response.source = std::make_shared<Ticks>(sources_, true);
+    response.source = std::move(ticks);
     return response;
   });
   router.add("GET", "/name/{name}", Work::kQuick, 0,

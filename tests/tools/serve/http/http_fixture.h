@@ -60,6 +60,7 @@ bool eventually(const std::function<bool()>& is_true);
 class Gate {
  public:
   void wait();
+  bool is_open();
   void open();
 
  private:
@@ -69,7 +70,8 @@ class Gate {
 };
 
 /// GET /quick; POST /echo; POST /wait answers when the gate is open, behind a worker; POST /later
-/// and GET /stream wait for it without one; GET /endless streams for ever; GET /name/{name}.
+/// and GET /stream wait for it without one; GET /endless streams for ever, and falls behind when it
+/// is open; GET /name/{name}.
 class HttpTest : public testing::Test {
  protected:
   void TearDown() override;
