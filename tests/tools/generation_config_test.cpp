@@ -37,7 +37,7 @@ TEST(GenerationConfig, IsWhatTheFileSays) {
   EXPECT_TRUE(config.do_sample.value());
   EXPECT_THAT(GenerationConfig::parse(R"({"eos_token_id": 3})").stop_tokens, ElementsAre(3));
   for (const auto& [text, what] :
-       {std::pair(R"([])", "no JSON object"), std::pair(R"({"a": )", "no JSON object"),
+       {std::pair(R"([])", "no JSON object"), std::pair(R"({"a": )", "is not JSON"),
         std::pair(R"({"temperature": -1})", "'temperature' is -1"),
         std::pair(R"({"top_p": 1.5})", "'top_p' is 1.5"),
         std::pair(R"({"top_k": 2.5})", "'top_k' is 2.5"),

@@ -20,8 +20,11 @@ decltype(auto) at_boundary(const Monitor& monitor, OptionNames names, Body&& bod
     throw;
   } catch (const Error& error) {
     throw compile_error(error, reporter);
-  } catch (...) {
-    throw compile_error(current_error(), reporter);
+  } catch (const std::exception&) {
+    // What a callback of the caller's throws is the caller's, unless it says what it lacks.
+    const Error error = current_error();
+    if (error.code() != ErrorCode::kOutOfMemory) throw;
+    throw compile_error(error, reporter);
   }
 }
 

@@ -106,9 +106,16 @@ Line read_line(std::string_view text, const GenerateArguments& options, const Se
   line.arrival_ms = own.number("arrival_ms", 0, 0, 1e12);
   own.refuse_unless("stream", false, "answers come whole; leave it out");
   for (const char* name : {"arrival_ms", "stream", "stream_options"}) body.erase(name);
+  const bool has_limit = body.contains("max_tokens") || body.contains("max_completion_tokens");
   put_defaults(options, first_text, body);
   line.request = body.contains("messages") ? parse_chat(body, text, model)
                                            : parse_completion(body, text, model);
+  if (has_limit) return line;
+  // The command's limit is a most, whatever the model has room for.
+  for (GenerationRequest& one : line.request.prompts) {
+    const std::int64_t room = model.positions() - std::ssize(one.prompt);
+    one.sampling.max_tokens = std::clamp<std::int64_t>(room, 1, one.sampling.max_tokens);
+  }
   return line;
 }
 

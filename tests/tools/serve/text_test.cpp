@@ -277,7 +277,7 @@ TEST_F(ServeTest, AModelThatCannotAnswerIsNotReady) {
   EXPECT_EQ(figure("model_ready{model=\"lost\"}"), 1);
   json body = prompt({1, 2});
   body["model"] = "lost";
-  EXPECT_THAT(post(body, 200)["error"]["message"], HasSubstr("no step"));
+  EXPECT_THAT(refusal(body, 500), HasSubstr("no step"));
   while (!models_.find("lost")->engine()->failure()) std::this_thread::yield();
   for (const char* path : kOwn) {
     const auto answer = client().Get(path);
