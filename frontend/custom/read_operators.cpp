@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cctype>
 #include <charconv>
+#include <filesystem>
 #include <set>
 
 #define TOML_EXCEPTIONS 1
@@ -173,7 +174,9 @@ class Reader {
       note(op.outputs.back().name);
     }
     if (op.outputs.empty()) named.fail("it has no [[operator.output]]");
-    if (named.find("reference") != nullptr) op.reference = path_beside(path_, named.text("reference"));
+    if (named.find("reference") != nullptr)
+      op.reference =
+          (std::filesystem::path(path_).parent_path() / named.text("reference")).string();
     for (const toml::table* cuda : named.tables("cuda")) read_cuda(*cuda, what, op, note);
     for (const toml::table* host : named.tables("host")) {
       op.is_host = true;

@@ -141,7 +141,7 @@ class Includer {
 
 }  // namespace
 
-std::string path_beside(const std::string& definition, const std::string& name) {
+std::string read_beside(const std::string& definition, const std::string& name) {
   std::error_code error;
   const fs::path given = fs::path(definition).parent_path();
   const fs::path folder = fs::weakly_canonical(given.empty() ? fs::path(".") : given, error);
@@ -152,11 +152,7 @@ std::string path_beside(const std::string& definition, const std::string& name) 
         "{}: the file '{}' lies outside the folder of the definition: what a definition names must "
         "lie beside it or below",
         definition, name);
-  return path.string();
-}
-
-std::string read_beside(const std::string& definition, const std::string& name) {
-  const auto file = MappedFile::open(path_beside(definition, name));
+  const auto file = MappedFile::open(path.string());
   return {reinterpret_cast<const char*>(file->bytes().data()), file->bytes().size()};
 }
 

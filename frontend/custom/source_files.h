@@ -6,10 +6,8 @@
 
 namespace sinter::frontend {
 
-/// The path of `name`, which lies in the folder of the file `definition` or below it. Throws
-/// Error(kUsage) for another place, links followed.
-std::string path_beside(const std::string& definition, const std::string& name);
-/// Its content. Throws Error(kUsage), too, for what cannot be read.
+/// The content of `name`, which lies in the folder of the file `definition` or below it. Throws
+/// Error(kUsage) for another place, links followed, and for what cannot be read.
 std::string read_beside(const std::string& definition, const std::string& name);
 
 /// CUDA text with what it includes in place of its #include lines: the compiler would take files
