@@ -1,5 +1,11 @@
-// Exceptions of the standard library as errors with a code.
+// Exceptions of the standard library as errors with a code. A header alone: the compiler's library
+// and the runtime's both need it.
 #pragma once
+
+#include <new>
+#include <stdexcept>
+#include <string>
+#include <system_error>
 
 #include <sinter/error.h>
 
@@ -7,6 +13,29 @@ namespace sinter {
 
 /// The exception that is being handled, as an Error. A lack of memory, of address space or of
 /// threads is kOutOfMemory; what is none of Sinter's, kInternal. To be called in a catch (...).
-Error current_error();
+inline Error current_error() {
+  try {
+    throw;
+  } catch (const Error& error) {
+    return error;
+  } catch (const std::bad_alloc&) {
+    return {ErrorCode::kOutOfMemory, "out of host memory"};
+  } catch (const std::length_error&) {
+    return {ErrorCode::kOutOfMemory, "out of host memory: more is asked for than there can be"};
+  } catch (const std::system_error& error) {
+    // pthread_create says EAGAIN for a stack that cannot be had, and for a limit of threads.
+    if (error.code() == std::errc::resource_unavailable_try_again)
+      return {ErrorCode::kOutOfMemory,
+              "a thread cannot be started: there is no memory for its stack, or the process has as "
+              "many as it may (ulimit -u, -v)"};
+    if (error.code() == std::errc::not_enough_memory)
+      return {ErrorCode::kOutOfMemory, "out of host memory"};
+    return {ErrorCode::kInternal, std::string("defect of Sinter: ") + error.what()};
+  } catch (const std::exception& error) {
+    return {ErrorCode::kInternal, std::string("defect of Sinter: ") + error.what()};
+  } catch (...) {
+    return {ErrorCode::kInternal, "defect of Sinter: an exception of an unknown type"};
+  }
+}
 
 }  // namespace sinter

@@ -46,7 +46,7 @@ endforeach()
 if(SINTER_COMPILER)
   # Files and the plan format are in both libraries: they are not API.
   set(compiler_parts sinter_compiler sinter_ir sinter_onnx_proto sinter_frontend sinter_fusion
-                     sinter_codegen)
+                     sinter_codegen sinter_json)
   sinter_product(sinter_compiler ${compiler_parts})
   target_sources(sinter_compiler_shared PRIVATE $<TARGET_OBJECTS:sinter_files>
                  $<TARGET_OBJECTS:sinter_plan> $<TARGET_OBJECTS:sinter_libraries>)

@@ -161,7 +161,7 @@ class ServingChecker {
   bool is_one_more(std::uint32_t expression, const Bound& size) const {
     const fb::ExprNode& node = plan_.expressions[expression];
     if (!size.is_symbol)
-      return node.op() == fb::ExprOp::Constant && node.value() == size.number + 1;
+      return node.op() == fb::ExprOp::Constant && node.value() - 1 == size.number;
     if (node.op() != fb::ExprOp::Add) return false;
     const auto is = [&](std::uint32_t operand, bool symbol) {
       const fb::ExprNode& part = plan_.expressions[operand];
@@ -171,6 +171,9 @@ class ServingChecker {
     return (is(node.a(), true) && is(node.b(), false)) ||
            (is(node.a(), false) && is(node.b(), true));
   }
+
+  /// Of 32 bits, for a bit each.
+  static std::int64_t words_of(std::int64_t bits) { return bits / 32 + (bits % 32 != 0 ? 1 : 0); }
 
   bool is_constant(std::uint32_t expression, std::int64_t value) const {
     const fb::ExprNode& node = plan_.expressions[expression];
@@ -187,7 +190,7 @@ class ServingChecker {
         return require(is_one_more(expression, own(Size::kLikeliest)), d,
                        "the number of the likeliest tokens and one");
       case Size::kSetWords:
-        return require(is_constant(expression, (own(Size::kVocabulary).number + 31) / 32), d,
+        return require(is_constant(expression, words_of(own(Size::kVocabulary).number)), d,
                        "a bit for each token");
       case Size::kReals: return require(is_constant(expression, kSamplingReals), d, "4");
       case Size::kIntegers: return require(is_constant(expression, kSamplingIntegers), d, "6");

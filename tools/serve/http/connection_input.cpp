@@ -45,6 +45,12 @@ void Connection::on_readable() {
 
 /// The client has closed its half, or is gone: which of both is not known.
 void Connection::on_end() {
+  // What is refused already has its answer, though the body that was thrown away ends too soon.
+  if (state_ == State::kBody && early_) {
+    closes_ = true;
+    send(std::move(*early_));
+    return watch_errors();
+  }
   if (state_ != State::kHandling && state_ != State::kWriting) return drop();
   watch_errors();
   if (state_ == State::kHandling) set_deadline(core_.limits.probe_time);
