@@ -121,6 +121,14 @@ TEST_F(HttpTest, SilentStreamsSayThatTheyLive) {
   EXPECT_THAT(client.read(), HasSubstr("4\r\ndone\r\n0\r\n\r\n"));
 }
 
+TEST_F(HttpTest, WhoIsRefusedHasItsAnswerThoughTheBodyEndsTooSoon) {
+  begin();
+  const RawClient client(port_);
+  client.send("POST /none HTTP/1.1\r\nHost: x\r\nContent-Length: 3\r\n\r\na");
+  client.close_half();
+  EXPECT_THAT(statuses(client.read()), testing::ElementsAre(404));
+}
+
 TEST_F(HttpTest, WhoClosesItsHalfHasItsAnswer) {
   limits_.probe_time = milliseconds(50);
   begin();
