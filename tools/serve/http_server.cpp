@@ -267,9 +267,8 @@ struct HttpServer::Impl {
   Response index() const {
     ordered_json all = ordered_json::array();
     const auto add = [&](const std::string& name, const ModelState& state) {
-      ordered_json one = {{"name", name},
-                          {"version", "1"},
-                          {"state", state.is_ready ? "READY" : "UNAVAILABLE"}};
+      ordered_json one = {
+          {"name", name}, {"version", "1"}, {"state", state.is_ready ? "READY" : "UNAVAILABLE"}};
       if (!state.is_ready) one["reason"] = state.reason;
       all.push_back(std::move(one));
     };

@@ -85,8 +85,7 @@ void roi_align(NodeContext& node) {
   const Term batch(node, node.input(2, "batch_indices"));
   const Shape from = x.shape();
   if (from.size() != 4 || rois.shape().size() != 2 || rois.shape()[1] != Dim(4) ||
-      batch.shape().size() != 1 ||
-      !is_float(x.dtype()) || !is_integer(batch.dtype()))
+      batch.shape().size() != 1 || !is_float(x.dtype()) || !is_integer(batch.dtype()))
     node.invalid("input {}, rois {} and batch_indices {} do not fit", node.type(x.value()),
                  node.type(rois.value()), node.type(batch.value()));
   const std::string mode = node.attr_string("mode", "avg");

@@ -90,8 +90,7 @@ ToolBlock read_value(std::string_view text, std::size_t before, bool is_over) {
   const End end = end_of(value);
   if (end.state == State::kOpen) return {is_over ? State::kNone : State::kOpen, 0, {}};
   if (end.state == State::kNone) return {State::kNone, before, {}};
-  return block_of(parsed(value.substr(0, end.length)),
-                  before + end.length);
+  return block_of(parsed(value.substr(0, end.length)), before + end.length);
 }
 
 bool is_of_name(char c) {
@@ -154,9 +153,8 @@ ToolBlock read_named(std::string_view text, bool is_over) {
   if (text[at] != '{') return {State::kNone, at, {}};
   const End end = end_of(text.substr(at));
   if (end.state == State::kOpen) return {open, 0, {}};
-  const auto arguments = end.state == State::kCalls
-                             ? parsed(text.substr(at, end.length))
-                             : ordered_json();
+  const auto arguments =
+      end.state == State::kCalls ? parsed(text.substr(at, end.length)) : ordered_json();
   if (!arguments.is_object()) return {State::kNone, at, {}};
   return {State::kCalls, at + end.length, {{name, dumped(arguments)}}};
 }
