@@ -14,6 +14,8 @@ namespace sinter::codegen {
 /// where sm_90 is wanted, which runs on the same GPUs. On others the functions that need it are not
 /// there, and their variants do not apply.
 constexpr std::string_view kExactTarget = "// for the very GPU";
+/// What the text of a user's operator begins with, and no other kernel has (frontend/custom).
+constexpr std::string_view kUserText = "#line 1 \"";
 
 /// A translation unit and what it is compiled for.
 struct KernelText {

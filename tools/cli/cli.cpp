@@ -9,6 +9,7 @@
 #include <sinter/sinter.h>
 
 #include "runtime/current_error.h"
+#include "runtime/sandbox/sandbox.h"
 #include "tools/cli/console.h"
 #include "tools/cli/options.h"
 #include "tools/cli/signals.h"
@@ -119,6 +120,11 @@ int run_words(int argc, char** argv, std::span<const AddVerb> more) {
 }  // namespace
 
 int run_cli(int argc, char** argv, std::span<const AddVerb> more) {
+  // Before there are threads: texts of operators may be a stranger's.
+  if (std::any_of(argv + 1, argv + argc, [](std::string_view word) {
+        return word == "--op" || word.starts_with("--op=");
+      }))
+    sandbox::start();
   const CleanUpOnSignals signals;
   const int exit_code = run_words(argc, argv, more);
   const std::string lost = finish_output();

@@ -49,7 +49,8 @@ if(SINTER_COMPILER)
                      sinter_codegen sinter_json)
   sinter_product(sinter_compiler ${compiler_parts})
   target_sources(sinter_compiler_shared PRIVATE $<TARGET_OBJECTS:sinter_files>
-                 $<TARGET_OBJECTS:sinter_plan> $<TARGET_OBJECTS:sinter_libraries>)
+                 $<TARGET_OBJECTS:sinter_plan> $<TARGET_OBJECTS:sinter_libraries>
+                 $<TARGET_OBJECTS:sinter_sandbox>)
   foreach(kind shared static)
     target_include_directories(sinter_compiler_${kind} INTERFACE
       $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/tools/compiler/include> $<INSTALL_INTERFACE:include>)

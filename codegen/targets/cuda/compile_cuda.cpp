@@ -5,8 +5,11 @@
 #include <chrono>
 #include <filesystem>
 #include <map>
+#include <memory>
 #include <mutex>
+#include <span>
 #include <sstream>
+#include <string>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -17,6 +20,7 @@
 #include "codegen/targets/kernel_cache.h"
 #include "ir/parallel.h"
 #include "runtime/files/output_file.h"
+#include "runtime/sandbox/sandbox.h"
 
 namespace sinter::codegen {
 
@@ -176,24 +180,80 @@ struct Job {
   CompiledKernel result;
 };
 
+/// What NVRTC made of a text: code, or why it did not.
+struct Outcome {
+  bool is_code = false;
+  std::string log;
+  std::vector<std::byte> code;
+};
+
+Outcome compile_text(const Nvrtc& nvrtc, const std::string& source,
+                     const std::string& architecture) {
+  Program program(nvrtc, source);
+  const bool exact = source.find(kExactTarget) != std::string::npos;
+  const nvrtcResult result =
+      program.compile(exact && architecture == "sm_90" ? "sm_90a" : architecture);
+  if (result == NVRTC_ERROR_COMPILATION) return {false, program.log(), {}};
+  if (result != NVRTC_SUCCESS)
+    throw Error(ErrorCode::kDevice,
+                fmt::format("NVRTC ({}) failed: {}", nvrtc.path, nvrtc.get_error_string(result)));
+  return {true, program.log(), program.cubin()};
+}
+
+// A user's text may be a stranger's, whose macros NVRTC expands without end. Where a sandbox is
+// (the command has one with --op), it is compiled there; a library compiles in its caller's
+// process.
+constexpr sandbox::Task kUserTask = {
+    .name = "NVRTC",
+    .verb = "done with this CUDA text",
+    .prepare = [](std::string_view) -> std::shared_ptr<void> {
+      load_nvrtc();
+      return std::make_shared<int>();
+    },
+    .run = [](void*, std::string_view input) -> std::string {
+      const std::size_t line = input.find('\n');
+      const Outcome made = compile_text(load_nvrtc(), std::string(input.substr(line + 1)),
+                                        std::string(input.substr(0, line)));
+      std::string result = fmt::format("{:d} {}\n{}", made.is_code, made.log.size(), made.log);
+      result.append(reinterpret_cast<const char*>(made.code.data()), made.code.size());
+      return result;
+    }};
+constexpr sandbox::Limits kUserLimits = {.seconds = 60,
+                                         .prepare_seconds = 20,
+                                         .bytes = std::size_t{4} << 30,
+                                         .answer_bytes = std::size_t{64} << 20};
+
+Outcome compile_user_text(const std::string& source, const std::string& architecture) {
+  static const sandbox::Worker worker(kUserTask, "", kUserLimits);
+  std::string answer;
+  try {
+    answer = worker.run(architecture + "\n" + source);
+  } catch (const Error& error) {
+    if (error.code() != ErrorCode::kUsage) throw;
+    return {false, error.what(), {}};
+  }
+  const std::size_t line = answer.find('\n'), begin = line + 1;
+  const std::size_t log = std::stoul(answer.substr(2, line - 2));
+  const std::span<const char> code = std::span<const char>(answer).subspan(begin + log);
+  const auto bytes = std::as_bytes(code);
+  return {answer[0] == '1', answer.substr(begin, log), {bytes.begin(), bytes.end()}};
+}
+
 void run_job(Job& job, const KernelCache& cache, const Nvrtc& nvrtc) {
   if (auto code = cache.find(job.key)) {
     job.result = {std::move(*code), true, {}, {}};
     return;
   }
-  Program program(nvrtc, *job.text->source);
-  const bool exact = job.text->source->find(kExactTarget) != std::string::npos;
-  const nvrtcResult result = program.compile(
-      exact && job.text->architecture == "sm_90" ? "sm_90a" : job.text->architecture);
-  if (result == NVRTC_ERROR_COMPILATION) {
-    const std::string log = program.log();
-    job.result.refusal = {log, write_reproducer(*job.text->source, job.text->architecture, log)};
+  const auto& [source, architecture] = *job.text;
+  const bool is_users = source->find(kUserText) != std::string::npos;
+  Outcome made = is_users && sandbox::is_started() ? compile_user_text(*source, architecture)
+                                                   : compile_text(nvrtc, *source, architecture);
+  if (!made.is_code) {
+    std::string path = write_reproducer(*source, architecture, made.log);
+    job.result.refusal = {std::move(made.log), std::move(path)};
     return;
   }
-  if (result != NVRTC_SUCCESS)
-    throw Error(ErrorCode::kDevice,
-                fmt::format("NVRTC ({}) failed: {}", nvrtc.path, nvrtc.get_error_string(result)));
-  job.result = {program.cubin(), false, {}, remarks_in(program.log())};
+  job.result = {std::move(made.code), false, {}, remarks_in(made.log)};
   // The cache keeps no remarks: what has some is compiled again, so that it has them again.
   if (job.result.remarks.empty()) cache.insert(job.key, job.result.code);
 }
