@@ -105,6 +105,14 @@ TEST_F(ServeRankingTest, PairsHaveScores) {
               HasSubstr("'documents' has one that is no text"));
   EXPECT_THAT(refusal_at("/v1/rerank", {{"query", "x"}, {"documents", {"a"}}, {"rank", 1}}),
               HasSubstr("'rank' is not known"));
+  // 1 MB of request, of which each document would have the query read again.
+  const json documents(100, "a");
+  EXPECT_THAT(
+      refusal_at("/v1/rerank", {{"query", std::string(1 << 20, 'x')}, {"documents", documents}}),
+      HasSubstr("'documents' makes pairs of 104857700 bytes in all: 67108864 at most"));
+  EXPECT_THAT(
+      refusal_at("/v1/score", {{"text_1", std::string(1 << 20, 'x')}, {"text_2", documents}}),
+      HasSubstr("'text_2' makes pairs of 104857700 bytes"));
 }
 
 TEST_F(ServeRankingTest, OfManyLabelsTheClientSaysWhich) {

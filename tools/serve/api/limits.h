@@ -17,8 +17,9 @@ inline constexpr std::size_t kMostMessages = 8192, kMostTools = 512;
 // Of a constraint, in all.
 inline constexpr std::size_t kMostConstraintBytes = std::size_t{64} << 10;
 inline constexpr std::size_t kMostChoices = 4096;
-// Of texts to embed; as OpenAI's.
+// Of texts to embed, as OpenAI's, or to rank; of all pairs of a ranking.
 inline constexpr std::size_t kMostTexts = 2048;
+inline constexpr std::size_t kMostPairBytes = std::size_t{64} << 20;
 // Of a name in a message about a request.
 inline constexpr std::size_t kMostShownBytes = 100;
 

@@ -4,9 +4,11 @@
 #include <cmath>
 #include <ctime>
 #include <numeric>
+#include <span>
 
 #include <fmt/format.h>
 
+#include "tools/serve/api/limits.h"
 #include "tools/serve/api/request_fields.h"
 #include "tools/serve/api/request_id.h"
 
@@ -15,8 +17,6 @@ namespace {
 
 using nlohmann::json;
 using nlohmann::ordered_json;
-
-constexpr std::size_t kMostTexts = 2048;
 
 /// What the fields of both have in common.
 struct Pairs {
@@ -55,6 +55,18 @@ std::vector<std::string> plain_texts(RequestFields& fields, const char* name, bo
   std::vector<std::string> texts;
   for (const json& one : *given) texts.push_back(plain_text(name, one));
   return texts;
+}
+
+/// A text that stands in each pair is read for each: `first` is one text or as many as `second`.
+void check_bytes(const char* field, std::span<const std::string> first,
+                 std::span<const std::string> second) {
+  std::size_t bytes = 0;
+  for (const std::string& text : first)
+    bytes += text.size() * (first.size() == 1 ? second.size() : 1);
+  for (const std::string& text : second) bytes += text.size();
+  if (bytes > kMostPairBytes)
+    RequestFields::fail(
+        field, fmt::format("makes pairs of {} bytes in all: {} at most", bytes, kMostPairBytes));
 }
 
 void add_pair(Pairs& pairs, const ServedModel& model, const char* field, const std::string& first,
@@ -115,6 +127,7 @@ ordered_json rerank(const json& body, const ServedModel& model) {
   const bool returns = fields.flag("return_documents", true);
   const auto label = take_label(fields);
   fields.finish();
+  check_bytes("documents", std::span(&wanted, 1), documents);
   Pairs pairs;
   for (const std::string& document : documents)
     add_pair(pairs, model, "documents", wanted, document);
@@ -151,6 +164,7 @@ ordered_json score(const json& body, const ServedModel& model) {
   if (first.size() != 1 && first.size() != second.size())
     RequestFields::fail("text_1", fmt::format("has {} texts, 'text_2' {}: expected one, or as many",
                                               first.size(), second.size()));
+  check_bytes("text_2", first, second);
   Pairs pairs;
   for (std::size_t i = 0; i < second.size(); ++i)
     add_pair(pairs, model, "text_2", first[first.size() == 1 ? 0 : i], second[i]);
