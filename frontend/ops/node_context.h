@@ -260,7 +260,7 @@ class NodeContext {
  private:
   const onnx::AttributeProto* find_attr(std::string_view name, int type) const;
   const onnx::GraphProto& attr_graph(std::string_view name) const;
-  /// Likewise one of so many inputs.
+  /// The same; throws Error(kInvalidModel) unless it has `inputs` inputs.
   const onnx::GraphProto& attr_graph(std::string_view name, std::size_t inputs) const;
 
   const onnx::NodeProto& node_;

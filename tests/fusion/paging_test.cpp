@@ -255,7 +255,7 @@ TEST(Paging, TablesOfPositionsSayHowLongASequenceIs) {
                      replaced(added, "%at", "%behind"))
                 .first,
             20);
-  // Angles that are computed for so many positions.
+  // Angles of a fixed number of positions.
   EXPECT_EQ(limit_of("%n40 = Iota() {axis = 0, dtype = f32, shape = [40, 8]}\n"
                      "  %rows_of = Cos(%n40)\n  %at = Reshape(%i2) {shape = [1, s]}\n  %found = " +
                      added)

@@ -273,7 +273,7 @@ class Parser {
     return value;
   }
 
-  /// \uXXXX; two of them are a character beyond 16 bits.
+  /// \u and four hexadecimal digits; a surrogate pair is one character.
   Character unit() {
     const Character high = hexadecimal(4);
     if (high < 0xD800 || high > 0xDFFF) return high;

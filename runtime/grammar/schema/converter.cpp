@@ -9,6 +9,16 @@
 #include "runtime/grammar/schema/numbers.h"
 
 namespace sinter::grammar {
+std::int64_t count_of(const Place& place, const Members& object, const char* key,
+                      std::int64_t otherwise) {
+  if (!has(object, key)) return otherwise;
+  const value& said = object.at(key);
+  const bool is_count = said.is<double>() && (type_of(said) & kInteger) != 0 &&
+                        said.get<double>() >= 0 && said.get<double>() <= 1e15;
+  if (!is_count) refuse(place, fmt::format("'{}' is no count", key));
+  return static_cast<std::int64_t>(said.get<double>());
+}
+
 namespace {
 
 constexpr int kMostDepth = 64;
@@ -35,17 +45,6 @@ template <std::size_t N>
 const char* first_of(const Members& object, const std::array<const char*, N>& keys) {
   const auto found = std::ranges::find_if(keys, [&](const char* key) { return has(object, key); });
   return found == keys.end() ? nullptr : *found;
-}
-
-/// A count; `otherwise` if it is not said.
-std::int64_t count_of(const Place& place, const Members& object, const char* key,
-                      std::int64_t otherwise) {
-  if (!has(object, key)) return otherwise;
-  const value& said = object.at(key);
-  const bool is_count = said.is<double>() && (type_of(said) & kInteger) != 0 &&
-                        said.get<double>() >= 0 && said.get<double>() <= 1e15;
-  if (!is_count) refuse(place, fmt::format("'{}' is no count", key));
-  return static_cast<std::int64_t>(said.get<double>());
 }
 
 std::string text_at(const Place& place, const Members& object, const char* key) {

@@ -28,6 +28,9 @@ struct Place {
 
 std::string where(const Place& place);
 [[noreturn]] void refuse(const Place& place, const std::string& what);
+/// A count; `otherwise` if `object` has no `key`. Throws as refuse does for another value.
+std::int64_t count_of(const Place& place, const Members& object, const char* key,
+                      std::int64_t otherwise);
 
 /// Makes rules of a schema: each text of them is a value that the schema accepts, under any
 /// validator; what cannot be held to is refused. Some values that it accepts have no text: keys

@@ -15,16 +15,6 @@ const Members& members_at(const Place& place, const Members& object, const char*
   return object.at(key).get<Members>();
 }
 
-std::int64_t count_at(const Place& place, const Members& object, const char* key,
-                      std::int64_t otherwise) {
-  if (!has(object, key)) return otherwise;
-  const value& said = object.at(key);
-  const bool is_count = said.is<double>() && (type_of(said) & kInteger) != 0 &&
-                        said.get<double>() >= 0 && said.get<double>() <= 1e15;
-  if (!is_count) refuse(place, fmt::format("'{}' is no count", key));
-  return static_cast<std::int64_t>(said.get<double>());
-}
-
 bool accepts_all(const value& schema) {
   return (schema.is<bool>() && schema.get<bool>()) ||
          (schema.is<Members>() && schema.get<Members>().empty());
@@ -69,8 +59,8 @@ std::vector<Pattern> Converter::name_patterns(const Place& place, const Members&
     if (ways.empty()) refuse(inner, "no text is left for a name");
     all.push_back(Pattern::choice(std::move(ways)));
   }
-  const auto least = count_at(inner, names, "minLength", 0);
-  const auto most = count_at(inner, names, "maxLength", -1);
+  const auto least = count_of(inner, names, "minLength", 0);
+  const auto most = count_of(inner, names, "maxLength", -1);
   if (std::max(least, most) > 5000) refuse(inner, "names are longer than 5000 characters");
   if (least > 0 || most >= 0) {
     if (most >= 0 && most < least) refuse(inner, "no text is left for a name");
@@ -82,8 +72,8 @@ std::vector<Pattern> Converter::name_patterns(const Place& place, const Members&
 
 Expr Converter::object(const Place& place, const Members& object) {
   Shape shape;
-  shape.least = count_at(place, object, "minProperties", 0);
-  shape.most = count_at(place, object, "maxProperties", -1);
+  shape.least = count_of(place, object, "minProperties", 0);
+  shape.most = count_of(place, object, "maxProperties", -1);
   const char* of_rest = has(object, "additionalProperties")    ? "additionalProperties"
                         : has(object, "unevaluatedProperties") ? "unevaluatedProperties"
                                                                : "";
@@ -238,7 +228,10 @@ Expr Converter::members(const Place& place, const Shape& shape) {
   // How many were written, as far as that matters.
   const std::int64_t cap = std::min(count, std::max<std::int64_t>({1, least, most}));
   if ((count + 1) * (cap + 1) > kMostCounted)
-    refuse(place, "'minProperties' and 'maxProperties' of so many properties are not supported");
+    refuse(place,
+           fmt::format("'minProperties' and 'maxProperties' of {} properties are not supported: "
+                       "they would take more than {} rules",
+                       count, kMostCounted));
   const auto separated = [](std::int64_t written, Expr pair) {
     std::vector<Expr> parts;
     if (written > 0) parts = {Expr::literal(","), space()};
@@ -255,7 +248,8 @@ Expr Converter::members(const Place& place, const Shape& shape) {
     Expr some = Expr::sequence({separated(written, extra), more});
     return is_enough ? Expr::optional(std::move(some)) : some;
   };
-  // From the last to the first: what follows behind i properties of which so many were written.
+  // From the last to the first: what follows the first i properties, for each number of them that
+  // was written.
   std::vector<Expr> next;
   for (std::int64_t written = 0; written <= cap; ++written) next.push_back(shared(rest(written)));
   for (std::int64_t i = count - 1; i >= 0; --i) {
