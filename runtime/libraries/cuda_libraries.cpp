@@ -167,7 +167,7 @@ std::string install_command(std::string_view packages, std::string_view extra,
     if (is_source_tree(folder))
       return fmt::format("{} {}", (folder / "tools/setup").string(), setup_option);
     if (holds_packages(folder) && !extra.empty())
-      return fmt::format("pip install 'sinter[{}]'", extra);
+      return fmt::format("pip install 'pysinter[{}]'", extra);
   }
   return fmt::format("pip install '{}'", packages);
 }

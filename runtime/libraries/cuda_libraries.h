@@ -37,7 +37,7 @@ OpenedLibrary open_cuda_library(std::span<const char* const> names, const char* 
                                 const LibraryFolders& search = cuda_library_folders());
 
 /// The command that installs what is missing where it is found: "tools/setup OPTION" for a binary
-/// in a source tree; "pip install 'sinter[EXTRA]'", which has the versions that were tested, for
+/// in a source tree; "pip install 'pysinter[EXTRA]'", which has the versions that were tested, for
 /// one of the Python package; else, or without an extra, "pip install 'PACKAGES'". `binary`: as
 /// above.
 std::string install_command(std::string_view packages, std::string_view extra,

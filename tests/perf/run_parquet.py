@@ -23,11 +23,11 @@ import numpy as np
 import pyarrow
 import pyarrow.parquet
 
-import sinter
-from sinter import _core
-from sinter._files import ParquetInput
-from sinter._pipeline import SESSIONS, Pipeline, share_processors
-from sinter._tables import inputs_of
+import pysinter
+from pysinter import _core
+from pysinter._files import ParquetInput
+from pysinter._pipeline import SESSIONS, Pipeline, share_processors
+from pysinter._tables import inputs_of
 
 from common import provenance, write
 
@@ -86,7 +86,7 @@ def make_plan(a, path):
     graph = helper.make_graph(nodes, a.model, [value("x", a.columns)], [value("y", 1)], weights)
     model = helper.make_model(graph, ir_version=9, opset_imports=[helper.make_opsetid("", 18),
                                                                   helper.make_opsetid("ai.onnx.ml", 3)])
-    sinter.compile(model, path, target=a.target, dims={"rows": (1, a.batch_rows)})
+    pysinter.compile(model, path, target=a.target, dims={"rows": (1, a.batch_rows)})
 
 
 def make_rows(a, path):
@@ -205,7 +205,7 @@ def main():
         return
     if not rows.exists():
         make_rows(a, rows)
-    stages = Stages(a, sinter.load(plan), rows)
+    stages = Stages(a, pysinter.load(plan), rows)
     stages.check()
     stages.fill()
     names = ("read", "fill", "compute", "whole")
@@ -213,7 +213,7 @@ def main():
     print("first", first, flush=True)
     origin = dict(provenance(a.commit), model=a.model, target=a.target, rows=a.rows, columns=a.columns,
                   batch_rows=a.batch_rows, group_rows=a.group_rows, compression=a.compression,
-                  pyarrow=pyarrow.__version__, sinter=sinter.__version__, first=first)
+                  pyarrow=pyarrow.__version__, sinter=pysinter.__version__, first=first)
     rounds = []
     for _ in range(a.rounds):
         rounds.append({name: round(seconds_of(getattr(stages, name)), 4) for name in names})

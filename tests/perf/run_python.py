@@ -19,7 +19,7 @@ from pathlib import Path
 import numpy as np
 from onnx import TensorProto, helper
 
-import sinter
+import pysinter
 
 from common import CACHE, INPUTS, ROOT, provenance, sinter_json, write
 from runs import onnx_runtime
@@ -61,7 +61,7 @@ def tiny_model():
 def on_device(plan_path, feeds, binary, shapes, turns):
     """Torch tensors in GPU memory, to the end of the work, beside C++ with device inputs and outputs."""
     import torch
-    plan = sinter.load(plan_path)
+    plan = pysinter.load(plan_path)
     tensors = {name: torch.from_numpy(value).cuda() for name, value in feeds.items()}
 
     def call():
@@ -94,9 +94,9 @@ def main():
             model, cases = exported(a.workload, Path(temporary) / f"{a.workload}.onnx")
         else:
             model, cases = CACHE / "minilm.onnx", minilm_cases()
-        sinter.compile(str(model), str(path), target=a.target, precision=a.precision)
-        plan = sinter.load(path, threads=a.threads)
-        tiny = sinter.compile(tiny_model(), Path(temporary) / "tiny.plan", target=a.target)
+        pysinter.compile(str(model), str(path), target=a.target, precision=a.precision)
+        plan = pysinter.load(path, threads=a.threads)
+        tiny = pysinter.compile(tiny_model(), Path(temporary) / "tiny.plan", target=a.target)
         four = np.ones(4, np.float32)
         rows["one addition of four floats"] = in_turns(a.turns, {
             "python": lambda: median_us(lambda: tiny(four), 0.3),
@@ -116,7 +116,7 @@ def main():
         print(f"{name}: " + ", ".join(f"{who} {of['us']:.1f} us" for who, of in row.items() if isinstance(of, dict))
               + f"; Python costs {row['python_less_cpp_us']:.1f} us")
     if a.out:
-        write(a.out, {"provenance": provenance(a.commit), "version": sinter.__version__, "target": a.target,
+        write(a.out, {"provenance": provenance(a.commit), "version": pysinter.__version__, "target": a.target,
                       "precision": a.precision, "threads": a.threads, "rows": rows})
 
 

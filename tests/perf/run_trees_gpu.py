@@ -66,12 +66,12 @@ def median_times(prepare, call, calls):
 def measure(a, folder, done):
     """Calls `done` with all rows so far, after each number of rows."""
     import cupy
-    import sinter
+    import pysinter
     import torch
     import xgboost
     booster = xgboost.Booster(model_file=folder / "trees.ubj")
     booster.set_param({"device": "cuda"})
-    plan = sinter.load(folder / "trees.plan")
+    plan = pysinter.load(folder / "trees.plan")
     result = {}
     for rows in a.rows:
         torch.manual_seed(1)

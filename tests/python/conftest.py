@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
-import sinter
+import pysinter
 
 ROOT = Path(__file__).resolve().parents[2]
 SINTER = Path(sys.executable).parent / "sinter"
@@ -118,17 +118,17 @@ def mlp():
 
 @pytest.fixture(scope="session")
 def plan(mlp):
-    return sinter.compile(mlp, target="cpu", dims={"batch": (1, 64)})
+    return pysinter.compile(mlp, target="cpu", dims={"batch": (1, 64)})
 
 
 @pytest.fixture(scope="session")
 def pair():
-    return sinter.compile(make_pair(), target="cpu", dims={"n": (1, 64)})
+    return pysinter.compile(make_pair(), target="cpu", dims={"n": (1, 64)})
 
 
 @pytest.fixture(scope="session")
 def counter():
-    return sinter.compile(make_counter(), target="cpu", states={"total": "next"})
+    return pysinter.compile(make_counter(), target="cpu", states={"total": "next"})
 
 
 @pytest.fixture

@@ -4,7 +4,7 @@ import onnxruntime
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
-import sinter
+import pysinter
 
 
 def merged(flag_shape=(1,), second=False):
@@ -43,7 +43,7 @@ def merged(flag_shape=(1,), second=False):
 def test_each_run_takes_the_body_that_its_input_says(flag_shape):
     model = merged(flag_shape)
     peer = onnxruntime.InferenceSession(model.SerializeToString())
-    plan = sinter.compile(model, target="cpu")
+    plan = pysinter.compile(model, target="cpu")
     assert [entry.name for entry in plan.entries] == ["use_cache=false", "use_cache=true"]
     session = plan.session()
     random = np.random.default_rng(3)
@@ -60,20 +60,20 @@ def test_each_run_takes_the_body_that_its_input_says(flag_shape):
 
 
 def test_one_body_alone():
-    plan = sinter.compile(merged(), target="cpu", dims={"use_cache": 1})
+    plan = pysinter.compile(merged(), target="cpu", dims={"use_cache": 1})
     assert not plan.entries
     x = np.ones((1, 1, 4), np.float32)
     found = plan.session().run(x=x, past=x, use_cache=np.array([False]))
     assert found["present"].shape == (1, 2, 4)
-    with pytest.raises(sinter.Error, match="use_cache=0 or use_cache=1"):
-        sinter.compile(merged(), target="cpu", dims={"use_cache": (0, 1)})
+    with pytest.raises(pysinter.Error, match="use_cache=0 or use_cache=1"):
+        pysinter.compile(merged(), target="cpu", dims={"use_cache": (0, 1)})
 
 
 def test_two_such_inputs_are_refused_by_name():
-    with pytest.raises(sinter.Error, match="inputs 'use_cache' and 'other'.*constants other=FILE"):
-        sinter.compile(merged(second=True), target="cpu")
+    with pytest.raises(pysinter.Error, match="inputs 'use_cache' and 'other'.*constants other=FILE"):
+        pysinter.compile(merged(second=True), target="cpu")
 
 
 def test_both_bodies_are_verified():
-    plan = sinter.compile(merged(), target="cpu", verify=True)
+    plan = pysinter.compile(merged(), target="cpu", verify=True)
     assert set(plan.metadata["measured_errors"]) == {"y", "present"}

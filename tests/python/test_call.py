@@ -9,7 +9,7 @@ import pytest
 from conftest import OnlyDlpack, dltensor, make_typed
 from onnx import TensorProto
 
-import sinter
+import pysinter
 
 
 def test_position_and_name_give_the_same(plan, reference, x):
@@ -25,7 +25,7 @@ def test_several_outputs_are_a_tuple_with_names(pair):
     total, difference = pair(a, b)
     assert (total == 8).all() and (difference == 2).all()
     outputs = pair(b=b, a=a)
-    assert isinstance(outputs, sinter.Outputs) and isinstance(outputs, tuple)
+    assert isinstance(outputs, pysinter.Outputs) and isinstance(outputs, tuple)
     assert outputs.names == ("sum", "difference")
     assert (outputs["difference"] == 2).all() and outputs["sum"] is outputs[0]
     assert list(dict(outputs)) == ["sum", "difference"]
@@ -100,7 +100,7 @@ def test_unaligned_dlpack_is_copied(plan, x):
 GPU_LIBRARIES = """
 import sys, types
 import numpy as np
-import sinter
+import pysinter
 sys.path.insert(0, sys.argv[2])
 from conftest import dltensor
 
@@ -121,7 +121,7 @@ def module(name, **members):
     made.__dict__.update(members)
     return made
 
-plan = sinter.load(sys.argv[1])
+plan = pysinter.load(sys.argv[1])
 module("cupy", ndarray=ndarray)
 dlpack = module("torch.utils.dlpack", to_dlpack=Tensor.__dlpack__, from_dlpack=None)
 utils = module("torch.utils", dlpack=dlpack)
@@ -130,7 +130,7 @@ host = np.zeros((2, 3), np.float32)
 for inputs in ((Tensor(), ndarray()), (ndarray(), Tensor()), (Tensor(), Tensor()), (host, ndarray())):
     try:
         plan(*inputs)
-    except sinter.UsageError as error:
+    except pysinter.UsageError as error:
         print(error)
 """
 
@@ -174,25 +174,25 @@ def test_out_in_a_sequence_or_dict(plan, x):
 
 
 def test_out_that_overlaps_is_refused(pair):
-    square = sinter.compile(make_typed(TensorProto.FLOAT), target="cpu")
+    square = pysinter.compile(make_typed(TensorProto.FLOAT), target="cpu")
     memory = np.arange(12, dtype=np.float32).reshape(3, 4)
     for given, out in ((memory[:2], memory[:2]), (memory[:2], memory[1:])):
-        with pytest.raises(sinter.UsageError, match="out for 'y' overlaps with input 'x'"):
+        with pytest.raises(pysinter.UsageError, match="out for 'y' overlaps with input 'x'"):
             square(given, out=out)
-        with pytest.raises(sinter.UsageError, match="overlaps"):
+        with pytest.raises(pysinter.UsageError, match="overlaps"):
             square.session().run(given, out=out)
     assert (memory.ravel() == np.arange(12)).all()
     assert (square(memory[:1], out=memory[1:2]) == 2 * memory[:1]).all()  # side by side
     a, rows = np.ones((2, 3), np.float32), np.zeros((3, 3), np.float32)
     for out in ([rows[:2], rows[:2]], {"difference": rows[:2], "sum": rows[1:]}):
-        with pytest.raises(sinter.UsageError, match="out for .* overlaps with out for"):
+        with pytest.raises(pysinter.UsageError, match="out for .* overlaps with out for"):
             pair(a, a, out=out)
 
 
 @pytest.mark.parametrize("name", ["float64", "float32", "float16", "int8", "int16", "int32", "int64", "uint8", "uint16",
                                   "uint32", "uint64"])
 def test_types(name):
-    plan = sinter.compile(make_typed(getattr(TensorProto, {"float64": "DOUBLE", "float32": "FLOAT"}.get(
+    plan = pysinter.compile(make_typed(getattr(TensorProto, {"float64": "DOUBLE", "float32": "FLOAT"}.get(
         name, name.upper()))), target="cpu")
     x = np.arange(8).reshape(2, 4).astype(name)
     for _ in range(2):  # the shapes of results are known from the second call
@@ -202,7 +202,7 @@ def test_types(name):
 
 def test_bfloat16():
     import ml_dtypes
-    plan = sinter.compile(make_typed(TensorProto.BFLOAT16), target="cpu")
+    plan = pysinter.compile(make_typed(TensorProto.BFLOAT16), target="cpu")
     x = np.arange(8).reshape(2, 4).astype(ml_dtypes.bfloat16)
     for _ in range(2):
         y = plan(x)

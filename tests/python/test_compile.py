@@ -1,4 +1,4 @@
-"""sinter.compile and its relatives: options, reports, and the command line's own bits."""
+"""pysinter.compile and its relatives: options, reports, and the command line's own bits."""
 import json
 import os
 import pickle
@@ -14,7 +14,7 @@ import pytest
 from conftest import SINTER, OnlyDlpack, make_mlp, model_of, value
 from onnx import helper
 
-import sinter
+import pysinter
 
 
 def cli(*words, **options):
@@ -30,11 +30,11 @@ def test_same_plan_and_bits_as_the_command_line(mlp, x, tmp_path):
     assert cli("run", tmp_path / "cli.plan", "--inputs", tmp_path / "in.npz", "--outputs",
                tmp_path / "out.npz").returncode == 0
     expected = np.load(tmp_path / "out.npz")["y"]
-    ours = sinter.compile(model, tmp_path / "ours.plan", target="cpu", dims={"batch": (1, 64)})
+    ours = pysinter.compile(model, tmp_path / "ours.plan", target="cpu", dims={"batch": (1, 64)})
     assert (tmp_path / "ours.plan").read_bytes() == (tmp_path / "cli.plan").read_bytes()
     assert ours.path == str(tmp_path / "ours.plan")
     assert ours(x).tobytes() == expected.tobytes()
-    assert sinter.load(tmp_path / "cli.plan")(x).tobytes() == expected.tobytes()
+    assert pysinter.load(tmp_path / "cli.plan")(x).tobytes() == expected.tobytes()
 
 
 def test_minilm_is_the_command_lines_bit_by_bit(minilm, tmp_path):
@@ -47,9 +47,9 @@ def test_minilm_is_the_command_lines_bit_by_bit(minilm, tmp_path):
     assert cli("run", tmp_path / "cli.plan", "--inputs", tmp_path / "in.npz", "--outputs",
                tmp_path / "out.npz").returncode == 0
     with np.load(tmp_path / "out.npz") as expected:
-        plan = sinter.compile(str(model), target="cpu")
+        plan = pysinter.compile(str(model), target="cpu")
         found = plan(**feeds)
-        by_name = dict(found) if isinstance(found, sinter.Outputs) else {plan.outputs[0].name: found}
+        by_name = dict(found) if isinstance(found, pysinter.Outputs) else {plan.outputs[0].name: found}
         assert set(by_name) == set(expected)
         for name in by_name:
             assert by_name[name].tobytes() == expected[name].tobytes()
@@ -60,7 +60,7 @@ def test_every_source_gives_the_same(mlp, plan, x, tmp_path):
     onnx.save(mlp, path)
     contents = path.read_bytes()
     for source in (str(path), path, contents, bytearray(contents), memoryview(contents), mlp):
-        assert sinter.compile(source, target="cpu", dims={"batch": (1, 64)})(x).tobytes() == plan(x).tobytes()
+        assert pysinter.compile(source, target="cpu", dims={"batch": (1, 64)})(x).tobytes() == plan(x).tobytes()
 
 
 def test_save_and_load(plan, x, tmp_path):
@@ -68,35 +68,35 @@ def test_save_and_load(plan, x, tmp_path):
     assert os.listdir(tmp_path) == ["a.plan"]
     for source in (tmp_path / "a.plan", str(tmp_path / "a.plan"), plan.to_bytes(), bytearray(plan.to_bytes()),
                    memoryview(plan)):
-        loaded = sinter.load(source)
+        loaded = pysinter.load(source)
         assert loaded(x).tobytes() == plan(x).tobytes()
         assert loaded.to_bytes() == plan.to_bytes()
 
 
 def test_dims(mlp):
-    shape = lambda dims: sinter.compile(mlp, target="cpu", dims=dims).inputs[0].shape[0]
+    shape = lambda dims: pysinter.compile(mlp, target="cpu", dims=dims).inputs[0].shape[0]
     assert (shape({"batch": 8}).min, shape({"batch": 8}).max) == (8, 8)
     for dims in ({"batch": (2, 32)}, {"batch": range(2, 33)}, {"batch": "2..32"}):
         assert (shape(dims).min, shape(dims).max) == (2, 32)
     assert shape({"batch": (4, 32, 4)}).max == 32
     assert shape({"batch": np.int64(8)}).max == 8 and shape({"batch": (np.int32(2), np.uint8(32))}).max == 32
     for wrong in ((1.5, 3), 1.5, np.float32(2), (1, 2, 3, 4), (), None):
-        with pytest.raises(sinter.UsageError, match="it takes a number"):
-            sinter.compile(mlp, target="cpu", dims={"batch": wrong})
-    with pytest.raises(sinter.UsageError, match="whole numbers"):
-        sinter.compile(mlp, target="cpu", max_shapes={"x": (2.5, 8)})
+        with pytest.raises(pysinter.UsageError, match="it takes a number"):
+            pysinter.compile(mlp, target="cpu", dims={"batch": wrong})
+    with pytest.raises(pysinter.UsageError, match="whole numbers"):
+        pysinter.compile(mlp, target="cpu", max_shapes={"x": (2.5, 8)})
 
 
 def test_options(mlp, x, reference):
-    unfused = sinter.compile(mlp, target="cpu", fuse=False)
-    assert unfused.metadata["steps"] > sinter.compile(mlp, target="cpu").metadata["steps"]
+    unfused = pysinter.compile(mlp, target="cpu", fuse=False)
+    assert unfused.metadata["steps"] > pysinter.compile(mlp, target="cpu").metadata["steps"]
     np.testing.assert_allclose(unfused(x), reference(x), rtol=1e-5, atol=1e-5)
-    half = sinter.compile(mlp, target="cpu", precision="fp16")
+    half = pysinter.compile(mlp, target="cpu", precision="fp16")
     assert half.report.precision_notes and half.metadata["precision_notes"]
     np.testing.assert_allclose(half(x).astype(np.float32), reference(x), rtol=0.05, atol=0.05)
-    fixed = sinter.compile(mlp, target="cpu", min_shapes={"x": (5, 8)}, max_shapes={"x": (5, 8)})
+    fixed = pysinter.compile(mlp, target="cpu", min_shapes={"x": (5, 8)}, max_shapes={"x": (5, 8)})
     assert fixed(x).shape == (5, 4)
-    constant = sinter.compile(mlp, target="cpu", constants={"x": x})
+    constant = pysinter.compile(mlp, target="cpu", constants={"x": x})
     assert constant.inputs == ()
     np.testing.assert_allclose(constant(), reference(x), rtol=1e-5, atol=1e-5)
 
@@ -109,22 +109,22 @@ def test_constants_that_are_copied(kind):
              "dlpack": OnlyDlpack(np.asfortranarray(wide))}[kind]
     model = model_of([helper.make_node("Add", ["x", "w"], ["y"])], [value("x", [4096]), value("w", [2560, 4096])],
                      [value("y", [2560, 4096])])
-    plan = sinter.compile(model, target="cpu", constants={"w": given})
+    plan = pysinter.compile(model, target="cpu", constants={"w": given})
     assert [each.name for each in plan.inputs] == ["x"]
     assert (plan(np.zeros(4096, np.float32)) == wide).all()
-    accuracy = sinter.verify(model, target="cpu", inputs={"x": np.zeros(4096, np.float32), "w": given})
+    accuracy = pysinter.verify(model, target="cpu", inputs={"x": np.zeros(4096, np.float32), "w": given})
     assert accuracy.ok and accuracy.source == "given tensors"
 
 
 def test_entries(mlp, x):
-    plan = sinter.compile(mlp, target="cpu", entries={"one": {"batch": 1}, "many": {"batch": (2, 64)}})
+    plan = pysinter.compile(mlp, target="cpu", entries={"one": {"batch": 1}, "many": {"batch": (2, 64)}})
     assert [entry.name for entry in plan.entries] == ["one", "many"]
     assert plan(x[:1]).shape == (1, 4) and plan(x).shape == (5, 4)
 
 
 def test_report(mlp):
     said, stages = [], []
-    plan = sinter.compile(mlp, target="cpu", progress=lambda *each: stages.append(each), on_diagnostic=said.append)
+    plan = pysinter.compile(mlp, target="cpu", progress=lambda *each: stages.append(each), on_diagnostic=said.append)
     assert plan.report.ok and plan.report.target == "cpu" and plan.report.steps == plan.metadata["steps"]
     assert plan.report.passes and plan.diagnostics == tuple(said)
     assert f"{plan.report.plan_bytes:,} bytes" in plan.report._repr_html_()
@@ -136,70 +136,70 @@ def test_callback_ends_the_call(mlp):
     def stop(stage, done, total):
         raise KeyError("enough")
     with pytest.raises(KeyError, match="enough"):
-        sinter.compile(mlp, target="cpu", progress=stop)
+        pysinter.compile(mlp, target="cpu", progress=stop)
 
 
 def test_verify(mlp):
-    accuracy = sinter.verify(mlp, target="cpu", shapes={"x": (3, 8)}, runs=2)
+    accuracy = pysinter.verify(mlp, target="cpu", shapes={"x": (3, 8)}, runs=2)
     assert accuracy.ok and accuracy.same_bits and accuracy.outputs[0].output == "y"
     assert "<table>" in accuracy._repr_html_() and "x [3, 8]" in accuracy._repr_html_()
-    plan = sinter.compile(mlp, target="cpu", verify={"shapes": {"x": (3, 8)}})
+    plan = pysinter.compile(mlp, target="cpu", verify={"shapes": {"x": (3, 8)}})
     assert plan.metadata["measured_errors"]["y"] == plan.report.accuracy.outputs[0].relative_error
     for asked in ({}, True):
-        assert sinter.compile(mlp, target="cpu", verify=asked).report.accuracy.ok
+        assert pysinter.compile(mlp, target="cpu", verify=asked).report.accuracy.ok
     for asked in (None, False):
-        assert sinter.compile(mlp, target="cpu", verify=asked).report.accuracy is None
-    with pytest.raises(sinter.VerificationError, match="max_error") as caught:
-        sinter.compile(mlp, target="cpu", precision="fp16", verify={"max_error": 1e-9})
+        assert pysinter.compile(mlp, target="cpu", verify=asked).report.accuracy is None
+    with pytest.raises(pysinter.VerificationError, match="max_error") as caught:
+        pysinter.compile(mlp, target="cpu", precision="fp16", verify={"max_error": 1e-9})
     assert not caught.value.report.ok and caught.value.code == "verification"
     copy = pickle.loads(pickle.dumps(caught.value))
-    assert type(copy) is sinter.VerificationError and str(copy) == str(caught.value)
+    assert type(copy) is pysinter.VerificationError and str(copy) == str(caught.value)
     assert copy.report == caught.value.report and copy.hint == caught.value.hint
 
 
 def test_results_that_differ_from_run_to_run(mlp, monkeypatch):
     """No model of ours does that: the compiler's report is changed."""
-    made = sinter._core.compile
+    made = pysinter._core.compile
 
     def differing(*arguments):
         _, report = made(*arguments)
         report["ok"] = report["accuracy"]["ok"] = report["accuracy"]["same_bits"] = False
         return None, report
 
-    monkeypatch.setattr(sinter._core, "compile", differing)
-    with pytest.raises(sinter.VerificationError, match="differ from run to run") as caught:
-        sinter.compile(mlp, target="cpu", verify={"runs": 2})
+    monkeypatch.setattr(pysinter._core, "compile", differing)
+    with pytest.raises(pysinter.VerificationError, match="differ from run to run") as caught:
+        pysinter.compile(mlp, target="cpu", verify={"runs": 2})
     assert "is off by" not in str(caught.value) and not caught.value.report.accuracy.same_bits
 
 
 def test_compare(mlp):
-    report = sinter.compare(mlp, target="cpu", shapes={"x": (3, 8)}, rounds=3, seconds=0.5)
+    report = pysinter.compare(mlp, target="cpu", shapes={"x": (3, 8)}, rounds=3, seconds=0.5)
     assert len(report.variants) >= 2 and report.variants[0].speed_up == 1
     assert report.difference < 1e-4 and report.variants[0].compute.count >= 1
     assert all(each.name in report._repr_html_() for each in report.variants)
 
 
 def test_profile(plan, tmp_path):
-    report = sinter.profile(plan, shapes={"x": (3, 8)}, rounds=2)
+    report = pysinter.profile(plan, shapes={"x": (3, 8)}, rounds=2)
     assert report.steps and report.steps[0].bound in ("memory", "compute", "launch")
     assert report.rates.copy_bytes_per_second > 0 and "<table>" in report._repr_html_()
 
 
 def test_why_and_inspect(mlp, plan):
-    answer = sinter.why(mlp, "bias", "tanh", target="cpu")
+    answer = pysinter.why(mlp, "bias", "tanh", target="cpu")
     assert json.loads(repr(answer)) == answer and "\n" in repr(answer) and "tanh" in answer._repr_html_()
-    assert sinter.inspect(mlp)
-    assert sinter.inspect(plan) and sinter.inspect(plan, "steps", "graph", shapes={"x": (3, 8)})
-    with pytest.raises(sinter.UsageError, match="no view 'nodes'"):
-        sinter.inspect(plan, "nodes")
-    with pytest.raises(sinter.UsageError, match="nobody"):
-        sinter.why(mlp, "bias", "nobody", target="cpu")
+    assert pysinter.inspect(mlp)
+    assert pysinter.inspect(plan) and pysinter.inspect(plan, "steps", "graph", shapes={"x": (3, 8)})
+    with pytest.raises(pysinter.UsageError, match="no view 'nodes'"):
+        pysinter.inspect(plan, "nodes")
+    with pytest.raises(pysinter.UsageError, match="nobody"):
+        pysinter.why(mlp, "bias", "nobody", target="cpu")
 
 
 def test_compiles_from_several_threads(mlp, x, plan):
     found = []
     threads = [threading.Thread(target=lambda: found.append(
-        sinter.compile(mlp, target="cpu", dims={"batch": (1, 64)})(x).tobytes())) for _ in range(4)]
+        pysinter.compile(mlp, target="cpu", dims={"batch": (1, 64)})(x).tobytes())) for _ in range(4)]
     for each in threads:
         each.start()
     for each in threads:
@@ -208,7 +208,7 @@ def test_compiles_from_several_threads(mlp, x, plan):
 
 
 SLOW = """
-import signal, sys, time, sinter
+import signal, sys, time, pysinter
 signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background jobs ignore it
 sys.path.insert(0, {folder!r})
 from test_compile import slow_model
@@ -220,7 +220,7 @@ def progress(*_):
     time.sleep(0.05)  # on a busy machine the signal comes late
 
 try:
-    sinter.compile(model, target="cpu", progress=progress)
+    pysinter.compile(model, target="cpu", progress=progress)
 except KeyboardInterrupt:
     print("interrupted", flush=True)
     sys.exit(7)
@@ -246,8 +246,8 @@ def test_ctrl_c_ends_a_compile():
 
 def test_command_line(mlp, tmp_path):
     version = cli("--version")
-    assert version.returncode == 0 and sinter.__version__ in version.stdout
-    assert subprocess.run([sys.executable, "-m", "sinter", "--version"], capture_output=True).returncode == 0
+    assert version.returncode == 0 and pysinter.__version__ in version.stdout
+    assert subprocess.run([sys.executable, "-m", "pysinter", "--version"], capture_output=True).returncode == 0
     assert cli("no-such-verb").returncode == 2
     assert cli("compile", tmp_path / "absent.onnx", "-o", tmp_path / "a.plan").returncode in (2, 4)
     (tmp_path / "bad.plan").write_bytes(b"bad")
@@ -269,33 +269,33 @@ def test_ctrl_c_ends_the_command(tmp_path):
 
 def test_operands_of_eight_bits(mlp, x, reference):
     samples = {"x": np.stack([x, -x, 2 * x])}
-    plan = sinter.compile(mlp, target="cpu", precision="int8", calibration=samples, max_error=0.2)
+    plan = pysinter.compile(mlp, target="cpu", precision="int8", calibration=samples, max_error=0.2)
     assert any(layer.type for layer in plan.report.layers)
     assert 0 < np.abs(np.asarray(plan(x)) - reference(x)).max() < 0.2 * np.abs(reference(x)).max()
-    token = sinter.compile(mlp, target="cpu", precision="int8", activation_scales="token")
+    token = pysinter.compile(mlp, target="cpu", precision="int8", activation_scales="token")
     assert any("each token" in layer.type for layer in token.report.layers)
-    with pytest.raises(sinter.UsageError, match="calibration"):
-        sinter.compile(mlp, target="cpu", precision="int8")
-    with pytest.raises(sinter.UsageError, match="static, token or block"):
-        sinter.compile(mlp, target="cpu", precision="int8", activation_scales="row")
+    with pytest.raises(pysinter.UsageError, match="calibration"):
+        pysinter.compile(mlp, target="cpu", precision="int8")
+    with pytest.raises(pysinter.UsageError, match="static, token or block"):
+        pysinter.compile(mlp, target="cpu", precision="int8", activation_scales="row")
 
 
 def test_other_weights_are_those_of_the_compiled_model(x):
     old, new = make_mlp(seed=0), make_mlp(seed=1)
     weights = {each.name: onnx.numpy_helper.to_array(each) for each in new.graph.initializer}
-    plan = sinter.compile(old, target="cpu")
-    assert plan(x).tobytes() != sinter.compile(new, target="cpu")(x).tobytes()
-    assert plan.with_weights(weights)(x).tobytes() == sinter.compile(new, target="cpu")(x).tobytes()
+    plan = pysinter.compile(old, target="cpu")
+    assert plan(x).tobytes() != pysinter.compile(new, target="cpu")(x).tobytes()
+    assert plan.with_weights(weights)(x).tobytes() == pysinter.compile(new, target="cpu")(x).tobytes()
     session = plan.session()
     before = session.run(x).tobytes()
     session.set_weights(plan.with_weights(weights))
     assert session.run(x).tobytes() == plan.with_weights(weights)(x).tobytes() != before
     session.set_weights(plan)
-    with pytest.raises(sinter.UsageError, match="other"):
-        session.set_weights(sinter.compile(new, target="cpu", weights="int8"))
+    with pytest.raises(pysinter.UsageError, match="other"):
+        session.set_weights(pysinter.compile(new, target="cpu", weights="int8"))
     assert {each["name"] for each in plan.refittable()["tensors"]} == set(weights)
     name = next(iter(weights))
-    with pytest.raises(sinter.UsageError, match=name):
+    with pytest.raises(pysinter.UsageError, match=name):
         plan.with_weights({other: array for other, array in weights.items() if other != name})
-    with pytest.raises(sinter.UsageError, match="nothing"):
+    with pytest.raises(pysinter.UsageError, match="nothing"):
         plan.with_weights({"nothing": x})

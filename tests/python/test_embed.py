@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from conftest import ROOT
 
-import sinter
+import pysinter
 
 pytest.importorskip("tokenizers")
 TEXTS = (ROOT / "models/sentences_test.txt").read_text().splitlines()
@@ -55,13 +55,13 @@ def plan(models, request):
     whole, cut, _, folder = models
     path = folder / (request.param.replace(" ", "_") + ".plan")
     if not path.exists():
-        sinter.compile(cut if request.param == "tokens" else whole, path, target="cpu",
+        pysinter.compile(cut if request.param == "tokens" else whole, path, target="cpu",
                        dims={"batch": (1, 64), "seq": (1, 512)}, packed=request.param == "packed")
     return path
 
 
 def embed(*words):
-    return subprocess.run([sys.executable, "-m", "sinter", "embed", *map(str, words)], capture_output=True, text=True)
+    return subprocess.run([sys.executable, "-m", "pysinter", "embed", *map(str, words)], capture_output=True, text=True)
 
 
 def write_rows(path, texts):
@@ -114,9 +114,9 @@ def test_texts_of_files(models, plan, reference, tmp_path, kind):
 
 
 def test_options_in_place_of_files(models, tmp_path, reference):
-    from sinter._embed import Embedder
+    from pysinter._embed import Embedder
     _, cut, folder, _ = models
-    plan = sinter.compile(cut, target="cpu", dims={"batch": (1, 8), "seq": (1, 128)})
+    plan = pysinter.compile(cut, target="cpu", dims={"batch": (1, 8), "seq": (1, 128)})
     tokenizer = str(folder / "tokenizer.json")
     check(Embedder(plan, tokenizer=tokenizer, pooling="mean", normalize=True)(TEXTS), TEXTS, reference)
     mean = Embedder(plan, tokenizer=tokenizer, pooling="mean")(TEXTS[:3])
@@ -128,13 +128,13 @@ def test_options_in_place_of_files(models, tmp_path, reference):
                              ({"tokenizer": str(tmp_path / "none.json"), "pooling": "mean"}, "cannot read the tokenizer"),
                              ({"model": str(tmp_path / "none")}, "is no folder"),
                              ({"tokenizer": tokenizer, "pooling": "mean", "max_length": 129}, "1 to 128 tokens")):
-        with pytest.raises(sinter.UsageError, match=message):
+        with pytest.raises(pysinter.UsageError, match=message):
             Embedder(plan, **options)
 
 
 def test_what_is_refused(models, plan, mlp, tmp_path):
     folder = models[2]
-    sinter.compile(mlp, tmp_path / "mlp.plan", target="cpu")
+    pysinter.compile(mlp, tmp_path / "mlp.plan", target="cpu")
     source = write_rows(tmp_path / "in.jsonl", ["a", "b"])
     (tmp_path / "bad.jsonl").write_text('{"text": "a"}\n{"text": 7}\n')
     (tmp_path / "junk.jsonl").write_text('{"text": "a"}\nnot json\n')

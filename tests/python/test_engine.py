@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
-import sinter
+import pysinter
 
 ROOT = Path(__file__).resolve().parents[2]
 DECODER = ROOT / "models" / "tiny" / "decoder.onnx"
@@ -16,12 +16,12 @@ GREEDY = json.loads((ROOT / "tests" / "tools" / "goldens" / "greedy.json").read_
 
 @pytest.fixture(scope="module")
 def plan():
-    return sinter.compile(DECODER, target="cpu", serve={"block": 4, "sequences": 8})
+    return pysinter.compile(DECODER, target="cpu", serve={"block": 4, "sequences": 8})
 
 
 @pytest.fixture
 def engine(plan):
-    with sinter.Engine(plan, cache_bytes=1 << 20) as engine:
+    with pysinter.Engine(plan, cache_bytes=1 << 20) as engine:
         yield engine
 
 
@@ -60,7 +60,7 @@ def test_a_tokenizer_makes_text(plan):
     alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())[:96]
     tokenizer = tokenizers.Tokenizer(models.BPE({c: i for i, c in enumerate(alphabet)}, []))
     tokenizer.pre_tokenizer, tokenizer.decoder = pre_tokenizers.ByteLevel(add_prefix_space=False), decoders.ByteLevel()
-    with sinter.Engine(plan, tokenizer=tokenizer, cache_bytes=1 << 20) as engine:
+    with pysinter.Engine(plan, tokenizer=tokenizer, cache_bytes=1 << 20) as engine:
         text = engine.generate("AB", max_tokens=8)
         assert text.text == tokenizer.decode(text.tokens)
         stopped = engine.generate("AB", max_tokens=8, stop=text.text[3])
@@ -68,21 +68,21 @@ def test_a_tokenizer_makes_text(plan):
     # Not only the bytes of tokens: words that are joined, a first blank that is dropped, tokens as they are.
     for decoder in (decoders.WordPiece(), decoders.Metaspace(replacement=alphabet[0]), decoders.BPEDecoder(alphabet[1])):
         tokenizer.decoder = decoder
-        with sinter.Engine(plan, tokenizer=tokenizer, cache_bytes=1 << 20) as engine:
+        with pysinter.Engine(plan, tokenizer=tokenizer, cache_bytes=1 << 20) as engine:
             text = engine.generate("AB", max_tokens=8)
             assert text.text == tokenizer.decode(text.tokens) == "".join(part.text for part in engine.stream("AB", max_tokens=8))
 
 
 def test_a_draft_model_changes_no_text(plan):
-    draft = sinter.compile(DECODER, target="cpu", serve={"block": 4, "sequences": 8, "few_tokens": 3}, weights="int4")
+    draft = pysinter.compile(DECODER, target="cpu", serve={"block": 4, "sequences": 8, "few_tokens": 3}, weights="int4")
     assert [entry.name for entry in draft.entries] == ["few", "all"]
     prompts = [case["prompt"] for case in GREEDY]
-    with sinter.Engine(plan, draft=draft, cache_bytes=1 << 20) as engine:
+    with pysinter.Engine(plan, draft=draft, cache_bytes=1 << 20) as engine:
         for i, text in enumerate(engine.generate(prompts, max_tokens=len(GREEDY[0]["tokens"]))):
             assert text.tokens == GREEDY[i]["tokens"]
         assert engine.stats()["accepted_draft_tokens"] > 0
-    with pytest.raises(sinter.UsageError, match="block"):
-        sinter.Engine(plan, draft=sinter.compile(DECODER, target="cpu", serve={"block": 8}))
+    with pytest.raises(pysinter.UsageError, match="block"):
+        pysinter.Engine(plan, draft=pysinter.compile(DECODER, target="cpu", serve={"block": 8}))
 
 
 def test_constraints_hold(plan):
@@ -91,7 +91,7 @@ def test_constraints_hold(plan):
     alphabet = [chr(c) for c in range(ord("!"), ord("~") + 1)] + ["\u0120"]
     tokenizer = tokenizers.Tokenizer(models.BPE({c: i for i, c in enumerate(alphabet)}, []))
     tokenizer.pre_tokenizer, tokenizer.decoder = pre_tokenizers.ByteLevel(add_prefix_space=False), decoders.ByteLevel()
-    with sinter.Engine(plan, tokenizer=tokenizer, cache_bytes=1 << 20) as engine:
+    with pysinter.Engine(plan, tokenizer=tokenizer, cache_bytes=1 << 20) as engine:
         draw = dict(max_tokens=40, temperature=1.0, seed=4)
         assert re.fullmatch("[a-c]{2,5}", engine.generate("AB", regex="[a-c]{2,5}", **draw).text)
         assert engine.generate("AB", choice=["yes", "no"], **draw).text in ("yes", "no")
@@ -99,33 +99,33 @@ def test_constraints_hold(plan):
         found = engine.generate(["AB", "C"], json_schema={"type": "array", "items": {"enum": [1, 2]}, "minItems": 1, "maxItems": 3}, **draw)
         assert all(text.finish == "length" or set(json.loads(text.text)) <= {1, 2} for text in found)
         for wrong in ({"regex": "("}, {"regex": "a", "choice": ["b"]}, {"json_schema": {"not": {}}}, {"choice": []}):
-            with pytest.raises(sinter.UsageError):
+            with pytest.raises(pysinter.UsageError):
                 engine.generate("AB", **wrong)
-    with sinter.Engine(plan, cache_bytes=1 << 20) as engine, pytest.raises(sinter.UsageError, match="token"):
+    with pysinter.Engine(plan, cache_bytes=1 << 20) as engine, pytest.raises(pysinter.UsageError, match="token"):
         engine.generate([1, 2], regex="a")
 
 
 def test_what_means_nothing_is_refused(engine, plan):
-    with pytest.raises(sinter.UsageError, match="tokenizer"):
+    with pytest.raises(pysinter.UsageError, match="tokenizer"):
         engine.generate("text")
-    with pytest.raises(sinter.UsageError, match="temperature"):
+    with pytest.raises(pysinter.UsageError, match="temperature"):
         engine.generate([1, 2], temperature=-1)
-    with pytest.raises(sinter.UsageError, match="temperature is 'hot'"):
+    with pytest.raises(pysinter.UsageError, match="temperature is 'hot'"):
         engine.generate([1, 2], temperature="hot")
-    with pytest.raises(sinter.UsageError, match="n is 1.5"):
+    with pytest.raises(pysinter.UsageError, match="n is 1.5"):
         engine.submit([1, 2], print, n=1.5)
-    with pytest.raises(sinter.UsageError):
+    with pytest.raises(pysinter.UsageError):
         engine.generate([1, 1000])
     for timeout in (-1, float("nan"), float("inf")):
-        with pytest.raises(sinter.UsageError, match="timeout"):
+        with pytest.raises(pysinter.UsageError, match="timeout"):
             engine.generate([1, 2], timeout=timeout)
-    with pytest.raises(sinter.UsageError, match="serve"):
-        sinter.Engine(sinter.compile(DECODER, target="cpu"))
-    with pytest.raises(sinter.UsageError, match="power of two"):
-        sinter.compile(DECODER, target="cpu", serve="block=3")
-    closed = sinter.Engine(plan, cache_bytes=1 << 20)
+    with pytest.raises(pysinter.UsageError, match="serve"):
+        pysinter.Engine(pysinter.compile(DECODER, target="cpu"))
+    with pytest.raises(pysinter.UsageError, match="power of two"):
+        pysinter.compile(DECODER, target="cpu", serve="block=3")
+    closed = pysinter.Engine(plan, cache_bytes=1 << 20)
     closed.close()
-    with pytest.raises(sinter.UsageError, match="closed"):
+    with pytest.raises(pysinter.UsageError, match="closed"):
         closed.generate([1, 2])
 
 
@@ -156,7 +156,7 @@ def test_parts_in_an_event_loop(engine):
         waits.cancel()
         with pytest.raises(asyncio.CancelledError):
             await waits
-        with pytest.raises(sinter.UsageError, match="temperature"):
+        with pytest.raises(pysinter.UsageError, match="temperature"):
             await anext(engine.stream_async([1, 2], temperature=-1))
     asyncio.run(all_at_once())
     engine.drain()
@@ -165,8 +165,8 @@ def test_parts_in_an_event_loop(engine):
 
 INTERRUPTED = """
 import os, signal, sys, threading, time
-import sinter
-engine = sinter.Engine(sinter.load(sys.argv[1]))
+import pysinter
+engine = pysinter.Engine(pysinter.load(sys.argv[1]))
 threading.Thread(target=lambda: (time.sleep(.3), os.kill(os.getpid(), signal.SIGINT))).start()
 try:
     while True:
@@ -185,7 +185,7 @@ def test_ctrl_c_ends_the_texts_and_the_process_ends_as_usual(plan, tmp_path):
 
 
 def test_an_interrupted_call_cancels_its_texts(engine, monkeypatch):
-    monkeypatch.setattr(sinter._engine._Texts, "next", lambda self: (_ for _ in ()).throw(KeyboardInterrupt))
+    monkeypatch.setattr(pysinter._engine._Texts, "next", lambda self: (_ for _ in ()).throw(KeyboardInterrupt))
     with pytest.raises(KeyboardInterrupt):
         engine.generate([[1, 2]] * 4, max_tokens=40)
     engine.drain()
@@ -197,7 +197,7 @@ def _in_fork(engine, queue):
         try:
             use()
             queue.put("it worked")
-        except sinter.UsageError as error:
+        except pysinter.UsageError as error:
             queue.put(str(error))
     engine.close()
 
@@ -215,6 +215,6 @@ def test_an_engine_of_the_parent_says_so_in_a_child(engine):
 
 
 def test_without_a_limit_a_text_fills_its_positions(plan):
-    with sinter.Engine(plan, cache_bytes=1 << 20) as engine:
+    with pysinter.Engine(plan, cache_bytes=1 << 20) as engine:
         text = engine.generate([1, 2, 3], max_tokens=None)
         assert text.finish == "length" and len(text.tokens) > 20

@@ -8,10 +8,10 @@ import pytest
 from conftest import make_mlp, make_pair, model_of, value
 from onnx import helper
 
-import sinter
+import pysinter
 
 
-def refused(call, text, kind=sinter.UsageError):
+def refused(call, text, kind=pysinter.UsageError):
     with pytest.raises(kind) as caught:
         call()
     assert text in str(caught.value), str(caught.value)
@@ -19,8 +19,8 @@ def refused(call, text, kind=sinter.UsageError):
 
 
 def test_kinds():
-    assert issubclass(sinter.UsageError, ValueError) and issubclass(sinter.OutOfMemoryError, MemoryError)
-    codes = {kind.code for kind in sinter.Error.__subclasses__()}
+    assert issubclass(pysinter.UsageError, ValueError) and issubclass(pysinter.OutOfMemoryError, MemoryError)
+    codes = {kind.code for kind in pysinter.Error.__subclasses__()}
     assert codes == {"usage", "unsupported", "invalid_model", "invalid_plan", "out_of_memory", "device", "internal",
                      "cancelled", "verification"}
 
@@ -66,7 +66,7 @@ def test_wrong_out(plan, pair, x):
     refused(lambda: plan(x, out=np.zeros((5, 8), np.float32)[:, ::2]), "not contiguous")
     read_only = np.zeros((5, 4), np.float32)
     read_only.flags.writeable = False
-    with pytest.raises((sinter.UsageError, ValueError), match="read-only"):
+    with pytest.raises((pysinter.UsageError, ValueError), match="read-only"):
         plan(x, out=read_only)
     refused(lambda: plan(x, out={"z": read_only}), "'z'")
     refused(lambda: pair(x[:, :3].copy(), x[:, :3].copy(), out=np.zeros((5, 3), np.float32)), "give a list")
@@ -94,7 +94,7 @@ def test_liars(plan):
     with pytest.raises((ValueError, TypeError)):
         plan(Liar())
     refused(lambda: plan(Elsewhere()), "device memory")
-    with pytest.raises((RuntimeError, sinter.UsageError)):
+    with pytest.raises((RuntimeError, pysinter.UsageError)):
         plan(Thrower())
 
 
@@ -102,12 +102,12 @@ def test_bad_plans(plan, tmp_path):
     good = plan.to_bytes()
     for bad in (b"", b"x" * 1000, good[:100], good[: len(good) // 2], good[:-1], good + b"\0",
                 bytes(good[:200] + bytes([good[200] ^ 255]) + good[201:])):
-        refused(lambda: sinter.load(bad), "", sinter.InvalidPlanError)
-    refused(lambda: sinter.load(tmp_path / "absent.plan"), "absent.plan", (sinter.Error, FileNotFoundError))
+        refused(lambda: pysinter.load(bad), "", pysinter.InvalidPlanError)
+    refused(lambda: pysinter.load(tmp_path / "absent.plan"), "absent.plan", (pysinter.Error, FileNotFoundError))
     (tmp_path / "text.plan").write_text("no plan")
-    refused(lambda: sinter.load(tmp_path / "text.plan"), "", sinter.InvalidPlanError)
+    refused(lambda: pysinter.load(tmp_path / "text.plan"), "", pysinter.InvalidPlanError)
     with pytest.raises(TypeError):
-        sinter.load(5)
+        pysinter.load(5)
 
 
 def test_flipped_bytes_never_crash(plan, x):
@@ -117,33 +117,33 @@ def test_flipped_bytes_never_crash(plan, x):
         for _ in range(int(r.integers(1, 4))):
             bad[int(r.integers(len(bad)))] ^= 1 << int(r.integers(8))
         try:
-            sinter.load(bytes(bad))(x)
-        except sinter.Error:
+            pysinter.load(bytes(bad))(x)
+        except pysinter.Error:
             pass
 
 
 def test_bad_models(mlp):
-    refused(lambda: sinter.compile(b"no model"), "", sinter.InvalidModelError)
-    refused(lambda: sinter.compile("/nowhere/model.onnx"), "/nowhere/model.onnx", sinter.Error)
-    refused(lambda: sinter.compile(5), "the model is a builtins.int")
-    refused(lambda: sinter.compile(mlp, example_inputs=()), "are for torch modules")
-    refused(lambda: sinter.compile(mlp, target="tpu"), "tpu")
-    refused(lambda: sinter.compile(mlp, precision="fp7"), "fp7")
-    refused(lambda: sinter.compile(mlp, dims={"batch": "x"}, target="cpu"), "")
-    refused(lambda: sinter.compile(mlp, dims={"batch": 1.5}), "it takes a number")
-    refused(lambda: sinter.compile(mlp, states="none"), "states is 'none'")
-    refused(lambda: sinter.compile(mlp, sample={"tempo": 1}), "sample has no 'tempo'")
-    refused(lambda: sinter.compile(mlp, verify={"error": 1}), "verify has no 'error'")
-    refused(lambda: sinter.inspect(mlp, "steps"), "views and shapes are for plans")
+    refused(lambda: pysinter.compile(b"no model"), "", pysinter.InvalidModelError)
+    refused(lambda: pysinter.compile("/nowhere/model.onnx"), "/nowhere/model.onnx", pysinter.Error)
+    refused(lambda: pysinter.compile(5), "the model is a builtins.int")
+    refused(lambda: pysinter.compile(mlp, example_inputs=()), "are for torch modules")
+    refused(lambda: pysinter.compile(mlp, target="tpu"), "tpu")
+    refused(lambda: pysinter.compile(mlp, precision="fp7"), "fp7")
+    refused(lambda: pysinter.compile(mlp, dims={"batch": "x"}, target="cpu"), "")
+    refused(lambda: pysinter.compile(mlp, dims={"batch": 1.5}), "it takes a number")
+    refused(lambda: pysinter.compile(mlp, states="none"), "states is 'none'")
+    refused(lambda: pysinter.compile(mlp, sample={"tempo": 1}), "sample has no 'tempo'")
+    refused(lambda: pysinter.compile(mlp, verify={"error": 1}), "verify has no 'error'")
+    refused(lambda: pysinter.inspect(mlp, "steps"), "views and shapes are for plans")
     with pytest.raises(TypeError):
-        sinter.compile(mlp, presicion="fp16")
+        pysinter.compile(mlp, presicion="fp16")
 
 
 def test_refused_node_is_data():
     model = model_of([helper.make_node("Relu", ["x"], ["h"], name="fine"),
                       helper.make_node("NoSuchOperator", ["h"], ["y"], name="strange", domain="com.example")],
                      [value("x", ["batch", 8])], [value("y", ["batch", 8])])
-    error = refused(lambda: sinter.compile(model, target="cpu"), "strange", sinter.UnsupportedError)
+    error = refused(lambda: pysinter.compile(model, target="cpu"), "strange", pysinter.UnsupportedError)
     assert error.code == "unsupported" and error.node == "strange" and "NoSuchOperator" in error.op
     said = [each for each in error.diagnostics if each.severity == "error"]
     assert said and said[-1].node == "strange"
@@ -156,11 +156,11 @@ def test_way_out_is_the_nodes(mlp):
     """Of several refused nodes, what an error says is about one."""
     said = [dict(severity="error", code="unsupported", message=f"no {node}", node=node, op=node.upper(), shapes=[],
                  hint=way) for node, way in (("a", ""), ("b", "write b as c"))]
-    error = sinter._errors.make("unsupported", "no a, no b", "", "", [], said)
+    error = pysinter._errors.make("unsupported", "no a, no b", "", "", [], said)
     assert (error.node, error.op, error.hint) == ("a", "A", None) and len(error.diagnostics) == 2
-    error = sinter._errors.make("unsupported", "no b", "b", "B", [], said)
+    error = pysinter._errors.make("unsupported", "no b", "b", "B", [], said)
     assert (error.node, error.hint) == ("b", "write b as c")
-    assert sinter._errors.make("usage", "no", "", "", [], []).hint is None
+    assert pysinter._errors.make("usage", "no", "", "", [], []).hint is None
 
 
 def test_names_that_are_not_utf8(x):
@@ -176,38 +176,38 @@ def test_names_that_are_not_utf8(x):
              helper.make_node("Add", ["h", "h"], ["output_y"], name="node_b")]
     model = model_of(nodes, [value("input_x", [5, 8])], [value("output_y", [5, 8])])
     contents, stages = with_bytes(model, "node_a", "input_x", "output_y"), []
-    plan = sinter.compile(contents, target="cpu", on_diagnostic=stages.append)
+    plan = pysinter.compile(contents, target="cpu", on_diagnostic=stages.append)
     assert plan.inputs[0].name == "\ufffd\ufffdput_x" and plan.outputs[0].name == "\ufffd\ufffdtput_y"
     assert (plan(x) == 2 * np.maximum(x, 0)).all() and "\ufffd" in repr(plan) + plan.graph()
     assert any("\ufffd" in each.producer for each in plan.report.decisions) or plan.report.decisions == ()
-    assert sinter.inspect(contents, target="cpu") and sinter.inspect(plan, "steps", "graph", "source")
-    assert sinter.verify(contents, target="cpu").ok and sinter.profile(plan, rounds=1).steps
+    assert pysinter.inspect(contents, target="cpu") and pysinter.inspect(plan, "steps", "graph", "source")
+    assert pysinter.verify(contents, target="cpu").ok and pysinter.profile(plan, rounds=1).steps
     refused(lambda: plan(), "\ufffd\ufffdput_x")
     assert pickle.loads(pickle.dumps(plan)).inputs == plan.inputs
     strange = model_of([helper.make_node("NoSuchOperator", ["x"], ["y"], name="strange", domain="com.example")],
                        [value("x", [5, 8])], [value("y", [5, 8])])
-    error = refused(lambda: sinter.compile(with_bytes(strange, "strange"), target="cpu"), r"\xff\xferange",
-                    sinter.UnsupportedError)
+    error = refused(lambda: pysinter.compile(with_bytes(strange, "strange"), target="cpu"), r"\xff\xferange",
+                    pysinter.UnsupportedError)
     assert error.node == "\ufffd\ufffdrange"
 
 
 def test_external_data(mlp, tmp_path, x, plan):
     path = tmp_path / "outside.onnx"
     onnx.save_model(make_mlp(), path, save_as_external_data=True, location="weights", size_threshold=0)
-    from_file = sinter.compile(path, target="cpu", dims={"batch": (1, 64)})
+    from_file = pysinter.compile(path, target="cpu", dims={"batch": (1, 64)})
     assert from_file(x).tobytes() == plan(x).tobytes()
     proto = onnx.load(path, load_external_data=False)
-    refused(lambda: sinter.compile(proto, target="cpu"), "", sinter.Error)
-    beside = sinter.compile(proto, external_data=tmp_path, target="cpu", dims={"batch": (1, 64)})
+    refused(lambda: pysinter.compile(proto, target="cpu"), "", pysinter.Error)
+    beside = pysinter.compile(proto, external_data=tmp_path, target="cpu", dims={"batch": (1, 64)})
     assert beside(x).tobytes() == plan(x).tobytes()
-    assert sinter.compile(path.read_bytes(), external_data=tmp_path, target="cpu")(x).shape == (5, 4)
+    assert pysinter.compile(path.read_bytes(), external_data=tmp_path, target="cpu")(x).shape == (5, 4)
 
 
 def test_replaced_file(plan, tmp_path, x):
     path = tmp_path / "a.plan"
     plan.save(path)
-    loaded = sinter.load(path)
-    os.replace(_write(tmp_path / "b.plan", sinter.compile(make_pair(), target="cpu").to_bytes()), path)
+    loaded = pysinter.load(path)
+    os.replace(_write(tmp_path / "b.plan", pysinter.compile(make_pair(), target="cpu").to_bytes()), path)
     assert loaded(x).shape == (5, 4)
     refused(lambda: pickle.dumps(loaded), "no longer the file")
 
@@ -219,21 +219,21 @@ def _write(path, contents):
 
 def test_gpu_plan_needs_one(mlp):
     try:
-        if sinter.gpus():
+        if pysinter.gpus():
             pytest.skip("there is a GPU")
-    except sinter.DeviceError as error:
+    except pysinter.DeviceError as error:
         assert str(error)
     try:
-        made = sinter.compile(mlp, target="cuda:sm_90", dims={"batch": (1, 64)})
-    except (sinter.DeviceError, sinter.UnsupportedError):
+        made = pysinter.compile(mlp, target="cuda:sm_90", dims={"batch": (1, 64)})
+    except (pysinter.DeviceError, pysinter.UnsupportedError):
         pytest.skip("nothing here compiles kernels")
-    refused(lambda: made(np.zeros((1, 8), np.float32)), "", sinter.DeviceError)
+    refused(lambda: made(np.zeros((1, 8), np.float32)), "", pysinter.DeviceError)
 
 
 def test_a_copied_plan_does_not_need_its_file(plan, x, tmp_path):
     path = tmp_path / "a.plan"
     plan.save(path)
-    copied = sinter.load(path, copy=True)
+    copied = pysinter.load(path, copy=True)
     os.truncate(path, 0)
     assert copied(x).tobytes() == plan(x).tobytes() and copied.path == str(path)
 
@@ -251,5 +251,5 @@ def test_saving_follows_no_link_and_replaces_no_pipe(plan, tmp_path):
         assert os.read(reader, 8) == plan.to_bytes()[:8] and pipe.is_fifo()
     finally:
         os.close(reader)
-    refused(lambda: sinter.load(pipe), "it is a pipe")
+    refused(lambda: pysinter.load(pipe), "it is a pipe")
     assert sorted(path.name for path in tmp_path.iterdir()) == ["link", "pipe", "victim"]

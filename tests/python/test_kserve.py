@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from conftest import ROOT, in_threads
 
-import sinter
+import pysinter
 
 EXAMPLE = ROOT / "tools/python/examples/kserve_predictor.py"
 
@@ -101,4 +101,4 @@ def test_a_plan_that_cannot_be_served(pair_file, request, tmp_path):
     path.write_bytes(pair_file.read_bytes()[:200])
     done = subprocess.run([sys.executable, EXAMPLE, "--plan", path, "--model_name=pair"], capture_output=True, text=True)
     assert done.returncode != 0 and "corrupt.plan" in done.stderr
-    assert sinter.load(pair_file)
+    assert pysinter.load(pair_file)

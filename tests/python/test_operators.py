@@ -13,7 +13,7 @@ import pytest
 from conftest import model_of, value
 from onnx import helper
 
-import sinter
+import pysinter
 
 KERNEL = """
 extern "C" __global__ void row_sum(const types::x* x, types::y* y, long long columns, float bias) {
@@ -32,7 +32,7 @@ def model(op="RowSum", inputs=("x",), shape=("n", 3), out=("n",), **attributes):
                     [value("y", list(out))])
 
 
-@sinter.custom_op("test::RowSum", outputs={"y": {"shape": ["x[0]"]}}, cuda=CUDA)
+@pysinter.custom_op("test::RowSum", outputs={"y": {"shape": ["x[0]"]}}, cuda=CUDA)
 def row_sum(x, *, bias=0.5):
     """Sums of rows."""
     return x.sum(axis=1) + np.float32(bias)
@@ -42,32 +42,32 @@ X = np.arange(6, dtype=np.float32).reshape(2, 3)
 
 
 def test_a_function_computes_the_operator():
-    plan = sinter.compile(model(bias=2.0), target="cpu", operators=[row_sum])
+    plan = pysinter.compile(model(bias=2.0), target="cpu", operators=[row_sum])
     assert plan.custom_code == plan.host_operators == ("test::RowSum",)
     np.testing.assert_array_equal(plan(X), [-5, -14])
-    np.testing.assert_array_equal(sinter.compile(model(), target="cpu", operators=[row_sum])(X), [-3.5, -12.5])
+    np.testing.assert_array_equal(pysinter.compile(model(), target="cpu", operators=[row_sum])(X), [-3.5, -12.5])
     np.testing.assert_array_equal(row_sum(X), [3.5, 12.5])
     assert row_sum.__doc__ == "Sums of rows." and "test::RowSum" in repr(row_sum)
 
 
 def test_a_plan_of_a_file_finds_it(tmp_path):
     path = tmp_path / "a.plan"
-    sinter.compile(model(), path, target="cpu", operators=[row_sum])
-    np.testing.assert_array_equal(sinter.load(path)(X), [-3.5, -12.5])
-    np.testing.assert_array_equal(pickle.loads(pickle.dumps(sinter.load(path)))(X), [-3.5, -12.5])
+    pysinter.compile(model(), path, target="cpu", operators=[row_sum])
+    np.testing.assert_array_equal(pysinter.load(path)(X), [-3.5, -12.5])
+    np.testing.assert_array_equal(pickle.loads(pickle.dumps(pysinter.load(path)))(X), [-3.5, -12.5])
     # Another process has no such function.
-    code = f"import sinter, numpy; sinter.load({str(path)!r})(numpy.zeros((1, 3), 'f4'))"
+    code = f"import pysinter, numpy; pysinter.load({str(path)!r})(numpy.zeros((1, 3), 'f4'))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert done.returncode != 0
     assert "'test::RowSum' (of 'the Python function row_sum')" in done.stderr
-    with pytest.raises(sinter.InvalidPlanError, match="'test::RowSum', and custom code is not allowed"):
-        sinter.load(path, allow_custom_code=False)
-    with pytest.raises(sinter.InvalidPlanError, match="custom code is not allowed"):
-        sinter.load(path.read_bytes(), allow_custom_code=False)
-    with pytest.raises(sinter.UsageError, match="/nowhere.so' cannot be opened"):
-        sinter.load(path, operator_libraries=["/nowhere.so"])
-    with pytest.raises(sinter.UsageError, match="a list of paths"):
-        sinter.load(path, operator_libraries="/nowhere.so")
+    with pytest.raises(pysinter.InvalidPlanError, match="'test::RowSum', and custom code is not allowed"):
+        pysinter.load(path, allow_custom_code=False)
+    with pytest.raises(pysinter.InvalidPlanError, match="custom code is not allowed"):
+        pysinter.load(path.read_bytes(), allow_custom_code=False)
+    with pytest.raises(pysinter.UsageError, match="/nowhere.so' cannot be opened"):
+        pysinter.load(path, operator_libraries=["/nowhere.so"])
+    with pytest.raises(pysinter.UsageError, match="a list of paths"):
+        pysinter.load(path, operator_libraries="/nowhere.so")
 
 
 def test_a_shared_library_computes_it(tmp_path):
@@ -87,37 +87,37 @@ def test_a_shared_library_computes_it(tmp_path):
         [operator.host]
     """)
     made = model("Copy", out=("n", 3))
-    plan = sinter.compile(made, tmp_path / "a.plan", target="cpu", operators=[tmp_path / "ops.toml"],
+    plan = pysinter.compile(made, tmp_path / "a.plan", target="cpu", operators=[tmp_path / "ops.toml"],
                           operator_libraries=[library])
     np.testing.assert_array_equal(plan(X), -X)
-    plan = sinter.load(tmp_path / "a.plan", operator_libraries=[library])
+    plan = pysinter.load(tmp_path / "a.plan", operator_libraries=[library])
     assert plan.host_operators == ("test::Copy",)
     np.testing.assert_array_equal(plan(X), -X)
     np.testing.assert_array_equal(pickle.loads(pickle.dumps(plan))(X), -X)
-    with pytest.raises(sinter.UsageError, match="'test::Copy'"):
-        sinter.load(tmp_path / "a.plan")(X)
+    with pytest.raises(pysinter.UsageError, match="'test::Copy'"):
+        pysinter.load(tmp_path / "a.plan")(X)
 
 
 def test_several_inputs_outputs_and_kinds_of_attributes():
-    @sinter.custom_op("test::Split", outputs={"low": {"type": "i32", "shape": "a"}, "high": {}})
+    @pysinter.custom_op("test::Split", outputs={"low": {"type": "i32", "shape": "a"}, "high": {}})
     def split(a, b, *, limit: float, shift=1):
         return np.minimum(a, limit).astype(np.int32) + shift, np.maximum(a, b)
 
     node = helper.make_node("Split", ["a", "b"], ["low", "high"], domain="test", limit=2.5)
     made = model_of([node], [value("a", ["n"]), value("b", ["n"])],
                     [value("low", ["n"], onnx.TensorProto.INT32), value("high", ["n"])])
-    low, high = sinter.compile(made, target="cpu", operators=[split])(X[0], X[0][::-1].copy())
+    low, high = pysinter.compile(made, target="cpu", operators=[split])(X[0], X[0][::-1].copy())
     np.testing.assert_array_equal(low, [1, 2, 3])
     np.testing.assert_array_equal(high, [2, 1, 2])
     assert low.dtype == np.int32
 
 
 def failing(function):
-    op = sinter.custom_op("test::RowSum", outputs={"y": {"shape": ["x[0]"]}})(function)
+    op = pysinter.custom_op("test::RowSum", outputs={"y": {"shape": ["x[0]"]}})(function)
     try:
-        return sinter.compile(model(), target="cpu", operators=[op])
+        return pysinter.compile(model(), target="cpu", operators=[op])
     finally:
-        sinter.custom_op("test::RowSum", outputs={"y": {"shape": ["x[0]"]}}, cuda=CUDA)(row_sum.function)
+        pysinter.custom_op("test::RowSum", outputs={"y": {"shape": ["x[0]"]}}, cuda=CUDA)(row_sum.function)
 
 
 @pytest.mark.parametrize("result, message", [
@@ -130,7 +130,7 @@ def failing(function):
 ])
 def test_what_it_does_wrong_is_an_error(result, message):
     plan = failing(lambda x: result(x))
-    with pytest.raises(sinter.DeviceError, match=message) as error:
+    with pytest.raises(pysinter.DeviceError, match=message) as error:
         plan(X)
     assert "test::RowSum" in str(error.value)
 
@@ -171,59 +171,59 @@ def test_verify_compares_it_with_its_reference(tmp_path):
     reference = model_of([helper.make_node("Mul", ["x", "x"], ["y"])], [value("x", ["n", 3])], [value("y", ["n", 3])])
     onnx.save(reference, tmp_path / "square.onnx")
 
-    @sinter.custom_op("test::Square", reference=tmp_path / "square.onnx")
+    @pysinter.custom_op("test::Square", reference=tmp_path / "square.onnx")
     def square(x):
         return x * x
 
     made = model("Square", out=("n", 3))
-    assert sinter.verify(made, target="cpu", operators=[square], shapes={"x": (4, 3)}).outputs[0].ok
-    plan = sinter.compile(made, target="cpu", operators=[square], verify={"shapes": {"x": (4, 3)}})
+    assert pysinter.verify(made, target="cpu", operators=[square], shapes={"x": (4, 3)}).outputs[0].ok
+    plan = pysinter.compile(made, target="cpu", operators=[square], verify={"shapes": {"x": (4, 3)}})
     assert plan.report.accuracy.outputs[0].relative_error < 1e-6
 
-    @sinter.custom_op("test::Square", reference=tmp_path / "square.onnx")
+    @pysinter.custom_op("test::Square", reference=tmp_path / "square.onnx")
     def cube(x):
         return x * x * x
 
-    assert not sinter.verify(made, target="cpu", operators=[cube], shapes={"x": (4, 3)}).outputs[0].ok
+    assert not pysinter.verify(made, target="cpu", operators=[cube], shapes={"x": (4, 3)}).outputs[0].ok
 
 
 def test_definitions_that_make_no_sense():
-    with pytest.raises(sinter.UsageError, match="domain and name"):
-        sinter.custom_op("RowSum")
-    with pytest.raises(sinter.UsageError, match=r"\*inputs is no input"):
-        sinter.custom_op("test::A")(lambda *inputs: inputs)
-    with pytest.raises(sinter.UsageError, match="attribute 'a' has neither"):
-        sinter.custom_op("test::A")(lambda x, *, a: x)
-    with pytest.raises(sinter.UsageError, match="attribute 'a' is 'text'"):
-        sinter.custom_op("test::A")(lambda x, *, a="text": x)
-    with pytest.raises(sinter.UsageError, match="a list of files"):
-        sinter.compile(model(), target="cpu", operators="ops.toml")
+    with pytest.raises(pysinter.UsageError, match="domain and name"):
+        pysinter.custom_op("RowSum")
+    with pytest.raises(pysinter.UsageError, match=r"\*inputs is no input"):
+        pysinter.custom_op("test::A")(lambda *inputs: inputs)
+    with pytest.raises(pysinter.UsageError, match="attribute 'a' has neither"):
+        pysinter.custom_op("test::A")(lambda x, *, a: x)
+    with pytest.raises(pysinter.UsageError, match="attribute 'a' is 'text'"):
+        pysinter.custom_op("test::A")(lambda x, *, a="text": x)
+    with pytest.raises(pysinter.UsageError, match="a list of files"):
+        pysinter.compile(model(), target="cpu", operators="ops.toml")
 
 
 @pytest.mark.parametrize("target", ["cuda:sm_90"])
 def test_a_gpu_runs_its_kernels(target, tmp_path):
     try:
-        sinter.compile(model(), tmp_path / "a.plan", target=target, operators=[row_sum])
-    except sinter.Error as error:
+        pysinter.compile(model(), tmp_path / "a.plan", target=target, operators=[row_sum])
+    except pysinter.Error as error:
         if "NVRTC" not in str(error) and "CPU-only" not in str(error):
             raise
         pytest.skip(f"no kernels are compiled here: {error}")
-    code = f"import sinter; print(*sinter.load({str(tmp_path / 'a.plan')!r}).custom_code)"
+    code = f"import pysinter; print(*pysinter.load({str(tmp_path / 'a.plan')!r}).custom_code)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert done.stdout.split() == ["test::RowSum"]  # the text is in the plan: no function is needed
-    plan = sinter.load(tmp_path / "a.plan")
+    plan = pysinter.load(tmp_path / "a.plan")
     assert plan.custom_code == ("test::RowSum",) and plan.host_operators == ()
-    with pytest.raises(sinter.InvalidPlanError, match="custom code is not allowed"):
-        sinter.load(tmp_path / "a.plan", allow_custom_code=False)
+    with pytest.raises(pysinter.InvalidPlanError, match="custom code is not allowed"):
+        pysinter.load(tmp_path / "a.plan", allow_custom_code=False)
     try:
-        sinter.gpus()
-    except sinter.DeviceError:
+        pysinter.gpus()
+    except pysinter.DeviceError:
         return
     np.testing.assert_allclose(plan(X), [-3.5, -12.5])
 
 
 def test_a_cubin_that_is_missing_is_named():
-    op = sinter.CustomOp("test::RowSum", row_sum.function, {"y": {"shape": ["x[0]"]}}, None,
+    op = pysinter.CustomOp("test::RowSum", row_sum.function, {"y": {"shape": ["x[0]"]}}, None,
                          {"cubin": {"sm_90": Path("nowhere.cubin")}, "kernel": CUDA["kernel"]})
-    with pytest.raises(sinter.UsageError, match="nowhere.cubin"):
-        sinter.compile(model(), target="cpu", operators=[op])
+    with pytest.raises(pysinter.UsageError, match="nowhere.cubin"):
+        pysinter.compile(model(), target="cpu", operators=[op])

@@ -7,16 +7,16 @@ from pathlib import Path
 
 import pytest
 
-import sinter
+import pysinter
 
-FOLDER = Path(sinter.__file__).parent
+FOLDER = Path(pysinter.__file__).parent
 
 
 def test_typed():
     assert (FOLDER / "py.typed").exists()
     names = {node.name for node in ast.parse((FOLDER / "_core.pyi").read_text()).body if hasattr(node, "name")}
     assert {"Plan", "Session", "CompileOptions", "compile", "run_cli"} <= names
-    assert set(sinter.__all__) <= set(dir(sinter))
+    assert set(pysinter.__all__) <= set(dir(pysinter))
 
 
 def test_types_are_of_use(tmp_path):
@@ -33,17 +33,17 @@ def test_types_are_of_use(tmp_path):
 
 
 def test_metadata():
-    facts = importlib.metadata.metadata("sinter")
-    assert facts["Version"] == sinter.__version__ and facts["Requires-Python"] == ">=3.11"
-    needed = importlib.metadata.requires("sinter")
+    facts = importlib.metadata.metadata("pysinter")
+    assert facts["Version"] == pysinter.__version__ and facts["Requires-Python"] == ">=3.11"
+    needed = importlib.metadata.requires("pysinter")
     assert [each for each in needed if "extra" not in each] == ["numpy>=1.26"]
     (licences,) = facts.get_all("License-File")
-    assert "nanobind" in importlib.metadata.distribution("sinter").read_text(f"licenses/{licences}")
+    assert "nanobind" in importlib.metadata.distribution("pysinter").read_text(f"licenses/{licences}")
     assert set(facts.get_all("Provides-Extra")) == {"cuda", "torch", "arrow", "embed", "serve", "ray"}
 
 
 def test_nothing_else_is_imported():
-    code = "import sys, sinter; sys.exit(any(m in sys.modules for m in ('torch', 'onnx', 'ray', 'ml_dtypes', 'pyarrow', 'pandas')))"
+    code = "import sys, pysinter; sys.exit(any(m in sys.modules for m in ('torch', 'onnx', 'ray', 'ml_dtypes', 'pyarrow', 'pandas')))"
     assert subprocess.run([sys.executable, "-c", code]).returncode == 0
 
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from conftest import ROOT, in_threads
 
-import sinter
+import pysinter
 
 sys.path.insert(0, str(ROOT / "tools/python/examples"))
 SENTENCES, FILE = 10_000, 500
@@ -42,7 +42,7 @@ def serve(cluster):
 @pytest.fixture(scope="module")
 def encoder(minilm):
     model, tokenizer = minilm
-    return sinter.compile(str(model), target="cpu", threads=1), str(tokenizer)
+    return pysinter.compile(str(model), target="cpu", threads=1), str(tokenizer)
 
 
 def sentences(count):
@@ -88,7 +88,7 @@ def test_batch_loses_nothing(cluster, encoder, tmp_path):
     assert len(os.listdir(pids)) > 2, f"worker {victim} was not replaced"
     assert list(table["number"]) == list(range(SENTENCES)) and list(table["sentence"]) == texts
     found = np.stack(table["embedding"].to_list()).astype(np.float32)
-    both_cores = sinter.load(plan.to_bytes())  # how many threads compute a result does not change it
+    both_cores = pysinter.load(plan.to_bytes())  # how many threads compute a result does not change it
     assert found.tobytes() == plain_loop(both_cores, short, texts).tobytes()
 
 
@@ -203,11 +203,11 @@ def test_text_survives_its_replicas(serve, tmp_path):
     """kill -9 of replicas while texts are streamed: each request is answered after three retries at most, with the text that it
     has without."""
     import ray_generate
-    decoder = sinter.compile(str(ROOT / "models/tiny/decoder.onnx"), target="cpu", threads=1, serve={"block": 4, "sequences": 8})
+    decoder = pysinter.compile(str(ROOT / "models/tiny/decoder.onnx"), target="cpu", threads=1, serve={"block": 4, "sequences": 8})
     decoder.save(tmp_path / "decoder.plan")
     bodies = [{"prompt": [i % 11 + 1, i % 7 + 1], "max_tokens": 40 + i % 9, "seed": i, "temperature": float(i % 2)}
               for i in range(100)]
-    with sinter.Engine(decoder, cache_bytes=1 << 20) as engine:
+    with pysinter.Engine(decoder, cache_bytes=1 << 20) as engine:
         expected = [engine.generate(body["prompt"], **{k: v for k, v in body.items() if k != "prompt"}).tokens for body in bodies]
     ray_generate.deploy(str(tmp_path / "decoder.plan"), replicas=2, cache_bytes=1 << 20)
     address, answers, killed, done = "http://127.0.0.1:8123/generate", [], set(), threading.Event()

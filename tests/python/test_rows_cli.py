@@ -9,7 +9,7 @@ import time
 import numpy as np
 import pytest
 
-import sinter
+import pysinter
 
 pa = pytest.importorskip("pyarrow")
 pq = pytest.importorskip("pyarrow.parquet")
@@ -18,7 +18,7 @@ ROWS = 1000
 
 
 def run(*words, **options):
-    return subprocess.run([sys.executable, "-m", "sinter", "run", *map(str, words)], capture_output=True, text=True,
+    return subprocess.run([sys.executable, "-m", "pysinter", "run", *map(str, words)], capture_output=True, text=True,
                           **options)
 
 
@@ -52,11 +52,11 @@ def test_rows_come_in_order(files, reference):
 
 def test_flags_of_all_verbs(files):
     folder, _ = files
-    done = subprocess.run([sys.executable, "-m", "sinter", "--json", "-q", "run", *map(str, words(folder))],
+    done = subprocess.run([sys.executable, "-m", "pysinter", "--json", "-q", "run", *map(str, words(folder))],
                           capture_output=True, text=True)
     assert done.returncode == 0 and json.loads(done.stdout)["rows"] == ROWS, done.stderr
     done = run("--help")
-    assert done.returncode == 0 and "python -m sinter" in done.stdout  # of the verb in C++
+    assert done.returncode == 0 and "python -m pysinter" in done.stdout  # of the verb in C++
     done = run("--inputs", "rows.parquet", "--help")
     assert done.returncode == 0 and "--columns" in done.stdout
 
@@ -130,7 +130,7 @@ def test_interrupt(files):
     folder, rows = files
     table = pa.table({name: np.tile(rows[:, i], 2000) for i, name in enumerate(NAMES)})
     pq.write_table(table, folder / "in.parquet", row_group_size=1000)
-    process = subprocess.Popen([sys.executable, "-m", "sinter", "run", *map(str, words(folder, "--batch-rows=10"))],
+    process = subprocess.Popen([sys.executable, "-m", "pysinter", "run", *map(str, words(folder, "--batch-rows=10"))],
                                stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     deadline = time.monotonic() + 60
     while not list(folder.glob("*.tmp")) and time.monotonic() < deadline:  # it writes
@@ -143,8 +143,8 @@ def test_interrupt(files):
 
 
 def test_the_pipeline_gives_up_when_nobody_listens(plan):
-    from sinter._pipeline import Pipeline
-    from sinter._tables import batches_of, inputs_of
+    from pysinter._pipeline import Pipeline
+    from pysinter._tables import batches_of, inputs_of
     (batch,) = batches_of({name: np.zeros(64, np.float32) for name in NAMES}, NAMES)
     inputs = inputs_of(plan, None, {"x": NAMES})
     endless = ((number, batch, 0, 64) for number in iter(int, 1))
@@ -159,5 +159,5 @@ def test_the_pipeline_gives_up_when_nobody_listens(plan):
 
     with pytest.raises(ValueError, match="the reader's own"):
         list(Pipeline(plan, failing(), inputs))
-    with pytest.raises(sinter.UsageError, match="has 64 rows; 65 are wanted"):
+    with pytest.raises(pysinter.UsageError, match="has 64 rows; 65 are wanted"):
         list(Pipeline(plan, [(0, batch, 0, 65)], inputs))

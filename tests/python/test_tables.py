@@ -7,7 +7,7 @@ import pytest
 from conftest import model_of, value
 from onnx import TensorProto, helper
 
-import sinter
+import pysinter
 
 pa = pytest.importorskip("pyarrow")
 pd = pytest.importorskip("pandas")
@@ -34,7 +34,7 @@ def copies():
     nodes = [helper.make_node("Add", [name, name], [name + "2"]) for name in specs]
     model = model_of(nodes, [value(name, shape, kind) for name, (kind, shape) in specs.items()],
                      [value(name + "2", shape, kind) for name, (kind, shape) in specs.items()])
-    return sinter.compile(model, target="cpu", dims={"n": (1, 1000)})
+    return pysinter.compile(model, target="cpu", dims={"n": (1, 1000)})
 
 
 @pytest.fixture
@@ -59,7 +59,7 @@ def test_each_kind_of_table(plan, rows, reference):
     assert isinstance(results["pandas"], pd.DataFrame)
     np.testing.assert_allclose(np.stack(results["pandas"]["y"]), wanted, rtol=1e-5, atol=1e-5)
     np.testing.assert_allclose(results["dict"]["y"], wanted, rtol=1e-5, atol=1e-5)
-    assert isinstance(results["other"], sinter.Table) and results["other"].rows == 150
+    assert isinstance(results["other"], pysinter.Table) and results["other"].rows == 150
     again = pa.table(results["other"])
     assert again.equals(pa.table(results["other"])) and again.equals(results["pyarrow"])
     batch = plan.run_table(table.slice(0, 10).to_batches()[0], columns={"x": NAMES})
@@ -77,9 +77,9 @@ def test_pandas_keeps_its_index_and_types(copies):
     frame = pd.DataFrame({"f": np.array([1, 2], np.float32), "k": pd.array([3, None], dtype="Int64"),
                           "there": np.zeros(2, np.float32)}, index=["a", "b"])
     frame["v"] = np.zeros(2, np.float32)
-    with pytest.raises(sinter.UsageError, match="column 'k' has 1 nulls"):
+    with pytest.raises(pysinter.UsageError, match="column 'k' has 1 nulls"):
         copies.run_table(frame, columns={"v": ["v", "v", "v"]})
-    with pytest.raises(sinter.UsageError, match="i64 has no NaN"):
+    with pytest.raises(pysinter.UsageError, match="i64 has no NaN"):
         copies.run_table(frame, columns={"v": ["v", "v", "v"]}, nulls="nan")
     found = copies.run_table(frame, columns={"v": ["v", "v", "v"]}, masks={"k": "there"})
     assert list(found.index) == ["a", "b"]
@@ -88,7 +88,7 @@ def test_pandas_keeps_its_index_and_types(copies):
     found = copies.run_table(frame, columns={"v": ["v", "v", "v"]}, cast=True)
     assert found["k2"].tolist() == [0, 2]
     frame["k"] = ["u", "v"]
-    with pytest.raises(sinter.UsageError, match="column 'k' is of pandas' type"):
+    with pytest.raises(pysinter.UsageError, match="column 'k' is of pandas' type"):
         copies.run_table(frame, columns={"v": ["v", "v", "v"]})
 
 
@@ -96,16 +96,16 @@ def test_nulls_lists_and_dictionaries(copies):
     table = pa.table({"f": pa.array([1, None, 3], pa.float32()),
                       "v": pa.array([[1, 2, 3], [4, 5, 6], [7, 8, 9]], pa.list_(pa.float32(), 3)),
                       "k": pa.array(["b", "a", "b"]).dictionary_encode(), "there": pa.array([0.0, 0, 0], pa.float32())})
-    with pytest.raises(sinter.UsageError, match="column 'f' has 1 nulls.*'nulls'"):
+    with pytest.raises(pysinter.UsageError, match="column 'f' has 1 nulls.*'nulls'"):
         copies.run_table(table, cast=True)
     found = copies.run_table(table, nulls="nan", cast=True).to_pydict()
     assert found["f2"][0] == 2 and np.isnan(found["f2"][1]) and found["v2"][1] == [8, 10, 12]
     assert found["k2"] == [0, 2, 0]
     found = copies.run_table(table, masks={"f": "there"}, cast=True).to_pydict()
     assert found["f2"] == [2, 0, 6] and found["there2"] == [2, 0, 2]
-    with pytest.raises(sinter.UsageError, match="'k' is i32, and the plan takes i64.*'cast'"):
+    with pytest.raises(pysinter.UsageError, match="'k' is i32, and the plan takes i64.*'cast'"):
         copies.run_table(table, nulls="nan")
-    with pytest.raises(sinter.UsageError, match="column 'k' is text .*dictionary"):
+    with pytest.raises(pysinter.UsageError, match="column 'k' is text .*dictionary"):
         copies.run_table(table.set_column(2, "k", pa.array(["b", "a", "b"])), nulls="nan")
 
 
@@ -123,13 +123,13 @@ def test_what_is_refused(plan, rows):
                           (lambda: plan.run_table(OnlyArrow(table), columns={"x": "*"}), "name them"),
                           (lambda: plan.run_table({"f0": np.zeros(2), "f1": np.zeros(3)}, columns={"x": ["f0", "f1"]}),
                            "'f1' has 3 rows, and column 'f0' has 2")):
-        with pytest.raises(sinter.UsageError, match=message):
+        with pytest.raises(pysinter.UsageError, match=message):
             call()
     plan.run_table(table, columns={"x": NAMES})
 
 
 def test_results_outlive_everything(mlp, rows):
-    plan = sinter.compile(mlp, target="cpu", dims={"batch": (1, 200)})
+    plan = pysinter.compile(mlp, target="cpu", dims={"batch": (1, 200)})
     result = plan.run_table(OnlyArrow(pa.table({name: rows[:, i] for i, name in enumerate(NAMES)})),
                             columns={"x": NAMES})
     first = pa.table(result)

@@ -14,7 +14,7 @@ import pytest
 from conftest import make_mlp, model_of, value
 from onnx import helper
 
-import sinter
+import pysinter
 
 
 def inputs(count, seed=3):
@@ -31,13 +31,13 @@ def test_many_threads(plan):
 
 
 def test_sessions_are_bounded(mlp, x, tmp_path):
-    plan = sinter.load(sinter.compile(mlp, target="cpu").to_bytes(), max_sessions=1)
+    plan = pysinter.load(pysinter.compile(mlp, target="cpu").to_bytes(), max_sessions=1)
     with concurrent.futures.ThreadPoolExecutor(8) as pool:
         assert len(set(pool.map(lambda _: plan(x).tobytes(), range(100)))) == 1
-    with pytest.raises(sinter.UsageError, match="max_sessions"):
-        sinter.load(plan.to_bytes(), max_sessions=-1)
+    with pytest.raises(pysinter.UsageError, match="max_sessions"):
+        pysinter.load(plan.to_bytes(), max_sessions=-1)
     # By default as many as threads compute at once, by a quota or what the user says, not as many as processors.
-    code = "import sys, sinter; print(sinter.load(sys.argv[1])._options().max_sessions, sinter.get_threads())"
+    code = "import sys, pysinter; print(pysinter.load(sys.argv[1])._options().max_sessions, pysinter.get_threads())"
     plan.save(tmp_path / "a.plan")
     for threads in ("1", "3"):
         done = subprocess.run([sys.executable, "-c", code, tmp_path / "a.plan"], capture_output=True, text=True,
@@ -48,7 +48,7 @@ def test_sessions_are_bounded(mlp, x, tmp_path):
 def test_errors_from_many_threads(plan, x):
     def call(i):
         if i % 2:
-            with pytest.raises(sinter.UsageError):
+            with pytest.raises(pysinter.UsageError):
                 plan(x[:, :3].copy())
             return None
         return plan(x).tobytes()
@@ -63,13 +63,13 @@ def heavy():
     weights = {f"w{i}": r.standard_normal((1024, 1024), np.float32) / 32 for i in range(6)}
     nodes = [helper.make_node("MatMul", [f"h{i}" if i else "x", f"w{i}"], [f"h{i + 1}"]) for i in range(6)]
     model = model_of(nodes, [value("x", [512, 1024])], [value("h6", [512, 1024])], weights)
-    return sinter.compile(model, target="cpu"), r.standard_normal((512, 1024), np.float32)
+    return pysinter.compile(model, target="cpu"), r.standard_normal((512, 1024), np.float32)
 
 
 LEFT_RUNNING = """
 import sys, threading, time
-import numpy, sinter
-plan = sinter.load(sys.argv[1])
+import numpy, pysinter
+plan = pysinter.load(sys.argv[1])
 x = numpy.ones((512, 1024), numpy.float32)
 def work():
     while True:
@@ -133,7 +133,7 @@ def test_async_does_not_block(heavy):
 
 def test_async_errors_and_out(plan, x):
     async def main():
-        with pytest.raises(sinter.UsageError, match="missing"):
+        with pytest.raises(pysinter.UsageError, match="missing"):
             await plan.call_async()
         out = np.zeros((5, 4), np.float32)
         assert await plan.call_async(x, out=out) is out
@@ -159,7 +159,7 @@ def test_pickle(plan, x, protocol, tmp_path):
     copy = pickle.loads(pickle.dumps(plan, protocol))
     assert copy(x).tobytes() == plan(x).tobytes() and copy.report == plan.report
     plan.save(tmp_path / "a.plan")
-    loaded = sinter.load(tmp_path / "a.plan", max_sessions=3)
+    loaded = pysinter.load(tmp_path / "a.plan", max_sessions=3)
     copy = pickle.loads(pickle.dumps(loaded, protocol))
     os.remove(tmp_path / "a.plan")
     assert copy(x).tobytes() == plan(x).tobytes() and copy.path is None
@@ -263,9 +263,9 @@ def test_session_results_and_inputs_are_copies(counter):
     session.warm_up({"x": (4,)})
     with pytest.raises(TypeError, match="send its plan"):
         pickle.dumps(session)
-    with pytest.raises(sinter.UsageError):
+    with pytest.raises(pysinter.UsageError):
         counter.session().run()
-    with pytest.raises(sinter.UsageError, match="GPU"):
+    with pytest.raises(pysinter.UsageError, match="GPU"):
         counter.session(device_outputs=True)
 
 
@@ -278,7 +278,7 @@ def test_one_session_from_two_threads(heavy):
         for _ in range(20):
             try:
                 session.run()
-            except sinter.UsageError as error:
+            except pysinter.UsageError as error:
                 errors.append(error)
 
     threads = [threading.Thread(target=run) for _ in range(2)]
@@ -294,7 +294,7 @@ def large():
     """Most of a call is the copying of its input and output."""
     model = model_of([helper.make_node("Relu", ["x"], ["y"])], [value("x", ["n", 1 << 20])],
                      [value("y", ["n", 1 << 20])])
-    return sinter.compile(model, target="cpu", dims={"n": (1, 2)})
+    return pysinter.compile(model, target="cpu", dims={"n": (1, 2)})
 
 
 def test_one_session_from_two_threads_gives_nobody_the_others_results(large):
@@ -312,7 +312,7 @@ def test_one_session_from_two_threads_gives_nobody_the_others_results(large):
                     assert session.memory["io"] > 0
                 else:
                     found.append((session.run(x) == number).all())
-            except sinter.UsageError as error:
+            except pysinter.UsageError as error:
                 assert "two threads at once" in str(error)
                 time.sleep(0.001)
 
@@ -328,39 +328,39 @@ def test_session_keeps_memory_of_out(large):
     session.run(x, out=np.empty_like(x))
     assert (session.output("y") == 1).all() and (session.outputs["y"] == 1).all()
     session.run(3 * x, out=np.empty_like(x))
-    with pytest.raises(sinter.UsageError):
+    with pytest.raises(pysinter.UsageError):
         session.run(x[:, :5].copy(), out=np.empty_like(x))
-    with pytest.raises(sinter.UsageError):
+    with pytest.raises(pysinter.UsageError):
         session.run(x, out=np.empty((1, 5), np.float32))
     assert session.run(x).shape == x.shape and (session.output("y") == 1).all()
 
 
 def test_session_outlives_its_plan(x):
-    session = sinter.compile(make_mlp(), target="cpu").session()
+    session = pysinter.compile(make_mlp(), target="cpu").session()
     assert session.run(x).shape == (5, 4) and session.plan(x).shape == (5, 4)
 
 
 def test_threads_and_log(plan, x):
     import logging
-    before, expected = sinter.get_threads(), plan(x).tobytes()
+    before, expected = pysinter.get_threads(), plan(x).tobytes()
     try:
-        sinter.set_threads(1)
-        assert sinter.get_threads() == 1 and plan(x).tobytes() == expected
-        with pytest.raises(sinter.UsageError):
-            sinter.set_threads(-1)
+        pysinter.set_threads(1)
+        assert pysinter.get_threads() == 1 and plan(x).tobytes() == expected
+        with pytest.raises(pysinter.UsageError):
+            pysinter.set_threads(-1)
     finally:
-        sinter.set_threads(before)
+        pysinter.set_threads(before)
     said = []
-    sinter.set_logger(lambda level, message: said.append((level, message)), "debug")
+    pysinter.set_logger(lambda level, message: said.append((level, message)), "debug")
     try:
-        sinter.load(plan.to_bytes())(x)
+        pysinter.load(plan.to_bytes())(x)
     finally:
-        sinter.set_logger(None)
+        pysinter.set_logger(None)
     count = len(said)
     assert count > 0 and all(level in ("debug", "info", "warning") for level, _ in said)
-    sinter.load(plan.to_bytes())(x)
+    pysinter.load(plan.to_bytes())(x)
     assert len(said) == count
-    sinter.set_logger(logging.getLogger("sinter"), "warning")
-    sinter.set_logger(None)
-    with pytest.raises(sinter.UsageError, match="level"):
-        sinter.set_logger(print, "loud")
+    pysinter.set_logger(logging.getLogger("sinter"), "warning")
+    pysinter.set_logger(None)
+    with pytest.raises(pysinter.UsageError, match="level"):
+        pysinter.set_logger(print, "loud")

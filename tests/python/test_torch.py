@@ -9,7 +9,7 @@ import pytest
 from conftest import SINTER, make_pair, make_typed, model_of, value
 from onnx import TensorProto, helper
 
-import sinter
+import pysinter
 
 
 @pytest.fixture(scope="module")
@@ -45,7 +45,7 @@ def test_tensors_come_back_as_tensors(torch, plan, x):
 def test_types(torch):
     for dtype, kind in ((torch.bfloat16, TensorProto.BFLOAT16), (torch.float16, TensorProto.FLOAT16),
                         (torch.int64, TensorProto.INT64)):
-        plan = sinter.compile(make_typed(kind), target="cpu")
+        plan = pysinter.compile(make_typed(kind), target="cpu")
         given = torch.arange(8).reshape(2, 4).to(dtype)
         for _ in range(2):
             found = plan(given)
@@ -53,18 +53,18 @@ def test_types(torch):
 
 
 def test_refused_tensors(torch, plan):
-    with pytest.raises(sinter.UsageError, match="detach"):
+    with pytest.raises(pysinter.UsageError, match="detach"):
         plan(torch.zeros(5, 8, requires_grad=True))
-    with pytest.raises(sinter.UsageError):
+    with pytest.raises(pysinter.UsageError):
         plan(torch.zeros(5, 8, dtype=torch.float64))
-    with pytest.raises((sinter.UsageError, RuntimeError, BufferError)):
+    with pytest.raises((pysinter.UsageError, RuntimeError, BufferError)):
         plan(torch.zeros(5, 8).to_sparse())
-    with pytest.raises((sinter.UsageError, RuntimeError, BufferError)):
+    with pytest.raises((pysinter.UsageError, RuntimeError, BufferError)):
         plan(torch.zeros(5, 8, device="meta"))
 
 
 def test_module(torch, network, example):
-    plan = sinter.compile(network, example_inputs=example, target="cpu")
+    plan = pysinter.compile(network, example_inputs=example, target="cpu")
     with torch.no_grad():
         for batch in (3, 7, 1):
             x, scale = torch.randn(batch, 8), example[1]
@@ -74,7 +74,7 @@ def test_module(torch, network, example):
 
 
 def test_module_is_the_command_lines_bit_by_bit(torch, network, example, tmp_path):
-    plan = sinter.compile(network, example_inputs=example, target="cpu")
+    plan = pysinter.compile(network, example_inputs=example, target="cpu")
     program = torch.onnx.export(network, example, dynamo=True, verbose=False, dynamic_shapes=({0: "batch"}, None))
     program.save(str(tmp_path / "Network.onnx"))
     run = lambda *words: subprocess.run([str(SINTER), *map(str, words)], check=True, capture_output=True)
@@ -84,7 +84,7 @@ def test_module_is_the_command_lines_bit_by_bit(torch, network, example, tmp_pat
     run("run", tmp_path / "cli.plan", "--inputs", tmp_path / "in.npz", "--outputs", tmp_path / "out.npz")
     with np.load(tmp_path / "out.npz") as expected:
         assert plan(*example).numpy().tobytes() == expected[plan.outputs[0].name].tobytes()
-    assert sinter.compile(program, target="cpu")(*example).numpy().tobytes() == plan(*example).numpy().tobytes()
+    assert pysinter.compile(program, target="cpu")(*example).numpy().tobytes() == plan(*example).numpy().tobytes()
 
 
 def test_export_leaves_the_module_and_the_process_as_they_were(torch, network, example, capsys):
@@ -106,7 +106,7 @@ def test_export_leaves_the_module_and_the_process_as_they_were(torch, network, e
     levels = [logging.getLogger(name).level for name in ("torch.onnx", "torch.fx", "torch.export")]
     others = [copy.deepcopy(module) for _ in range(3)]
     with concurrent.futures.ThreadPoolExecutor(3) as pool:
-        plans = list(pool.map(lambda each: sinter.compile(each, example_inputs=example, target="cpu"), others))
+        plans = list(pool.map(lambda each: pysinter.compile(each, example_inputs=example, target="cpu"), others))
     for each in others:
         assert [part.training for part in each.modules()] == modes
     assert [logging.getLogger(name).level for name in ("torch.onnx", "torch.fx", "torch.export")] == levels
@@ -120,16 +120,16 @@ def test_tensors_for_the_compiler_are_copied(torch):
     weights = torch.randn(4096, 2560).T
     model = model_of([helper.make_node("Add", ["x", "w"], ["y"])], [value("x", [4096]), value("w", [2560, 4096])],
                      [value("y", [2560, 4096])])
-    plan = sinter.compile(model, target="cpu", constants={"w": weights.requires_grad_()})
+    plan = pysinter.compile(model, target="cpu", constants={"w": weights.requires_grad_()})
     assert torch.equal(plan(torch.zeros(4096)), weights.detach())
 
 
 def test_named_dimensions(torch, network, example):
-    plan = sinter.compile(network, example_inputs={"x": example[0], "scale": example[1]}, target="cpu",
+    plan = pysinter.compile(network, example_inputs={"x": example[0], "scale": example[1]}, target="cpu",
                           dynamic_shapes={"x": {0: "batch"}, "scale": None}, dims={"batch": (1, 16)})
     first = plan.inputs[0].shape[0]
     assert (first.text, first.min, first.max) == ("batch", 1, 16)
-    fixed = sinter.compile(network, example_inputs=example, dynamic_shapes=None, target="cpu")
+    fixed = pysinter.compile(network, example_inputs=example, dynamic_shapes=None, target="cpu")
     assert fixed.inputs[0].shape[0].max == 3
 
 
@@ -138,15 +138,15 @@ def test_failed_exports_are_explained(torch, network, example):
         def forward(self, x):
             return x * 2 if x.sum() > 0 else x - 1
 
-    with pytest.raises(sinter.Error, match="torch.where") as caught:
-        sinter.compile(Branches(), example_inputs=torch.ones(3), target="cpu")
+    with pytest.raises(pysinter.Error, match="torch.where") as caught:
+        pysinter.compile(Branches(), example_inputs=torch.ones(3), target="cpu")
     assert caught.value.hint and caught.value.__cause__ is not None
-    with pytest.raises(sinter.UsageError, match="needs example_inputs"):
-        sinter.compile(network, target="cpu")
-    with pytest.raises(sinter.Error, match="could not export"):
-        sinter.compile(network, example_inputs=(example[0],), target="cpu")
+    with pytest.raises(pysinter.UsageError, match="needs example_inputs"):
+        pysinter.compile(network, target="cpu")
+    with pytest.raises(pysinter.Error, match="could not export"):
+        pysinter.compile(network, example_inputs=(example[0],), target="cpu")
     module = network.train()
-    sinter.compile(module, example_inputs=example, target="cpu")
+    pysinter.compile(module, example_inputs=example, target="cpu")
     assert module.training
     network.eval()
 
@@ -160,7 +160,7 @@ def cuda(torch):
 
 @pytest.fixture(scope="module")
 def gpu_plan(cuda, mlp):
-    return sinter.compile(mlp, target="cuda", dims={"batch": (1, 64)})
+    return pysinter.compile(mlp, target="cuda", dims={"batch": (1, 64)})
 
 
 def test_gpu_tensors(torch, cuda, gpu_plan, plan, x):
@@ -175,7 +175,7 @@ def test_gpu_tensors(torch, cuda, gpu_plan, plan, x):
     out = torch.zeros(5, 4, device=cuda)
     assert gpu_plan(given, out=out) is out and torch.equal(out, kept)
     np.testing.assert_allclose(gpu_plan(x), expected.numpy(), rtol=1e-4, atol=1e-4)
-    with pytest.raises(sinter.UsageError, match="is for the CPU"):
+    with pytest.raises(pysinter.UsageError, match="is for the CPU"):
         plan(given)
 
 
@@ -190,19 +190,19 @@ def test_gpu_tensors_that_are_copied(torch, cuda, gpu_plan, x):
         assert torch.equal(gpu_plan(each), expected)
         session = gpu_plan.session(device_outputs=True)
         assert torch.equal(session.run(each), expected) and torch.equal(session.run(), expected)
-    with pytest.raises(sinter.UsageError, match="16"):
+    with pytest.raises(pysinter.UsageError, match="16"):
         gpu_plan(given, out=torch.empty(21, device=cuda)[1:].view(5, 4))
-    with pytest.raises(sinter.UsageError, match="overlaps"):
+    with pytest.raises(pysinter.UsageError, match="overlaps"):
         gpu_plan(given, out=given.view(-1)[:20].view(5, 4))
 
 
 def test_gpu_session_keeps_inputs_of_a_run_that_failed(torch, cuda):
     """The first input was set when the second one was refused: the session reads it in the next run."""
-    plan = sinter.compile(make_pair(), target="cuda", dims={"n": (1, 1 << 20)})
+    plan = pysinter.compile(make_pair(), target="cuda", dims={"n": (1, 1 << 20)})
     session, rows = plan.session(device_outputs=True), 1 << 20
     ones = torch.ones(rows, 3, device=cuda)
     session.run(ones, ones)
-    with pytest.raises(sinter.UsageError):
+    with pytest.raises(pysinter.UsageError):
         session.run(torch.full((rows, 3), 5.0, device=cuda), torch.ones(rows, 3, device=cuda, dtype=torch.float64))
     gc.collect()
     torch.cuda.synchronize()
@@ -212,7 +212,7 @@ def test_gpu_session_keeps_inputs_of_a_run_that_failed(torch, cuda):
 
 def test_gpu_sessions_are_few(torch, cuda, mlp, x):
     """A stream that is new gets a session that is free, and waits for what still reads its outputs."""
-    plan = sinter.load(sinter.compile(mlp, target="cuda", dims={"batch": (1, 64)}).to_bytes())
+    plan = pysinter.load(pysinter.compile(mlp, target="cuda", dims={"batch": (1, 64)}).to_bytes())
     assert plan._options().max_sessions == 4
     base = torch.from_numpy(x).to(cuda)
     plan(base)
@@ -287,8 +287,8 @@ def test_gpu_cupy(torch, cuda, gpu_plan, x):
         assert (found.get() == expected).all()
         with torch.cuda.stream(torch.cuda.Stream()):
             assert (gpu_plan(torch.from_numpy(x).to(cuda)).cpu().numpy() == expected).all()
-    pair = sinter.compile(make_pair(), target="cuda", dims={"n": (1, 64)})
+    pair = pysinter.compile(make_pair(), target="cuda", dims={"n": (1, 64)})
     a, b = np.ones((2, 3), np.float32), cupy.ones((2, 3), np.float32)
     assert isinstance(pair(a, b)["sum"], cupy.ndarray)  # of the first in GPU memory
-    with pytest.raises(sinter.UsageError, match="of torch and of CuPy"):
+    with pytest.raises(pysinter.UsageError, match="of torch and of CuPy"):
         pair(torch.ones(2, 3, device=cuda), b)

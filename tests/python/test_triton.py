@@ -10,9 +10,9 @@ import pytest
 from conftest import ROOT, SINTER, in_threads, make_counter, make_typed, model_of, value
 from onnx import TensorProto, helper
 
-import sinter
-from sinter.triton import write_model
-from sinter.triton.repository import row_symbol, tensor_config
+import pysinter
+from pysinter.triton import write_model
+from pysinter.triton.repository import row_symbol, tensor_config
 
 BERT, DECODER = ROOT / "models/tiny/bert.onnx", ROOT / "models/tiny/decoder.onnx"
 GREEDY = json.loads((ROOT / "tests/tools/goldens/greedy.json").read_text())["decoder"]
@@ -23,15 +23,15 @@ CONTEXT = 64
 def plans(tmp_path_factory, plan, pair):
     """Files by name."""
     folder = tmp_path_factory.mktemp("plans")
-    bert = sinter.compile(BERT, target="cpu")
-    decoder = sinter.compile(DECODER, target="cpu", serve={"block": 4, "sequences": 8, "positions": CONTEXT})
+    bert = pysinter.compile(BERT, target="cpu")
+    decoder = pysinter.compile(DECODER, target="cpu", serve={"block": 4, "sequences": 8, "positions": CONTEXT})
     scalar = model_of([helper.make_node("Add", ["a", "b"], ["sum"])], [value("a", []), value("b", [])], [value("sum", [])])
     wide = model_of([helper.make_node("MatMul", ["a", "b"], ["c"])], [value("a", ["n", 3]), value("b", [3, "n"])],
                     [value("c", ["n", "n"])])
     made = {"mlp": plan, "pair": pair, "bert": bert, "text": decoder,
-            "scalar": sinter.compile(scalar, target="cpu"), "wide": sinter.compile(wide, target="cpu", dims={"n": (1, 8)}),
-            "half": sinter.compile(make_typed(TensorProto.FLOAT16), target="cpu", dims={"n": (1, 4)}),
-            "flag": sinter.compile(model_of([helper.make_node("Not", ["x"], ["y"])], [value("x", ["n"], TensorProto.BOOL)],
+            "scalar": pysinter.compile(scalar, target="cpu"), "wide": pysinter.compile(wide, target="cpu", dims={"n": (1, 8)}),
+            "half": pysinter.compile(make_typed(TensorProto.FLOAT16), target="cpu", dims={"n": (1, 4)}),
+            "flag": pysinter.compile(model_of([helper.make_node("Not", ["x"], ["y"])], [value("x", ["n"], TensorProto.BOOL)],
                                             [value("y", ["n"], TensorProto.BOOL)]), target="cpu", dims={"n": (1, 4)})}
     for name, each in made.items():
         each.save(folder / f"{name}.plan")
@@ -43,7 +43,7 @@ def test_config_of_tensors(plans, tmp_path):
     assert sorted(str(path.relative_to(folder)) for path in folder.rglob("*.*")) == ["1/model.plan", "1/model.py", "config.pbtxt"]
     assert (folder / "1/model.plan").read_bytes() == plans["pair"].read_bytes()
     assert (folder / "config.pbtxt").read_text() == f"""\
-# Written by `sinter triton` of Sinter {sinter.__version__}.
+# Written by `sinter triton` of Sinter {pysinter.__version__}.
 name: "pair"
 backend: "python"
 max_batch_size: 64
@@ -72,15 +72,15 @@ def test_what_is_no_batch(plans, tmp_path):
     config = (write_model(plans["mlp"], tmp_path, max_batch=0) / "config.pbtxt").read_text()
     assert "max_batch_size: 0" in config and "dims: [ -1, 8 ]" in config
     assert "max_batch_size: 16" in (write_model(plans["mlp"], tmp_path, name="b", max_batch=16) / "config.pbtxt").read_text()
-    with pytest.raises(sinter.UsageError, match="max_batch=65.* 1 to 64"):
+    with pytest.raises(pysinter.UsageError, match="max_batch=65.* 1 to 64"):
         write_model(plans["mlp"], tmp_path, name="c", max_batch=65)
-    with pytest.raises(sinter.UsageError, match="first dimension"):
+    with pytest.raises(pysinter.UsageError, match="first dimension"):
         write_model(plans["wide"], tmp_path, name="c", max_batch=4)
 
 
 def test_which_rows_may_be_one_run():
     def symbol(*shapes, is_read_by_host=False):
-        *inputs, output = [sinter.Binding("t", "float32", tuple(sinter.Dim(*dim) for dim in shape), False, is_read_by_host)
+        *inputs, output = [pysinter.Binding("t", "float32", tuple(pysinter.Dim(*dim) for dim in shape), False, is_read_by_host)
                            for shape in shapes]
         return row_symbol(SimpleNamespace(inputs=inputs, outputs=[output]))
     n, twice, k, four = ("n", 1, 8), ("2*n", 2, 16), ("k", 1, 8), ("4", 4, 4)
@@ -91,8 +91,8 @@ def test_which_rows_may_be_one_run():
 
 
 def test_config_of_a_gpu():
-    n, eight = sinter.Dim("n", 1, 65536), sinter.Dim("8", 8, 8)
-    tensors = [sinter.Binding(name, "float16", (n, eight), False, False) for name in "xy"]
+    n, eight = pysinter.Dim("n", 1, 65536), pysinter.Dim("8", 8, 8)
+    tensors = [pysinter.Binding(name, "float16", (n, eight), False, False) for name in "xy"]
     plan = SimpleNamespace(target="cuda", states=(), inputs=tensors[:1], outputs=tensors[1:])
     config = tensor_config(plan, "gpu", {"plan": "model.plan"}, max_batch=None, queue_delay_us=1, instances=2, gpus=[0, 1])
     for line in ("max_batch_size: 64", '  { name: "x" data_type: TYPE_FP16 dims: [ 8 ] }',
@@ -102,17 +102,17 @@ def test_config_of_a_gpu():
 
 def test_what_is_refused(plans, tmp_path):
     counter = tmp_path / "counter.plan"
-    sinter.compile(make_counter(), str(counter), target="cpu", states={"total": "next"})
+    pysinter.compile(make_counter(), str(counter), target="cpu", states={"total": "next"})
     wide = tmp_path / "wide.plan"
-    sinter.compile(make_typed(TensorProto.BFLOAT16), str(wide), target="cpu", dims={"n": (1, 4)})
+    pysinter.compile(make_typed(TensorProto.BFLOAT16), str(wide), target="cpu", dims={"n": (1, 4)})
     for error, match, path, options in (
-            (sinter.UnsupportedError, "total.*serve=True", counter, {}), (sinter.UnsupportedError, "'x' is bfloat16", wide, {}),
-            (sinter.UsageError, "name", plans["mlp"], {"name": "a/b"}), (sinter.UsageError, "gpus", plans["mlp"], {"gpus": [0]}),
-            (sinter.UsageError, "tokenizer", plans["mlp"], {"tokenizer": __file__}),
-            (sinter.UsageError, "max_batch", plans["text"], {"max_batch": 4}),
-            (sinter.UsageError, "nothing.json", plans["text"], {"tokenizer": "nothing.json"}),
-            (sinter.UsageError, "instances", plans["mlp"], {"instances": 0}),
-            (sinter.InvalidPlanError, "test_triton", __file__, {})):
+            (pysinter.UnsupportedError, "total.*serve=True", counter, {}), (pysinter.UnsupportedError, "'x' is bfloat16", wide, {}),
+            (pysinter.UsageError, "name", plans["mlp"], {"name": "a/b"}), (pysinter.UsageError, "gpus", plans["mlp"], {"gpus": [0]}),
+            (pysinter.UsageError, "tokenizer", plans["mlp"], {"tokenizer": __file__}),
+            (pysinter.UsageError, "max_batch", plans["text"], {"max_batch": 4}),
+            (pysinter.UsageError, "nothing.json", plans["text"], {"tokenizer": "nothing.json"}),
+            (pysinter.UsageError, "instances", plans["mlp"], {"instances": 0}),
+            (pysinter.InvalidPlanError, "test_triton", __file__, {})):
         with pytest.raises(error, match=match):
             write_model(path, tmp_path / "models", **options)
     assert not (tmp_path / "models").exists() or not list((tmp_path / "models").iterdir())
@@ -234,7 +234,7 @@ def test_many_clients_get_their_answers_in_batches(connect, client, plan):
 
 def test_rows_of_other_lengths_are_other_runs(connect, client, plans):
     client.load_model("bert")
-    bert = sinter.load(plans["bert"])
+    bert = pysinter.load(plans["bert"])
     names, (output,) = [each.name for each in bert.inputs], [each.name for each in bert.outputs]
 
     def run(number):
@@ -258,7 +258,7 @@ def test_types_scalars_and_single_runs(client, plans):
                          ("wide", {"a": r.random((4, 3), np.float32), "b": r.random((3, 4), np.float32)}),
                          ("scalar", {"a": np.array(1.5, np.float32), "b": np.array(2, np.float32)})):
         client.load_model(name)
-        plan = sinter.load(plans[name])
+        plan = pysinter.load(plans[name])
         wanted = plan(**inputs)
         is_batch = name == "flag"  # [rows] of the plan's is [rows, 1] to Triton
         sent = {key: array.reshape(1) if name == "scalar" else array.reshape(-1, 1) if is_batch else array

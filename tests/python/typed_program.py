@@ -1,18 +1,18 @@
 """What a typed program does with the package; mypy reads it, nobody runs it (test_package.py)."""
 import numpy as np
 
-import sinter
-from sinter.triton import write_model
+import pysinter
+from pysinter.triton import write_model
 
 
 async def main(x: np.ndarray) -> None:
-    plan = sinter.compile("model.onnx", "model.plan", dims={"batch": (1, 32)}, precision="fp16", verify={"runs": 2})
+    plan = pysinter.compile("model.onnx", "model.plan", dims={"batch": (1, 32)}, precision="fp16", verify={"runs": 2})
     print(plan.report.accuracy, plan.diagnostics[0].node, plan.inputs[0].shape[0].max, plan.graph().splitlines())
-    loaded: sinter.Plan = sinter.load(plan.to_bytes(), max_sessions=2)
+    loaded: pysinter.Plan = pysinter.load(plan.to_bytes(), max_sessions=2)
     print(plan(x).shape, loaded(x=x, out=x)["y"] + 1, (await plan.call_async(x)).mean())
 
     table = loaded.run_table({"x": x}, columns={"x": ["x"]}, nulls="nan", cast=True)
-    print(table["y"].sum(), sinter.Table([]).rows)
+    print(table["y"].sum(), pysinter.Table([]).rows)
     loaded.run_table({"x": x}, columns=5)  # error: arg-type
 
     session = loaded.session()
@@ -21,19 +21,19 @@ async def main(x: np.ndarray) -> None:
     outputs: dict[str, np.ndarray] = session.outputs
     print(outputs["y"].dtype)
 
-    accuracy = sinter.verify("model.onnx", target="cpu", inputs={"x": x}, max_error=1e-3)
-    report = sinter.compare("model.onnx", shapes={"x": (1, 8)}, rounds=3)
-    print(accuracy.outputs[0].ok, report.variants[0].compute.median, sinter.profile(plan).steps[0].bound)
-    print(sinter.why("model.onnx", "a", "b")["reason"], sinter.inspect(plan, "steps").keys())
+    accuracy = pysinter.verify("model.onnx", target="cpu", inputs={"x": x}, max_error=1e-3)
+    report = pysinter.compare("model.onnx", shapes={"x": (1, 8)}, rounds=3)
+    print(accuracy.outputs[0].ok, report.variants[0].compute.median, pysinter.profile(plan).steps[0].bound)
+    print(pysinter.why("model.onnx", "a", "b")["reason"], pysinter.inspect(plan, "steps").keys())
     try:
-        sinter.set_threads(2)
-    except sinter.UsageError as error:
+        pysinter.set_threads(2)
+    except pysinter.UsageError as error:
         print(error.code, error.node, error.hint, error.diagnostics)
-    print(sinter.gpus()[0].name, sinter.get_threads(), sinter.__version__)
-    async for part in sinter.Engine(plan).stream_async("Once", max_tokens=3):
+    print(pysinter.gpus()[0].name, pysinter.get_threads(), pysinter.__version__)
+    async for part in pysinter.Engine(plan).stream_async("Once", max_tokens=3):
         print(part.text.upper(), part.finish)
     print(write_model("model.plan", "repository", gpus=[0], copy=False).name)
     write_model("model.plan", "repository", gpus=0)  # error: arg-type
     plan.no_such_method()  # error: attr-defined
     session.plan.no_such_method()  # error: attr-defined
-    sinter.load(5)  # error: arg-type
+    pysinter.load(5)  # error: arg-type

@@ -119,7 +119,7 @@ TEST_F(BadInput, WrongInputs) {
                {"'x'", "f32", "f64"});
   expect_usage({"--shapes=x:0x8"}, {"batch"});
   expect_usage({"--inputs", path("none.npz")}, {"none.npz"});
-  expect_usage({"--inputs", path("rows.parquet")}, {"rows.parquet", "python -m sinter run"});
+  expect_usage({"--inputs", path("rows.parquet")}, {"rows.parquet", "python -m pysinter run"});
   expect_usage({"--inputs", write("junk.npz", "junk")}, {"junk.npz"});
 }
 

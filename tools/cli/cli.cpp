@@ -52,7 +52,7 @@ Examples:
   sinter compile decoder.onnx -o decoder.plan --weights=int8 --sample greedy
   sinter generate decoder.plan --tokenizer tokenizer.json --prompt "Once upon a time"
 
-The Python package's command (pip install; python -m sinter) has rows of files and models for Triton, too:
+The Python package's command (pip install; python -m pysinter) has rows of files and models for Triton, too:
   sinter run model.plan --inputs rows.parquet --outputs predictions.parquet --columns x=age,income
   sinter embed encoder.plan --column text --inputs rows.parquet --outputs embedded.parquet
   sinter triton model.plan -o model_repository

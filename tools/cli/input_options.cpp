@@ -9,7 +9,7 @@ namespace sinter::tools {
 void add_input_options(Command& verb, InputTexts& texts) {
   verb.add_option(
       "--inputs", texts.inputs.files,
-      "Inputs: FILE.npz, NAME=FILE.npy or NAME=FILE.pb (Parquet: python -m sinter run)");
+      "Inputs: FILE.npz, NAME=FILE.npy or NAME=FILE.pb (Parquet: python -m pysinter run)");
   verb.add_option("--shapes", texts.shapes,
                   "Shapes of random inputs: NAME:1x64,NAME:1x64 (else the least; to verify, the "
                   "greatest that takes seconds)");

@@ -95,9 +95,9 @@ TEST(CudaLibraryTest, CommandsAreForWhatIsInstalled) {
   const auto command = [](const char* extra, const char* binary) {
     return libraries::install_command("some-package>=1,<2", extra, "--cuda", binary);
   };
-  EXPECT_EQ(command("cuda", "/opt/env/lib/python3.11/site-packages/sinter/_core.so"),
-            "pip install 'sinter[cuda]'");
-  EXPECT_EQ(command("", "/opt/env/lib/python3.11/site-packages/sinter/_core.so"),
+  EXPECT_EQ(command("cuda", "/opt/env/lib/python3.11/site-packages/pysinter/_core.so"),
+            "pip install 'pysinter[cuda]'");
+  EXPECT_EQ(command("", "/opt/env/lib/python3.11/site-packages/pysinter/_core.so"),
             "pip install 'some-package>=1,<2'");
   EXPECT_EQ(command("cuda", "/usr/lib/libsinter.so.0.1"), "pip install 'some-package>=1,<2'");
   EXPECT_EQ(command("cuda", (binary_dir() + "/bin/sinter").c_str()),

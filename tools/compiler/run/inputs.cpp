@@ -20,7 +20,7 @@ namespace {
 std::pair<std::string, std::string> split_tensor_file(const std::string& text) {
   if (text.ends_with(".parquet"))
     throw usage_error(
-        "'{}': Parquet is read by the Python package and pyarrow (pip install): python -m sinter "
+        "'{}': Parquet is read by the Python package and pyarrow (pip install): python -m pysinter "
         "run "
         "PLAN --inputs FILE.parquet --outputs FILE.parquet",
         text);

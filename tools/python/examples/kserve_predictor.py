@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """A predictor of KServe: answers with a plan's tensors, by the Open Inference Protocol over HTTP and gRPC.
 
-  pip install sinter kserve
+  pip install pysinter kserve
   kserve_predictor.py --plan mlp.plan --model_name mlp
   curl http://127.0.0.1:8080/v2/models/mlp/infer -H 'Content-Type: application/json' \\
     -d '{"inputs": [{"name": "x", "datatype": "FP32", "shape": [1, 8], "data": [1, 2, 3, 4, 5, 6, 7, 8]}]}'
@@ -15,7 +15,7 @@ In a cluster this is the container of an InferenceService:
     predictor:
       containers:
         - name: kserve-container
-          image: REGISTRY/sinter-predictor       # Python, sinter, kserve, this file and the plan
+          image: REGISTRY/sinter-predictor       # Python, pysinter, kserve, this file and the plan
           command: [python, kserve_predictor.py, --plan, /models/mlp.plan, --model_name, mlp]
 
 KServe's own options (--http_port, --grpc_port, --workers ..) are taken, too.
@@ -29,7 +29,7 @@ from kserve.errors import InvalidInput
 from kserve.utils.numpy_codec import from_np_dtype
 from kserve.utils.utils import generate_uuid
 
-import sinter
+import pysinter
 
 
 def describe(bindings):
@@ -45,9 +45,9 @@ class Predictor(kserve.Model):
 
     def load(self):
         # A copy: what happens to the file does not end the server.
-        self.plan = sinter.load(self.path, copy=True, **self.options)
+        self.plan = pysinter.load(self.path, copy=True, **self.options)
         if self.plan.states:
-            raise sinter.UsageError(f"'{self.path}' keeps states between runs, which requests of many clients would share")
+            raise pysinter.UsageError(f"'{self.path}' keeps states between runs, which requests of many clients would share")
         self.ready = True
         return True
 
@@ -64,10 +64,10 @@ class Predictor(kserve.Model):
             inputs = {each.name: each.as_numpy() for each in payload.inputs}
             # The event loop goes on taking requests while the plan runs.
             result = await self.plan.call_async(**inputs)
-        except (sinter.UsageError, TypeError) as error:
+        except (pysinter.UsageError, TypeError) as error:
             raise InvalidInput(str(error)) from None
         outputs = []
-        for binding, array in zip(self.plan.outputs, result if isinstance(result, sinter.Outputs) else (result,)):
+        for binding, array in zip(self.plan.outputs, result if isinstance(result, pysinter.Outputs) else (result,)):
             outputs.append(InferOutput(binding.name, list(array.shape), from_np_dtype(array.dtype)))
             outputs[-1].set_data_from_numpy(array)
         return InferResponse(payload.id or generate_uuid(), self.name, outputs, use_binary_outputs=payload.use_binary_outputs,

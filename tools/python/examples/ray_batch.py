@@ -12,7 +12,7 @@ import argparse
 import numpy as np
 import ray
 
-import sinter
+import pysinter
 
 
 def encode(sentences, tokenizer):
@@ -62,7 +62,7 @@ def main():
     p.add_argument("--actors", type=int, default=2)
     p.add_argument("--cpus", type=float, default=0.5, help="processors that Ray counts for an actor")
     a = p.parse_args()
-    plan = sinter.load(a.plan, threads=1)
+    plan = pysinter.load(a.plan, threads=1)
     dataset = embed(ray.data.read_parquet(a.input), plan, a.tokenizer, column=a.column, batch_size=a.batch_size,
                     actors=a.actors, cpus=a.cpus)
     dataset.write_parquet(a.output)

@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
-"""Serves generated text over HTTP with Ray Serve: each replica's sinter.Engine runs all its requests at once.
+"""Serves generated text over HTTP with Ray Serve: each replica's pysinter.Engine runs all its requests at once.
 
   sinter compile decoder.onnx -o decoder.plan --serve
   ray_generate.py --plan decoder.plan --tokenizer tokenizer.json --replicas 2
   curl http://127.0.0.1:8000/generate -d '{"prompt": "The sky is", "max_tokens": 20}'
   curl -N http://127.0.0.1:8000/generate -d '{"prompt": "The sky is", "max_tokens": 20, "stream": true}'
 
-The body's other members are those of sinter.Engine.submit(). With "stream" the answer is lines of JSON, a part each, as they come;
+The body's other members are those of pysinter.Engine.submit(). With "stream" the answer is lines of JSON, a part each, as they come;
 the last has a "finish" other than "none". A replica that dies is replaced. Its requests fail, or their streams end without such a
 line: clients ask again, as ask() does, and get the same text, since a request's seed decides about it.
 Both files must lie where all replicas can read them. Without --tokenizer prompts are token ids.
@@ -22,7 +22,7 @@ import urllib.request
 from ray import serve
 from starlette.responses import JSONResponse, StreamingResponse
 
-import sinter
+import pysinter
 
 
 def as_json(part):
@@ -33,7 +33,7 @@ def as_json(part):
 class Generator:
     def __init__(self, plan, tokenizer, options):
         # A copy: what happens to the file does not end a replica.
-        self.engine = sinter.Engine(sinter.load(plan, threads=1, copy=True), tokenizer=tokenizer, **options)
+        self.engine = pysinter.Engine(pysinter.load(plan, threads=1, copy=True), tokenizer=tokenizer, **options)
 
     async def __call__(self, request):
         try:
@@ -43,7 +43,7 @@ class Generator:
             streams = body.pop("stream", False)
             parts = self.engine.stream_async(body.pop("prompt"), **body)
             first = await anext(parts)  # what is wrong with a request is known before the answer's first line
-        except (TypeError, ValueError) as error:  # sinter.UsageError is one
+        except (TypeError, ValueError) as error:  # pysinter.UsageError is one
             return JSONResponse({"error": str(error)}, status_code=400)
         if streams:
             return StreamingResponse(self.lines(first, parts), media_type="application/x-ndjson")
@@ -59,7 +59,7 @@ class Generator:
 
 
 def deploy(plan, tokenizer=None, *, replicas=2, **options):
-    """Starts the application at /generate and returns its handle when all replicas answer. `options`: sinter.Engine's."""
+    """Starts the application at /generate and returns its handle when all replicas answer. `options`: pysinter.Engine's."""
     application = Generator.options(num_replicas=replicas).bind(plan, tokenizer, options)
     return serve.run(application, name="sinter-text", route_prefix="/generate")
 

@@ -14,7 +14,7 @@ import time
 import numpy as np
 from ray import serve
 
-import sinter
+import pysinter
 from ray_batch import encode, make_tokenizer
 
 
@@ -22,7 +22,7 @@ from ray_batch import encode, make_tokenizer
 class Embedder:
     def __init__(self, plan, tokenizer):
         # A copy: what happens to the file does not end a replica.
-        self.plan, self.tokenizer = sinter.load(plan, threads=1, copy=True), make_tokenizer(tokenizer)
+        self.plan, self.tokenizer = pysinter.load(plan, threads=1, copy=True), make_tokenizer(tokenizer)
 
     @serve.batch(max_batch_size=16, batch_wait_timeout_s=0.005)
     async def embed(self, sentences: list[str]) -> list[np.ndarray]:

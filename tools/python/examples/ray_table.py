@@ -11,7 +11,7 @@ import argparse
 
 import ray
 
-import sinter
+import pysinter
 
 
 class Run:
@@ -53,7 +53,7 @@ def main():
     wanted = list(dict.fromkeys([column for taken in columns.values() for column in taken] + keep))
     # Columns that nobody takes are not read; inputs without --columns take those of their own names.
     dataset = ray.data.read_parquet(a.input, columns=wanted if columns else None)
-    dataset = run(dataset, sinter.load(a.plan, threads=1), columns=columns, keep=keep, batch_size=a.batch_size,
+    dataset = run(dataset, pysinter.load(a.plan, threads=1), columns=columns, keep=keep, batch_size=a.batch_size,
                   actors=a.actors, cpus=a.cpus, gpus=a.gpus, nulls=a.nulls, cast=a.cast)
     dataset.write_parquet(a.output)
 

@@ -47,7 +47,7 @@ Caller::Caller(Plan plan) : plan_(std::move(plan)), cuda_(plan_.target() == "cud
     names.append(text(outputs[i].name));
   }
   result_names_ = nb::tuple(names);
-  outputs_type_ = nb::module_::import_("sinter._arrays").attr("Outputs");
+  outputs_type_ = nb::module_::import_("pysinter._arrays").attr("Outputs");
 }
 
 std::size_t Caller::find_input(std::string_view name) const {

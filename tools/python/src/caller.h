@@ -77,7 +77,7 @@ class Caller {
   std::unordered_map<std::string_view, std::size_t> input_names_;
   std::vector<std::string> labels_;  // of inputs, for errors: "input 'x'"
   nb::object result_names_;          // a tuple
-  nb::object outputs_type_;          // sinter.Outputs
+  nb::object outputs_type_;          // pysinter.Outputs
   /// Shapes of results by shapes of inputs; bounded.
   std::map<std::vector<std::int64_t>, std::vector<std::vector<std::int64_t>>> shapes_;
 };

@@ -1,4 +1,4 @@
-// sinter._core.Engine: many requests over a plan of compile(serve=..).
+// pysinter._core.Engine: many requests over a plan of compile(serve=..).
 #include <memory>
 #include <mutex>
 #include <new>
@@ -113,7 +113,7 @@ class EngineObject {
         (*target)(output.request, output.sample, output.tokens, text(output.text),
                   logprobs_of(output), std::string(to_string(output.finish)), text(output.error));
       } catch (nb::python_error& error) {
-        error.discard_as_unraisable("a callback of sinter.Engine");
+        error.discard_as_unraisable("a callback of pysinter.Engine");
         throw std::runtime_error("the callback raised an exception");  // cancels the request
       }
     };

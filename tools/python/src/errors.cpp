@@ -1,4 +1,4 @@
-// Errors of Sinter as Python's exceptions: sinter.Error and its subclasses, with what is known as
+// Errors of Sinter as Python's exceptions: pysinter.Error and its subclasses, with what is known as
 // data.
 #include <nanobind/stl/vector.h>
 #include <sinter/compiler.h>
@@ -12,7 +12,7 @@ namespace {
 
 void raise(const Error& error, const std::vector<Diagnostic>* diagnostics) {
   try {
-    const nb::object make = nb::module_::import_("sinter._errors").attr("make");
+    const nb::object make = nb::module_::import_("pysinter._errors").attr("make");
     nb::list said;
     if (diagnostics != nullptr)
       for (const Diagnostic& diagnostic : *diagnostics) said.append(to_python(diagnostic));

@@ -1,4 +1,4 @@
-// sinter._core: the extension. Everything that Python's part of the package builds on.
+// pysinter._core: the extension. Everything that Python's part of the package builds on.
 #include "tools/python/src/operators.h"
 #include "tools/python/src/plan.h"
 #include "tools/python/src/tables.h"

@@ -168,7 +168,7 @@ void Modules::wait_event(Library library, int device, nb::handle event) const {
 nb::object Modules::copy_lent(Library library, nb::handle capsule, int device) const {
   if (library == Library::kTorch) return from_dlpack_(capsule).attr("clone")();
   return cupy_
-      .attr("from_dlpack")(nb::module_::import_("sinter._arrays").attr("Lent")(capsule, device))
+      .attr("from_dlpack")(nb::module_::import_("pysinter._arrays").attr("Lent")(capsule, device))
       .attr("copy")();
 }
 

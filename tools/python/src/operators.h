@@ -1,4 +1,4 @@
-// Libraries of host operators, as sinter._core.OperatorLibrary.
+// Libraries of host operators, as pysinter._core.OperatorLibrary.
 #pragma once
 
 #include <nanobind/nanobind.h>

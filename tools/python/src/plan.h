@@ -61,7 +61,7 @@ struct RunOptions {
 /// Of a session of a plan with these, whose outputs stay on the device or come to the host.
 SessionOptions session_options(const RunOptions& options, bool device_outputs);
 
-/// sinter.Plan. The plan's bytes are a file's, or owned by this object.
+/// pysinter.Plan. The plan's bytes are a file's, or owned by this object.
 class PlanObject {
  public:
   PlanObject(const std::string& path, const RunOptions& options);

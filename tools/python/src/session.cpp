@@ -1,4 +1,4 @@
-// sinter.Session: a session that a program holds itself, for states and for inputs that stay.
+// pysinter.Session: a session that a program holds itself, for states and for inputs that stay.
 #include <atomic>
 
 #include <nanobind/stl/map.h>

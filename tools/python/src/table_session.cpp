@@ -1,4 +1,4 @@
-// sinter._core.TableSession: a session that takes record batches and gives record batches. Its
+// pysinter._core.TableSession: a session that takes record batches and gives record batches. Its
 // steps are called by the threads of a pipeline, one after the other.
 #include <atomic>
 #include <optional>

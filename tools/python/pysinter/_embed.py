@@ -67,7 +67,7 @@ def _tokenizer(path: Path) -> Any:
     try:
         from tokenizers import Tokenizer
     except ImportError:
-        raise UsageError("texts are tokenized by tokenizers: pip install tokenizers, or 'sinter[embed]'") from None
+        raise UsageError("texts are tokenized by tokenizers: pip install tokenizers, or 'pysinter[embed]'") from None
     try:
         return Tokenizer.from_file(str(path))
     except Exception as error:  # what the library raises has no class of its own

@@ -33,7 +33,7 @@ class CustomOp:
         return self.function(*args, **kwargs)
 
     def __repr__(self) -> str:
-        return f"<sinter.CustomOp '{self.name}' ({', '.join(self.inputs)})>"
+        return f"<pysinter.CustomOp '{self.name}' ({', '.join(self.inputs)})>"
 
     def definition(self) -> str:
         """The operator as a definition file has it (`sinter compile --op`)."""
@@ -67,11 +67,11 @@ def custom_op(name: str, *, outputs: Mapping[str, Mapping[str, Any]] | None = No
     keyword-only ones the attributes; their defaults are the values where a node gives none, and without one the
     annotation says whether it is an int or a float.
 
-        @sinter.custom_op("com.example::RowSum", outputs={"y": {"shape": ["x[0]"]}})
+        @pysinter.custom_op("com.example::RowSum", outputs={"y": {"shape": ["x[0]"]}})
         def row_sum(x, *, bias=0.0):
             return x.sum(axis=1) + np.float32(bias)
 
-        plan = sinter.compile("model.onnx", operators=[row_sum])
+        plan = pysinter.compile("model.onnx", operators=[row_sum])
 
     outputs: by name, what a definition file says of an output: type, shape, value. Left out: one, "y", like the first
         input.

@@ -92,8 +92,8 @@ _ARGUMENTS = {"samples": "n", "stop_strings": "stop"}
 class Engine:
     """Generates text for many requests at once: continuous batching, a paged cache, prefix caching, prompt lookup.
 
-        plan = sinter.compile("decoder.onnx", serve=True)
-        with sinter.Engine(plan, tokenizer="tokenizer.json") as engine:
+        plan = pysinter.compile("decoder.onnx", serve=True)
+        with pysinter.Engine(plan, tokenizer="tokenizer.json") as engine:
             texts = engine.generate(["The sky is", "Grass is"], max_tokens=20)
             for part in engine.stream("Once", temperature=0.8, seed=1):
                 print(part.text, end="")

@@ -1,9 +1,9 @@
 """Compiles ONNX and torch models ahead of time into plans, and runs them.
 
-    plan = sinter.compile("model.onnx", dims={"batch": (1, 32)})
+    plan = pysinter.compile("model.onnx", dims={"batch": (1, 32)})
     result = plan(array)
     plan.save("model.plan")
-    plan = sinter.load("model.plan")
+    plan = pysinter.load("model.plan")
 """
 from ._arrays import Outputs
 from ._compile import CompiledPlan, compare, compile, inspect, profile, verify, why

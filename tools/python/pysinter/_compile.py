@@ -171,7 +171,7 @@ def _failed(report: CompileReport) -> VerificationError:
         hint = "verify={'runs': 1}"
     else:
         message = (f"output '{worst.output}' is off by {worst.relative_error:.3g}, and max_error is "
-                   f"{worst.max_error:.3g}: there is no plan; sinter.verify tells more, and a higher max_error takes it")
+                   f"{worst.max_error:.3g}: there is no plan; pysinter.verify tells more, and a higher max_error takes it")
         hint = "a higher precision, or verify={'max_error': ...}"
     return VerificationError(message, hint=hint, diagnostics=report.diagnostics, report=report)
 
@@ -244,7 +244,7 @@ def inspect(what: Any, *views: str, shapes: Mapping[str, Sequence[int]] | str | 
         asked.shapes = _shapes(shapes)
         return Facts(json.loads(_core.inspect_plan(what, asked)))
     if views or shapes:
-        raise UsageError("views and shapes are for plans: inspect(sinter.compile(model), 'steps')")
+        raise UsageError("views and shapes are for plans: inspect(pysinter.compile(model), 'steps')")
     source_keys, options = _split(options)
     tensors = Tensors()
     made = compile_options(tensors, **options)

@@ -140,10 +140,10 @@ class TensorModel(_Model):
 
 
 class TextModel(_Model):
-    """Text from a plan of compile(serve=True): all requests of an instance are one sinter.Engine's.
+    """Text from a plan of compile(serve=True): all requests of an instance are one pysinter.Engine's.
 
     Inputs, with the names of Triton's vLLM backend: text_input (with a tokenizer) or input_ids; sampling_parameters, JSON of
-    what sinter.Engine.submit() takes by name; stream, whether parts are sent as they come. What the generate extension has under
+    what pysinter.Engine.submit() takes by name; stream, whether parts are sent as they come. What the generate extension has under
     "parameters" are sampling parameters, too. Outputs: text_output, token_ids, finish_reason ("none" until the last part).
     A client that leaves ends its text.
     """

@@ -106,7 +106,7 @@ def tensor_config(plan: Plan, name: str, parameters: dict[str, str], *, max_batc
 
 
 def text_config(plan: Plan, name: str, parameters: dict[str, str], *, instances: int, gpus: Sequence[int]) -> str:
-    """config.pbtxt of a decoder of compile(serve=True): sinter.Engine gathers requests, and answers come in pieces."""
+    """config.pbtxt of a decoder of compile(serve=True): pysinter.Engine gathers requests, and answers come in pieces."""
     inputs = [_tensor(*each[:2], [each[2]], " optional: true") for each in _TEXT_INPUTS]
     outputs = [_tensor(*each[:2], [each[2]]) for each in _TEXT_OUTPUTS]
     return _lines(name, 0, [*_list("input", inputs), *_list("output", outputs),
@@ -135,7 +135,7 @@ def write_model(plan: str | os.PathLike[str], repository: str | os.PathLike[str]
     queue_delay_us: how long a request waits for others to run with, in microseconds.
     instances, gpus: processes that hold the plan each; on which GPUs (each one's), by default all.
     threads: most threads of a run on the CPU; 0: all.
-    sequences, cache_bytes: of plans that generate text, as sinter.Engine takes them.
+    sequences, cache_bytes: of plans that generate text, as pysinter.Engine takes them.
     copy: False: the plan and the tokenizer stay where they are, and config.pbtxt names them.
     replace: a model of that name is replaced.
 
@@ -177,7 +177,7 @@ def write_model(plan: str | os.PathLike[str], repository: str | os.PathLike[str]
     (partial / "1").mkdir(parents=True)
     try:
         (partial / "config.pbtxt").write_text(config, encoding="utf-8")
-        (partial / "1" / "model.py").write_text(f"from sinter.triton.backend import {kind} as TritonPythonModel  # noqa: F401\n")
+        (partial / "1" / "model.py").write_text(f"from pysinter.triton.backend import {kind} as TritonPythonModel  # noqa: F401\n")
         if copy:
             for key, path in files.items():
                 shutil.copyfile(path, partial / "1" / names[key])

@@ -36,7 +36,7 @@ class Table:
         return _core.make_stream(self.batches[0], list(self.batches))
 
     def __repr__(self) -> str:
-        return f"<sinter.Table of {self.rows} rows: {', '.join(self.names)}>"
+        return f"<pysinter.Table of {self.rows} rows: {', '.join(self.names)}>"
 
 
 def _kind(table):

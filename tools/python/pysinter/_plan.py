@@ -202,7 +202,7 @@ class Plan(_core.Plan):
         """Runs the plan over the rows of a table and returns a table of the same kind, with a column for each output.
 
         table: pyarrow's Table or RecordBatch, pandas' or polars' DataFrame, a dict of arrays, or whatever has Arrow's
-            __arrow_c_stream__, __arrow_c_array__ or __arrow_c_device_array__ (the result is a sinter.Table then).
+            __arrow_c_stream__, __arrow_c_array__ or __arrow_c_device_array__ (the result is a pysinter.Table then).
         columns: the columns that an input takes, by name of the input: one, or several side by side in a row of
             features; "*" is all, in the table's order. Other inputs take the column of their own name.
         nulls: "refuse", or "nan" in inputs of floats. NaN of pandas' columns of floats is NaN.
@@ -274,7 +274,7 @@ class Plan(_core.Plan):
         return _restore, (contents, self._settings)
 
     def __repr__(self) -> str:
-        lines = [f"<sinter.Plan '{self._facts['model_name']}' for {self.target}"
+        lines = [f"<pysinter.Plan '{self._facts['model_name']}' for {self.target}"
                  + (f" ({', '.join(self.architectures)})" if self.architectures else "")]
         lines += [f"  in  {binding}" for binding in self.inputs]
         lines += [f"  out {binding}" for binding in self.outputs]
@@ -321,7 +321,7 @@ class Session(_core.Session):
         return {binding.name: self.output(binding.name) for binding in self.plan.outputs}
 
     def __repr__(self) -> str:
-        return f"<sinter.Session of {self.plan!r}>"
+        return f"<pysinter.Session of {self.plan!r}>"
 
     def __reduce_ex__(self, protocol: Any) -> Any:
         raise TypeError("a session cannot be pickled: send its plan, and make a session there")

@@ -20,7 +20,7 @@ def import_pyarrow() -> Any:
         import pyarrow
         import pyarrow.parquet
     except ImportError:
-        raise UsageError("Parquet is read and written by pyarrow: pip install pyarrow, or 'sinter[arrow]'") from None
+        raise UsageError("Parquet is read and written by pyarrow: pip install pyarrow, or 'pysinter[arrow]'") from None
     return pyarrow
 
 
