@@ -94,28 +94,25 @@ def cells(row):
     if "why" in row:
         return ["", row["why"].replace("|", "\\|")[:80]]
     off, on = row["unfused"], row["fused"]
-    return [f"{off['launches']:,} → {on['launches']:,} ({off['launches'] / on['launches']:.1f}×)",
-            f"{size(off['bytes'])} → {size(on['bytes'])} ({off['bytes'] / on['bytes']:.1f}×)"]
+    return [f"{off['launches']:,}→{on['launches']:,} ({off['launches'] / on['launches']:.1f}×)",
+            f"{size(off['bytes'])}→{size(on['bytes'])} ({off['bytes'] / on['bytes']:.1f}×)"]
 
 
 def write_table(results):
     manifest = json.loads((MODELS / "manifest.json").read_text())
     by_precision = {p: {r["model"]: r for r in results["models"] if r["precision"] == p} for p in PRECISIONS}
     lines = ["# Fused against unfused", "",
-             "Written by `tests/models/fusion_table.py`: launches and bytes moved of each model, with fusion off",
-             "(`--fuse=off`: each operator is a kernel or a library call, same compiler) and on.", "",
-             "- Bytes are what the plan's steps must move: each step reads its inputs, weights included, once and writes",
-             "  its outputs once.",
-             "- A step with several tactics counts the launches of the first.",
-             "- Batch 1, the shapes of each model's first test input.",
-             "- Unfused, the GPU target computes a convolution as an unfolded input and a product. That moves more bytes",
-             "  than a library's convolution. So the last row averages the models without convolutions.", "",
-             f"Target {results['target']}, commit {results['commit'][:10]}, {results['date']}."]
+             "`tests/models/fusion_table.py` writes this page: launches and MB that a plan's steps move, unfused (`--fuse=off`)",
+             "and fused. `tests/models/results/fusion_sm90.json` has all.",
+             "Each step reads its inputs, weights included, and writes its outputs once. Batch 1, the first test input's shapes.",
+             "Unfused convolutions are an unfolded input and a matmul, which moves more than a library; so the last row leaves",
+             "these models out. The last rows count the tiny networks of `models/tiny`, too.", "",
+             f"Target {results['target']}, commit {results['commit'][:10]}, {results['date']}. Rows are unfused → fused."]
     heads = [h for what in PRECISIONS.values() for h in (f"launches, {what}", "MB moved")]
     lines += ["", "| model | " + " | ".join(heads) + " |", "|" + "---|" * (len(heads) + 1)]
     for key in manifest:
         rows = [by_precision[p].get(key) for p in PRECISIONS]
-        if all(rows):
+        if all(rows) and "path" not in manifest[key]:  # the tiny ones count below
             lines.append(f"| {key} | " + " | ".join(c for row in rows for c in cells(row)) + " |")
     total, mean, plain = [], [], []
     for rows in by_precision.values():
