@@ -13,6 +13,11 @@ moves over its time, as a share of the rate of a copy of 4 GB read in the same r
 ('rounded'; the rounding is that of fusion/quantize, done again here). GPU times are medians with a cold L2 and a full
 queue. Peers run on the same GPU after each other: torch.compile in the modes of torch_workloads.py, with float16
 weights, int8 (what gpt-fast compiles) and int4 (PyTorch's own kernel, in bfloat16).
+Columns of a layer: 'cublaslt_us' PyTorch's float16 matmul in the faster layout of the weights; 'dequantize_us' a compiled
+kernel that unpacks them, and that matmul; 'of_copy' bytes over time, relative to a 4 GB copy's rate; 'of_tensor' operations
+over time, relative to a matmul of 8192 cubed. Of one row also 'copy_us' and 'read_us', a copy of as many bytes and a kernel that
+reads them, and 'of_same_copy', the first over 'sinter_us'. Long calls are measured in three turns with the peer: medians, and all
+in 'rounds'. Compilers run on half of the cores meanwhile: GPU times do not notice, wall times do.
 Results are added to a file of the same commit. Models of 8 billion weights need 60 GB of disk, memory and GPU memory.
 """
 import argparse
