@@ -1,0 +1,143 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Reads budgets.toml: every figure of the pages once, with where it was measured and what it must be.
+
+A table has columns and rows. A column is one of
+  value = PATH           a figure of the row's result file, in `unit`
+  value = [PATH, PATH]   two of them, "97 / 101 µs" (GPU and wall time)
+  ratio = [PATH, PATH]   the first divided by the second, "2.45×"
+A PATH names keys of the file, divided by '/', where {key} stands for the row's `key`; a list's element is named by its "name" or its
+place; FILE:PATH is of another file. What is `failed` or absent is an empty cell. A row is `what`, `key`, `file`, and may have `must` and `goal`, bounds of
+the table's `judged` column: at least so much, or at most, as the table's `better` says ("higher", "lower"). A row may
+override a column's paths: `paths = {column = ...}`. A row with `same = "TABLE/KEY"` shows that row under another name.
+"""
+
+from __future__ import annotations
+
+import json
+import tomllib
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+HERE = Path(__file__).resolve().parent
+RESULTS = HERE / "results"
+
+
+@cache
+def _result(file: str):
+    return json.loads((RESULTS / file).read_text())
+
+
+def look_up(file: str, path: str):
+    """The figure at `path` of a result file, or None where it is absent. Raises FileNotFoundError."""
+    if ":" in path:
+        file, path = path.split(":", 1)
+    found = _result(file)
+    for part in path.split("/"):
+        if isinstance(found, list):
+            named = [each for each in found if isinstance(each, dict) and each.get("name") == part]
+            found = named[0] if named else found[int(part)] if part.isdigit() and int(part) < len(found) else None
+        else:
+            found = found.get(part) if isinstance(found, dict) else None
+        if found is None:
+            return None
+    return found if isinstance(found, (int, float)) else None
+
+
+@dataclass
+class Column:
+    head: str
+    unit: str = ""
+    value: str | list[str] | None = None
+    ratio: list[str] | None = None
+    factor: float = 1.0  # of the file's unit
+    digits: int | None = None
+
+    def figures(self, row: "Row") -> list[float | None]:
+        paths = row.paths.get(self.head) or self.value or self.ratio
+        paths = [paths] if isinstance(paths, str) else paths
+        found = [look_up(row.file, path.format(key=row.key)) for path in paths]
+        if self.ratio is None:
+            return [None if each is None else each * self.factor for each in found]
+        return [None if None in found or not found[1] else found[0] / found[1]]
+
+    def text(self, row: "Row") -> str:
+        found = [each for each in self.figures(row) if each is not None]
+        if not found:
+            return ""
+        if self.ratio is not None:
+            return f"{found[0]:.{2 if self.digits is None else self.digits}f}×"
+        return " / ".join(_number(each, self.digits) for each in found) + (f" {self.unit}" if self.unit else "")
+
+
+def _number(value: float, digits: int | None) -> str:
+    if digits is None:
+        digits = 0 if abs(value) >= 100 else 1 if abs(value) >= 10 else 2
+    return f"{value:,.{digits}f}"
+
+
+@dataclass
+class Row:
+    table: "Table"
+    what: str
+    key: str
+    file: str
+    must: float | None
+    goal: float | None
+    paths: dict
+
+    def judged(self) -> float | None:
+        column = self.table.column(self.table.judged)
+        return column.figures(self)[0] if column else None
+
+    def meets(self, bound: float) -> bool:
+        """An absent figure meets nothing."""
+        found = self.judged()
+        return found is not None and (found <= bound if self.table.better == "lower" else found >= bound)
+
+
+@dataclass
+class Table:
+    id: str
+    first: str
+    judged: str
+    better: str
+    columns: list[Column]
+    rows: list[Row]
+
+    def column(self, head: str) -> Column | None:
+        return next((each for each in self.columns if each.head == head), None)
+
+    def markdown(self) -> str:
+        bounds = any(row.must is not None for row in self.rows)
+        heads = [self.first, *(each.head for each in self.columns), *(["must"] if bounds else [])]
+        lines = ["| " + " | ".join(heads) + " |", "|---" * len(heads) + "|"]
+        for row in self.rows:
+            cells = [row.what, *(each.text(row) for each in self.columns)]
+            if bounds:
+                cells.append("" if row.must is None else f"{'≤' if self.better == 'lower' else '≥'} {row.must:,g}")
+            lines.append("| " + " | ".join(cells) + " |")
+        return "\n".join(lines)
+
+
+def read(path: Path = HERE / "budgets.toml") -> dict[str, Table]:
+    """All tables by name. Raises ValueError that names the table and the row for what does not fit together."""
+    tables: dict[str, Table] = {}
+    for given in tomllib.loads(path.read_text())["table"]:
+        columns = [Column(**each) for each in given["column"]]
+        table = Table(given["id"], given.get("first", "workload"), given.get("judged", ""), given.get("better", "higher"), columns, [])
+        if table.judged and table.column(table.judged) is None:
+            raise ValueError(f"budgets.toml: table '{table.id}' judges by '{table.judged}', which is no column of it")
+        for row in given["row"]:
+            if same := row.get("same"):
+                of, _, key = same.partition("/")
+                found = [each for each in tables[of].rows if each.key == key] if of in tables else []
+                if len(found) != 1:
+                    raise ValueError(f"budgets.toml: table '{table.id}' shows '{same}', and there are {len(found)} such rows above it")
+                row = {"key": key, "file": found[0].file, "what": found[0].what, **row}
+            made = Row(table, row["what"], row["key"], row.get("file", given.get("file", "")), row.get("must"), row.get("goal"), row.get("paths", {}))
+            if not (RESULTS / made.file).is_file():
+                raise ValueError(f"budgets.toml: table '{table.id}', '{made.what}': there is no results/{made.file}")
+            table.rows.append(made)
+        tables[table.id] = table
+    return tables
