@@ -143,6 +143,7 @@ struct Decision {
   std::string reason;  // "fused: saves 1.5 MB", "no: 'MatMul_3' is a library call ..."
   std::vector<std::string> producer_origins, consumer_origins;  // ONNX nodes
   std::string pass;                                             // the driver notes it
+  std::string sought;  // the operator that they would be part of: "Attention"; may be empty
   // What the cost model was asked about, for a typical shape; nothing if only legality decided:
   // bytes that are not moved if the two are one, launches not made, scalar operations repeated.
   double bytes = 0, launches = 0, operations = 0;

@@ -3,8 +3,10 @@
 #include <algorithm>
 #include <chrono>
 #include <functional>
+#include <map>
 #include <memory>
 #include <optional>
+#include <set>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -16,55 +18,176 @@
 namespace sinter::fusion {
 
 const std::vector<Pass>& pipeline() {
-  // Layers that stay one operator are known before anything looks for products and states. States
-  // are found in the model's own spelling; quantize_weights comes next, since what is left
-  // of dequantizations is folded into float weights; recognise sees the model's own spelling;
-  // scales are folded into weights before those are rounded to 8 bits or a lower
-  // precision; caches become rows of 8 bits once their types are known; simplify runs after
-  // lower_precision to remove the casts that meet; products of quantized values are found then,
-  // since their sums, and what scales these, are wide whatever precision is asked for, and until
-  // then nobody evaluates what dequantizes their weights; attention is found while softmax is one
-  // node, and takes in its views once the projections that it reads are slices of one; rows are
-  // selected once decoders have said which they sample; projections are merged before views are
-  // folded into products, since the slices are views too, and so are weights that are laid out the
-  // other way round; reductions pick their neighbours before what is left becomes pointwise
-  // regions.
-  static const std::vector<Pass> passes = {
-      {"expand_bodies", expand_bodies},
-      {"find_states", find_states, false, false},
-      {"quantize_weights", quantize_weights},
-      {"fold_constants", fold_constants},
-      {"recognise", recognise, true},
-      {"fold_scales", fold_scales, true},
-      {"fold_thresholds", fold_thresholds, true},
-      {"quantize_products", quantize_products, false, false},
-      {"lower_precision", lower_precision, false, false},
-      {"quantize_caches", quantize_caches, false, false},
-      {"simplify", simplify, true},
-      {"fuse_quantization", fuse_quantization, true},
-      {"recognise_attention", recognise_attention, true},
-      {"fold_row_scales", fold_row_scales, true},
-      {"quantize_attention", quantize_attention, true, false},
-      {"page_caches", page_caches, false, false},
-      {"pack_sequences", pack_sequences, false, false},
-      {"select_rows", select_rows, true},
-      {"decompose", decompose},
-      {"reduce_parts", reduce_parts, true},
-      {"assign_layouts", assign_layouts, true},
-      {"merge_projections", merge_projections, true},
-      {"lay_out_weights", lay_out_weights, true},
-      {"fuse_attention", fuse_attention, true},
-      {"fuse_matmul", fuse_matmul, true},
-      {"split_reductions", split_reductions, true},
-      {"fuse_reductions", fuse_reductions, true},
-      {"fuse_pointwise", fuse_pointwise, true},
-      {"fuse_cache_rows", fuse_cache_rows, true},
-      {"fuse_gemm", fuse_gemm, true},
-      {"fuse_custom", fuse_custom, true},
-      {"fuse_horizontal", fuse_horizontal, true},
-      {"wrap_singletons", wrap_singletons},
-  };
+  using namespace facts;
+  static const std::vector<Pass> passes = [] {
+    std::vector<Pass> all = {
+        {.name = "expand_bodies", .run = expand_bodies, .establishes = {&kBodiesExpanded}},
+        // States are found in the model's own spelling.
+        {.name = "find_states",
+         .run = find_states,
+         .needs = {&kBodiesExpanded},
+         .establishes = {&kStatesFound},
+         .on_bodies = false},
+        {.name = "quantize_weights",
+         .run = quantize_weights,
+         .needs = {&kBodiesExpanded},
+         .establishes = {&kWeightsRead},
+         .of_model = [](const Context&) { return true; }},
+        // What is left of dequantizations is folded into float weights.
+        {.name = "fold_constants",
+         .run = fold_constants,
+         .needs = {&kWeightsRead},
+         .establishes = {&kConstantsFolded},
+         .removes = "its result does not depend on the inputs and was computed"},
+        // Epsilons and tables are constants in idioms.
+        {.name = "recognise",
+         .run = recognise,
+         .needs = {&kConstantsFolded},
+         .establishes = {&kIdiomsRecognised},
+         .only_when_fusing = true,
+         .removes = "an operator that does the same as several took its place"},
+        // Scales are folded before weights are rounded to 8 bits or a lower precision.
+        {.name = "fold_scales",
+         .run = fold_scales,
+         .needs = {&kConstantsFolded},
+         .only_when_fusing = true,
+         .removes = "it went into the weights of a matmul or convolution"},
+        {.name = "fold_thresholds",
+         .run = fold_thresholds,
+         .needs = {&kConstantsFolded},
+         .only_when_fusing = true,
+         .removes = "it went into the thresholds of decision trees"},
+        {.name = "quantize_products",
+         .run = quantize_products,
+         .needs = {&kWeightsRead, &kConstantsFolded},
+         .on_bodies = false,
+         .of_model = [](const Context& context) { return context.eight_bit.type.has_value(); }},
+        {.name = "lower_precision",
+         .run = lower_precision,
+         .needs = {&kBodiesExpanded, &kConstantsFolded},
+         .establishes = {&kPrecisionLowered},
+         .on_bodies = false,
+         .removes = "types made it needless"},
+        // The types of caches are known now.
+        {.name = "quantize_caches",
+         .run = quantize_caches,
+         .needs = {&kStatesFound, &kPrecisionLowered},
+         .on_bodies = false},
+        // Casts that meet cancel.
+        {.name = "simplify",
+         .run = simplify,
+         .needs = {&kPrecisionLowered},
+         .establishes = {&kSimplified},
+         .only_when_fusing = true,
+         .removes = "the algebra left nothing to compute"},
+        // Accumulators, and what scales them, are wide whatever precision is asked for.
+        {.name = "fuse_quantization",
+         .run = fuse_quantization,
+         .needs = {&kPrecisionLowered, &kSimplified},
+         .establishes = {&kEightBitOperandsFound},
+         .only_when_fusing = true},
+        // Softmax is one node.
+        {.name = "recognise_attention",
+         .run = recognise_attention,
+         .needs = {&kIdiomsRecognised, &kSimplified},
+         .establishes = {&kAttentionFound},
+         .only_when_fusing = true},
+        {.name = "fold_row_scales",
+         .run = fold_row_scales,
+         .needs = {&kAttentionFound},
+         .only_when_fusing = true},
+        {.name = "quantize_attention",
+         .run = quantize_attention,
+         .needs = {&kAttentionFound},
+         .only_when_fusing = true,
+         .on_bodies = false},
+        // Names the dimension that is limited.
+        {.name = "page_caches",
+         .run = page_caches,
+         .needs = {&kStatesFound, &kPrecisionLowered},
+         .on_bodies = false,
+         .of_model = [](const Context& context) { return context.paging.has_value(); }},
+        {.name = "pack_sequences",
+         .run = pack_sequences,
+         .needs = {&kPrecisionLowered},
+         .on_bodies = false},
+        {.name = "select_rows",
+         .run = select_rows,
+         .needs = {&kAttentionFound},
+         .only_when_fusing = true},
+        {.name = "decompose",
+         .run = decompose,
+         .needs = {&kConstantsFolded, &kPrecisionLowered},
+         .establishes = {&kDecomposed}},
+        {.name = "reduce_parts",
+         .run = reduce_parts,
+         .needs = {&kDecomposed},
+         .only_when_fusing = true},
+        {.name = "assign_layouts",
+         .run = assign_layouts,
+         .needs = {&kDecomposed},
+         .establishes = {&kLayoutsAssigned},
+         .only_when_fusing = true},
+        // Slices of a merged projection are views, which matmuls and attention take in.
+        {.name = "merge_projections",
+         .run = merge_projections,
+         .needs = {&kLayoutsAssigned},
+         .only_when_fusing = true},
+        {.name = "lay_out_weights",
+         .run = lay_out_weights,
+         .needs = {&kLayoutsAssigned},
+         .establishes = {&kWeightsLaidOut},
+         .only_when_fusing = true},
+        {.name = "fuse_attention",
+         .run = fuse_attention,
+         .needs = {&kAttentionFound, &kWeightsLaidOut},
+         .only_when_fusing = true},
+        {.name = "fuse_matmul",
+         .run = fuse_matmul,
+         .needs = {&kEightBitOperandsFound, &kWeightsLaidOut},
+         .only_when_fusing = true},
+        {.name = "split_reductions",
+         .run = split_reductions,
+         .needs = {&kDecomposed},
+         .only_when_fusing = true},
+        // Reductions pick their neighbours before what is left becomes pointwise regions.
+        {.name = "fuse_reductions",
+         .run = fuse_reductions,
+         .needs = {&kDecomposed, &kLayoutsAssigned},
+         .only_when_fusing = true},
+        {.name = "fuse_pointwise",
+         .run = fuse_pointwise,
+         .needs = {&kDecomposed},
+         .only_when_fusing = true},
+        {.name = "fuse_cache_rows",
+         .run = fuse_cache_rows,
+         .needs = {&kAttentionFound, &kDecomposed},
+         .only_when_fusing = true},
+        {.name = "fuse_gemm", .run = fuse_gemm, .needs = {&kDecomposed}, .only_when_fusing = true},
+        {.name = "fuse_custom",
+         .run = fuse_custom,
+         .needs = {&kDecomposed},
+         .only_when_fusing = true},
+        {.name = "fuse_horizontal",
+         .run = fuse_horizontal,
+         .needs = {&kDecomposed},
+         .only_when_fusing = true},
+        {.name = "wrap_singletons",
+         .run = wrap_singletons,
+         .needs = {&kDecomposed},
+         .establishes = {&kAllFused}},
+    };
+    check_order(all);
+    return all;
+  }();
   return passes;
+}
+
+std::string_view last_pass_of_model(const Context& context) {
+  std::string_view last;
+  for (const Pass& pass : pipeline())
+    if (pass.of_model != nullptr && pass.of_model(context)) last = pass.name;
+  return last;
 }
 
 namespace {
@@ -122,6 +245,41 @@ Graph run_pass(const Pass& pass, const Graph& graph, Context& context) {
   return result;
 }
 
+/// Refusals between nodes that a later pass has put into one kernel after all.
+void drop_superseded(std::vector<Decision>& decisions, const Graph& graph) {
+  std::map<std::string_view, std::set<std::size_t>> kernels;  // by origin
+  for (std::size_t n = 0; n < graph.nodes().size(); ++n)
+    if (graph.nodes()[n].op->kind == OpKind::kFused)
+      for (const Node& node : graph.nodes()[n].body->nodes())
+        for (const std::string& origin : node.origins) kernels[origin].insert(n);
+  const auto kernels_of = [&](const std::vector<std::string>& origins) {
+    std::set<std::size_t> found;
+    for (const std::string& origin : origins) found.merge(std::set(kernels[origin]));
+    return found;
+  };
+  std::erase_if(decisions, [&](const Decision& decision) {
+    if (decision.fused || decision.producer_origins == decision.consumer_origins) return false;
+    const auto producer = kernels_of(decision.producer_origins);
+    return std::ranges::any_of(kernels_of(decision.consumer_origins),
+                               [&](std::size_t kernel) { return producer.contains(kernel); });
+  });
+}
+
+/// Those of `pass`, and of passes before which last; those are added.
+void check_facts(const Pass& pass, const Graph& graph, const Context& context,
+                 std::vector<const Fact*>& lasting) {
+  const auto check = [&](const Fact& fact) {
+    if (const std::string violation = fact.violation(graph, context); !violation.empty())
+      throw Error(ErrorCode::kInternal, fmt::format("behind pass '{}', '{}' does not hold: {}",
+                                                    pass.name, fact.name, violation));
+  };
+  for (const Fact* fact : lasting) check(*fact);
+  for (const Fact* fact : pass.establishes) {
+    check(*fact);
+    if (fact->lasts) lasting.push_back(fact);
+  }
+}
+
 }  // namespace
 
 PipelineResult run_pipeline(const Graph& graph, Context& context, const PipelineOptions& options) {
@@ -132,6 +290,7 @@ PipelineResult run_pipeline(const Graph& graph, Context& context, const Pipeline
       change_bodies(graph, is_imported_with_body,
                     [&](const Graph& body) { return with_ranges(body, graph.ranges()); }),
       {}};
+  std::vector<const Fact*> lasting;
   for (const Pass& pass : pipeline()) {
     const std::string name(pass.name);
     if (options.disabled.count(name) == 0 && (context.fuse || !pass.only_when_fusing)) {
@@ -148,11 +307,13 @@ PipelineResult run_pipeline(const Graph& graph, Context& context, const Pipeline
           std::chrono::steady_clock::now() - start;
       if (!result.graph.is_same(given))
         with_context(fmt::format("after pass '{}'", name), [&] { ir::verify(result.graph); });
+      if (options.check_facts) check_facts(pass, result.graph, context, lasting);
       result.times.push_back({name, spent.count(), before, result.graph.nodes().size()});
       if (options.observe) options.observe(pass.name, true, result.graph);
     }
     if (name == options.stop_after) break;
   }
+  drop_superseded(context.decisions, result.graph);
   return result;
 }
 

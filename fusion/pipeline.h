@@ -10,21 +10,38 @@
 #include <vector>
 
 #include "fusion/context.h"
+#include "fusion/facts.h"
 
 namespace sinter::fusion {
 
 struct Pass {
   std::string_view name;
   Graph (*run)(const Graph& graph, Context& context);
+  /// What must have been established in front of it, and what it establishes.
+  std::vector<const Fact*> needs = {}, establishes = {};
   bool only_when_fusing = false;  // left out under --fuse=off
   bool on_bodies = true;          // the driver runs it on the bodies of loops, too
+  /// Why nothing comes from a node behind it: what --why says.
+  std::string_view removes = "what took its place computes the same";
+  /// Whether it goes over a model as a whole where that has entry points, with all passes in front
+  /// of it; null: never. A graph for each entry is made behind the last that does.
+  bool (*of_model)(const Context& context) = nullptr;
 };
-/// Every pass, in order.
+/// Every pass, in an order that check_order allows.
 const std::vector<Pass>& pipeline();
+
+#ifdef NDEBUG
+inline constexpr bool kIsDebugBuild = false;
+#else
+inline constexpr bool kIsDebugBuild = true;
+#endif
 
 struct PipelineOptions {
   std::set<std::string> disabled;  // --disable-pass
   std::string stop_after;          // --stop-after
+  /// Facts are checked behind the pass that establishes them, and those that last behind every
+  /// later one, too. Costs several times what the passes do.
+  bool check_facts = kIsDebugBuild;
   /// Called with each pass's name, before and after it.
   std::function<void(std::string_view pass, bool after, const Graph&)> observe;
 };
@@ -33,12 +50,15 @@ struct PassTime {
   double milliseconds = 0;
   std::size_t nodes_before = 0, nodes_after = 0;
 };
+/// The last pass that goes over a model as a whole, by Pass::of_model.
+std::string_view last_pass_of_model(const Context& context);
+
 struct PipelineResult {
   Graph graph;
   std::vector<PassTime> times;
 };
 /// Runs the pipeline; verifies the graph after every pass. Throws Error(kUsage) for an unknown pass
-/// name in the options.
+/// name in the options, and Error(kInternal) for a fact that does not hold.
 PipelineResult run_pipeline(const Graph& graph, Context& context,
                             const PipelineOptions& options = {});
 

@@ -73,12 +73,21 @@ struct GraphBuilder::Impl {
   std::unordered_map<std::int32_t, std::size_t> merged;       // nodes, with their origins in order
   std::unordered_multimap<std::uint64_t, ValueId> constants;  // by Tensor::hash
   std::unordered_multimap<std::size_t, NodeId> nodes;         // by hash_of
+  std::vector<bool> constant;                                 // by node: is_constant
   std::map<std::string, ValueId, std::less<>> extents;        // by symbol
 
   ValueId new_value(Value value) {
     const ValueId id{static_cast<std::int32_t>(graph->values.size())};
     graph->values.push_back(std::move(value));
     return id;
+  }
+
+  /// Whether no input of the graph has a part in what `node` computes.
+  bool is_constant(const Node& node) const {
+    return std::ranges::all_of(node.inputs, [&](ValueId input) {
+      const Value& value = graph->values[input.position()];
+      return value.constant || (value.producer.valid() && constant[value.producer.position()]);
+    });
   }
 
   Value& value(ValueId id) {
@@ -173,6 +182,12 @@ std::vector<ValueId> GraphBuilder::add_multi(std::string_view op_name, std::vect
   for (auto it = begin; it != end; ++it) {
     Node& known = graph.nodes[it->second.position()];
     if (!same_node(known, node)) continue;
+    if (impl_->constant[it->second.position()]) {
+      // A table or an epsilon that several layers share is a constant, and constants have no
+      // origins: else each layer's kernel would list the nodes of all layers.
+      if (known.origins != node.origins) known.origins.clear();
+      return known.outputs;
+    }
     std::size_t& in_order =
         impl_->merged.emplace(it->second.index, known.origins.size()).first->second;
     add_origins(known.origins, in_order, node.origins);
@@ -188,6 +203,7 @@ std::vector<ValueId> GraphBuilder::add_multi(std::string_view op_name, std::vect
   for (std::size_t i = 0; i < output_types.size(); ++i)
     node.outputs.push_back(impl_->new_value(
         {.type = std::move(output_types[i]), .producer = id, .output_index = static_cast<int>(i)}));
+  impl_->constant.push_back(impl_->is_constant(node));
   graph.nodes.push_back(std::move(node));
   impl_->nodes.emplace(hash, id);
   const Node& added = graph.nodes.back();

@@ -165,6 +165,7 @@ using Evaluate =
 struct OpDef {
   std::string name;
   OpKind kind = OpKind::kPointwise;
+  std::string_view kernel = {};  // of kind kLibrary: the kind of kernel that computes it, "sort"
   int min_inputs = 1;
   int max_inputs = 1;  // -1: any number
   std::vector<AttrSpec> attrs;

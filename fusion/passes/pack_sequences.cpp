@@ -321,7 +321,7 @@ void require_attention(const Graph& graph, const Context& context) {
       graph.nodes(), [](const Node& node) { return node.op->name == "Attention"; });
   if (has_one) return;
   for (const Decision& decision : context.decisions)
-    if (decision.pass == "recognise_attention" && !decision.fused)
+    if (decision.sought == "Attention" && !decision.fused)
       throw Error(ErrorCode::kUnsupported,
                   fmt::format("--packed: {} is taken for no attention ({}); compile without "
                               "--packed",

@@ -2,6 +2,8 @@
 // blocks that block tables name.
 #include <algorithm>
 #include <map>
+#include <memory>
+#include <optional>
 
 #include <fmt/format.h>
 #include <sinter/error.h>
@@ -64,10 +66,13 @@ class CachePager {
     return shape;
   }
 
-  void range(const char* symbol, std::int64_t least, std::int64_t most) {
+  /// `bound`: what it is never larger than, either.
+  void range(const char* symbol, std::int64_t least, std::int64_t most,
+             const std::optional<Dim>& bound = {}) {
     Range range;
     range.min = least;
     range.max = most;
+    if (bound) range.symbolic_max = std::make_shared<const Dim>(*bound);
     b_.range(symbol, range);
   }
 
@@ -91,7 +96,7 @@ class CachePager {
     const std::int64_t block = options_.block_size;
     range(names::kTokens, 1, options_.max_step_tokens);
     range(names::kSequences, 1, options_.max_sequences);
-    range(names::kSamples, 1, options_.max_step_tokens);
+    range(names::kSamples, 1, options_.max_step_tokens, tokens);
     range(names::kTableBlocks, 1, (positions_ + block - 1) / block);
     // What depends on a cache's length is found behind: no range may make a number of it here.
     range(names::kCachePositions, 0, kMostCache);

@@ -92,7 +92,9 @@ class AttentionMatcher {
 
  private:
   std::optional<Piece> refused(const Node& softmax) {
-    if (!refusal_.empty()) decide(context_, softmax, product_, false, refusal_);
+    if (refusal_.empty()) return std::nullopt;
+    decide(context_, softmax, product_, false, refusal_);
+    context_.decisions.back().sought = "Attention";
     return std::nullopt;
   }
 

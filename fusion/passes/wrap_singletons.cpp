@@ -1,12 +1,12 @@
 #include "fusion/passes/passes.h"
-#include "fusion/regions/operand.h"
 #include "fusion/regions/rebuild.h"
 #include "sinter/error.h"
 
 namespace sinter::fusion {
 namespace {
 
-std::string family_of(const Node& node) {
+/// The kind of a fused node of this alone.
+std::string kind_of(const Node& node) {
   switch (node.op->kind) {
     case OpKind::kPointwise:
     case OpKind::kView: return "pointwise";
@@ -15,16 +15,7 @@ std::string family_of(const Node& node) {
     case OpKind::kIndexed:
       return node.op->scatter() ? "scatter" : node.op->scan() ? "scan" : "pointwise";
     case OpKind::kLibrary:
-      if (is_matrix_product(node)) return "matmul";
-      if (node.op->name == "Conv") return "conv";
-      if (node.op->name == "Attention") return "attention";
-      if (node.op->name == "ArgSort") return "sort";
-      if (node.op->name == "Suppress") return "suppression";
-      if (node.op->name == "SampleTokens") return "sampling";
-      if (node.op->name == "TreeEnsemble") return "trees";
-      if (node.op->name == "Recurrent") return "recurrent";
-      if (node.op->name == "CustomKernel") return "custom";
-      if (node.op->name == "HostOperator") return "host";
+      if (!node.op->kernel.empty()) return std::string(node.op->kernel);
       break;
     case OpKind::kFused:
     case OpKind::kWhile:
@@ -54,7 +45,7 @@ Graph wrap_singletons(const Graph& graph, Context&) {
       body.copy(node);
       for (ValueId output : node.outputs) results.push_back(body.import(output));
     }
-    pieces.push_back(body_piece(family_of(node), body, results, node.outputs));
+    pieces.push_back(body_piece(kind_of(node), body, results, node.outputs));
   }
   return rebuild(graph, pieces);
 }

@@ -386,6 +386,7 @@ std::vector<ValueId> decompose_attention(GraphBuilder& b, const Node& node,
 std::vector<OpDef> attention_ops() {
   return {{.name = "Attention",
            .kind = OpKind::kLibrary,
+           .kernel = "attention",
            .min_inputs = 3,
            .max_inputs = 8,
            .attrs = {{"scale", AttrKind::kFloat, std::nullopt},

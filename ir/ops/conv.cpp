@@ -59,7 +59,8 @@ std::vector<TensorType> infer_conv(const Attrs& attrs, Types inputs) {
 }  // namespace
 
 std::vector<OpDef> conv_ops() {
-  OpDef conv{.name = "Conv", .kind = OpKind::kLibrary, .min_inputs = 2, .max_inputs = 3};
+  OpDef conv{
+      .name = "Conv", .kind = OpKind::kLibrary, .kernel = "conv", .min_inputs = 2, .max_inputs = 3};
   for (const char* name : {"strides", "dilations", "pads_begin", "pads_end"})
     conv.attrs.push_back({name, AttrKind::kInts, std::nullopt});
   conv.attrs.push_back({"group", AttrKind::kInt, Attr(std::int64_t{1})});

@@ -53,6 +53,7 @@ std::vector<OpDef> custom_ops() {
                         .numerics = {.own_types = true}};
   OpDef kernel = with_body, host = with_body;
   kernel.name = "CustomKernel";
+  kernel.kernel = "custom";
   kernel.attrs = {{"operator", AttrKind::kString, std::nullopt},
                   {"source", AttrKind::kString, std::nullopt},
                   {"cubins", AttrKind::kString, Attr(std::string())},
@@ -62,6 +63,7 @@ std::vector<OpDef> custom_ops() {
                   {"workspace", AttrKind::kDims, Attr(std::vector<Dim>{})},
                   {"epilogues", AttrKind::kInts, Attr(Ints{})}};
   host.name = "HostOperator";
+  host.kernel = "host";
   host.attrs = {{"operator", AttrKind::kString, std::nullopt},
                 {"library", AttrKind::kString, Attr(std::string())},
                 {"values", AttrKind::kString, Attr(std::string())}};

@@ -35,6 +35,7 @@ std::vector<TensorType> infer_matmul(const Attrs&, Types inputs) {
 std::vector<OpDef> matmul_ops() {
   return {{.name = "MatMul",
            .kind = OpKind::kLibrary,
+           .kernel = "matmul",
            .min_inputs = 2,
            .max_inputs = 2,
            .infer = infer_matmul,
@@ -106,6 +107,7 @@ std::vector<ValueId> decompose_quant_matmul(GraphBuilder& b, const Node& node,
 std::vector<OpDef> quant_matmul_ops() {
   return {{.name = "QuantMatMul",
            .kind = OpKind::kLibrary,
+           .kernel = "matmul",
            .min_inputs = 3,
            .max_inputs = 4,
            .attrs = {{"bits", AttrKind::kInt, Attr(std::int64_t{8})},
@@ -150,6 +152,7 @@ std::vector<TensorType> infer_block_matmul(const Attrs& attrs, Types inputs) {
 std::vector<OpDef> block_matmul_ops() {
   return {{.name = "BlockMatMul",
            .kind = OpKind::kLibrary,
+           .kernel = "matmul",
            .min_inputs = 4,
            .max_inputs = 4,
            .attrs = {{"block", AttrKind::kInt, Attr(std::int64_t{128})},

@@ -65,6 +65,7 @@ std::vector<OpDef> ordered_ops() {
 
   OpDef sort{.name = "ArgSort",
              .kind = OpKind::kLibrary,
+             .kernel = "sort",
              .attrs = {{"axis", AttrKind::kInt, std::nullopt},
                        {"count", AttrKind::kDims, std::nullopt},
                        {"descending", AttrKind::kInt, Attr(std::int64_t{0})}},

@@ -52,6 +52,7 @@ std::vector<OpDef> recurrent_ops() {
   };
   OpDef op{.name = "Recurrent",
            .kind = OpKind::kLibrary,
+           .kernel = "recurrent",
            .min_inputs = 2,
            .max_inputs = -1,
            .attrs = {{"cell", AttrKind::kString, std::nullopt},

@@ -227,6 +227,7 @@ std::vector<OpDef> sampling_ops() {
   OpDef sample;
   sample.name = "SampleTokens";
   sample.kind = OpKind::kLibrary;
+  sample.kernel = "sampling";
   sample.min_inputs = 6;
   sample.max_inputs = 7;
   sample.attrs = {{"likeliest", AttrKind::kInt, Attr(std::int64_t{0})}};

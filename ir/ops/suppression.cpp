@@ -60,6 +60,7 @@ std::vector<OpDef> suppression_ops() {
   OpDef suppress;
   suppress.name = "Suppress";
   suppress.kind = OpKind::kLibrary;
+  suppress.kernel = "suppression";
   suppress.min_inputs = suppress.max_inputs = 2;
   suppress.attrs = {{"iou", AttrKind::kFloat, std::nullopt}};
   suppress.infer = infer_suppress;

@@ -93,6 +93,7 @@ std::vector<OpDef> tree_ops() {
   OpDef trees;
   trees.name = "TreeEnsemble";
   trees.kind = OpKind::kLibrary;
+  trees.kernel = "trees";
   trees.min_inputs = trees.max_inputs = 5;
   trees.attrs = {{"targets", AttrKind::kInt, std::nullopt},
                  {"combine", AttrKind::kString, std::string("sum")}};

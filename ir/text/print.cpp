@@ -1,3 +1,5 @@
+#include <algorithm>
+#include <string_view>
 #include <unordered_set>
 
 #include <fmt/format.h>
@@ -42,6 +44,13 @@ std::string attr_text(const Attr& attr) {
     std::string operator()(DType value) const { return std::string(to_string(value)); }
   };
   return std::visit(Visitor(), attr);
+}
+
+/// What parsing fills in by itself.
+bool is_default(const OpDef& op, std::string_view name, const Attr& attr) {
+  const auto spec = std::ranges::find(op.attrs, name, &AttrSpec::name);
+  return spec != op.attrs.end() && spec->default_value &&
+         Attrs{{std::string(name), *spec->default_value}} == Attrs{{std::string(name), attr}};
 }
 
 // A name that would not read back as it is, in a list that commas and the line's end divide.
@@ -136,7 +145,8 @@ class Printer {
     for (const ValueId id : node.outputs) give_name(id);
     std::vector<std::string> attrs, types;
     for (const auto& [name, attr] : node.attrs.values())
-      attrs.push_back(fmt::format("{} = {}", name, attr_text(attr)));
+      if (!is_default(*node.op, name, attr))
+        attrs.push_back(fmt::format("{} = {}", name, attr_text(attr)));
     for (const ValueId id : node.outputs) types.push_back(to_string(graph_.type(id)));
     std::string line = margin() + fmt::format("{} = {}({})", fmt::join(names(node.outputs), ", "),
                                               node.op->name, fmt::join(inputs, ", "));

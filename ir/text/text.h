@@ -31,7 +31,7 @@ struct PrintOptions {
 ///     return embedding = %1
 ///   }
 ///
-/// A value is %name, or %number if it has no name of its own; a name that is not a plain word is in
+/// Attributes that have their operator's default are left out. A value is %name, or %number if it has no name of its own; a name that is not a plain word is in
 /// quotes. A body's inputs have the types of its node's inputs; it has the ranges of the graph
 /// around it unless it states others. A range may end in a symbolic maximum ("0..15 max 2*n - 1"),
 /// have no upper end ("1.."), and be of a size that the run finds ("0..15 data"). States follow the

@@ -93,7 +93,7 @@ TEST_P(CachePrecision, AttentionIsThatOfRoundedRows) {
     for (const bool fuse : {true, false}) {
       Context context = context_of(target, GetParam());
       context.fuse = fuse;
-      const Graph graph = run_pipeline(model, context).graph;
+      const Graph graph = run_checked(model, context).graph;
       ASSERT_EQ(graph.inputs().size(), 8u);
       EXPECT_EQ(graph.type(graph.inputs()[4]).dtype, GetParam());
       EXPECT_EQ(graph.value(graph.inputs()[6]).name, "key.scales");
@@ -241,7 +241,7 @@ TEST(CachePrecisions, BothTypesTakeAsManyKernels) {
     for (const DType type : {DType::kFloat8E4M3FN, DType::kInt8}) {
       Context context = context_of(target, type);
       kernels.push_back(
-          run_pipeline(ir::parse_graph(kMaskedDecoder), context).graph.nodes().size());
+          run_checked(ir::parse_graph(kMaskedDecoder), context).graph.nodes().size());
     }
     EXPECT_EQ(kernels[0], kernels[1]);
   }
@@ -300,7 +300,7 @@ TEST(CachePrecisions, RowsOf8BitsOfManySequencesTakeNoMoreKernels) {
     context.target = codegen::cuda_target().traits();
     context.states.cache_type = type;
     context.paging.emplace();
-    const Graph graph = run_pipeline(ir::parse_graph(kServed), context).graph;
+    const Graph graph = run_checked(ir::parse_graph(kServed), context).graph;
     expect_fused(graph);
     return std::ranges::count_if(graph.nodes(),
                                  [](const Node& node) { return node.op->kind == OpKind::kFused; });

@@ -1,3 +1,5 @@
+#include <algorithm>
+
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -126,6 +128,49 @@ TEST(Driver, ShowsTheGraphBeforeAndAfterEachPass) {
   ASSERT_EQ(seen.size(), 2 * pipeline().size());
   EXPECT_EQ(seen[0], "expand_bodies before");
   EXPECT_EQ(seen[1], "expand_bodies after");
+}
+
+TEST(Facts, OrdersThatCannotHoldAreRefused) {
+  std::vector<Pass> passes = pipeline();
+  check_order(passes);
+  const auto at = [&](std::string_view name) {
+    return std::ranges::find(passes, name, &Pass::name);
+  };
+  std::iter_swap(at("fold_constants"), at("recognise"));
+  try {
+    check_order(passes);
+    FAIL() << "no error";
+  } catch (const Error& error) {
+    EXPECT_THAT(error.what(), HasSubstr("pass 'recognise' needs 'constants folded'"));
+  }
+}
+
+TEST(Facts, EveryFactIsEstablishedAndNeeded) {
+  for (const Fact* fact :
+       {&facts::kBodiesExpanded, &facts::kStatesFound, &facts::kWeightsRead,
+        &facts::kConstantsFolded, &facts::kIdiomsRecognised, &facts::kPrecisionLowered,
+        &facts::kSimplified, &facts::kEightBitOperandsFound, &facts::kAttentionFound,
+        &facts::kDecomposed, &facts::kLayoutsAssigned, &facts::kWeightsLaidOut}) {
+    const auto has = [&](const std::vector<const Fact*>& list) {
+      return std::ranges::find(list, fact) != list.end();
+    };
+    EXPECT_EQ(std::ranges::count_if(pipeline(), [&](const Pass& p) { return has(p.establishes); }),
+              1)
+        << fact->name;
+    EXPECT_TRUE(std::ranges::any_of(pipeline(), [&](const Pass& p) { return has(p.needs); }))
+        << fact->name;
+  }
+}
+
+TEST(Facts, SayWhatContradictsThem) {
+  const Context context = cpu_context();
+  EXPECT_THAT(facts::kAllFused.violation(small_graph(), context), HasSubstr("is not part of"));
+  EXPECT_THAT(facts::kDecomposed.violation(small_graph(), context), HasSubstr("once more"));
+  EXPECT_THAT(facts::kSimplified.violation(small_graph(), context), HasSubstr("once more"));
+  Context states = context;
+  states.states.pairs = {{"x", "y"}};
+  EXPECT_THAT(facts::kStatesFound.violation(small_graph(), states),
+              HasSubstr("'x' and 'y' are no state"));
 }
 
 TEST(Decisions, EveryEdgeHasOneReason) {

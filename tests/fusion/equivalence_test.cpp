@@ -32,7 +32,7 @@ TEST_P(RandomGraphs, FusedComputeTheSame) {
          {codegen::cpu_target().traits(), codegen::cuda_target().traits()}) {
       Context context;
       context.target = target;
-      const ir::Graph fused = run_pipeline(graph, context).graph;
+      const ir::Graph fused = run_checked(graph, context).graph;
       expect_equivalent(graph, fused, kTolerance);
       expect_fused(fused);
     }
@@ -44,7 +44,7 @@ TEST_P(RandomGraphs, UnfusedComputeTheSame) {
     Context context;
     context.target = codegen::cuda_target().traits();
     context.fuse = false;
-    const ir::Graph unfused = run_pipeline(graph, context).graph;
+    const ir::Graph unfused = run_checked(graph, context).graph;
     expect_equivalent(graph, unfused, kTolerance);
     expect_fused(unfused);
   });
@@ -62,7 +62,7 @@ TEST_P(RandomGraphs, PassesCanBeLeftOut) {
       if (pass.name != "wrap_singletons" && pass.name != "decompose" && (choice >> 60) < 5)
         options.disabled.emplace(pass.name);
     }
-    const ir::Graph result = run_pipeline(graph, context, options).graph;
+    const ir::Graph result = run_checked(graph, context, options).graph;
     expect_equivalent(graph, result, kTolerance);
     expect_fused(result);
   });
@@ -73,8 +73,8 @@ TEST_P(RandomGraphs, PassesAreDeterministic) {
   for_each_graph([](const ir::Graph& graph) {
     Context first, second;
     first.target = second.target = codegen::cpu_target().traits();
-    EXPECT_EQ(ir::print(run_pipeline(graph, first).graph),
-              ir::print(run_pipeline(graph, second).graph));
+    EXPECT_EQ(ir::print(run_checked(graph, first).graph),
+              ir::print(run_checked(graph, second).graph));
     EXPECT_EQ(first.decisions.size(), second.decisions.size());
   });
 }

@@ -139,7 +139,7 @@ TEST_P(Golden, Matches) {
   const std::string pass = GetParam().parent_path().filename();
   const ir::Graph before = ir::parse_graph(test.graph);
   if (test.samples > 0) test.context.weights.calibration = random_calibration(before, test.samples);
-  const ir::Graph after = pass == "pipeline" ? run_pipeline(before, test.context).graph
+  const ir::Graph after = pass == "pipeline" ? run_checked(before, test.context).graph
                                              : run_pass(pass, before, test.context);
   ir::verify(after);
   std::string found = ir::print(after);
@@ -180,7 +180,7 @@ TEST(Spellings, OldAndNewEncoderAreOneFusedGraph) {
     for (const char* name : {"encoder_new.txt", "encoder_old.txt"}) {
       Case test = read_case(kGoldens / "pipeline" / name);
       test.context.target = target;
-      results.push_back(run_pipeline(ir::parse_graph(test.graph), test.context).graph);
+      results.push_back(run_checked(ir::parse_graph(test.graph), test.context).graph);
     }
     EXPECT_TRUE(ir::structurally_equal(results[0], results[1]))
         << ir::print(results[0]) << ir::print(results[1]);

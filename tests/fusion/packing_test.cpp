@@ -141,7 +141,7 @@ TEST(PackSequences, AttentionThatIsNoneIsNamed) {
   Context context;
   context.target = codegen::cpu_target().traits();
   context.packed = true;
-  EXPECT_THAT(failure([&] { run_pipeline(ir::parse_graph(text), context); }),
+  EXPECT_THAT(failure([&] { run_checked(ir::parse_graph(text), context); }),
               AllOf(HasSubstr("MatMul"), HasSubstr("the scores have two masks"),
                     HasSubstr("compile without --packed")));
 }
@@ -151,7 +151,7 @@ TEST(PackSequences, IsRefusedWithoutFusing) {
   context.target = codegen::cpu_target().traits();
   context.packed = true;
   context.fuse = false;
-  EXPECT_THAT(failure([&] { run_pipeline(ir::parse_graph(attention(kKeys, "", kAll)), context); }),
+  EXPECT_THAT(failure([&] { run_checked(ir::parse_graph(attention(kKeys, "", kAll)), context); }),
               HasSubstr("--fuse=off"));
 }
 

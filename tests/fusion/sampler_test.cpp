@@ -72,7 +72,7 @@ TEST(AppendSampler, GoesThroughThePasses) {
       const ir::Graph before = append_sampler(ir::parse_graph(kDecoder), options);
       Context context;
       context.target = target;
-      const ir::Graph after = run_pipeline(before, context).graph;
+      const ir::Graph after = run_checked(before, context).graph;
       expect_fused(after);
       expect_equivalent(before, after, 1e-6);
       EXPECT_EQ(after.states().size(), options.is_greedy() ? 3u : 4u);

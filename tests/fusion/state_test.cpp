@@ -47,7 +47,7 @@ TEST(States, SurviveTheWholePipeline) {
   Context context;
   context.target = codegen::cuda_target().traits();
   context.states.pairs = {{"h", "y"}};
-  const ir::Graph graph = run_pipeline(ir::parse_graph(kGraph), context).graph;
+  const ir::Graph graph = run_checked(ir::parse_graph(kGraph), context).graph;
   EXPECT_EQ(graph.states(), (std::vector<ir::State>{{0, 0}}));
 }
 

@@ -101,6 +101,11 @@ void expect_equivalent(const Graph& before, const Graph& after, double tolerance
         << ir::print(after);
 }
 
+PipelineResult run_checked(const ir::Graph& graph, Context& context, PipelineOptions options) {
+  options.check_facts = true;
+  return run_pipeline(graph, context, options);
+}
+
 Graph run_pass(std::string_view name, const Graph& graph, Context& context) {
   for (const Pass& pass : pipeline())
     if (pass.name == name) return pass.run(graph, context);

@@ -26,6 +26,9 @@ double relative_error(const ir::Tensor& found, const ir::Tensor& expected);
 void expect_equivalent(const ir::Graph& before, const ir::Graph& after, double tolerance,
                        std::uint64_t seed = 1);
 
+/// run_pipeline, which checks every fact.
+PipelineResult run_checked(const ir::Graph& graph, Context& context, PipelineOptions options = {});
+
 /// Runs the pass called `name` alone.
 ir::Graph run_pass(std::string_view name, const ir::Graph& graph, Context& context);
 

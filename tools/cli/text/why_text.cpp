@@ -1,8 +1,11 @@
 #include "tools/cli/text/why_text.h"
 
+#include <algorithm>
+
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include "fusion/pipeline.h"
 #include "ir/text/shown.h"
 #include "ir/text/text.h"
 #include "tools/cli/text/table.h"
@@ -21,16 +24,10 @@ constexpr std::size_t kMostLines = 12;
 
 /// Why nothing comes from a node behind a pass.
 std::string gone_because(const std::string& pass) {
-  static const std::map<std::string, std::string> reasons = {
-      {"import", "its result was known at import: a constant, a shape, or nothing reads it"},
-      {"fold_constants", "its result does not depend on the inputs and was computed"},
-      {"fold_scales", "it went into the weights of a product or convolution"},
-      {"fold_thresholds", "it went into the thresholds of decision trees"},
-      {"recognise", "an operator that does the same as several took its place"},
-      {"simplify", "the algebra left nothing to compute"},
-      {"lower_precision", "types made it needless"}};
-  const auto found = reasons.find(pass);
-  return found != reasons.end() ? found->second : "what took its place computes the same";
+  if (pass == "import")
+    return "its result was known at import: a constant, a shape, or nothing reads it";
+  const auto found = std::ranges::find(fusion::pipeline(), pass, &fusion::Pass::name);
+  return std::string(found != fusion::pipeline().end() ? found->removes : fusion::Pass{}.removes);
 }
 
 std::string launches(double count) {

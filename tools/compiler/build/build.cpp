@@ -55,12 +55,6 @@ double milliseconds_since(std::chrono::steady_clock::time_point start) {
       .count();
 }
 
-/// The last pass that goes over a model as a whole where it has entry points.
-std::string_view last_pass_of_model(const BuildOptions& options) {
-  if (options.paging) return "page_caches";  // names the dimension that is limited
-  return has_eight_bit(options.precision) ? "quantize_products" : "quantize_weights";
-}
-
 fusion::Context context_of(const BuildOptions& options, const Target& target) {
   fusion::Context context;
   context.target = target.traits();
@@ -159,12 +153,13 @@ std::vector<codegen::EntryGraph> run_entry_passes(const BuildOptions& options, c
   first.observe = observer.of("");
   first.disabled.insert(options.disabled_passes.begin(), options.disabled_passes.end());
   then.disabled = first.disabled;
+  run.context = context_of(options, target);
+  const std::string_view last_of_model = fusion::last_pass_of_model(run.context);
   bool is_of_model = true;
   for (const auto& pass : fusion::pipeline()) {
     (is_of_model ? then : first).disabled.insert(std::string(pass.name));
-    if (pass.name == last_pass_of_model(options)) is_of_model = false;
+    if (pass.name == last_of_model) is_of_model = false;
   }
-  run.context = context_of(options, target);
   run.context.weights.calibration = make_calibration(options.weights, model, reporter);
   auto result = fusion::run_pipeline(model, run.context, first);
   run.context.weights.calibration.reset();  // its samples
