@@ -68,6 +68,24 @@ TEST(GraphBuilder, SharedNodesCollectTheirOrigins) {
   EXPECT_THAT(graph.nodes()[2].origins, ElementsAre());
 }
 
+/// Else each layer's kernel would name the nodes of all layers that share an epsilon.
+TEST(GraphBuilder, SharedConstantsHaveNoOrigins) {
+  GraphBuilder builder;
+  const ValueId x = builder.input("x", kRow);
+  for (const char* layer : {"first", "second"}) {
+    const GraphBuilder::OriginScope scope(builder, {layer});
+    const ValueId root = builder.add("Sqrt", {builder.scalar(DType::kFloat32, 2)});
+    builder.output(layer, builder.add("Mul", {x, builder.add("Neg", {root})}));
+    if (layer == std::string("second")) builder.output("own", builder.add("Abs", {root}));
+  }
+  const Graph graph = builder.finish();
+  for (const Node& node : graph.nodes()) {
+    if (node.op->name == "Mul") EXPECT_THAT(node.origins, ElementsAre("first", "second"));
+    if (node.op->name == "Abs") EXPECT_THAT(node.origins, ElementsAre("second"));
+    if (node.op->name == "Sqrt" || node.op->name == "Neg") EXPECT_TRUE(node.origins.empty());
+  }
+}
+
 TEST(GraphBuilder, DropsWhatNoOutputNeeds) {
   GraphBuilder builder;
   const ValueId x = builder.input("x", kRow);

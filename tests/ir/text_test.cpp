@@ -156,6 +156,20 @@ TEST(GraphText, AttributesKeepTheirValue) {
   expect_round_trip(graph);
 }
 
+TEST(GraphText, AttributesOfDefaultValueAreLeftOut) {
+  GraphBuilder builder;
+  const ValueId x = builder.input("x", {DType::kFloat32, {S, 4}});
+  for (const std::int64_t descending : {0, 1})
+    builder.output("", builder.add("ArgSort", {x},
+                                   {{"axis", std::int64_t{1}},
+                                    {"count", std::vector<Dim>{4}},
+                                    {"descending", descending}}));
+  const Graph graph = builder.finish();
+  EXPECT_THAT(print(graph), HasSubstr("ArgSort(%x) {axis = 1, count = [4]} :"));
+  EXPECT_THAT(print(graph), HasSubstr("ArgSort(%x) {axis = 1, count = [4], descending = 1} :"));
+  expect_round_trip(graph);
+}
+
 TEST(GraphText, OptionsChooseWhatIsPrinted) {
   GraphBuilder builder;
   const GraphBuilder::OriginScope scope(builder, {"here"});
