@@ -80,7 +80,7 @@ foreach(product ${products})
   install(FILES ${CMAKE_CURRENT_BINARY_DIR}/${product}.pc
           DESTINATION ${pc_dir} COMPONENT dev)
 endforeach()
-install(FILES ${PROJECT_SOURCE_DIR}/tools/cmake/THIRD_PARTY.md DESTINATION ${CMAKE_INSTALL_DOCDIR}
+install(FILES ${PROJECT_SOURCE_DIR}/LICENSE ${PROJECT_SOURCE_DIR}/NOTICE DESTINATION ${CMAKE_INSTALL_DOCDIR}
         COMPONENT runtime)
 
 set(CPACK_GENERATOR DEB)
