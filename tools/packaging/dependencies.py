@@ -47,7 +47,8 @@ def dependencies(files):
     listed = subprocess.run([ROOT / "tools/setup", "--test", "--cudnn", "--list"], capture_output=True, text=True, check=True)
     for name in listed.stdout.split():
         yield "tools/setup", f"deb:{name}"
-    for name in re.findall(r"(?<![\w.-])([a-z][\w-]*)==[\d]", (ROOT / "tools/setup").read_text()):
+    setup = (ROOT / "tools/setup").read_text()
+    for name in re.findall(r"(?<![\w.-])([a-z][\w-]*)==\d", setup) + re.findall(r"([a-z][\w-]*)-\{version\}\.tar", setup):
         yield "tools/setup", f"pypi:{normalized(name)}"
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())
     wanted = project["build-system"]["requires"] + project["project"]["dependencies"]
