@@ -93,6 +93,10 @@ def build_package(package, files, tree, version, into, work):
     depends = [f"{each} (= {version})" for each in package.get("needs", [])]
     found = shared_dependencies([path for path in files if not path.is_symlink() and path.suffix != ".a" and stage.is_elf(path)], tree, work)
     depends += [found] if found else []
+    # What is opened by name no one finds but by that.
+    late = {each for path in files if not path.is_symlink() and path.suffix != ".a" and stage.is_elf(path)
+            for each in stage.TABLE["opened"] if each in stage.TABLE["system"] and stage.opens(path, each)}
+    depends += [each for each in sorted(set(packages_of(late))) if not re.search(rf"\b{re.escape(each)}\b", found)]
     control = {"Package": name, "Version": version, "Architecture": stage.run("dpkg", "--print-architecture").strip(),
                "Maintainer": MAINTAINER, "Installed-Size": str((size + 1023) // 1024), "Depends": ", ".join(depends),
                "Suggests": ", ".join(package.get("suggests", [])), "Section": package["section"], "Priority": "optional",

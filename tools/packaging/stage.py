@@ -28,7 +28,7 @@ def version():
     return re.search(r"project\(sinter VERSION ([\d.]+)", (ROOT / "CMakeLists.txt").read_text())[1]
 
 
-def install(build, into, components=("runtime", "compiler", "tools", "dev")):
+def install(build, into, components=("runtime", "compiler", "tools", "grpc", "dev")):
     """Installs components of a build, without symbols that no program needs."""
     for component in components:
         run("cmake", "--install", build, "--prefix", into, "--component", component)
