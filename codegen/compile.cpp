@@ -8,6 +8,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 #include <sinter/error.h>
+#include <sinter/version.h>
 
 #include "codegen/families/registry.h"
 #include "codegen/kernel_table.h"

@@ -11,6 +11,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 #include <onnx.pb.h>
+#include <sinter/version.h>
 
 #include "runtime/format_error.h"
 

@@ -13,7 +13,8 @@
 
 namespace sinter::plan {
 
-inline constexpr std::uint32_t kFormatVersion = 9;
+inline constexpr std::uint32_t kFormatVersion = 9;        // what is written: formats.cpp
+inline constexpr std::uint32_t kOldestFormatVersion = 7;  // what is read
 inline constexpr std::size_t kSectionAlignment = 4096;
 inline constexpr std::size_t kWeightAlignment = 256;
 // What bytes that are not copied begin at: a cache line, which weights lie at too.
@@ -27,8 +28,9 @@ inline constexpr int kSectionCount = 4;
 struct PlanData {
   fb::PlanT meta;
   std::span<const std::byte> weights, modules, sources;
-  std::shared_ptr<const void> owner;  // keeps the spans valid: a mapping or a buffer
-  std::string path;                   // where it was read from; empty: from memory
+  std::shared_ptr<const void> owner;              // keeps the spans valid: a mapping or a buffer
+  std::string path;                               // where it was read from; empty: from memory
+  std::uint32_t format_version = kFormatVersion;  // of the file; `meta` is of today's
 
   std::span<const std::byte> weight(const fb::BufferT& buffer, std::uint64_t bytes) const;
 };

@@ -8,6 +8,7 @@
 #include "runtime/files/input_file.h"
 #include "runtime/format_error.h"
 #include "runtime/plan/file_header.h"
+#include "runtime/plan/formats.h"
 #include "runtime/plan/hash.h"
 #include "runtime/plan/plan_data.h"
 #include "runtime/plan/verify/verify_plan.h"
@@ -39,20 +40,13 @@ FileHeader check_header(Bytes file) {
   if (file.size() >= kVersionEnd)
     std::memcpy(&header.version, file.data() + offsetof(FileHeader, version),
                 sizeof header.version);
-  if (file.size() >= kVersionEnd && header.version > kFormatVersion)
-    fail(
-        "the plan has format version {}, this library reads version {}: update Sinter or recompile "
-        "the model",
-        header.version, kFormatVersion);
+  if (file.size() >= kVersionEnd) require_format(header.version, file);
   if (file.size() < sizeof header)
     fail(
         "the plan is truncated: it has {} bytes, its header alone has {}; copy the file again or "
         "recompile the model",
         file.size(), sizeof header);
   std::memcpy(static_cast<void*>(&header), file.data(), sizeof header);
-  if (header.version < kFormatVersion)
-    fail("the plan has format version {}, this library reads version {}: recompile the model",
-         header.version, kFormatVersion);
   const std::uint64_t hash = hash64(file.first(offsetof(FileHeader, hash)));
   if (hash != header.hash)
     fail(
@@ -64,7 +58,7 @@ FileHeader check_header(Bytes file) {
     fail(
         "the plan's header has {} bytes and {} sections, version {} has {} and {}: recompile the "
         "model",
-        header.header_size, header.section_count, kFormatVersion, sizeof header, kSectionCount);
+        header.header_size, header.section_count, header.version, sizeof header, kSectionCount);
   if (header.file_size != file.size())
     fail(
         "the plan is {}: it has {} bytes, its header says {}; copy the file again or recompile the "
@@ -132,6 +126,8 @@ std::shared_ptr<const PlanData> check_plan(Bytes file, std::shared_ptr<const voi
 
   auto plan = std::make_shared<PlanData>();
   root.UnPackTo(&plan->meta);
+  plan->format_version = header.version;
+  upgrade(plan->meta, header.version, formats());
   plan->weights = sections[1];
   plan->modules = sections[2];
   plan->sources = sections[3];

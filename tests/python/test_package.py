@@ -37,9 +37,16 @@ def test_metadata():
     assert facts["Version"] == pysinter.__version__ and facts["Requires-Python"] == ">=3.11"
     needed = importlib.metadata.requires("pysinter")
     assert [each for each in needed if "extra" not in each] == ["numpy>=1.26"]
-    (licences,) = facts.get_all("License-File")
-    assert "nanobind" in importlib.metadata.distribution("pysinter").read_text(f"licenses/{licences}")
+    assert facts["License-Expression"] == "Apache-2.0" and facts["Author"] == "Sinter contributors"
+    texts = {name: importlib.metadata.distribution("pysinter").read_text(f"licenses/{name}") for name in facts.get_all("License-File")}
+    assert "Apache License" in texts["LICENSE"] and "nanobind" in texts["NOTICE"]
     assert set(facts.get_all("Provides-Extra")) == {"cuda", "torch", "arrow", "embed", "serve", "ray"}
+
+
+def test_command_has_a_name_of_its_own():
+    """PyPI's `sinter` has a command `sinter`: whichever is installed last has that name."""
+    names = {each.name: each.value for each in importlib.metadata.distribution("pysinter").entry_points}
+    assert names == {"sinter": "pysinter._cli:run", "pysinter": "pysinter._cli:run"}
 
 
 def test_nothing_else_is_imported():

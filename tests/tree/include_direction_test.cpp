@@ -271,8 +271,8 @@ const Edges kAllowed = {
 
 // Headers of scalar types and errors, open to all.
 const std::set<std::string> kLeaves = {
-    "sinter/error.h",       "sinter/dtype.h",  "sinter/float8.h",       "sinter/scalar_op.h",
-    "sinter/packed_rows.h", "sinter/export.h", "runtime/format_error.h"};
+    "sinter/error.h",       "sinter/dtype.h",  "sinter/float8.h",  "sinter/scalar_op.h",
+    "sinter/packed_rows.h", "sinter/export.h", "sinter/version.h", "runtime/format_error.h"};
 
 // Libraries that only some folders may see.
 const std::map<std::string, std::set<std::string>> kPrivate = {

@@ -6,6 +6,8 @@ string(APPEND text "  static const std::vector<${TYPE}> files = {\n")
 foreach(file ${FILES})
   get_filename_component(name ${file} NAME)
   file(READ ${file} body)
+  # Not the licence's line, so that what is compiled of the text stays as it is, in caches, too.
+  string(REGEX REPLACE "^// SPDX-License-Identifier: [^\n]*\n" "" body "${body}")
   string(APPEND text "    {\"${name}\", R\"file(${body})file\"},\n")
 endforeach()
 string(APPEND text "  };\n  return files;\n}\n\n}  // namespace sinter::${NAMESPACE}\n")

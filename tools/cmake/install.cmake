@@ -3,7 +3,7 @@
 #   compiler   libsinter_compiler.so.N
 #   tools      the command `sinter`
 #   dev        headers, links and static libraries, CMake package, pkg-config files
-# `cpack -G DEB` makes a Debian package of each.
+# tools/release makes packages of them, by tools/packaging/packages.toml.
 include(GNUInstallDirs)
 include(CMakePackageConfigHelpers)
 
@@ -17,6 +17,8 @@ if(SINTER_COMPILER)
 endif()
 foreach(product ${products})
   set_target_properties(${product}_shared PROPERTIES INSTALL_RPATH "$ORIGIN;$ORIGIN/sinter")
+  # As DT_RPATH, which holds for what libraries in lib/sinter need of each other.
+  target_link_options(${product}_shared PRIVATE -Wl,--disable-new-dtags)
   foreach(kind shared static)
     set_target_properties(${product}_${kind} PROPERTIES EXCLUDE_FROM_ALL OFF)
   endforeach()
@@ -39,6 +41,7 @@ if(SINTER_COMPILER)
   install(EXPORT SinterCompilerTargets NAMESPACE Sinter:: DESTINATION ${package_dir} COMPONENT dev)
   set_target_properties(sinter PROPERTIES
     INSTALL_RPATH "$ORIGIN/../${CMAKE_INSTALL_LIBDIR};$ORIGIN/../${private_dir}")
+  target_link_options(sinter PRIVATE -Wl,--disable-new-dtags)
   install(TARGETS sinter RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR} COMPONENT tools)
 endif()
 
@@ -80,36 +83,5 @@ foreach(product ${products})
   install(FILES ${CMAKE_CURRENT_BINARY_DIR}/${product}.pc
           DESTINATION ${pc_dir} COMPONENT dev)
 endforeach()
-install(FILES ${PROJECT_SOURCE_DIR}/tools/cmake/THIRD_PARTY.md DESTINATION ${CMAKE_INSTALL_DOCDIR}
+install(FILES ${PROJECT_SOURCE_DIR}/LICENSE ${PROJECT_SOURCE_DIR}/NOTICE DESTINATION ${CMAKE_INSTALL_DOCDIR}
         COMPONENT runtime)
-
-set(CPACK_GENERATOR DEB)
-set(CPACK_PACKAGE_NAME sinter)
-set(CPACK_PACKAGE_VENDOR "Sinter")
-set(CPACK_PACKAGE_CONTACT "Sinter maintainers")
-set(CPACK_PACKAGE_DESCRIPTION_SUMMARY "Graph-mode fusion compiler and runtime for ONNX models")
-set(CPACK_PACKAGING_INSTALL_PREFIX /usr)
-set(CPACK_STRIP_FILES ON)
-set(CPACK_COMPONENTS_ALL runtime dev)
-if(SINTER_COMPILER)
-  list(APPEND CPACK_COMPONENTS_ALL compiler tools)
-endif()
-set(CPACK_DEB_COMPONENT_INSTALL ON)
-set(CPACK_DEBIAN_FILE_NAME DEB-DEFAULT)
-set(CPACK_DEBIAN_PACKAGE_SHLIBDEPS ON)
-# What other packages of these have; they are named below.
-set(CPACK_DEBIAN_PACKAGE_SHLIBDEPS_PRIVATE_DIRS ${CMAKE_CURRENT_BINARY_DIR})
-if(SINTER_DNNL_IS_PRIVATE)
-  list(APPEND CPACK_DEBIAN_PACKAGE_SHLIBDEPS_PRIVATE_DIRS ${dnnl_folder})
-endif()
-set(CPACK_DEBIAN_RUNTIME_PACKAGE_NAME libsinter)
-set(CPACK_DEBIAN_COMPILER_PACKAGE_NAME libsinter-compiler)
-set(CPACK_DEBIAN_COMPILER_PACKAGE_DEPENDS "libsinter (= ${PROJECT_VERSION})")
-set(CPACK_DEBIAN_TOOLS_PACKAGE_NAME sinter)
-set(CPACK_DEBIAN_TOOLS_PACKAGE_DEPENDS "libsinter (= ${PROJECT_VERSION})")
-set(CPACK_DEBIAN_DEV_PACKAGE_NAME libsinter-dev)
-set(CPACK_DEBIAN_DEV_PACKAGE_DEPENDS "libsinter (= ${PROJECT_VERSION})")
-# Static libraries are linked with those of Debian.
-set(CPACK_DEBIAN_DEV_PACKAGE_SUGGESTS
-    "libsinter-compiler (= ${PROJECT_VERSION}), libfmt-dev, libhwy-dev, libprotobuf-dev, libzip-dev")
-include(CPack)

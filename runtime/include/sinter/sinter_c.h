@@ -37,7 +37,7 @@ extern "C" {
 /// something is missing.
 #define SINTER_C_ABI_VERSION 7
 SINTER_API uint32_t sinter_c_abi_version(void);
-/// "0.1.0".
+/// "0.2.0".
 SINTER_API const char* sinter_version(void);
 
 typedef int32_t sinter_status;

@@ -4,12 +4,12 @@
 #include <sinter/export.h>
 
 #define SINTER_VERSION_MAJOR 0
-#define SINTER_VERSION_MINOR 1
+#define SINTER_VERSION_MINOR 2
 #define SINTER_VERSION_PATCH 0
 
 #define SINTER_VERSION_TEXT_(major, minor, patch) #major "." #minor "." #patch
 #define SINTER_VERSION_TEXT(major, minor, patch) SINTER_VERSION_TEXT_(major, minor, patch)
-/// "0.1.0".
+/// "0.2.0".
 #define SINTER_VERSION \
   SINTER_VERSION_TEXT(SINTER_VERSION_MAJOR, SINTER_VERSION_MINOR, SINTER_VERSION_PATCH)
 /// Grows with every version: to be compared by the preprocessor.
@@ -21,7 +21,7 @@
 
 namespace sinter {
 
-/// The version of the library that the program runs with, "0.1.0".
+/// The version of the library that the program runs with, "0.2.0".
 SINTER_API std::string_view version();
 
 }  // namespace sinter

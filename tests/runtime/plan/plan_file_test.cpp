@@ -190,18 +190,6 @@ TEST(PlanFile, ForeignMagic) {
   EXPECT_THAT(message_of({}), HasSubstr("not a Sinter plan"));
 }
 
-TEST(PlanFile, NewerVersionSaysWhatToDo) {
-  PlanBuilder builder = sample();
-  Bytes bytes = builder.bytes();
-  plan::FileHeader header = header_of(bytes);
-  header.version = plan::kFormatVersion + 3;
-  put_header(bytes, header);
-  EXPECT_THAT(message_of(bytes),
-              HasSubstr("has format version " + std::to_string(plan::kFormatVersion + 3) +
-                        ", this library reads version " + std::to_string(plan::kFormatVersion) +
-                        ": update Sinter or recompile the model"));
-}
-
 TEST(PlanFile, SectionsMayNotOverlapOrLeaveTheFile) {
   PlanBuilder builder = sample();
   const Bytes good = builder.bytes();
