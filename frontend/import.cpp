@@ -9,6 +9,7 @@
 #include <map>
 #include <set>
 
+#include <sinter/file_error.h>
 #include <xxhash.h>
 
 #include "frontend/bodies.h"
@@ -348,6 +349,8 @@ decltype(auto) with_names_shown(Body&& body) {
     return std::forward<Body>(body)();
   } catch (const UnsupportedModel&) {
     throw;  // which has lines, and has seen to it
+  } catch (const FileError& error) {
+    throw FileError(error.code(), ir::shown(error.what()), error.path(), error.number());
   } catch (const Error& error) {
     Error shown(error.code(), ir::shown(error.what()));
     shown.set_node(error.node());

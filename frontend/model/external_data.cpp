@@ -7,6 +7,7 @@
 #include <system_error>
 
 #include <onnx.pb.h>
+#include <sinter/file_error.h>
 
 #include "runtime/format_error.h"
 
@@ -17,6 +18,14 @@ namespace fs = std::filesystem;
 
 [[noreturn]] void refuse(const onnx::TensorProto& tensor, std::string_view why) {
   throw invalid_model_error("external data of tensor '{}': {}", tensor.name(), why);
+}
+
+/// A file of weights that is not there.
+[[noreturn]] void refuse(const onnx::TensorProto& tensor, const fs::path& path, int number,
+                         std::string_view why) {
+  throw FileError(ErrorCode::kInvalidModel,
+                  fmt::format("external data of tensor '{}': {}", tensor.name(), why),
+                  path.string(), number);
 }
 
 std::optional<std::string> entry(const onnx::TensorProto& tensor, std::string_view key) {
@@ -52,8 +61,10 @@ ExternalData::ExternalData(const fs::path& folder) {
   std::error_code error;
   folder_ = fs::canonical(folder, error);
   if (error)
-    throw usage_error("cannot resolve the model's folder '{}': {}", folder.string(),
-                      error.message());
+    throw FileError(
+        ErrorCode::kUsage,
+        fmt::format("cannot resolve the model's folder '{}': {}", folder.string(), error.message()),
+        folder.string(), error.value());
 }
 
 ExternalData::Slice ExternalData::find(const onnx::TensorProto& tensor,
@@ -84,15 +95,16 @@ ExternalData::Slice ExternalData::find(const onnx::TensorProto& tensor,
     // canonical follows every symbolic link, those of intermediate folders too.
     const fs::path resolved = fs::canonical(folder_ / relative, error);
     if (error)
-      refuse(tensor, fmt::format("'{}' in '{}': {}", location, folder_.string(), error.message()));
+      refuse(tensor, folder_ / relative, error.value(),
+             fmt::format("'{}' in '{}': {}", location, folder_.string(), error.message()));
     if (!lies_inside(folder_, resolved))
       refuse(tensor,
              fmt::format("location '{}' leaves the model's folder '{}' through a symbolic link",
                          location, folder_.string()));
     try {
       file = MappedFile::open(resolved);
-    } catch (const Error& cause) {
-      refuse(tensor, cause.what());
+    } catch (const FileError& cause) {
+      refuse(tensor, cause.path(), cause.number(), cause.what());
     }
     paths_.push_back(resolved.string());
   }

@@ -15,6 +15,7 @@
 #include <google/protobuf/io/zero_copy_stream.h>
 #include <google/protobuf/stubs/logging.h>
 #include <onnx.pb.h>
+#include <sinter/file_error.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -219,21 +220,26 @@ std::shared_ptr<const Message> parse(const ModelBytes& model, const std::string&
 std::shared_ptr<const MappedFile> MappedFile::open(const std::filesystem::path& path) {
   // O_NONBLOCK: opening a pipe must not hang.
   const FileDescriptor file{::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK)};
-  const auto refuse = [&](std::string_view why) {
-    throw usage_error("cannot read '{}': {}", path.string(), why);
+  const auto refuse = [&](int number, std::string_view why) {
+    throw FileError(ErrorCode::kUsage, fmt::format("cannot read '{}': {}", path.string(), why),
+                    path.string(), number);
   };
-  if (file.fd < 0) refuse(std::strerror(errno));
+  const auto refuse_as_system = [&] {
+    const int number = errno;
+    refuse(number, std::strerror(number));
+  };
+  if (file.fd < 0) refuse_as_system();
   struct stat status {};
-  if (::fstat(file.fd, &status) != 0) refuse(std::strerror(errno));
-  if (S_ISDIR(status.st_mode)) refuse("it is a directory");
-  if (!S_ISREG(status.st_mode)) refuse("it is not a regular file");
+  if (::fstat(file.fd, &status) != 0) refuse_as_system();
+  if (S_ISDIR(status.st_mode)) refuse(EISDIR, "it is a directory");
+  if (!S_ISREG(status.st_mode)) refuse(0, "it is not a regular file");
   std::shared_ptr<MappedFile> mapped(new MappedFile);
   mapped->size_ = static_cast<std::size_t>(status.st_size);
   if (mapped->size_ > 0) {
     void* address = ::mmap(nullptr, mapped->size_, PROT_READ, MAP_PRIVATE, file.fd, 0);
     if (address == MAP_FAILED) {
       mapped->size_ = 0;
-      refuse(std::strerror(errno));
+      refuse_as_system();
     }
     mapped->data_ = static_cast<const std::byte*>(address);
   }

@@ -29,18 +29,24 @@ InputFile open_input(const std::string& path, int folder, bool follow) {
   // Opening alone has effects on some devices: they are not opened. What takes the file's place
   // between the two calls is not waited for either.
   if (::fstatat(at, path.c_str(), &file.status, follow ? 0 : AT_SYMLINK_NOFOLLOW) != 0) {
+    file.number = errno;
     file.problem = std::strerror(errno);
     return file;
   }
-  file.problem = why_not_regular(file.status.st_mode);
-  if (!file.problem.empty()) return file;
+  const auto check_mode = [&] {
+    file.problem = why_not_regular(file.status.st_mode);
+    if (S_ISDIR(file.status.st_mode)) file.number = EISDIR;
+    return file.problem.empty();
+  };
+  if (!check_mode()) return file;
   const int flags = O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY | (follow ? 0 : O_NOFOLLOW);
   Descriptor descriptor(::openat(at, path.c_str(), flags));
-  if (!descriptor || ::fstat(descriptor.get(), &file.status) != 0)
+  if (!descriptor || ::fstat(descriptor.get(), &file.status) != 0) {
+    file.number = errno;
     file.problem = std::strerror(errno);
-  else
-    file.problem = why_not_regular(file.status.st_mode);
-  if (file.problem.empty()) file.descriptor = std::move(descriptor);
+  } else if (check_mode()) {
+    file.descriptor = std::move(descriptor);
+  }
   return file;
 }
 
@@ -50,23 +56,41 @@ std::size_t read_some(const Descriptor& file, std::span<std::byte> bytes, const 
     const ssize_t n = ::read(file.get(), bytes.data() + done, bytes.size() - done);
     if (n == 0) break;
     if (n < 0 && errno == EINTR) continue;
-    if (n < 0) throw usage_error("'{}' cannot be read: {}", path, std::strerror(errno));
+    if (n < 0) {
+      const int number = errno;
+      throw FileError(ErrorCode::kUsage,
+                      fmt::format("'{}' cannot be read: {}", path, std::strerror(number)), path,
+                      number);
+    }
     done += static_cast<std::size_t>(n);
   }
   return done;
 }
 
 std::string read_file(const std::string& path, std::string_view what, std::uint64_t most) {
-  const auto refuse = [&](std::string_view why) {
-    throw usage_error("{}{}'{}' cannot be read: {}", what, what.empty() ? "" : " ", path, why);
-  };
   const InputFile file = open_input(path);
+  const auto refuse = [&](std::string_view why) {
+    throw file.error(
+        path, fmt::format("{}{}'{}' cannot be read: {}", what, what.empty() ? "" : " ", path, why));
+  };
   if (!file.problem.empty()) refuse(file.problem);
   if (file.size() > most)
     refuse(fmt::format("it has {} bytes, more than the {} that it may have", file.size(), most));
   std::string text(static_cast<std::size_t>(file.size()), '\0');
   text.resize(read_some(file.descriptor, std::as_writable_bytes(std::span(text)), path));
   return text;
+}
+
+std::ifstream open_stream(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  int number = file ? 0 : errno;
+  // A folder opens, and reads as nothing.
+  struct stat status {};
+  if (file && ::stat(path.c_str(), &status) == 0 && S_ISDIR(status.st_mode)) number = EISDIR;
+  if (number != 0)
+    throw FileError(ErrorCode::kUsage,
+                    fmt::format("cannot read '{}': {}", path, std::strerror(number)), path, number);
+  return file;
 }
 
 }  // namespace sinter::files

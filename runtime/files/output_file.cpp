@@ -12,6 +12,7 @@
 #include <random>
 
 #include <fcntl.h>
+#include <sinter/file_error.h>
 #include <sys/stat.h>
 
 #include "runtime/format_error.h"
@@ -101,8 +102,8 @@ OutputFile::OutputFile(std::string path, OutputOptions options)
     : path_(std::move(path)), options_(std::move(options)) {
   struct stat status {};
   if (::stat(path_.c_str(), &status) == 0) {
-    if (S_ISDIR(status.st_mode)) fail("it is a folder");
-    if (S_ISBLK(status.st_mode)) fail("it is a block device");
+    if (S_ISDIR(status.st_mode)) fail(EISDIR, "it is a folder");
+    if (S_ISBLK(status.st_mode)) fail(0, "it is a block device");
     is_stream_ = !S_ISREG(status.st_mode) || is_name_of_system(path_);
   }
   if (is_stream_)
@@ -119,7 +120,7 @@ OutputFile::~OutputFile() {
 void OutputFile::open_stream() {
   // A pipe that nobody reads would be waited for.
   file_ = Descriptor(::open(path_.c_str(), O_WRONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY));
-  if (!file_ && errno == ENXIO) fail("nobody reads from it");
+  if (!file_ && errno == ENXIO) fail(ENXIO, "nobody reads from it");
   if (!file_) fail();
   const int flags = ::fcntl(file_.get(), F_GETFL);
   if (flags < 0 || ::fcntl(file_.get(), F_SETFL, flags & ~O_NONBLOCK) != 0) fail();
@@ -205,12 +206,17 @@ void OutputFile::replace(const std::string& temporary) {
   temporary_names.remove(std::exchange(registered_, -1));
 }
 
-void OutputFile::fail(std::string_view why) const {
-  throw usage_error("cannot write {}{}'{}': {}", options_.what, options_.what.empty() ? "" : " ",
-                    path_, why);
+void OutputFile::fail(int number, std::string_view why) const {
+  throw FileError(ErrorCode::kUsage,
+                  fmt::format("cannot write {}{}'{}': {}", options_.what,
+                              options_.what.empty() ? "" : " ", path_, why),
+                  path_, number);
 }
 
-void OutputFile::fail() const { fail(std::strerror(errno)); }
+void OutputFile::fail() const {
+  const int number = errno;
+  fail(number, std::strerror(number));
+}
 
 void write_file(const std::string& path, std::string_view text, OutputOptions options) {
   OutputFile file(path, std::move(options));
@@ -221,7 +227,9 @@ void write_file(const std::string& path, std::string_view text, OutputOptions op
 void check_output(const std::string& output, const std::vector<std::string>& inputs) {
   struct stat target {};
   if (output.empty() || ::stat(output.c_str(), &target) != 0) return;
-  if (S_ISDIR(target.st_mode)) throw usage_error("cannot write '{}': it is a folder", output);
+  if (S_ISDIR(target.st_mode))
+    throw FileError(ErrorCode::kUsage, fmt::format("cannot write '{}': it is a folder", output),
+                    output, EISDIR);
   if (!S_ISREG(target.st_mode)) return;
   for (const std::string& input : inputs) {
     struct stat status {};

@@ -53,7 +53,7 @@ class OutputFile {
   void put(std::span<const std::byte> bytes, std::int64_t at);
   void give_name();
   void replace(const std::string& temporary);
-  [[noreturn]] void fail(std::string_view why) const;
+  [[noreturn]] void fail(int number, std::string_view why) const;
   [[noreturn]] void fail() const;  // with errno
 
   std::string path_;

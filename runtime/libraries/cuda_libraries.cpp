@@ -161,15 +161,14 @@ OpenedLibrary open_cuda_library(std::span<const char* const> names, const char* 
                      fmt::join(search.folders, ", "), reasons);
 }
 
-std::string install_command(std::string_view packages, std::string_view extra,
-                            std::string_view setup_option, const std::string& binary) {
-  for (const fs::path& folder : folders_above(binary)) {
+std::string_view cuda_packages() { return SINTER_CUDA_PACKAGES; }
+
+std::string install_command(std::string_view packages, std::string_view setup_option,
+                            const std::string& binary) {
+  for (const fs::path& folder : folders_above(binary))
     if (is_source_tree(folder))
       return fmt::format("{} {}", (folder / "tools/setup").string(), setup_option);
-    if (holds_packages(folder) && !extra.empty())
-      return fmt::format("pip install 'pysinter[{}]'", extra);
-  }
-  return fmt::format("pip install '{}'", packages);
+  return fmt::format("pip install {}", packages);
 }
 
 }  // namespace sinter::libraries

@@ -36,11 +36,13 @@ OpenedLibrary open_cuda_library(std::span<const char* const> names, const char* 
                                 const std::string& missing,
                                 const LibraryFolders& search = cuda_library_folders());
 
+/// NVRTC's and cuBLAS's packages at the versions that are tested, as words of `pip install`: what
+/// the Python package's extra `cuda` has.
+std::string_view cuda_packages();
+
 /// The command that installs what is missing where it is found: "tools/setup OPTION" for a binary
-/// in a source tree; "pip install 'pysinter[EXTRA]'", which has the versions that were tested, for
-/// one of the Python package; else, or without an extra, "pip install 'PACKAGES'". `binary`: as
-/// above.
-std::string install_command(std::string_view packages, std::string_view extra,
-                            std::string_view setup_option, const std::string& binary = "");
+/// in a source tree, else "pip install PACKAGES". `binary`: as above.
+std::string install_command(std::string_view packages, std::string_view setup_option,
+                            const std::string& binary = "");
 
 }  // namespace sinter::libraries

@@ -1,10 +1,13 @@
 #include <algorithm>
+#include <cerrno>
 #include <cstring>
 #include <filesystem>
 #include <system_error>
 
 #include <dlfcn.h>
+#include <sinter/file_error.h>
 #include <sinter/operators.h>
+#include <unistd.h>
 
 #include "runtime/format_error.h"
 
@@ -21,14 +24,20 @@ OperatorLibrary OperatorLibrary::open(const std::string& path) {
   std::error_code error;
   if (const auto status = std::filesystem::status(path, error);
       std::filesystem::exists(status) && !std::filesystem::is_regular_file(status))
-    throw usage_error("operator library '{}' cannot be opened: it is no regular file", path);
+    throw FileError(
+        ErrorCode::kUsage,
+        fmt::format("operator library '{}' cannot be opened: it is no regular file", path), path,
+        std::filesystem::is_directory(status) ? EISDIR : 0);
   dlerror();
   void* handle = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
   if (handle == nullptr) {
     const char* reason = dlerror();
-    throw usage_error(
-        "operator library '{}' cannot be opened: {}; give the path of a shared library", path,
-        reason != nullptr ? reason : "the system does not say why");
+    std::string message =
+        fmt::format("operator library '{}' cannot be opened: {}; give the path of a shared library",
+                    path, reason != nullptr ? reason : "the system does not say why");
+    // dlopen gives no number: a file that can be read is wrong in another way.
+    if (::access(path.c_str(), R_OK) == 0) throw usage_error("{}", message);
+    throw FileError(ErrorCode::kUsage, std::move(message), path, errno);
   }
   constexpr const char* kSymbol = "sinter_operators";
   const auto get = reinterpret_cast<decltype(&sinter_operators)>(dlsym(handle, kSymbol));

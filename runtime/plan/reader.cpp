@@ -3,6 +3,7 @@
 #include <cstring>
 #include <new>
 
+#include <sinter/file_error.h>
 #include <sys/mman.h>
 
 #include "runtime/files/input_file.h"
@@ -164,13 +165,10 @@ struct AlignedBytes {
   std::byte* data;
 };
 
-[[noreturn]] void cannot_open(const std::string& path, std::string_view why) {
-  throw usage_error("cannot open the plan '{}': {}", path, why);
-}
-
 files::InputFile open_plan(const std::string& path) {
   files::InputFile file = files::open_input(path);
-  if (!file.problem.empty()) cannot_open(path, file.problem);
+  if (!file.problem.empty())
+    throw file.error(path, fmt::format("cannot open the plan '{}': {}", path, file.problem));
   return file;
 }
 
@@ -180,7 +178,12 @@ std::shared_ptr<Mapping> map_file(const std::string& path) {
   const auto size = static_cast<std::size_t>(file.size());
   if (size == 0) return mapping;
   void* address = ::mmap(nullptr, size, PROT_READ, MAP_PRIVATE, file.descriptor.get(), 0);
-  if (address == MAP_FAILED) cannot_open(path, std::strerror(errno));
+  if (address == MAP_FAILED) {
+    const int number = errno;
+    throw FileError(ErrorCode::kUsage,
+                    fmt::format("cannot open the plan '{}': {}", path, std::strerror(number)), path,
+                    number);
+  }
   mapping->adopt(address, size);
   return mapping;
 }

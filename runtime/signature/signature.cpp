@@ -1,11 +1,14 @@
 #include "runtime/signature/signature.h"
 
+#include <cerrno>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
 #include <fstream>
 #include <memory>
 #include <optional>
+
+#include <sinter/file_error.h>
 
 #include "runtime/format_error.h"
 #include "runtime/plan/file_header.h"
@@ -92,14 +95,16 @@ Key read_key(std::string_view text, std::span<const unsigned char> prefix, std::
   constexpr std::size_t kMost = 1 << 16;
   const bool is_text = text.find('\n') != std::string_view::npos || text.size() > 4096;
   if (!is_text) {
-    std::ifstream file{std::string(text), std::ios::binary};
+    const std::string path(text);
+    errno = 0;
+    std::ifstream file{path, std::ios::binary};
     std::string content(kMost, '\0');
     if (!file.read(content.data(), static_cast<std::streamsize>(kMost)) && file.gcount() == 0)
-      throw usage_error(
-          "'{}' is neither the {} of Ed25519 in base64 (44 characters) nor a file with one; "
-          "`sinter "
-          "sign --new-key FILE` makes a pair",
-          text, what);
+      throw FileError(ErrorCode::kUsage,
+                      fmt::format("'{}' is neither the {} of Ed25519 in base64 (44 characters) nor "
+                                  "a file with one; `sinter sign --new-key FILE` makes a pair",
+                                  path, what),
+                      path, errno);
     content.resize(static_cast<std::size_t>(file.gcount()));
     if (const auto own = key_of(content, prefix, what)) return *own;
   }

@@ -1,6 +1,8 @@
 // The boundary of the compiler: what happens inside becomes what <sinter/compiler.h> promises.
 #pragma once
 
+#include <exception>
+
 #include "runtime/current_error.h"
 #include "tools/compiler/build/build.h"
 
@@ -19,7 +21,7 @@ decltype(auto) at_boundary(const Monitor& monitor, OptionNames names, Body&& bod
   } catch (const CompileError&) {
     throw;
   } catch (const Error& error) {
-    throw compile_error(error, reporter);
+    std::throw_with_nested(compile_error(error, reporter));  // for what else it knows: FileError
   } catch (const std::exception&) {
     // What a callback of the caller's throws is the caller's, unless it says what it lacks.
     const Error error = current_error();

@@ -6,6 +6,7 @@
 #include <sstream>
 #include <utility>
 
+#include "runtime/files/input_file.h"
 #include "runtime/format_error.h"
 #include "runtime/sandbox/sandbox.h"
 #include "tools/json/read_json.h"
@@ -99,9 +100,9 @@ ChatTemplate::ChatTemplate(ChatTemplate&&) noexcept = default;
 ChatTemplate& ChatTemplate::operator=(ChatTemplate&&) noexcept = default;
 
 ChatTemplate ChatTemplate::load(const std::string& path) {
-  std::ifstream file(path, std::ios::binary);
+  std::ifstream file = files::open_stream(path);
   std::ostringstream text;
-  if (!file || !(text << file.rdbuf())) throw usage_error("cannot read '{}'", path);
+  if (!(text << file.rdbuf())) throw usage_error("'{}' has no chat template: it is empty", path);
   if (!path.ends_with(".json")) return parse(text.str(), "", "");
   const auto config = read_ordered_json(text.str(), fmt::format("'{}'", path), kModelFileLimits);
   if (!config.is_object()) throw usage_error("'{}' is no JSON object", path);

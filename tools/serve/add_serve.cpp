@@ -17,6 +17,7 @@
 #include <sinter/log.h>
 #include <sys/resource.h>
 
+#include "runtime/files/input_file.h"
 #include "runtime/format_error.h"
 #include "runtime/sandbox/sandbox.h"
 #include "tools/cli/session_options.h"
@@ -59,8 +60,7 @@ std::pair<std::string, std::string> named(const std::string& text) {
 std::vector<std::string> keys_of(const std::string& path) {
   std::vector<std::string> keys;
   if (path.empty()) return keys;
-  std::ifstream file(path);
-  if (!file) throw usage_error("cannot read '{}'", path);
+  std::ifstream file = files::open_stream(path);
   for (std::string line; std::getline(file, line);)
     if (!line.empty()) keys.push_back(line);
   if (keys.empty()) throw usage_error("'{}' has no key: write one a line", path);

@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "runtime/engine/executors/paged_executor.h"
+#include "runtime/files/input_file.h"
 #include "runtime/format_error.h"
 #include "runtime/sampling/random.h"
 #include "tools/compiler/run/measure.h"
@@ -121,8 +122,7 @@ Line read_line(std::string_view text, const GenerateArguments& options, const Se
 
 std::vector<Line> read_lines(const GenerateArguments& options, const ServedModel& model,
                              const std::vector<std::int64_t>& stops) {
-  std::ifstream file(options.requests.file);
-  if (!file) throw usage_error("cannot read '{}'", options.requests.file);
+  std::ifstream file = files::open_stream(options.requests.file);
   const std::optional<Constraint> constraint = constraint_of(options);
   std::vector<Line> lines;
   std::size_t number = 0, texts = 0;

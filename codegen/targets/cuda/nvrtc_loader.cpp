@@ -17,7 +17,6 @@ namespace fs = std::filesystem;
 namespace {
 
 constexpr const char* kNvrtcNames[] = {"libnvrtc.so.13", "libnvrtc.so.12"};  // newest first
-constexpr const char* kPackages = "nvidia-cuda-nvrtc>=13,<14";
 
 template <typename Function>
 void find_symbol(void* library, const std::string& path, const char* name, Function& function) {
@@ -39,7 +38,7 @@ void open_builtins(const std::string& nvrtc, int version) {
       ErrorCode::kDevice,
       fmt::format("NVRTC was found at {}, but its library {} is neither beside it nor in the "
                   "loader's path: install the package that holds both, or run '{}'",
-                  nvrtc, name, libraries::install_command(kPackages, "cuda", "--cuda")));
+                  nvrtc, name, libraries::install_command(libraries::cuda_packages(), "--cuda")));
 }
 
 }  // namespace
@@ -49,7 +48,7 @@ Nvrtc load_nvrtc_from(const libraries::LibraryFolders& search) {
       kNvrtcNames, "nvrtcVersion",
       fmt::format("NVRTC, which compiles GPU kernels, was not found. '{}' gets it; or name its "
                   "folder in SINTER_CUDA_LIBS, or that of a CUDA toolkit in CUDA_HOME.",
-                  libraries::install_command(kPackages, "cuda", "--cuda")),
+                  libraries::install_command(libraries::cuda_packages(), "--cuda")),
       search);
   Nvrtc nvrtc;
   const auto find = [&](const char* name, auto& function) {

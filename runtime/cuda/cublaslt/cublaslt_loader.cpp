@@ -15,7 +15,7 @@ std::shared_ptr<const CublasLt> load_cublaslt() {
       kCublasLtNames, "cublasLtCreate",
       fmt::format("cuBLASLt was not found; this plan needs it for its matrix products. '{}' gets "
                   "it; or install the CUDA toolkit, or name its folder in SINTER_CUDA_LIBS.",
-                  libraries::install_command("nvidia-cublas>=13,<14", "cuda", "--cuda")));
+                  libraries::install_command(libraries::cuda_packages(), "--cuda")));
   return std::make_shared<const CublasLt>(
       [handle = opened.handle](const char* symbol) { return dlsym(handle, symbol); }, opened.path);
 }

@@ -18,7 +18,7 @@ std::shared_ptr<const Cudnn> load_library() {
       kCudnnNames, "cudnnGetVersion",
       fmt::format("cuDNN 9 (libcudnn.so.9) was not found. '{}' gets it, as does NVIDIA's package "
                   "cudnn9-cuda-13; or name its folder in SINTER_CUDA_LIBS.",
-                  libraries::install_command("nvidia-cudnn-cu13>=9,<10", "", "--cudnn")));
+                  libraries::install_command("'nvidia-cudnn-cu13>=9,<10'", "--cudnn")));
   return std::make_shared<const Cudnn>(
       [handle = opened.handle](const char* symbol) { return dlsym(handle, symbol); }, opened.path);
 }

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "runtime/engine/sampler.h"
+#include "runtime/files/input_file.h"
 #include "runtime/format_error.h"
 #include "tools/compiler/options/sample.h"
 
@@ -83,8 +84,7 @@ std::optional<Constraint> constraint_of(const GenerateArguments& options) {
   const ConstraintArguments& said = options.constraint;
   std::vector<std::pair<const char*, Constraint>> all;
   const auto read = [](const std::string& path) {
-    std::ifstream file(path);
-    if (!file) throw usage_error("cannot read '{}'", path);
+    std::ifstream file = files::open_stream(path);
     return std::string(std::istreambuf_iterator<char>(file), {});
   };
   using Kind = Constraint::Kind;

@@ -40,7 +40,8 @@ void make_key(const std::string& path, const Console& console) {
 
 std::vector<std::byte> read_file(const std::string& path) {
   const files::InputFile file = files::open_input(path);
-  if (!file.problem.empty()) throw usage_error("cannot open '{}': {}", path, file.problem);
+  if (!file.problem.empty())
+    throw file.error(path, fmt::format("cannot open '{}': {}", path, file.problem));
   std::vector<std::byte> bytes(static_cast<std::size_t>(file.size()));
   bytes.resize(files::read_some(file.descriptor, bytes, path));
   return bytes;

@@ -134,7 +134,8 @@ bool is_graph_text(const Model& model) {
   if (model.path.empty()) return begins_as_graph(text_of(model.bytes)).value_or(false);
   files::InputFile file = files::open_input(model.path);
   if (!file.problem.empty())
-    throw usage_error("'{}' cannot be opened: {}", model.path, file.problem);
+    throw file.error(model.path,
+                     fmt::format("'{}' cannot be opened: {}", model.path, file.problem));
   // Comments in front may be long: as much is read as it takes to tell.
   std::string start;
   for (std::size_t block = 4096;; block *= 2) {

@@ -222,7 +222,8 @@ class Inspector {
 
 bool is_plan_file(const std::string& path) {
   const files::InputFile file = files::open_input(path);
-  if (!file.problem.empty()) throw usage_error("'{}' cannot be opened: {}", path, file.problem);
+  if (!file.problem.empty())
+    throw file.error(path, fmt::format("'{}' cannot be opened: {}", path, file.problem));
   char magic[6] = {};
   files::read_some(file.descriptor, std::as_writable_bytes(std::span(magic)), path);
   return std::string_view(magic, sizeof magic) == "SINTER";

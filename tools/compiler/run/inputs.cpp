@@ -20,9 +20,8 @@ namespace {
 std::pair<std::string, std::string> split_tensor_file(const std::string& text) {
   if (text.ends_with(".parquet"))
     throw usage_error(
-        "'{}': Parquet is read by the Python package and pyarrow (pip install): python -m pysinter "
-        "run "
-        "PLAN --inputs FILE.parquet --outputs FILE.parquet",
+        "'{}': Parquet is read by the Python package and pyarrow: python -m pysinter run PLAN "
+        "--inputs FILE.parquet --outputs FILE.parquet",
         text);
   const auto equals = text.find('=');
   if (equals != std::string::npos) return {text.substr(0, equals), text.substr(equals + 1)};

@@ -255,7 +255,8 @@ using Archive = std::unique_ptr<zip_t, ArchiveCloser>;
 
 files::InputFile open_array_file(const std::string& path) {
   files::InputFile file = files::open_input(path);
-  if (!file.problem.empty()) fail(path, "cannot be opened: " + file.problem);
+  if (!file.problem.empty())
+    throw file.error(path, fmt::format("'{}': cannot be opened: {}", path, file.problem));
   return file;
 }
 

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """A predictor of KServe: answers with a plan's tensors, by the Open Inference Protocol over HTTP and gRPC.
 
-  pip install pysinter kserve
+  pip install dist/pysinter-*.whl kserve
   kserve_predictor.py --plan mlp.plan --model_name mlp
   curl http://127.0.0.1:8080/v2/models/mlp/infer -H 'Content-Type: application/json' \\
     -d '{"inputs": [{"name": "x", "datatype": "FP32", "shape": [1, 8], "data": [1, 2, 3, 4, 5, 6, 7, 8]}]}'

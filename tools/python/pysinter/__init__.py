@@ -9,10 +9,11 @@ from ._arrays import Outputs
 from ._compile import CompiledPlan, compare, compile, inspect, profile, verify, why
 from ._core import __version__
 from ._engine import Engine, Generation
-from ._errors import (CancelledError, DeviceError, Error, InternalError, InvalidModelError, InvalidPlanError,
+from ._errors import (CancelledError, DeviceError, Error, FileError, InternalError, InvalidModelError, InvalidPlanError,
                       OutOfMemoryError, UnsupportedError, UsageError, VerificationError)
 from ._operators import CustomOp, custom_op
 from ._plan import Binding, Dim, Entry, Plan, Session, State, load
+from ._report import Report, report
 from ._process import Gpu, get_threads, gpus, set_logger, set_threads
 from ._results import (Accuracy, CacheReport, CompareReport, CompileReport, Diagnostic, FusionDecision, LayerReport, LayoutDecision,
                        MachineRates, OutputAccuracy, PassReport, ProfileReport, StateReport, Statistics, StepProfile,
@@ -21,10 +22,10 @@ from ._tables import Table
 
 __all__ = [
     "Accuracy", "Binding", "CacheReport", "CancelledError", "CompareReport", "CompileReport", "CompiledPlan", "CustomOp",
-    "DeviceError", "Diagnostic", "Dim", "Engine", "Entry", "Error", "FusionDecision", "Generation", "Gpu", "InternalError", "InvalidModelError",
+    "DeviceError", "Diagnostic", "Dim", "Engine", "Entry", "Error", "FileError", "FusionDecision", "Generation", "Gpu", "InternalError", "InvalidModelError",
     "InvalidPlanError", "LayerReport", "LayoutDecision", "MachineRates", "OutOfMemoryError", "OutputAccuracy", "Outputs",
-    "PassReport", "Plan", "ProfileReport", "Session", "State", "StateReport", "Statistics", "StepProfile", "Table",
+    "PassReport", "Plan", "ProfileReport", "Report", "Session", "State", "StateReport", "Statistics", "StepProfile", "Table",
     "TunedKernel", "TunedLibraryCall", "TuningReport", "UnsupportedError", "UsageError", "Variant", "VerificationError",
-    "__version__", "compare", "compile", "custom_op", "get_threads", "gpus", "inspect", "load", "profile", "set_logger",
+    "__version__", "compare", "compile", "custom_op", "get_threads", "gpus", "inspect", "load", "profile", "report", "set_logger",
     "set_threads", "verify", "why",
 ]

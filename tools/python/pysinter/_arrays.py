@@ -6,7 +6,11 @@ from typing import Any
 
 
 class Outputs(tuple[Any, ...]):
-    """The outputs of a plan that has several, in its order: a tuple that takes names, too."""
+    """The outputs of a plan that has several, in its order: a tuple that takes names, too.
+
+    outputs[0], outputs["y"]: an array; a name that no output has is a KeyError. names: of all, in order. `values` and `names`:
+    of which a plan makes it.
+    """
 
     names: tuple[str, ...]
 
@@ -27,6 +31,7 @@ class Outputs(tuple[Any, ...]):
         return self.names
 
     def items(self) -> Iterator[tuple[str, Any]]:
+        """Names with their arrays."""
         return zip(self.names, self)
 
     def __reduce__(self) -> Any:

@@ -9,7 +9,7 @@ from typing import Any, Union
 
 from . import _core
 from ._errors import UsageError, VerificationError
-from ._html import Facts
+from ._html import Facts, Why
 from ._models import source_of
 from ._options import Tensors, compile_options, run_inputs, session_options, shapes, verify_options
 from ._plan import Plan
@@ -21,12 +21,16 @@ _SOURCE_KEYS = ("example_inputs", "dynamic_shapes", "external_data", "name")
 
 
 class CompiledPlan(Plan):
-    """A plan that compile() made, with its report."""
+    """A plan that compile() made.
+
+    report: a CompileReport, how it came about.
+    """
 
     report: CompileReport
 
     @property
     def diagnostics(self) -> tuple[Diagnostic, ...]:
+        """What the compiler said: those of the report."""
         return self.report.diagnostics
 
     def __reduce_ex__(self, protocol: Any) -> Any:
@@ -179,8 +183,19 @@ def _failed(report: CompileReport) -> VerificationError:
 def verify(model: Any, *, inputs: Any = None, shapes: Any = None, ranges: Any = None, seed: int = 0,
            max_error: float | None = None, runs: int = 1, device: int = 0, threads: int = 0,
            save_folder: str | os.PathLike[str] | None = None, progress: Progress = None, **options: Any) -> Accuracy:
-    """The error of a model, compiled with `options` (compile()'s), against the reference in float64. `inputs`: arrays
-    by name or files; the rest is random: `shapes`, `ranges` {name: (low, high)}, `seed`."""
+    """The error of a model against the reference in float64.
+
+    model, options: as compile() takes them
+    inputs: arrays by name, or files ("in.npz", "x=file.npy"); the rest is random
+    shapes: by input, {"x": (2, 8)}; ranges: of random inputs, {"x": (low, high)}; seed: of these
+    max_error: the most that an output may be off by, relative, in the 2-norm; None: what its precision allows
+    runs: with the same inputs, whose results must have the same bits
+    device, threads: as load() takes them
+    save_folder: where inputs, results and the reference's are written
+    progress: True for a bar on stderr, or a function of stage, done and total
+
+    Raises what compile() raises; an error above its bound is `ok` of the Accuracy.
+    """
     tensors = Tensors()
     source_keys, options = _split(options)
     measured = verify_options(tensors, dict(inputs=inputs, shapes=shapes, ranges=ranges, seed=seed, max_error=max_error,
@@ -194,7 +209,12 @@ def verify(model: Any, *, inputs: Any = None, shapes: Any = None, ranges: Any = 
 def compare(model: Any, *, inputs: Any = None, shapes: Any = None, ranges: Any = None, seed: int = 0, rounds: int = 100,
             seconds: float = 10.0, hot: bool = False, device: int = 0, threads: int = 0, progress: Progress = None,
             **options: Any) -> CompareReport:
-    """Compiles a model fused and unfused (with `weights`, also with its own) and measures all in turns."""
+    """Compiles a model fused and unfused (with `weights`, also with its own) and measures all in turns.
+
+    model, options: as compile() takes them; inputs, shapes, ranges, seed, device, threads, progress: as of verify()
+    rounds, seconds: how often all are run, and for how long at most
+    hot: caches keep what the run before left in them
+    """
     tensors = Tensors()
     source_keys, options = _split(options)
     measure = _core.CompareOptions()
@@ -208,7 +228,11 @@ def compare(model: Any, *, inputs: Any = None, shapes: Any = None, ranges: Any =
 
 def profile(plan: Plan, *, inputs: Any = None, shapes: Any = None, ranges: Any = None, seed: int = 0, rounds: int = 20,
             device: int = 0, threads: int = 0, progress: Progress = None) -> ProfileReport:
-    """Every step's time against what the machine can do. Random inputs, where none are given."""
+    """Every step's time against what the machine can do.
+
+    plan: a Plan; inputs, shapes, ranges, seed, device, threads, progress: as of verify()
+    rounds: of measuring; medians are told
+    """
     tensors = Tensors()
     options = _core.ProfileOptions()
     options.inputs = run_inputs(tensors, inputs, shapes, ranges, seed)
@@ -219,12 +243,17 @@ def profile(plan: Plan, *, inputs: Any = None, shapes: Any = None, ranges: Any =
 
 
 def why(model: Any, node_a: str, node_b: str, **options: Any) -> dict[str, Any]:
-    """Why two ONNX nodes are or are not in one kernel, and the bytes at stake; `options` are compile()'s."""
+    """Why two ONNX nodes are or are not in one kernel, and the bytes at stake: what `sinter inspect --why` tells, as a dict,
+    which notebooks show as tables.
+
+    model, options: as compile() takes them
+    node_a, node_b: names of nodes; another is a UsageError that names those that are like it
+    """
     source_keys, options = _split(options)
     tensors = Tensors()
     made = compile_options(tensors, **options)
     with source_of(model, **source_keys) as source:
-        return Facts(json.loads(_core.why(source, node_a, node_b, made)))
+        return Why(json.loads(_core.why(source, node_a, node_b, made)))
 
 
 _VIEWS = ("graph", "steps", "kernels", "source", "memory", "tuning")
@@ -233,8 +262,13 @@ _shapes = shapes
 
 def inspect(what: Any, *views: str, shapes: Mapping[str, Sequence[int]] | str | None = None,
             **options: Any) -> dict[str, Any]:
-    """What is known of a plan: a summary, or `views`: "graph", "steps", "kernels", "source", "memory", "tuning", with
-    the numbers of `shapes`. Of a model: its opset, inputs, outputs and operators; `options` are compile()'s."""
+    """What is known of a plan or a model, as a dict.
+
+    what: a Plan, or a model as compile() takes it: its opset, inputs, outputs and operators
+    views: of a plan, in place of a summary: "graph", "steps", "kernels", "source", "memory", "tuning"
+    shapes: of a plan, by input: those that numbers are for
+    options: of a model, compile()'s
+    """
     if isinstance(what, Plan):
         asked = _core.PlanViews()
         for view in views:

@@ -8,7 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from ._errors import UsageError
+from ._errors import UsageError, check_file
+from ._files import read_tokenizer
 
 # What an encoder's inputs are called, and which of a tokenizer's lists they take.
 TOKEN_INPUTS = {"input_ids": "ids", "attention_mask": "attention_mask", "token_type_ids": "type_ids",
@@ -16,9 +17,10 @@ TOKEN_INPUTS = {"input_ids": "ids", "attention_mask": "attention_mask", "token_t
 
 
 def _read_json(path: Path) -> Any:
+    check_file(path)
     try:
         return json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, json.JSONDecodeError) as error:
+    except (OSError, ValueError) as error:
         raise UsageError(f"cannot read '{path}': {error}") from None
 
 
@@ -33,8 +35,7 @@ class ModelFiles:
         if folder is None:
             return
         path = Path(folder)
-        if not path.is_dir():
-            raise UsageError(f"'{folder}' is no folder of a model")
+        check_file(path, "the model's folder", folder=True)
         if (path / "tokenizer.json").exists():
             self.tokenizer = path / "tokenizer.json"
         if (path / "sentence_bert_config.json").exists():
@@ -61,17 +62,6 @@ class ModelFiles:
             raise UsageError(f"'{path}' wants {', '.join(wanted) or 'no pooling'}: one of mean, cls and max is done "
                              "here; others belong into the plan")
         return names[wanted[0]]
-
-
-def _tokenizer(path: Path) -> Any:
-    try:
-        from tokenizers import Tokenizer
-    except ImportError:
-        raise UsageError("texts are tokenized by tokenizers: pip install tokenizers, or 'pysinter[embed]'") from None
-    try:
-        return Tokenizer.from_file(str(path))
-    except Exception as error:  # what the library raises has no class of its own
-        raise UsageError(f"cannot read the tokenizer '{path}': {error}") from None
 
 
 class Embedder:
@@ -124,7 +114,7 @@ class Embedder:
             raise UsageError(f"max_length is {max_length}: the plan takes 1 to {length.max} tokens")
         self._batch_tokens = batch_tokens
         self._is_packed = plan.metadata["options"].get("packed") == "on"  # padding is not computed
-        self._tokenizer = _tokenizer(path)
+        self._tokenizer = read_tokenizer(path)
         self._pad = (self._tokenizer.padding or {}).get("pad_id", 0)  # what the model has seen as padding
         self._tokenizer.no_padding()
         self._tokenizer.enable_truncation(most)

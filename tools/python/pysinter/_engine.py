@@ -8,7 +8,6 @@ import os
 import queue
 from collections.abc import AsyncIterator, Iterator, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 from . import _core
@@ -98,22 +97,29 @@ class Engine:
             for part in engine.stream("Once", temperature=0.8, seed=1):
                 print(part.text, end="")
 
-    plan: of compile(serve=..); a Plan or the path of one. tokenizer: a `tokenizers.Tokenizer`, or the path of a
-    tokenizer.json (needs that package); without one prompts are token ids and texts are empty. cache_bytes: of the caches
-    (0: most of a GPU's memory that is left, of the host's a GiB at most). sequences: that run at once (0: as many as the
-    plan takes). draft_tokens: guessed in each step by prompt lookup or, with draft (a plan of a smaller model with the
-    same tokens), by that: 4 if nothing is said; no text changes by it. Its methods may be called by any threads.
+    plan: of compile(serve=..); a Plan or the path of one
+    tokenizer: a `tokenizers.Tokenizer`, or the path of a tokenizer.json (needs that package); without one prompts are token
+        ids and texts are empty
+    cache_bytes: of the caches; 0: most of a GPU's memory that is left, of the host's a GiB at most
+    sequences: that run at once; 0: as many as the plan takes
+    step_tokens: most tokens of a step; 0: as many as the plan takes
+    prefix_cache: prompts that begin as earlier ones did are not computed again
+    draft_tokens: guessed in each step, by prompt lookup or by `draft`; None: 4 with a draft, else none. No text changes by it
+    draft: a plan of a smaller model with the same tokens, or the path of one
+    max_waiting: requests that may wait; more are refused
+
+    Its methods may be called by any threads. Raises UsageError for a plan that is of another kind.
     """
 
     def __init__(self, plan: Any, *, tokenizer: Any = None, cache_bytes: int = 0, sequences: int = 0, step_tokens: int = 0,
                  prefix_cache: bool = True, draft_tokens: int | None = None, draft: Any = None, max_waiting: int = 1 << 20) -> None:
         from ._plan import load
-        plan, draft = (load(each) if isinstance(each, (str, Path)) else each for each in (plan, draft))
+        plan, draft = (load(each) if isinstance(each, (str, os.PathLike)) else each for each in (plan, draft))
         if draft_tokens is None:
             draft_tokens = 0 if draft is None else 4
-        if isinstance(tokenizer, (str, Path)):
-            import tokenizers
-            tokenizer = tokenizers.Tokenizer.from_file(str(tokenizer))
+        if isinstance(tokenizer, (str, os.PathLike)):
+            from ._files import read_tokenizer
+            tokenizer = read_tokenizer(tokenizer)
         self.tokenizer = tokenizer
         options = _core.EngineOptions()
         options.cache_bytes, options.max_sequences, options.max_step_tokens = cache_bytes, sequences, step_tokens
@@ -141,8 +147,15 @@ class Engine:
                json_schema: Any = None, regex: str | None = None, grammar: str | None = None,
                choice: Sequence[str] | None = None) -> int:
         """The number of a request, of which `callback(request, sample, tokens, text, logprobs, finish, error)` is called on
-        the engine's thread until `finish` is not "none" for each of `n` samples. timeout: seconds. max_tokens: None: until
-        the text ends, or the plan's positions or the cache are full.
+        the engine's thread until `finish` is not "none" for each of `n` samples.
+
+        prompt: text, or token ids
+        max_tokens: None: until the text ends, or the plan's positions or the cache are full; min_tokens: at least
+        temperature: 0: the likeliest token; top_k, top_p, min_p: what is drawn from; seed: of the draws
+        repetition_penalty, presence_penalty, frequency_penalty: 1, 0 and 0: none; logit_bias: by token
+        stop, stop_tokens: texts and tokens that end it
+        logprobs: how many of the likeliest tokens to tell with each; None: none
+        priority: higher ones go in front; timeout: seconds until it ends with finish "deadline"
 
         One of these says what the text must be, and needs the engine's tokenizer: json_object; json_schema (a dict, text, or
         a pydantic model); regex; grammar (GBNF, of which `root` is the text); choice (one of these texts). A text that may
@@ -163,8 +176,8 @@ class Engine:
         return self._engine.submit(self._ids(prompt), sampling, priority, timeout, callback)
 
     def generate(self, prompts: str | Sequence[Any], **sampling: Any) -> Any:
-        """The Generation of each prompt, in order; of one prompt (text, or token ids) that alone. With n > 1 a list of them for
-        each. Parameters are those of submit()."""
+        """The Generation of each of `prompts`, in order; of one prompt (text, or token ids) that alone. With n > 1 a list of
+        them for each. sampling: parameters of submit(). Raises what submit() raises, and Error for a text that failed."""
         is_one = isinstance(prompts, str) or (len(prompts) > 0 and not isinstance(prompts[0], (str, list, tuple)) and
                                               not hasattr(prompts[0], "__len__"))
         count = int(sampling.get("n", 1))
@@ -187,7 +200,7 @@ class Engine:
         return results[0] if is_one else results
 
     def stream(self, prompt: str | Sequence[int], **sampling: Any) -> Iterator[Generation]:
-        """Parts of one text as they come. Closing the iterator cancels the text."""
+        """Parts of one text as they come. Closing the iterator cancels the text. prompt, sampling: of submit()."""
         _check_one(sampling)
         texts = _Texts()
         request = self.submit(prompt, texts, **sampling)
@@ -203,7 +216,7 @@ class Engine:
 
     async def stream_async(self, prompt: str | Sequence[int], **sampling: Any) -> AsyncIterator[Generation]:
         """stream() for an event loop, which goes on while parts are computed. Closing the iterator, or cancelling the task
-        that is in it, cancels the text."""
+        that is in it, cancels the text. prompt, sampling: of submit()."""
         _check_one(sampling)
         loop, texts, ready = asyncio.get_running_loop(), _Texts(), asyncio.Event()
 
@@ -227,7 +240,7 @@ class Engine:
                 self.cancel(request)
 
     def cancel(self, request: int) -> None:
-        """Ends a request's texts soon, with finish "cancelled"."""
+        """Ends the texts of `request`, a number of submit(), soon, with finish "cancelled"."""
         self._engine.cancel(request)
 
     def drain(self) -> None:

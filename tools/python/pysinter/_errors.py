@@ -1,6 +1,10 @@
 """Exceptions. Each tells what is wrong as text, and what is known of it as data."""
 from __future__ import annotations
 
+import errno
+import functools
+import os
+import stat
 from typing import Any
 
 
@@ -49,6 +53,7 @@ class InvalidPlanError(Error):
 
 
 class OutOfMemoryError(Error, MemoryError):
+    """Of the host or of a GPU."""
     code = "out_of_memory"
 
 
@@ -67,6 +72,24 @@ class CancelledError(Error):
     code = "cancelled"
 
 
+class FileError(Error, OSError):
+    """A file that cannot be opened, read or written.
+
+    errno, strerror, filename: as OSError has them; the message names the file, too
+
+    Each is also what its `code` says (a UsageError; an InvalidModelError where a model's file of weights is missing) and
+    what Python raises for its `errno`: FileNotFoundError, PermissionError, IsADirectoryError, ...
+    """
+
+    code = "usage"
+
+    def __str__(self) -> str:
+        return str(self.args[0])  # OSError's has number and name in front
+
+    def __reduce__(self) -> Any:
+        return _restore_file, (self.code, str(self), self.errno, self.filename, self._facts())
+
+
 class VerificationError(Error):
     """compile(verify=...): the measured error is above its bound, and there is no plan. `report` has the numbers."""
     code = "verification"
@@ -83,18 +106,57 @@ _CLASSES = {kind.code: kind for kind in (UsageError, UnsupportedError, InvalidMo
                                          OutOfMemoryError, DeviceError, InternalError, CancelledError)}
 
 
-def make(code, message, node, op, shapes, diagnostics):
-    """Called by the extension."""
+@functools.cache
+def _file_class(code, builtin):
+    bases = (FileError, _CLASSES.get(code, InternalError), builtin)
+    return type("FileError", bases, {"__module__": __name__, "__doc__": FileError.__doc__, "code": code})
+
+
+def _file_error(code, message, number, path, facts):
+    error = _file_class(code, type(OSError(number, "")))(message, **facts)
+    error.errno, error.strerror, error.filename = number, os.strerror(number), path
+    return error
+
+
+def file_error(message: str, cause: OSError, path: Any) -> Error:
+    """What Python says of a file, as an error of ours with `message`."""
+    if cause.errno is None:  # of libraries that raise OSError for what is in a file
+        return UsageError(message)
+    return _file_error("usage", message, cause.errno, os.fspath(path), {})
+
+
+def check_file(path: Any, what: str = "", *, folder: bool = False) -> None:
+    """Raises the error of a file, or a folder, that is to be read and cannot be. `what` stands in front of its name."""
+    text = f"cannot read {what + ' ' if what else ''}'{os.fspath(path)}'"
+    try:
+        mode = os.stat(path).st_mode
+        if stat.S_ISDIR(mode) != folder:
+            number = errno.ENOTDIR if folder else errno.EISDIR
+            raise OSError(number, os.strerror(number))
+        if not folder and not stat.S_ISREG(mode):  # opening a pipe may wait for ever
+            raise UsageError(f"{text}: it is no regular file")
+        os.close(os.open(path, os.O_RDONLY | os.O_CLOEXEC))
+    except OSError as error:
+        raise file_error(f"{text}: {error.strerror}", error, path) from None
+
+
+def make(code, message, node, op, shapes, diagnostics, path="", number=0):
+    """Called by the extension; `number`: the errno of what is wrong with the file `path`, 0: nothing is."""
     from ._results import Diagnostic, build
     said = tuple(build(Diagnostic, each) for each in diagnostics)
     causes = [each for each in said if each.severity == "error"]
     # All of one cause: that of the error's node, else the first of a node, else the first.
     about = [each for each in causes if each.node == node] if node else [each for each in causes if each.node] or causes
     cause = about[0] if about else Diagnostic("error", code, message)
-    return _CLASSES.get(code, InternalError)(
-        message, node=node or cause.node or None, op=op or cause.op or None, shapes=tuple(shapes) or cause.shapes,
-        hint=cause.hint or None, diagnostics=said)
+    facts = dict(node=node or cause.node or None, op=op or cause.op or None, shapes=tuple(shapes) or cause.shapes,
+                 hint=cause.hint or None, diagnostics=said)
+    if number:
+        return _file_error(code, message, number, path, facts)
+    return _CLASSES.get(code, InternalError)(message, **facts)
 
 
 def _restore(kind, message, facts):
     return kind(message, **facts)
+
+
+_restore_file = _file_error

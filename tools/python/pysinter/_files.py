@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import csv
+import errno
 import json
 import os
 import secrets
@@ -12,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from . import _core
-from ._errors import UsageError
+from ._errors import UsageError, check_file, file_error
 
 
 def import_pyarrow() -> Any:
@@ -20,8 +21,21 @@ def import_pyarrow() -> Any:
         import pyarrow
         import pyarrow.parquet
     except ImportError:
-        raise UsageError("Parquet is read and written by pyarrow: pip install pyarrow, or 'pysinter[arrow]'") from None
+        raise UsageError("Parquet is read and written by pyarrow: pip install pyarrow") from None
     return pyarrow
+
+
+def read_tokenizer(path: str | os.PathLike[str]) -> Any:
+    """A tokenizers.Tokenizer of a tokenizer.json."""
+    try:
+        from tokenizers import Tokenizer
+    except ImportError:
+        raise UsageError("texts are tokenized by tokenizers: pip install tokenizers") from None
+    check_file(path, "the tokenizer")
+    try:
+        return Tokenizer.from_file(os.fspath(path))
+    except Exception as error:  # what the library raises has no class of its own
+        raise UsageError(f"cannot read the tokenizer '{os.fspath(path)}': {error}") from None
 
 
 class ParquetInput:
@@ -48,7 +62,7 @@ class ParquetInput:
         try:
             return self._pyarrow.parquet.ParquetFile(file, memory_map=True)
         except OSError as error:
-            raise UsageError(f"cannot read '{file}': {error}") from None
+            raise file_error(f"cannot read '{file}': {error}", error, file) from None
         except self._pyarrow.ArrowException as error:
             raise UsageError(f"'{file}' is no Parquet file: {error}") from None
 
@@ -91,11 +105,11 @@ class ParquetOutput:
             try:
                 self._writer = self._pyarrow.parquet.ParquetWriter(self._partial, batch.schema)
             except OSError as error:
-                raise UsageError(f"cannot write '{self._path}': {error}") from None
+                raise file_error(f"cannot write '{self._path}': {error}", error, self._path) from None
         try:
             self._writer.write_batch(batch)
         except OSError as error:
-            raise UsageError(f"cannot write '{self._path}': {error}") from None
+            raise file_error(f"cannot write '{self._path}': {error}", error, self._path) from None
 
     def __enter__(self) -> ParquetOutput:
         return self
@@ -117,7 +131,8 @@ def check_paths(inputs: str, outputs: str) -> None:
         raise UsageError(f"'{outputs}' is the input, too: write to another file")
     folder = os.path.dirname(os.path.abspath(outputs))
     if not os.path.isdir(folder):
-        raise UsageError(f"there is no folder '{folder}' to write '{os.path.basename(outputs)}' to")
+        number = errno.ENOTDIR if os.path.exists(folder) else errno.ENOENT
+        raise file_error(f"there is no folder '{folder}' to write '{os.path.basename(outputs)}' to", OSError(number, ""), folder)
 
 
 # ---- texts
@@ -167,7 +182,9 @@ def text_chunks(path: str, column: str, chunk_rows: int) -> Iterator[tuple[list[
             if len(chunk) == chunk_rows:
                 yield _checked([each[column] for each in chunk], path, column), chunk
                 chunk = []
-    except (OSError, UnicodeDecodeError, csv.Error) as error:
+    except OSError as error:
+        raise file_error(f"cannot read '{path}': {error.strerror}", error, path) from None
+    except (UnicodeDecodeError, csv.Error) as error:
         raise UsageError(f"cannot read '{path}': {error}") from None
     if chunk:
         yield _checked([each[column] for each in chunk], path, column), chunk

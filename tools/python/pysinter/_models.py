@@ -88,7 +88,7 @@ def _automatic(value, torch):
 def _export(model, example_inputs, dynamic_shapes):
     import torch
     if importlib.util.find_spec("onnxscript") is None:
-        raise UsageError("exporting a torch module needs onnxscript: pip install onnxscript, or pysinter[torch]")
+        raise UsageError("exporting a torch module needs onnxscript: pip install onnxscript")
     if _is_exported_program(model):
         with _exporting:
             return _run_export(model, (), None, None)

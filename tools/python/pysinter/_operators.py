@@ -17,7 +17,10 @@ _registered: dict[str, CustomOp] = {}
 
 
 class CustomOp:
-    """An operator that a Python function computes on the CPU, made by custom_op(). Calling it calls the function."""
+    """An operator that a Python function computes on the CPU, made by custom_op(). Calling it calls the function.
+
+    name, function, outputs, reference, cuda: what custom_op() was given. inputs, attributes: of the function's parameters.
+    """
 
     def __init__(self, name: str, function: Callable[..., Any], outputs: Mapping[str, Mapping[str, Any]],
                  reference: str | os.PathLike[str] | None, cuda: Mapping[str, Any] | None) -> None:
@@ -30,6 +33,7 @@ class CustomOp:
         self.__doc__ = function.__doc__
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """The function's result for args and kwargs."""
         return self.function(*args, **kwargs)
 
     def __repr__(self) -> str:
@@ -80,7 +84,7 @@ def custom_op(name: str, *, outputs: Mapping[str, Mapping[str, Any]] | None = No
         or as cubins of Triton. Paths are relative to the working directory.
 
     Plans that are loaded or compiled from then on find the function by the operator's name. The function gets arrays of
-    its own and is called with the GIL, from any thread.
+    its own and is called with the GIL, from any thread. Raises UsageError for names and parameters that no operator has.
     """
     if not re.fullmatch(r"[^:\s][^:]*::[A-Za-z_]\w*", name):
         raise UsageError(f"'{name}' names no operator: domain and name, as in \"com.example::RowSum\"")

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from . import _core
-from ._errors import UsageError
+from ._errors import UsageError, file_error
 from ._html import Text, table
 from ._tables import Sessions, run_table
 from ._operators import libraries
@@ -20,8 +20,11 @@ from ._operators import libraries
 
 @dataclass(frozen=True)
 class Dim:
-    """One dimension: fixed (min == max), or named with a range, both ends inclusive."""
-    text: str  # "384", "batch", "batch*seq"
+    """One dimension: fixed (min == max), or named with a range.
+
+    text: "384", "batch", "batch*seq". min, max: the sizes that it may have, both inclusive.
+    """
+    text: str
     min: int
     max: int
 
@@ -31,12 +34,16 @@ class Dim:
 
 @dataclass(frozen=True)
 class Binding:
-    """An input or an output."""
+    """An input or an output.
+
+    name: the model's. dtype: as NumPy names it, or "bfloat16". shape: a Dim for each axis. is_state: sessions keep it.
+    is_read_by_host: an input whose value decides about sizes.
+    """
     name: str
-    dtype: str  # as NumPy names it, or "bfloat16"
+    dtype: str
     shape: tuple[Dim, ...]
     is_state: bool
-    is_read_by_host: bool  # an input whose value decides about sizes
+    is_read_by_host: bool
 
     def __str__(self) -> str:
         state = ", state" if self.is_state else ""
@@ -52,7 +59,10 @@ class State:
 
 @dataclass(frozen=True)
 class Entry:
-    """Steps of their own for shapes within limits."""
+    """Steps of their own for shapes within limits.
+
+    name: what compile() calls it. limits: the range of each dimension that it is for.
+    """
     name: str
     limits: tuple[Dim, ...]
 
@@ -117,14 +127,17 @@ class Plan(_core.Plan):
 
     @property
     def inputs(self) -> tuple[Binding, ...]:
+        """In the order of a call's positions, states among them."""
         return _bindings(self._facts["inputs"])
 
     @property
     def outputs(self) -> tuple[Binding, ...]:
+        """In the order of a call's results, states among them."""
         return _bindings(self._facts["outputs"])
 
     @property
     def states(self) -> tuple[State, ...]:
+        """What sessions keep from run to run."""
         return tuple(State(*each) for each in self._facts["states"])
 
     @property
@@ -139,6 +152,7 @@ class Plan(_core.Plan):
 
     @property
     def architectures(self) -> tuple[str, ...]:
+        """Of the GPUs that it has kernels for: "sm_90"; empty for the CPU."""
         return tuple(self._facts["architectures"])
 
     @property
@@ -169,10 +183,13 @@ class Plan(_core.Plan):
         return Text(self._graph())
 
     def with_weights(self, weights: Mapping[str, Any], *, partial: bool = False) -> Plan:
-        """The plan with other values for its model's constants, by the names of the ONNX model's initializers: what
-        compiling that model gives, without compiling. Arrays of the model's types and shapes. What was compiled into
-        code and would be another value is refused by name (UnsupportedError). partial: weights of which no array is
-        given stay as they are."""
+        """The plan with other values for its model's constants: what compiling that model gives, without compiling.
+
+        weights: arrays of the model's types and shapes, by the names of the ONNX model's initializers
+        partial: weights of which no array is given stay as they are
+
+        Raises UnsupportedError for what was compiled into code and would be another value, UsageError for other names,
+        types and shapes."""
         options = _core.RefitOptions()
         options.partial = partial
         tensors = [_core.NamedTensor(name, array) for name, array in weights.items()]
@@ -186,7 +203,7 @@ class Plan(_core.Plan):
 
     async def call_async(self, *args: Any, **kwargs: Any) -> Any:
         """The same as calling the plan, without blocking the event loop. On a GPU the work goes on the stream that is
-        current here. A caller that is cancelled no longer waits; the run goes on to its end."""
+        current here. A caller that is cancelled no longer waits; the run goes on to its end. args, kwargs: a call's."""
         stream = _current_stream((*args, *kwargs.values()))
 
         def call():
@@ -209,6 +226,8 @@ class Plan(_core.Plan):
         masks: by name of an input the one that is given 1 where it has a value and 0 where it has a null.
         cast: numbers are converted to the input's float32, float64, int32 or int64; else another type is an error.
         batch_rows: rows of a run; by default 65536, or as many as the plan takes.
+
+        Raises UsageError for columns that are missing or of another type, and for nulls that nothing is said of.
 
         Fixed-size lists are rows of several values, and so are results with more than one value a row; dictionaries
         and categories are their codes. A CPU plan reads a column that fills an input alone where it lies. Results are
@@ -236,10 +255,17 @@ class Plan(_core.Plan):
             return file.read()
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Writes the plan's file, which appears whole or not at all. What is no regular file, such as a pipe, is
-        written to."""
+        """Writes the plan's file to `path`, where it appears whole or not at all. What is no regular file, such as a pipe, is
+        written to. Raises FileError."""
         path = os.fspath(path)
         contents = memoryview(self) if self._file is None else self.to_bytes()
+        try:
+            self._write(path, contents)
+        except OSError as error:
+            raise file_error(f"cannot write the plan '{path}': {error.strerror}", error, path) from None
+
+    @staticmethod
+    def _write(path, contents):
         if os.path.exists(path) and not os.path.isfile(path):
             # A pipe that nobody reads is an error instead of a wait.
             descriptor = os.open(path, os.O_WRONLY | os.O_NONBLOCK | os.O_CLOEXEC)
@@ -259,7 +285,11 @@ class Plan(_core.Plan):
                 raise
 
     def _check_file(self):
-        if _identity(self.path) != self._file:
+        try:
+            now = _identity(self.path)
+        except OSError as error:
+            raise file_error(f"cannot read the plan '{self.path}': {error.strerror}", error, self.path) from None
+        if now != self._file:
             raise UsageError(f"'{self.path}' is no longer the file that this plan was loaded from: load it again")
 
     def __reduce_ex__(self, protocol: Any) -> Any:
@@ -303,11 +333,12 @@ class Session(_core.Session):
 
     @property
     def plan(self) -> Plan:
+        """That it runs."""
         plan: Plan = super().plan
         return plan
 
     def warm_up(self, shapes: Mapping[str, tuple[int, ...]]) -> None:
-        """Prepares a run of these shapes by name of the input, so that the first run does not."""
+        """Prepares a run, so that the first one does not. shapes: by name of the input, {"x": (1, 8)}."""
         self._warm_up({name: list(shape) for name, shape in shapes.items()})
 
     def set_weights(self, plan: Plan) -> None:
@@ -333,6 +364,7 @@ def load(source: str | os.PathLike[str] | bytes | bytearray | memoryview, *, dev
          require_signature: str | os.PathLike[str] | None = None) -> Plan:
     """A plan from a file, which must not be changed while it is used, or from the bytes of one.
 
+    source: the file's path, or its bytes.
     device: the GPU of a CUDA plan.
     threads: most threads of the pool (set_threads) that one call of a CPU plan uses; 0: all.
     max_sessions: most calls that run at once, each with memory of its own; others wait. 0: as many as get_threads(),
@@ -348,6 +380,8 @@ def load(source: str | os.PathLike[str] | bytes | bytearray | memoryview, *, dev
         signature by it over all of its file (`sinter sign`) is an InvalidPlanError, before anything else is read of it.
     operator_libraries: shared libraries that compute operators of the plan's (Plan.host_operators); functions of
         custom_op() are found without.
+
+    Raises FileError (a FileNotFoundError where there is none), InvalidPlanError, OutOfMemoryError, DeviceError.
     """
     return Plan(source, device=device, threads=threads, max_sessions=max_sessions, copy=copy,
                 max_iterations=max_iterations, allow_custom_code=allow_custom_code,

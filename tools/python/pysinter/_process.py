@@ -14,9 +14,14 @@ _LOGGING = (logging.DEBUG, logging.INFO, logging.WARNING, logging.ERROR)
 
 @dataclass(frozen=True)
 class Gpu:
+    """A GPU that plans run on.
+
+    index: what `device` of load() takes. name: NVIDIA's. architecture: "sm_90", what a plan for it is compiled for.
+    multiprocessors: how many. memory_bytes, l2_bytes: of its memory and its cache.
+    """
     index: int
     name: str
-    architecture: str  # "sm_90": what a plan for it is compiled for
+    architecture: str
     multiprocessors: int
     memory_bytes: int
     l2_bytes: int
@@ -31,10 +36,15 @@ def gpus() -> list[Gpu]:
 
 
 def set_threads(threads: int = 0, *, cpus: Sequence[int] = (), spin_microseconds: int = 50) -> None:
-    """Sets the pool of threads that CPU plans of this process are computed with, callers included. 0: what
-    SINTER_THREADS says, else as many as processors that this process may use. `cpus`: those that the pool's own threads
-    may run on. `spin_microseconds`: how long one that waits looks for work before it sleeps. Plans that have run
-    use at most as many threads as they did."""
+    """Sets the pool of threads that CPU plans of this process are computed with. Plans that have run use at most as many as
+    they did.
+
+    threads: how many, callers included; 0: what SINTER_THREADS says, else as many as processors that this process may use
+    cpus: numbers of the processors that the pool's own threads may run on; empty: all
+    spin_microseconds: how long a thread that waits looks for work before it sleeps
+
+    Raises UsageError for numbers that mean nothing.
+    """
     _core.set_threads(threads, list(cpus), spin_microseconds)
 
 
@@ -44,8 +54,12 @@ def get_threads() -> int:
 
 
 def set_logger(logger: logging.Logger | Callable[[str, str], None] | None, level: str = "info") -> None:
-    """Gives the library's messages of `level` ("debug", "info", "warning", "error") and above to a logging.Logger, or to a
-    function of level and message; None: to nobody. Any thread may call it; it must not call the library."""
+    """Says who gets the library's messages.
+
+    logger: a logging.Logger, or a function of level and message; None: nobody. Any thread may call it; it must not call the
+        library.
+    level: the least that is told: "debug", "info", "warning" or "error"; another is a UsageError
+    """
     if level not in _LEVELS:
         raise UsageError(f"level '{level}' is none of {', '.join(_LEVELS)}")
     names = list(_LEVELS)

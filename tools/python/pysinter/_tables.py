@@ -13,23 +13,29 @@ import numpy as np
 
 from . import _core
 from ._errors import UsageError
+from ._html import table as html_table
 
 BATCH_ROWS = 65536  # unless a plan takes fewer, or the caller says otherwise
 
 
 class Table:
     """Record batches of outputs: what a call gives where the caller's table is of no kind that is known. Speaks
-    Arrow's PyCapsule interface: pyarrow.table(t), polars.DataFrame(t)."""
+    Arrow's PyCapsule interface: pyarrow.table(t), polars.DataFrame(t).
+
+    batches: record batches of the same columns.
+    """
 
     def __init__(self, batches: Sequence[Any]) -> None:
         self.batches = tuple(batches)
 
     @property
     def rows(self) -> int:
+        """Of all batches."""
         return sum(batch.rows for batch in self.batches)
 
     @property
     def names(self) -> list[str]:
+        """Of the columns: those of the plan's outputs."""
         return list(self.batches[0].names)
 
     def __arrow_c_stream__(self, requested_schema: Any = None) -> Any:
@@ -37,6 +43,9 @@ class Table:
 
     def __repr__(self) -> str:
         return f"<pysinter.Table of {self.rows} rows: {', '.join(self.names)}>"
+
+    def _repr_html_(self) -> str:
+        return html_table(f"{self.rows} rows", ("column",), [(name,) for name in self.names])
 
 
 def _kind(table):

@@ -13,12 +13,14 @@
 #include <sinter/compiler.h>
 
 #include "runtime/format_error.h"
+#include "tools/compiler/api.h"
 #include "tools/python/src/arrays.h"
 #include "tools/python/src/gil.h"
 #include "tools/python/src/plan.h"
 #include "tools/python/src/results.h"
 #include "tools/python/src/struct.h"
 #include "tools/python/src/text.h"
+#include "tools/report/report.h"
 
 namespace sinter::python {
 namespace {
@@ -167,6 +169,49 @@ std::string graph_of(const Source& source, const CompileOptions& given, const st
                    [&](const auto& options) { return graph_text(source.model, options, behind); });
 }
 
+/// How a report is made: `measure` says with which inputs and where, should it be wanted.
+tools::ReportOptions report_options(const ProfileOptions& measure, bool measures, bool verify) {
+  tools::ReportOptions how;
+  how.inputs = measure.inputs;
+  how.session = measure.session;
+  how.rounds = measure.rounds;
+  how.measure = measures;
+  how.verify = verify;
+  return how;
+}
+
+/// The page of `report`; `against`: another page, which it is put beside, or empty.
+std::string page_of(const nlohmann::ordered_json& report, const std::string& against) {
+  if (against.empty()) return tools::report_page(report);
+  return tools::report_page(report, tools::data_of_page(against, "against"));
+}
+
+std::string report_model(const Source& source, const CompileOptions& given,
+                         const ProfileOptions& measure, bool measures, bool verify,
+                         const std::string& against, nb::object progress) {
+  return monitored(given, progress, nb::none(), [&](const CompileOptions& options) {
+    return tools::at_boundary(options.monitor, tools::OptionNames::kFields, [&](auto& reporter) {
+      const tools::BuildOptions build(source.model, options);
+      return page_of(
+          tools::report_of_model(build, report_options(measure, measures, verify), reporter),
+          against);
+    });
+  });
+}
+
+std::string report_plan(const PlanObject& plan, const std::string& name,
+                        const ProfileOptions& measure, bool measures, const std::string& against,
+                        nb::object progress) {
+  plan.check_process();
+  return monitored(measure, progress, nb::none(), [&](const ProfileOptions& options) {
+    return tools::at_boundary(options.monitor, tools::OptionNames::kFields, [&](auto& reporter) {
+      return page_of(tools::report_of_plan(plan.plan(), name,
+                                           report_options(options, measures, false), reporter),
+                     against);
+    });
+  });
+}
+
 /// A tensor with the array that it is a view of, or a copy of that. Options take the view alone:
 /// Python keeps this object as long as it uses them.
 struct HeldTensor : NamedTensor {
@@ -259,6 +304,11 @@ void bind_compiler(nb::module_& module) {
       nb::arg("plan"));
   module.def("why", &why_nodes, nb::arg("source"), nb::arg("node_a"), nb::arg("node_b"),
              nb::arg("options"));
+  module.def("report_model", &report_model, nb::arg("source"), nb::arg("options"),
+             nb::arg("measure"), nb::arg("measures"), nb::arg("verify"), nb::arg("against"),
+             nb::arg("progress").none());
+  module.def("report_plan", &report_plan, nb::arg("plan"), nb::arg("name"), nb::arg("measure"),
+             nb::arg("measures"), nb::arg("against"), nb::arg("progress").none());
   module.def("inspect_model", &inspect_source, nb::arg("source"), nb::arg("options"));
   module.def(
       "inspect_plan",

@@ -305,7 +305,10 @@ void bind_plan(nb::module_& module) {
           },
           nb::arg("bytes"), nb::arg("options"))
       .def("__call__", &PlanObject::call, nb::arg("args"), nb::arg("kwargs"),
-           nb::sig("def __call__(self, *args: typing.Any, **kwargs: typing.Any) -> typing.Any"))
+           nb::sig("def __call__(self, *args: typing.Any, **kwargs: typing.Any) -> typing.Any"),
+           "Runs the plan. args, kwargs: arrays of the inputs' types and shapes, by position or by "
+           "name, and out. Returns one output by itself, several as Outputs. Raises UsageError for "
+           "another name, type, rank or size, OutOfMemoryError and DeviceError.")
       .def("_describe", &describe)
       .def("_options", [](const PlanObject& self) { return self.options(); })
       .def("_graph", [](const PlanObject& self) { return std::string(self.plan().graph_text()); });

@@ -175,18 +175,30 @@ class SessionObject {
 void bind_session(nb::module_& module) {
   nb::class_<SessionObject>(module, "Session")
       .def(nb::init<nb::object, bool>(), nb::arg("plan"), nb::arg("device_outputs"))
-      .def("run", &SessionObject::run, nb::arg("args"), nb::arg("kwargs"),
-           nb::sig("def run(self, *args: typing.Any, **kwargs: typing.Any) -> typing.Any"))
+      .def(
+          "run", &SessionObject::run, nb::arg("args"), nb::arg("kwargs"),
+          nb::sig("def run(self, *args: typing.Any, **kwargs: typing.Any) -> typing.Any"),
+          "Runs once. args, kwargs: inputs by position or by name, and out, as a call of the plan "
+          "takes them; an input that is not given is that of the run before. Returns one output by "
+          "itself, several as Outputs. Raises UsageError for another name, type, rank or size.")
       .def("output", &SessionObject::output, nb::arg("name"),
-           nb::sig("def output(self, name: str) -> typing.Any"))
-      .def("reset", &SessionObject::reset)
+           nb::sig("def output(self, name: str) -> typing.Any"),
+           "What the last run left in the output `name`, states included: a copy, of the output's "
+           "shape in that run. Raises UsageError for another name.")
+      .def("reset", &SessionObject::reset, "States are zeros again, as in a new session.")
       .def("_warm_up", &SessionObject::warm_up, nb::arg("shapes"))
       .def("_set_weights", &SessionObject::set_weights, nb::arg("plan"))
-      .def_prop_ro("plan", &SessionObject::plan, nb::sig("def plan(self) -> typing.Any"))
-      .def_prop_ro("memory", &SessionObject::facts, nb::sig("def memory(self) -> dict[str, int]"))
-      .def_prop_ro("entry", &SessionObject::entry)
-      .def_prop_ro("launches", &SessionObject::launches)
-      .def_prop_ro("bytes_moved", &SessionObject::bytes_moved);
+      .def_prop_ro("plan", &SessionObject::plan, nb::sig("def plan(self) -> typing.Any"),
+                   "The plan that it runs.")
+      .def_prop_ro("memory", &SessionObject::facts, nb::sig("def memory(self) -> dict[str, int]"),
+                   "Bytes that it holds: weights (shared with other sessions of the plan), arena, "
+                   "arena_without_reuse, workspace, io, streamed_weights, weight_ring.")
+      .def_prop_ro("entry", &SessionObject::entry,
+                   "The entry point that the last run took; empty if the plan has none.")
+      .def_prop_ro("launches", &SessionObject::launches,
+                   "Kernels and library calls of one run of the last shapes.")
+      .def_prop_ro("bytes_moved", &SessionObject::bytes_moved,
+                   "Bytes that all steps of such a run must read and write.");
 }
 
 }  // namespace sinter::python

@@ -152,8 +152,6 @@ class TextModel(_Model):
                  "frequency_penalty", "min_tokens", "seed", "stop", "stop_tokens", "logit_bias", "priority", "timeout")
 
     def _open(self) -> None:
-        if "tokenizer" in self._parameters and not os.path.isfile(self._file("tokenizer", "")):
-            raise UsageError(f"cannot read '{self._file('tokenizer', '')}'")
         tokenizer = self._file("tokenizer", "") if "tokenizer" in self._parameters else None
         self._engine = Engine(self._plan, tokenizer=tokenizer, sequences=self._number("sequences"),
                               cache_bytes=self._number("cache_bytes"))

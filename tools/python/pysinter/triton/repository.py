@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from .. import _core
-from .._errors import UnsupportedError, UsageError
+from .._errors import UnsupportedError, UsageError, check_file
 from .._plan import Binding, Plan, load
 
 _TYPES = {"bool": "BOOL", "uint8": "UINT8", "uint16": "UINT16", "uint32": "UINT32", "uint64": "UINT64", "int8": "INT8",
@@ -153,8 +153,7 @@ def write_model(plan: str | os.PathLike[str], repository: str | os.PathLike[str]
     files = {"plan": source.absolute()}
     if tokenizer is not None:
         files["tokenizer"] = Path(tokenizer).absolute()
-        if not files["tokenizer"].is_file():
-            raise UsageError(f"cannot read '{tokenizer}'")
+        check_file(files["tokenizer"], "the tokenizer")
     names = {"plan": "model.plan", "tokenizer": "tokenizer.json"}
     parameters = {key: names[key] if copy else str(path) for key, path in files.items()}
     parameters |= {key: str(value) for key, value in (("threads", threads), ("sequences", sequences), ("cache_bytes", cache_bytes))
