@@ -32,6 +32,7 @@ struct PassTime {
   std::string name;
   double milliseconds = 0;
   std::size_t nodes_before = 0, nodes_after = 0;
+  bool changed = false;  // false: the graph is as the pass was given it, names aside
 };
 struct PipelineResult {
   Graph graph;
