@@ -47,6 +47,19 @@ def take_mark(block, mark):
         raise PageError(f"{block.place}: '{head}' is no mark: before, check, nightly, output of:")
 
 
+def is_code(lines, at):
+    """Whether an indented line begins code: behind an empty one, and in no list."""
+    if at > 0 and lines[at - 1].strip():
+        return False
+    while at > 0 and not lines[at - 1].strip():
+        at -= 1
+    while at > 0 and lines[at - 1].strip():
+        at -= 1
+        if re.match(r"\s*([-*]|\d+\.) ", lines[at]):
+            return False
+    return True
+
+
 def blocks_of(page, text):
     """The blocks of a page, in order. Marks stand right in front of theirs: <!-- docs-test: check, needs a GPU -->."""
     result, marks, at = [], [], 0
@@ -73,6 +86,8 @@ def blocks_of(page, text):
                 take_mark(block, mark)
             result.append(block)
             marks, at = [], end
+        elif line.startswith("    ") and line.strip() and is_code(lines, at):
+            raise PageError(f"{page}:{at + 1}: code by indentation: put it between fences, with its language")
         elif line.strip() and marks:
             raise PageError(f"{page}:{at + 1}: a mark without a block behind it")
         at += 1

@@ -23,9 +23,12 @@ class Pages(unittest.TestCase):
 
     def test_what_is_not_said_is_refused(self):
         for text in ("```\nls\n```\n", "```bash\nls\n```\n", "```sh\nls\n", "<!-- docs-test: check, is hard -->\n```sh\n```\n",
-                     "<!-- docs-test: skip -->\n```sh\n```\n", "<!-- docs-test: check, takes long -->\ntext\n```sh\n```\n"):
+                     "<!-- docs-test: skip -->\n```sh\n```\n", "<!-- docs-test: check, takes long -->\ntext\n```sh\n```\n", "a\n\n    ls\n"):
             with self.assertRaises(PageError, msg=text):
                 blocks_of("P.md", text)
+
+    def test_what_a_list_holds_is_no_code(self):
+        self.assertEqual(blocks_of("P.md", "- a\n\n    b\n"), [])
 
     def test_commands_go_on_in_the_next_line_and_end_before_a_comment(self):
         self.assertEqual(list(commands("a --b \\\n    c   # what\nd && e | f\n\n# all\n")), ["a --b c", "d", "e", "f"])

@@ -111,7 +111,7 @@ class Options:
                 words = shlex.split(command)
             except ValueError as error:
                 raise Wrong(f"{command}: {error}") from None
-            while words and re.match(r"\w+=", words[0]):
+            while words and re.match(r"\w+=|(\S+/)?python3?$", words[0]):
                 words.pop(0)
             if words:
                 self.check(words, page)
