@@ -305,10 +305,11 @@ PipelineResult run_pipeline(const Graph& graph, Context& context, const Pipeline
         context.decisions[i].pass = name;
       const std::chrono::duration<double, std::milli> spent =
           std::chrono::steady_clock::now() - start;
+      const bool changed = !ir::structurally_equal(result.graph, given);
       if (!result.graph.is_same(given))
         with_context(fmt::format("after pass '{}'", name), [&] { ir::verify(result.graph); });
       if (options.check_facts) check_facts(pass, result.graph, context, lasting);
-      result.times.push_back({name, spent.count(), before, result.graph.nodes().size()});
+      result.times.push_back({name, spent.count(), before, result.graph.nodes().size(), changed});
       if (options.observe) options.observe(pass.name, true, result.graph);
     }
     if (name == options.stop_after) break;

@@ -49,6 +49,7 @@ struct PassTime {
   std::string name;
   double milliseconds = 0;
   std::size_t nodes_before = 0, nodes_after = 0;
+  bool changed = false;  // false: the graph is as the pass was given it, names aside
 };
 /// The last pass that goes over a model as a whole, by Pass::of_model.
 std::string_view last_pass_of_model(const Context& context);

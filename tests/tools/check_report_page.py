@@ -74,6 +74,21 @@ def check(page, path, options, say):
     page.keyboard.press("Escape")
     say(page.locator("#details").is_hidden(), "Escape closes the panel")
 
+    # The legend has the kinds of all boxes; a click marks those of one.
+    page.click("#mode-kernels")
+    kinds = page.evaluate("[...new Set(page.report.steps.map(kind_of))].length")
+    say(page.locator("#legend button").count() == kinds, f"the legend has {kinds} kinds")
+    page.click("#legend button >> nth=0")
+    marked = page.evaluate("new Set(graph_view.found.map((item) => graph_view.kind_of_item(item))).size")
+    say(marked == 1, "a click on one marks its boxes")
+    page.click("#legend button >> nth=0")
+    if page.evaluate("Boolean(page.report.raw.passes)"):
+        page.click("#tab-overview")
+        hidden = page.locator("#idle-passes table").is_hidden()
+        say(hidden, f"{page.inner_text('#idle-passes summary')}: folded")
+        page.click("#idle-passes summary")
+        say(page.locator("#idle-passes table").is_visible(), "a click opens them")
+
     for tab in TABS:
         if page.locator(f"#tab-{tab}").count() == 0:
             continue

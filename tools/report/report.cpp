@@ -148,9 +148,12 @@ void add_compiled(const Compiled& compiled, ordered_json& report) {
                                    {"bytes", decision.bytes}});
   for (const auto& layer : compiled.context.layers)
     report["layers"].push_back(to_json(layer_result(layer)));
-  for (const auto& pass : compiled.passes)
-    report["passes"].push_back(
-        to_json(PassResult{pass.name, pass.milliseconds, pass.nodes_before, pass.nodes_after}));
+  for (const auto& pass : compiled.passes) {
+    ordered_json row =
+        to_json(PassResult{pass.name, pass.milliseconds, pass.nodes_before, pass.nodes_after});
+    row["changed"] = pass.changed;
+    report["passes"].push_back(std::move(row));
+  }
 }
 
 /// A profile that is taken now; null where the plan does not run here, with a note why.

@@ -61,6 +61,7 @@ class Report {
       read: Number(step.bytes_read), written: Number(step.bytes_written), operations: Number(step.flops),
       time: null, variants: [], decisions: [],
     }));
+    this.kinds = [...new Set(this.steps.map(kind_of))];
     this.profile = raw.profile;
     this.compare = raw.compare;
     this.link_times();
@@ -171,12 +172,29 @@ class Report {
   }
 }
 
-/// Neighbours in the list get colours far apart.
-function colour_of(step, is_strong = false) {
+/// What a step does, in a word: of its region, else of its step.
+function kind_of(step) {
+  return step.region || step.kind.replace(/Step$/, '').toLowerCase();
+}
+
+/// Of a few kinds the hue is fixed, so that reports look alike; others take what is left in between.
+const kHues = {matmul: 215, gemm: 215, conv: 265, attention: 325, reduction: 30, pointwise: 140, copy: 190};
+const kOtherHues = [60, 0, 95, 240, 295, 165, 350, 80];
+
+/// The colour of a kind; null: of what no kernel computes. `is_other` is a little apart, for neighbours.
+function colour_of_kind(report, kind, is_strong = false, is_other = false) {
   const is_dark = document.documentElement.dataset.theme === 'dark';
   const light = is_dark ? (is_strong ? 62 : 32) : (is_strong ? 45 : 84);
-  return step < 0 ? (is_dark ? 'hsl(215 8% 26%)' : 'hsl(215 12% 92%)')
-                  : `hsl(${(step * 137.508) % 360} ${is_strong ? 60 : 52}% ${light}%)`;
+  if (kind === null) return is_dark ? 'hsl(215 8% 26%)' : 'hsl(215 12% 92%)';
+  const others = report.kinds.filter((each) => !(each in kHues));
+  const hue = kHues[kind] ?? kOtherHues[others.indexOf(kind) % kOtherHues.length];
+  return `hsl(${hue} ${is_strong ? 60 : 52}% ${light + (is_other ? 7 : 0)}%)`;
+}
+
+/// The colour of a step of the report that is shown. Steps that follow each other differ in lightness.
+function colour_of(step, is_strong = false) {
+  const {report} = page;
+  return colour_of_kind(report, step < 0 ? null : kind_of(report.steps[step]), is_strong, is_strong && step % 2 === 1);
 }
 
 function theme_colour(name) {

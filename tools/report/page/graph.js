@@ -1,4 +1,4 @@
-// The graph on a canvas: ONNX nodes, kernels, or repeated blocks, in the colours of kernels.
+// The graph on a canvas: ONNX nodes, kernels, or repeated blocks, in the colours of what kernels do.
 
 const kNodeHeight = 36;
 
@@ -28,7 +28,7 @@ const graph_view = {
     page.view.replaceChildren(
         make('div', {class: 'bar'},
              mode('nodes', `Before: ${format.count(report.nodes.length)} nodes`,
-                  `Every ONNX node; ${format.count(with_kernel)} of them are computed by kernels, in whose colours they are`),
+                  `Every ONNX node; ${format.count(with_kernel)} of them are computed by kernels, and have the colour of what their kernel does`),
              mode('kernels', `After: ${format.count(report.steps.length)} kernels`, 'Every kernel, library call and copy of the plan'),
              mode('blocks', 'Blocks', 'Repeated blocks, each as one', !report.has_blocks),
              make('button', {onclick: () => this.fit(), title: 'All of it'}, 'Fit'),
@@ -36,6 +36,7 @@ const graph_view = {
              make('button', {onclick: () => this.scale(1 / 1.5), 'aria-label': 'Smaller'}, '−'),
              this.search, this.count,
              make('span', {class: 'note'}, 'click: what it is; double click: open or close')),
+        this.legend = make('div', {class: 'bar', id: 'legend'}),
         make('div', {class: 'plot'}, this.canvas = make('canvas', {tabindex: 0, 'aria-label': 'Graph'})));
     this.zoom = d3.zoom().scaleExtent([0.002, 4]).on('zoom', () => { this.transform = d3.event.transform; this.redraw(); });
     d3.select(this.canvas).call(this.zoom).on('dblclick.zoom', null);
@@ -106,7 +107,34 @@ const graph_view = {
       this.rows.get(item.y).push(item);
     }
     this.is_laid_out = true;
+    this.draw_legend();
     this.count.textContent = `${format.count(this.items.length)} boxes`;
+  },
+  /// The kind of what a box stands for: null for what no kernel computes, undefined for a block.
+  kind_of_item(item) {
+    if (item.block !== undefined) return undefined;
+    return item.step < 0 ? null : kind_of(this.report.steps[item.step]);
+  },
+  /// What the colours mean, with how many boxes have each. A click marks these.
+  draw_legend() {
+    const counts = new Map();
+    for (const item of this.items) {
+      const kind = this.kind_of_item(item);
+      if (kind !== undefined) counts.set(kind, (counts.get(kind) || 0) + 1);
+    }
+    const sorted = [...counts].sort((a, b) => (a[0] === null) - (b[0] === null) || b[1] - a[1]);
+    this.legend.replaceChildren(...sorted.map(([kind, count]) => make('button', {
+      class: 'legend', title: kind === null ? 'Computed while compiling, or only a change of how memory is read' : 'Mark them',
+      onclick: () => this.mark_kind(kind),
+    }, make('span', {class: 'chip', style: `background:${colour_of_kind(this.report, kind, kind !== null)}`}),
+    `${kind === null ? 'no kernel' : kind} ${format.count(count)}`)));
+  },
+  mark_kind(kind) {
+    const found = this.items.filter((item) => this.kind_of_item(item) === kind);
+    const is_marked = found.length === this.found.length && found.every((item, i) => item === this.found[i]);
+    this.found = is_marked ? [] : found;
+    this.found_at = -1;
+    this.redraw();
   },
   add_node(add, node) {
     add(`node ${node.index}`, {label: node.op || 'node', name: node.name, node: node.index, step: node.steps.length ? node.steps[0] : -1});

@@ -65,9 +65,20 @@ function draw_overview(report) {
     ...(summary.precision_notes || []).map((text) => note(text)),
     make('h2', {}, 'Inputs'), list(summary.inputs),
     make('h2', {}, 'Outputs'), list(summary.outputs),
-    raw.passes ? [make('h2', {}, 'Passes'), sortable(raw.passes, [
-      ['pass', (pass) => pass.pass], ['ms', (pass) => pass.ms, (ms) => ms.toFixed(1)],
-      ['nodes before', (pass) => pass.nodes_before], ['after', (pass) => pass.nodes_after]])] : null,
+    raw.passes ? draw_passes(raw.passes) : null,
+  ];
+}
+
+/// Those that changed the graph; the others folded away. Older reports do not say, but for the number of nodes.
+function draw_passes(passes) {
+  const has_changed = (pass) => pass.changed ?? pass.nodes_before !== pass.nodes_after;
+  const table = (rows) => sortable(rows, [
+    ['pass', (pass) => pass.pass], ['ms', (pass) => pass.ms, (ms) => ms.toFixed(1)],
+    ['nodes before', (pass) => pass.nodes_before], ['after', (pass) => pass.nodes_after]]);
+  const idle = passes.filter((pass) => !has_changed(pass));
+  return [
+    make('h2', {}, 'Passes'), table(passes.filter(has_changed)),
+    idle.length > 0 ? make('details', {id: 'idle-passes'}, make('summary', {}, `${idle.length} passes changed nothing`), table(idle)) : null,
   ];
 }
 
@@ -99,7 +110,7 @@ function draw_memory(report) {
   const {raw} = report;
   return [
     note(`The arena holds what steps hand to each other: ${format.bytes(raw.arena_bytes)}, where ${format.bytes(raw.arena_bytes_without_reuse)} would be needed if nothing were reused. ` +
-         'A box reaches from the first to the last step that uses a value, at its place in the arena, in the colour of the kernel that writes it. The wheel zooms along the steps.'),
+         'A box reaches from the first to the last step that uses a value, at its place in the arena, in the colour of what the kernel that writes it does. The wheel zooms along the steps.'),
     charts.memory(report),
   ];
 }
