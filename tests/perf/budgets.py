@@ -8,7 +8,7 @@ A table has columns and rows. A column is one of
 A PATH names keys of the file, divided by '/', where {key} stands for the row's `key`; a list's element is named by its "name" or its
 place; FILE:PATH is of another file. What is `failed` or absent is an empty cell. A row is `what`, `key`, `file`, and may have `must` and `goal`, bounds of
 the table's `judged` column: at least so much, or at most, as the table's `better` says ("higher", "lower"). A row may
-override a column's paths: `paths = {column = ...}`. A row with `same = "TABLE/KEY"` shows that row under another name.
+override a column's paths, `paths = {column = ...}`, and the `unit` and `factor` of all columns. A row with `same = "TABLE/KEY"` shows that row under another name.
 """
 
 from __future__ import annotations
@@ -58,7 +58,8 @@ class Column:
         paths = [paths] if isinstance(paths, str) else paths
         found = [look_up(row.file, path.format(key=row.key)) for path in paths]
         if self.ratio is None:
-            return [None if each is None else each * self.factor for each in found]
+            factor = self.factor if row.factor is None else row.factor
+            return [None if each is None else each * factor for each in found]
         return [None if None in found or not found[1] else found[0] / found[1]]
 
     def text(self, row: "Row") -> str:
@@ -67,7 +68,8 @@ class Column:
             return ""
         if self.ratio is not None:
             return f"{found[0]:.{2 if self.digits is None else self.digits}f}×"
-        return " / ".join(_number(each, self.digits) for each in found) + (f" {self.unit}" if self.unit else "")
+        unit = self.unit if row.unit is None else row.unit
+        return " / ".join(_number(each, self.digits) for each in found) + (f" {unit}" if unit else "")
 
 
 def _number(value: float, digits: int | None) -> str:
@@ -85,6 +87,8 @@ class Row:
     must: float | None
     goal: float | None
     paths: dict
+    unit: str | None = None
+    factor: float | None = None
 
     def judged(self) -> float | None:
         column = self.table.column(self.table.judged)
@@ -135,7 +139,8 @@ def read(path: Path = HERE / "budgets.toml") -> dict[str, Table]:
                 if len(found) != 1:
                     raise ValueError(f"budgets.toml: table '{table.id}' shows '{same}', and there are {len(found)} such rows above it")
                 row = {"key": key, "file": found[0].file, "what": found[0].what, **row}
-            made = Row(table, row["what"], row["key"], row.get("file", given.get("file", "")), row.get("must"), row.get("goal"), row.get("paths", {}))
+            made = Row(table, row["what"], row["key"], row.get("file", given.get("file", "")), row.get("must"), row.get("goal"), row.get("paths", {}),
+                       row.get("unit"), row.get("factor"))
             if not (RESULTS / made.file).is_file():
                 raise ValueError(f"budgets.toml: table '{table.id}', '{made.what}': there is no results/{made.file}")
             table.rows.append(made)

@@ -18,7 +18,7 @@ import sys
 import budgets
 
 PAGES = ["README.md", "tests/perf/RESULTS.md"]
-BLOCK = re.compile(r"(<!-- budgets: (\S+) -->\n\n?).*?(\n?\n<!-- /budgets -->)", re.S)
+BLOCK = re.compile(r"<!-- budgets: (\S+) -->.*?<!-- /budgets -->", re.S)
 
 
 def check_pages(tables: dict[str, budgets.Table], write: bool) -> int:
@@ -28,10 +28,10 @@ def check_pages(tables: dict[str, budgets.Table], write: bool) -> int:
         text = page.read_text()
 
         def table(match: re.Match) -> str:
-            if match[2] not in tables:
-                sys.exit(f"{name}: budgets.toml has no table '{match[2]}'; it has {', '.join(tables)}")
-            shown.add(match[2])
-            return f"<!-- budgets: {match[2]} -->\n\n{tables[match[2]].markdown()}\n\n<!-- /budgets -->"
+            if match[1] not in tables:
+                sys.exit(f"{name}: budgets.toml has no table '{match[1]}'; it has {', '.join(tables)}")
+            shown.add(match[1])
+            return f"<!-- budgets: {match[1]} -->\n\n{tables[match[1]].markdown()}\n\n<!-- /budgets -->"
 
         made = BLOCK.sub(table, text)
         if made == text:
