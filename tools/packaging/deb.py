@@ -118,6 +118,8 @@ def build_package(package, files, tree, version, into, work, packed):
 
 def build(tree, into, packed=True):
     """Makes the packages of `tree`, which has its libraries beside it, in the folder `into`."""
+    if shutil.which("dpkg-shlibdeps") is None:
+        raise SystemExit("Debian packages need dpkg-shlibdeps: apt-get install dpkg-dev")
     version = stage.version()
     files = divide(tree, stage.TABLE)
     with tempfile.TemporaryDirectory() as folder:
