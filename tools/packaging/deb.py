@@ -67,7 +67,7 @@ def shared_dependencies(paths, tree, work):
     return line[1] if line else ""
 
 
-def build_package(package, files, tree, version, into, work):
+def build_package(package, files, tree, version, into, work, packed):
     root = work / package["name"]
     name = package["name"]
     size = 0
@@ -113,18 +113,20 @@ def build_package(package, files, tree, version, into, work):
             sums.append(f"{stage.run('md5sum', path).split()[0]}  {path.relative_to(root)}\n")
     (root / "DEBIAN/md5sums").write_text("".join(sums))
     stage.run("chmod", "-R", "go-w,a+rX", root)
-    stage.run("dpkg-deb", "--root-owner-group", "-Zxz", "--build", root, into)
+    stage.run("dpkg-deb", "--root-owner-group", "-Zxz" if packed else "-Znone", "--build", root, into)
 
 
-def build(tree, into):
+def build(tree, into, packed=True):
     """Makes the packages of `tree`, which has its libraries beside it, in the folder `into`."""
+    if shutil.which("dpkg-shlibdeps") is None:
+        raise SystemExit("Debian packages need dpkg-shlibdeps: apt-get install dpkg-dev")
     version = stage.version()
     files = divide(tree, stage.TABLE)
     with tempfile.TemporaryDirectory() as folder:
         for package in stage.TABLE["deb"]:
             if files[package["name"]]:
                 stage.say(f"  {package['name']}")
-                build_package(package, files[package["name"]], tree, version, into, Path(folder))
+                build_package(package, files[package["name"]], tree, version, into, Path(folder), packed)
     return sorted(into.glob("*.deb"))
 
 
