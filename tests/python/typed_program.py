@@ -25,6 +25,11 @@ async def main(x: np.ndarray) -> None:
     report = pysinter.compare("model.onnx", shapes={"x": (1, 8)}, rounds=3)
     print(accuracy.outputs[0].ok, report.variants[0].compute.median, pysinter.profile(plan).steps[0].bound)
     print(pysinter.why("model.onnx", "a", "b")["reason"], pysinter.inspect(plan, "steps").keys())
+    pysinter.report(plan, measure=False, against=pysinter.report("model.onnx", precision="fp16")).save("report.html")
+    try:
+        pysinter.load("absent.plan")
+    except pysinter.FileError as error:
+        print(error.errno, error.filename, error.code)
     try:
         pysinter.set_threads(2)
     except pysinter.UsageError as error:

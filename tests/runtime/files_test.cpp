@@ -1,5 +1,6 @@
 // Reading and writing files: what is there is not lost, and nothing is waited for.
 #include <algorithm>
+#include <cerrno>
 #include <csignal>
 #include <cstdlib>
 #include <filesystem>
@@ -9,6 +10,8 @@
 #include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sinter/file_error.h>
+#include <sinter/operators.h>
 #include <sys/stat.h>
 #include <sys/sysmacros.h>
 #include <sys/wait.h>
@@ -195,6 +198,34 @@ TEST_F(FilesTest, OnlyRegularOnesAreRead) {
   }
   EXPECT_THAT(usage_of([&] { runtime::check_tuning_file(fifo); }), HasSubstr("it is a pipe"));
   EXPECT_TRUE(runtime::read_tuning_file(fifo).empty());
+}
+
+TEST_F(FilesTest, ErrorsHaveThePathAndTheNumber) {
+  const auto number_of = [](const std::string& wanted, const auto& call) {
+    try {
+      call();
+    } catch (const FileError& error) {
+      EXPECT_EQ(error.path(), wanted);
+      EXPECT_EQ(error.code(), ErrorCode::kUsage);
+      return error.number();
+    }
+    return -1;
+  };
+  const std::string none = path("none"), fifo = pipe("p"), beyond = path("none/a");
+  const auto read_with = [&](const auto& read) {
+    EXPECT_EQ(number_of(none, [&] { read(none); }), ENOENT);
+    EXPECT_EQ(number_of(folder, [&] { read(folder); }), EISDIR);
+  };
+  read_with([](const std::string& name) { files::read_file(name); });
+  read_with([](const std::string& name) { files::open_stream(name); });
+  read_with([](const std::string& name) { Plan::load(name); });
+  read_with([](const std::string& name) { OperatorLibrary::open(name); });
+  EXPECT_EQ(number_of(fifo, [&] { files::read_file(fifo); }), 0);
+  EXPECT_EQ(number_of(beyond, [&] { files::write_file(beyond, "x"); }), ENOENT);
+  EXPECT_EQ(number_of(folder, [&] { files::write_file(folder, "x"); }), EISDIR);
+  std::string line;
+  std::ifstream stream = files::open_stream(file("a", "one\ntwo"));
+  EXPECT_TRUE(std::getline(stream, line) && line == "one");
 }
 
 TEST_F(FilesTest, OutputsAreNotInputs) {

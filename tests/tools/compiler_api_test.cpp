@@ -1,5 +1,6 @@
 // <sinter/compiler.h>: the same plans as the command line's, and everything said as data.
 #include <algorithm>
+#include <cerrno>
 #include <csignal>
 #include <filesystem>
 #include <map>
@@ -11,6 +12,7 @@
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <sinter/compiler.h>
+#include <sinter/file_error.h>
 #include <sys/resource.h>
 
 #include "tests/support/paths.h"
@@ -376,6 +378,24 @@ TEST_F(CompilerApi, WhatWasThereStaysIfACompilationFails) {
   EXPECT_THAT(error.what(), HasSubstr("cannot write the plan"));
   EXPECT_EQ(read(plan), before);
   EXPECT_EQ(files(), names);
+}
+
+TEST_F(CompilerApi, AnErrorOfAFileIsNestedInTheCalls) {
+  Model model;
+  model.path = path("none.onnx");
+  try {
+    (void)compile(model, cpu());
+    FAIL() << "it compiled";
+  } catch (const CompileError& error) {
+    EXPECT_EQ(error.code(), ErrorCode::kUsage);
+    try {
+      std::rethrow_if_nested(error);
+      FAIL() << "nothing is nested";
+    } catch (const FileError& file) {
+      EXPECT_EQ(file.number(), ENOENT);
+      EXPECT_EQ(file.path(), model.path);
+    }
+  }
 }
 
 TEST_F(CompilerApi, WarningsOfAModelAreSaidOnceByEachCall) {

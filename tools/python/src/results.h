@@ -1,4 +1,4 @@
-// What the compiler tells, as dictionaries with the names of the C++ members. sinter/_results.py
+// What the compiler tells, as dictionaries with the names of the C++ members. pysinter/_results.py
 // makes dataclasses of them.
 #pragma once
 
