@@ -64,7 +64,7 @@ TEST_F(ReportTest, AModelHasItsNodesKernelsMemoryAndTimes) {
   // The page folds away what did nothing.
   std::map<std::string, bool> changed;
   for (const auto& pass : report.at("passes")) changed[pass.at("pass")] = pass.at("changed");
-  EXPECT_TRUE(changed.at("fuse_gemm"));
+  EXPECT_TRUE(changed.at("fuse_matmul"));
   EXPECT_FALSE(changed.at("fuse_custom"));
   EXPECT_EQ(report.at("profile").at("steps").size(), 2U);
   EXPECT_EQ(report.at("profile").at("steps")[0].at("stream"), 0);

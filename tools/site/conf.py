@@ -13,6 +13,7 @@ html_theme = "furo"
 html_title = "Sinter"
 html_show_sphinx = False
 html_copy_source = False
+smartquotes = False  # what stands in quotes is code as often as not
 myst_heading_anchors = 6
 myst_enable_extensions = []
 # A field may be called `bytes`, as a type is.
