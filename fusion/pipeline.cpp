@@ -16,19 +16,19 @@
 namespace sinter::fusion {
 
 const std::vector<Pass>& pipeline() {
-  // Layers that stay one operator are known before anything looks for products and states. States
-  // are found in the model's own spelling; quantize_weights comes next, since what is left
-  // of dequantizations is folded into float weights; recognise sees the model's own spelling;
-  // scales are folded into weights before those are rounded to 8 bits or a lower
-  // precision; caches become rows of 8 bits once their types are known; simplify runs after
-  // lower_precision to remove the casts that meet; products of quantized values are found then,
-  // since their sums, and what scales these, are wide whatever precision is asked for, and until
-  // then nobody evaluates what dequantizes their weights; attention is found while softmax is one
-  // node, and takes in its views once the projections that it reads are slices of one; rows are
-  // selected once decoders have said which they sample; projections are merged before views are
-  // folded into products, since the slices are views too, and so are weights that are laid out the
-  // other way round; reductions pick their neighbours before what is left becomes pointwise
-  // regions.
+  // - expand_bodies first: later passes look for matmuls and states.
+  // - find_states needs the model's own spelling. So does recognise.
+  // - quantize_weights comes next: remaining dequantizations are folded into float weights.
+  // - Scales are folded into weights before these are rounded to 8 bits or a lower precision.
+  // - Caches become 8-bit rows once their types are known.
+  // - simplify after lower_precision removes pairs of casts. Matmuls of quantized values are found
+  //   then: their sums and scales are wide at any precision. No earlier pass folds what dequantizes
+  //   their weights.
+  // - Attention is found while softmax is one node. It takes its views once the projections that it
+  //   reads are slices of one. Rows are selected once decoders have said which they sample.
+  // - Projections are merged before views are folded into matmuls: their slices, and transposed
+  //   weights, are views too.
+  // - Reductions choose their neighbours before the rest becomes pointwise regions.
   static const std::vector<Pass> passes = {
       {"expand_bodies", expand_bodies},
       {"find_states", find_states, false, false},
@@ -78,10 +78,10 @@ void check_name(const std::string& name, std::string_view option) {
 }
 
 bool is_loop(const Node& node) { return node.op->kind == OpKind::kWhile; }
-/// A node that has a body from the start.
+/// True for a node that is imported with a body.
 bool is_imported_with_body(const Node& node) { return node.body != nullptr; }
 
-/// `graph` with every body of such nodes changed, those within others first.
+/// `graph` with every body of such nodes replaced, innermost first.
 Graph change_bodies(const Graph& graph, bool (*is_changed)(const Node& node),
                     const std::function<Graph(const Graph& body)>& change) {
   if (std::none_of(graph.nodes().begin(), graph.nodes().end(), is_changed)) return graph;
@@ -96,7 +96,7 @@ Graph change_bodies(const Graph& graph, bool (*is_changed)(const Node& node),
       });
 }
 
-/// `body` with the ranges of the graph around it, which import may have narrowed since.
+/// `body` with the ranges of the enclosing graph, which import may have narrowed.
 Graph with_ranges(const Graph& body, const ir::Ranges& ranges) {
   ir::GraphBuilder builder(body.name());
   for (const auto& [symbol, range] : ranges) builder.range(symbol, range);
@@ -109,8 +109,8 @@ Graph with_ranges(const Graph& body, const ir::Ranges& ranges) {
   return builder.finish();
 }
 
-/// Runs `pass` on a graph and, unless it does that itself, on the bodies of its loops, which have
-/// no states of the model's and none of its samples.
+/// Runs `pass` on a graph and, unless the pass does so itself, on the bodies of loops. Bodies have
+/// no states or samples of the model.
 Graph run_pass(const Pass& pass, const Graph& graph, Context& context) {
   const ir::ReadScope scope(fmt::format("the pass {}", pass.name));
   const Graph changed = pass.run(graph, context);

@@ -35,7 +35,7 @@ namespace sinter::fusion {
 
 struct NarrowedConstant {
   Tensor tensor;
-  std::int64_t clamped = 0;  // values that the narrow type cannot hold
+  std::int64_t clamped = 0;  // values beyond the narrow type's range
   double example = 0;        // one of them
 };
 
@@ -44,12 +44,13 @@ class LoweringPolicy {
   explicit LoweringPolicy(DType narrow);
 
   DType narrow() const { return narrow_; }
-  /// A float32 constant in type `to`; finite values beyond the narrow type become its largest.
+  /// A float32 constant in type `to`; finite values beyond the narrow type's range are clamped to
+  /// it.
   NarrowedConstant clamp_constant(const Tensor& constant, DType to) const;
-  /// True if a value stands for minus (or plus) infinity.
+  /// True if a value represents minus (or plus) infinity.
   bool is_mask(const Tensor& constant) const;
-  /// Why the result of pointwise `node` may be beyond the narrow type though its operands are not,
-  /// or nothing. bfloat16 has float32's range.
+  /// Why the result of pointwise `node` may exceed the narrow type though its operands do not, or
+  /// nothing. bfloat16 has float32's range.
   std::optional<std::string> overflow_reason(const Graph& graph, const Node& node) const;
   /// Why `node` must not read one of its float32 constants in the narrow type, or nothing.
   std::optional<std::string> unfit_constant(const Graph& graph, const Node& node) const;
@@ -59,12 +60,12 @@ class LoweringPolicy {
   double largest_, smallest_normal_;
 };
 
-/// What a loop adds up: float32 states that depend on their own old value element by element, by
-/// more than a choice, and the nodes of the body on the way there.
+/// The accumulations of a loop: float32 states that depend elementwise on their own old value, by
+/// more than a selection, and the body's nodes on that path.
 struct Accumulation {
   std::vector<bool> states, nodes;
 };
-/// `body`: of a While of `states` states.
+/// `body`: of a While with `states` states.
 Accumulation find_accumulation(const Graph& body, std::size_t states);
 
 }  // namespace sinter::fusion
