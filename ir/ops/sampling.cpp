@@ -93,7 +93,7 @@ double gumbel(std::uint64_t seed, std::int64_t token) {
   return -std::log(-std::log1p(-(static_cast<double>(bits >> 12) + 0.5) * 0x1p-52));
 }
 
-/// One row's parameters, and its tokens.
+/// One row's parameters and tokens.
 struct SampledRow {
   double temperature, top_p, least_score;
   float penalty;
@@ -177,7 +177,7 @@ struct SampledRow {
   }
 };
 
-/// Of the row's tokens the `wanted` likeliest, and the log probabilities of `token` and of them.
+/// The `wanted` most likely tokens of the row, and the log probabilities of `token` and of them.
 void add_logprobs(const Tensor& logits, std::int64_t row, std::int64_t token, std::int64_t wanted,
                   std::span<std::int64_t> likeliest, std::span<double> logprobs) {
   const std::int64_t count = logits.shape()[1];
