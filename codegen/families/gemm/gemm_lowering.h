@@ -21,7 +21,7 @@ struct GemmOperand {
 
 /// The left operand of an implicit GEMM: windows of a channels-last tensor of `positions`. Row
 /// (image, out...) and column (tap..., channel) are element
-/// sum (out * stride + tap * dilation - pad) * (the positions behind) * pitch + channel
+///   sum (out * stride + tap * dilation - pad) * (inner positions) * pitch + channel
 /// of the image, or zero if a position is outside.
 struct ConvWindows {
   Dim channels;  // read at each position

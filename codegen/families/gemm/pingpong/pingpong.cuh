@@ -10,10 +10,10 @@
 /// The passes of a tile's epilogue. A pass has eight rows for each warp and kVectors groups of 32
 /// columns; the last group may be partial, and lanes past it store nothing. Four lanes share a row
 /// of 32 columns; each loads and stores eight of them. For computation a lane has:
-/// rolled: the same columns. Passes are a loop, which keeps code short. A loop cannot index
-/// registers, so that a pass's accumulators go through shared memory;
-/// spread: the columns of its accumulators, 2 t and 2 t + 1 of each eight. Passes are unrolled;
-/// lanes exchange the loaded and stored values in their own type.
+///   rolled: the same columns. Passes are a loop, which keeps code short. A loop cannot index
+///   registers, so that a pass's accumulators go through shared memory;
+///   spread: the columns of its accumulators, 2 t and 2 t + 1 of each eight. Passes are unrolled;
+///   lanes exchange the loaded and stored values in their own type.
 template <int kN, bool kSpread>
 struct PingpongPasses {
   static constexpr int kVector = 8;
