@@ -26,7 +26,7 @@ class KernelTable {
               std::vector<const DeviceModel*> devices);
   ~KernelTable();
 
-  /// Registers the kernel of `part` for the work at `place`, in a step of the node at `node`.
+  /// Registers the kernel of `part` for the launch at `place`, in a step of the node at `node`.
   /// `extents`: buffers of sizes that it may read on the device.
   void add(const TacticPart& part, const std::vector<std::string>& origins,
            const std::vector<std::uint32_t>& extents, NodePlace node, const Place& place);

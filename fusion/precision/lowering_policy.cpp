@@ -208,7 +208,7 @@ std::vector<Path> paths_from(const Graph& graph, ValueId from) {
   return paths;
 }
 
-/// The nodes on which `to` depends in this way.
+/// The nodes on a path to `to`.
 std::vector<bool> nodes_before(const Graph& graph, ValueId to) {
   std::vector<bool> values(graph.values().size(), false), found(graph.nodes().size(), false);
   values[to.position()] = true;

@@ -1,28 +1,26 @@
-// What --precision fp16 and bf16 lower and what they keep.
+// Which values --precision fp16 and bf16 lower to the narrow type.
 //
-//   float32 inputs and outputs of the model   keep their type, cast at the border
-//   weights, activations, products            narrow
-//   results of reductions, and what is        float32 (when fusing, where it costs nothing)
-//   computed from them alone
-//   what an exponential (or Softmax) reads:   float32 (when fusing): a rounded argument is a wrong
-//   logits, masks, the matmul that made       factor of the result, and large logits overflow
-//   them
-//   angles, coordinates, thresholds, indices  float32, with all that they are computed from
-//   as floats: what an operator says of its   (sensitivity.h): an error of such a value counts
-//   operands (ir::Numerics)                   absolutely, and 16 bits hold 4,097 as 4,096
-//   powers and exponentials                   float32 where the narrow type has less range: their
-//                                             sums are what normalisation divides by
-//   integers made floats, and what is         float32: counts and positions must not be rounded
-//   computed from them alone
-//   integers, bool, float64                   as they are
-//   constants beyond the narrow range         masks (1e8 and more): as they are where what reads
-//                                             them stays float32, else clamped; others: the node
-//                                             that reads them is computed in float32
-//   scalar constants that would underflow     the node that reads them is computed in float32
-//   states of loops                           narrow, as the value is that an iteration hands on;
-//                                             float32 where an iteration adds to what it was given:
-//                                             rounding would add up (the cell of an LSTM; its
-//                                             output passes through a product and is narrow)
+//   float32 inputs and outputs of the model   keep their type; casts at the model's border
+//   weights, activations, results of matmuls  narrow
+//   results of reductions, and values         float32 when fusing, where it costs nothing
+//   computed only from them
+//   inputs of an exponential or a Softmax:    float32 when fusing: a rounding error of the argument
+//   logits, masks, the matmul before them     scales the result, and large logits overflow
+//   angles, coordinates, thresholds, indices  float32, with the values that they are computed from
+//   as floats: declared by operators for      (sensitivity.h): their absolute error matters, and
+//   their operands (ir::Numerics)             float16 rounds 4,097 to 4,096
+//   powers and exponentials                   float32 if the narrow type has a smaller range: their
+//                                             sums are divisors of normalisations
+//   integers cast to float, and values        float32: counts and positions must be exact
+//   computed only from them
+//   integers, bool, float64                   unchanged
+//   constants beyond the narrow range         masks (1e8 and more): unchanged if their reader is
+//                                             float32, else clamped; others: their reader is
+//                                             computed in float32
+//   scalar constants that would underflow     their reader is computed in float32
+//   states of loops                           narrow if the next state is narrow; float32 if an
+//                                             iteration adds to the state, as errors would
+//                                             accumulate (an LSTM's cell; its output is narrow)
 #pragma once
 
 #include <optional>

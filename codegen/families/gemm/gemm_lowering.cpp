@@ -171,7 +171,7 @@ std::string print_windows(const ConvWindows& windows) {
 }
 
 /// Lowers the nodes after a GEMM of shape `space`. Results have as many elements, or half if they
-/// combine both halves of the columns. False if the product is read in another way.
+/// combine both halves of the columns. False for any other access to the product.
 bool lower_after(const Graph& after, Buffers inputs, Buffers outputs, Shape space, ExprTable& exprs,
                  GemmProgram& result) {
   const Dim count = ir::element_count(after.type(after.outputs()[0]).shape);

@@ -2,8 +2,8 @@
 // of blocks that split the vocabulary.
 //
 // Nothing is sorted. A multiway search finds the cut of top-k and top-p: each pass over the row
-// counts, or weighs, the tokens above seven pivot keys, and leaves an eighth of the range. Sums are
-// of integers, so that their order does not matter.
+// sums the counts or weights of tokens above each of seven pivot keys, and leaves an eighth of the
+// range. The sums are integers, so that their order does not matter.
 #pragma once
 
 #include "cluster.cuh"

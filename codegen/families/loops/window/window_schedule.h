@@ -5,7 +5,7 @@
 
 namespace sinter::codegen {
 
-/// True if rows are so many that threads need not share one.
+/// True if whole rows for each thread are enough threads for the device.
 bool fills_windows(const ProgramAnalysis& analysis);
 
 }  // namespace sinter::codegen
