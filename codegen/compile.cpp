@@ -130,8 +130,7 @@ class Compiler {
     }
   }
 
-  /// Adds the steps of a loop's body. Restores the current graph afterwards, also on
-  /// errors.
+  /// Adds the steps of a loop's body. Restores the current graph afterwards, also on errors.
   void add_body(const Graph& body) {
     const Graph* outer = std::exchange(graph_, &body);
     ++loops_;

@@ -29,8 +29,7 @@ struct EntryGraph {
 CompiledPlan compile_entries(const Graph& model, std::span<const EntryGraph> entries,
                              const CompileOptions& options);
 
-/// The model's ranges, overridden by those of an entry point: its steps are compiled for
-/// these.
+/// The model's ranges, overridden by those of an entry point: its steps are compiled for these.
 ir::Ranges ranges_of_entry(const ir::Ranges& model, const Graph& entry);
 
 /// CompileOptions::packed_weights for plans that are parts of the plan of `graphs`.

@@ -33,11 +33,10 @@ inline constexpr std::string_view kRandomState =
 inline constexpr std::string_view kNext = "next_";
 }  // namespace sampler_names
 
-/// `graph` with a sampler after its logits. The logits' last row determines the output
-/// `token` that replaces them; -1 if a logit is NaN. The token is kept as a state, which an
-/// input id below 0 refers to. An integer input of one element with the first token's
-/// position becomes a state that each run advances. After the first run the host thus
-/// supplies nothing.
+/// `graph` with a sampler after its logits. The logits' last row determines the output `token` that
+/// replaces them; -1 if a logit is NaN. The token is kept as a state, which an input id below 0
+/// refers to. An integer input of one element with the first token's position becomes a state that
+/// each run advances. After the first run the host thus supplies nothing.
 ///
 /// Greedy: the index of the largest logit, the first of equal ones. Otherwise, in float64: logits
 /// are divided by the temperature. Of the top_k largest (equal ones by ascending id), those stay

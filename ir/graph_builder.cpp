@@ -256,8 +256,7 @@ Graph GraphBuilder::finish() {
   if (built.outputs.empty())
     throw Error(ErrorCode::kInvalidModel, fmt::format("graph '{}' has no outputs", built.name));
 
-  // Nodes are in topological order: backwards, all readers of a node are visited before
-  // it.
+  // Nodes are in topological order: backwards, all readers of a node are visited before it.
   std::vector<bool> live(built.values.size());
   const auto mark = [&](ValueId id) { live[id.position()] = true; };
   for (const ValueId id : built.inputs) mark(id);

@@ -18,9 +18,9 @@ inline constexpr std::int64_t kMaxElements = std::int64_t{1} << 48;
 /// Symbols and functions in one dimension: index arithmetic is linear in them.
 inline constexpr int kMaxDimSize = 256;
 
-/// Throws Error(kInvalidModel) for a known negative dimension, and kUnsupported for more dimensions
-/// or (by known sizes) more elements than a plan can hold, or for a dimension with too long an
-/// expression.
+/// Throws Error(kInvalidModel) for a known negative dimension. Throws kUnsupported if a plan cannot
+/// hold the number of dimensions or the known number of elements, or if a dimension's expression is
+/// too long.
 void check_type(const TensorType& type);
 
 /// "MatMul (from encoder/MatMul_3)", for messages.

@@ -17,12 +17,10 @@ struct ReductionSplit {
   std::int64_t least_bytes = 0;    // below, the second step costs more than it saves
   std::int64_t most_rows = 0;      // above, the rows keep the target busy
   std::int64_t shortest_part = 0;  // elements
-  /// For strided rows, which are computed side by side: in lines of 128
-  /// bytes.
+  /// For strided rows, which are computed side by side: in lines of 128 bytes.
   std::int64_t most_lines = 0, shortest_column = 0;
-  /// Rows of strided runs stay whole if all of them have at most `held_bytes`,
-  /// and the adjacent rows whose runs fill `run_bytes` have at most
-  /// `held_row_bytes`.
+  /// Rows of strided runs stay whole if all of them have at most `held_bytes`, and the adjacent
+  /// rows whose runs fill `run_bytes` have at most `held_row_bytes`.
   std::int64_t held_bytes = 0, held_row_bytes = 0, run_bytes = 1;
 };
 
@@ -33,8 +31,7 @@ struct EightBitHeads {
 
 /// Describes a target completely: no pass asks for its name.
 struct TargetTraits {
-  /// Regions become generated kernels; otherwise programs that the runtime
-  /// interprets.
+  /// Regions become generated kernels; otherwise programs that the runtime interprets.
   bool generates_kernels = false;
   bool approximates_functions = false;  // erf, tanh etc. use cheaper forms by default
   /// Bytes of traffic that take as long as one more step: the saving of a launch.

@@ -207,8 +207,7 @@ SINTER_DEVICE void cp_async(void* shared, const void* from, bool valid = true) {
   static_assert(kBytes == 4 || kBytes == 8 || kBytes == 16, "what cp.async copies");
 #ifdef __CUDACC__
   const u32 bytes = valid ? kBytes : 0;
-  // Bypasses the L1. The L2 prefetches whole 128-byte lines, as the copies use entire
-  // rows.
+  // Bypasses the L1. The L2 prefetches whole 128-byte lines, as the copies use entire rows.
   if (kBytes == 16)
     asm volatile(
         "cp.async.cg.shared.global.L2::128B [%0], [%1], 16, %2;" ::"r"(shared_address(shared)),

@@ -20,8 +20,7 @@ SINTER_DEVICE u64 bits_of(double x) {
 #endif
 }
 
-// Both zeros map to one key, and so do all NaNs, which come
-// last.
+// Both zeros map to one key, and so do all NaNs, which come last.
 SINTER_DEVICE u32 key_of(float x) {
   if (x != x) return ~0u;
   const u32 bits = bits_of(x == 0.0f ? 0.0f : x);

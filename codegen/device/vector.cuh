@@ -55,8 +55,7 @@ SINTER_DEVICE Vec<T, N> load(const T* p) {
   return result;
 }
 
-/// A load of data that is reused often and not written meanwhile: the L2 evicts it
-/// last.
+/// A load of data that is reused often and not written meanwhile: the L2 evicts it last.
 template <int N, class T>
 SINTER_DEVICE Vec<T, N> load_kept(const T* p) {
 #if defined(__CUDACC__) && __CUDA_ARCH__ >= 800

@@ -233,9 +233,8 @@ void Approximations::choose_rounding(const ProgramAnalysis& analysis, std::size_
   operands_[i] = {above.args[0]};
 }
 
-/// Fuses rounding, an optional zero point, the clamp and the conversion to an 8-bit
-/// integer. Adding 1.5 * 2^23 rounds to an integer; conversion instructions are
-/// slower.
+/// Fuses rounding, an optional zero point, the clamp and the conversion to an 8-bit integer. Adding
+/// 1.5 * 2^23 rounds to an integer; conversion instructions are slower.
 void Approximations::choose_quantization(const ProgramAnalysis& analysis, std::size_t i) {
   const DType type = analysis.type_of(i);
   const auto& cast = analysis.instr(i);

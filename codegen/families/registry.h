@@ -15,8 +15,7 @@ std::span<const KernelFamily* const> families();
 /// The first family that takes the region. Throws Error(kUnsupported) with every family's reason.
 const KernelFamily& family_of(const Region& region, const Target& target);
 
-/// Throws Error(kUsage), which lists the schedules, if `text` begins like none of
-/// them.
+/// Throws Error(kUsage), which lists the schedules, if `text` begins like none of them.
 void check_schedule(const std::string& text);
 
 }  // namespace sinter::codegen

@@ -25,11 +25,10 @@ struct CompileOptions {
   /// False: do not compile kernels. The plan has its steps, traffic and memory but cannot run; for
   /// cost estimates.
   bool code = true;
-  /// Tactic for all regions of kind "gemm", for measurements. Empty: all that may be
-  /// fastest. "library". "alone": our kernel, and an epilogue kernel. "warp-specialized"
-  /// and "warp-specialized alone": the same for those kernels. "dequantized": dequantize
-  /// weights first, then as "library". Or one kernel's schedule ("warp_tile 64x32x64
-  /// warps=...").
+  /// Tactic for all regions of kind "gemm", for measurements. Empty: all that may be fastest.
+  /// "library". "alone": our kernel, and an epilogue kernel. "warp-specialized" and
+  /// "warp-specialized alone": the same for those kernels. "dequantized": dequantize weights first,
+  /// then as "library". Or one kernel's schedule ("warp_tile 64x32x64 warps=...").
   std::string gemm;
   std::string schedule;  // of every generated loop kernel, for measurements
   /// Schedules that replace the rules', by KernelInfo::key. Those that are not candidates, or

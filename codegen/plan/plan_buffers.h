@@ -30,8 +30,7 @@ std::vector<ScatterRegion> scatter_regions(const Node& node);
 /// buffer from the start. A state's input and output share one buffer: a Scatter updates it in
 /// place, other new values are copied to it after all steps.
 ///
-/// Graphs of several entry points share bindings and weights: begin() starts the next
-/// one.
+/// Graphs of several entry points share bindings and weights: begin() starts the next one.
 class PlanBuffers {
  public:
   /// Throws Error(kUnsupported) if an input's dimension is neither constant nor a symbol.

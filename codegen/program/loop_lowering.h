@@ -9,11 +9,10 @@
 
 namespace sinter::codegen {
 
-/// Lowers `body`; `inputs` and `outputs` are the plan buffers of its inputs and outputs.
-/// Merges adjacent loops that every access strides alike. Views become addresses; composites
-/// must have been decomposed. Dimensions of reductions or scans form the row and become the
-/// innermost loops; a reverse scan reverses its loop. Throws Error(kUnsupported) that names
-/// the node.
+/// Lowers `body`; `inputs` and `outputs` are the plan buffers of its inputs and outputs. Merges
+/// adjacent loops that every access strides alike. Views become addresses; composites must have
+/// been decomposed. Dimensions of reductions or scans form the row and become the innermost loops;
+/// a reverse scan reverses its loop. Throws Error(kUnsupported) that names the node.
 LoopProgramT lower_region(const Graph& body, Buffers inputs, Buffers outputs, ExprTable& exprs);
 
 /// As several programs, each for a part of the elements or rows, so that none selects among the
@@ -22,11 +21,10 @@ LoopProgramT lower_region(const Graph& body, Buffers inputs, Buffers outputs, Ex
 std::vector<LoopProgramT> lower_region_parts(const Graph& body, Buffers inputs, Buffers outputs,
                                              ExprTable& exprs);
 
-/// A body with a Scatter and no reductions loops over the updates. Dimensions along which
-/// no index tensor counts, so that elements may collide, form the row. Other outputs have
-/// the updates' shape. Scatters after reductions replace elements, or rows of them. The
-/// output's buffer must hold the data beforehand: `result` is that output, `data` the
-/// input.
+/// A body with a Scatter and no reductions loops over the updates. Dimensions along which no index
+/// tensor counts, so that elements may collide, form the row. Other outputs have the updates'
+/// shape. Scatters after reductions replace elements, or rows of them. The output's buffer must
+/// hold the data beforehand: `result` is that output, `data` the input.
 struct ScatteredValues {
   std::size_t data = 0, result = 0;
 };

@@ -253,8 +253,7 @@ class RegionLowering {
     return build_.scan(combine, eval(node.inputs[0], *own, {}), exclusive);
   }
 
-  /// `index`, over `extents`, as an index of `shape`, if both enumerate the same
-  /// elements.
+  /// `index`, over `extents`, as an index of `shape`, if both enumerate the same elements.
   std::optional<std::vector<Dim>> matching_index(const Shape& shape, const Shape& extents,
                                                  const std::vector<Dim>& index) {
     if (without_ones(shape) == without_ones(extents)) {
@@ -274,8 +273,7 @@ class RegionLowering {
     return delinearize(linearize(index, extents), shape, build_.ranges());
   }
 
-  /// The source element of `value` at `index`, through views with one source and no
-  /// guards.
+  /// The source element of `value` at `index`, through views with one source and no guards.
   std::pair<ValueId, std::vector<Dim>> behind_views(ValueId value, std::vector<Dim> index) {
     for (const Node* view = body_.producer(value);
          view != nullptr && view->op->kind == OpKind::kView && view->inputs.size() == 1;

@@ -54,9 +54,8 @@ class LayerInputs {
 /// The origins of a node as a layer's name: "model/layers.0/q_proj/MatMul".
 std::string layer_name(const Node& node);
 
-/// The layers (node indices in `graph`) that depend on another layer and on which no
-/// other depends: a language model's logits, a classifier's classes. A single layer is
-/// not one.
+/// The layers (node indices in `graph`) that depend on another layer and on which no other depends:
+/// a language model's logits, a classifier's classes. A single layer is not one.
 std::set<std::size_t> last_layers(const Graph& graph, const std::set<std::size_t>& layers);
 
 }  // namespace sinter::fusion

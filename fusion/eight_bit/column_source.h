@@ -13,9 +13,8 @@ struct ColumnSource {
   const Node* bias = nullptr;  // an Add
 };
 
-/// The matmul whose columns become the same columns of `activation` by sums over rows only,
-/// as attention's values do, with no other reader. Dividing its columns divides the
-/// activation's.
+/// The matmul whose columns become the same columns of `activation` by sums over rows only, as
+/// attention's values do, with no other reader. Dividing its columns divides the activation's.
 std::optional<ColumnSource> column_source(const Graph& graph, ValueId activation);
 
 }  // namespace sinter::fusion

@@ -5,9 +5,8 @@
 
 namespace sinter::fusion {
 
-/// Throws Error(kUnsupported) that names a node of `paged`, a graph from page_caches,
-/// which mixes tokens of different sequences or counts them. Attention and caches are
-/// exempt.
+/// Throws Error(kUnsupported) that names a node of `paged`, a graph from page_caches, which mixes
+/// tokens of different sequences or counts them. Attention and caches are exempt.
 void check_tokens(const Graph& paged);
 
 }  // namespace sinter::fusion

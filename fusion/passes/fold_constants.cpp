@@ -42,8 +42,7 @@ bool is_index_arithmetic(const GraphBuilder& builder, const Graph& old, const No
               inputs, [&](ValueId input) { return is_integer(builder.type(input).dtype); }));
 }
 
-/// True if the node is fully known: inputs are constants or generated, sizes have no
-/// symbols.
+/// True if the node is fully known: inputs are constants or generated, sizes have no symbols.
 bool is_known(const GraphBuilder& builder, const Graph& old, const Node& node,
               std::span<const ValueId> inputs) {
   if (node.body || inputs.empty()) return false;
@@ -127,8 +126,7 @@ ValueId empty_value(GraphBuilder& builder, const TensorType& type) {
   return builder.add("Expand", {zero}, {{"shape", type.shape}});
 }
 
-/// Empty values for the outputs of `node`, if none has elements: no kernel is
-/// needed.
+/// Empty values for the outputs of `node`, if none has elements: no kernel is needed.
 std::optional<std::vector<ValueId>> empty_outputs(GraphBuilder& builder, const Graph& old,
                                                   const Node& node) {
   std::vector<ValueId> results;

@@ -14,9 +14,8 @@
 namespace sinter::fusion {
 namespace {
 
-/// Adding, and scaling by a positive number, with rounding, are monotonic and give
-/// NaN only for NaN. Thus there is a largest element whose result is at most a
-/// threshold.
+/// Adding, and scaling by a positive number, with rounding, are monotonic and give NaN only for
+/// NaN. Thus there is a largest element whose result is at most a threshold.
 bool keeps_order(const std::string& op, double number) {
   return std::isfinite(number) && (op == "Add" || op == "Sub" || number > 0);
 }

@@ -1,7 +1,6 @@
-// Fuses a decoding step's queries and new cache rows (of keys and of values) into the
-// attention that reads them; its blocks compute what they need. Nothing else waits for
-// these rows: separate kernels would cost launches and memory traffic for a few thousand
-// elements.
+// Fuses a decoding step's queries and new cache rows (of keys and of values) into the attention
+// that reads them; its blocks compute what they need. Nothing else waits for these rows: separate
+// kernels would cost launches and memory traffic for a few thousand elements.
 #include <algorithm>
 #include <optional>
 

@@ -1,7 +1,6 @@
-// Groups GEMMs and convolutions with the kernel that reads their result, and
-// small-M GEMMs with the norm that computes their rows. The tactic (one kernel, or
-// the library's GEMM with other kernels) is chosen for each shape when a plan is
-// bound.
+// Groups GEMMs and convolutions with the kernel that reads their result, and small-M GEMMs with the
+// norm that computes their rows. The tactic (one kernel, or the library's GEMM with other kernels)
+// is chosen for each shape when a plan is bound.
 #include <algorithm>
 #include <optional>
 #include <set>

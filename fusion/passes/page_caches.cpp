@@ -247,8 +247,7 @@ class CachePager {
     copy(node);
   }
 
-  /// A reshape of the last token's row, which now has a row for each sample: these stay
-  /// first.
+  /// A reshape of the last token's row, which now has a row for each sample: these stay first.
   std::optional<ValueId> view_of_rows(const Node& node) {
     if (node.op->name != "Reshape" && node.op->name != "Expand") return std::nullopt;
     const ValueId rows = mapped_[node.inputs[0].position()];
@@ -405,8 +404,7 @@ class CachePager {
     return std::nullopt;
   }
 
-  /// Rows of the old `value` to sample, along `axis`; select_rows limits their
-  /// computation.
+  /// Rows of the old `value` to sample, along `axis`; select_rows limits their computation.
   ValueId rows_of(ValueId value, std::size_t axis) {
     return b_.add("Gather", {mapped_[value.position()], rows_},
                   {{"axis", static_cast<std::int64_t>(axis)}});

@@ -30,9 +30,8 @@ bool counts_up(const Graph& graph, ValueId value, std::int64_t rows) {
   return true;
 }
 
-/// If `node` is MatMul(Cast(Equal(ids, 0 1 2 ..)), table): a lookup of
-/// the same rows, zero where ids is out of range. Avoids the one-hot
-/// matrix.
+/// If `node` is MatMul(Cast(Equal(ids, 0 1 2 ..)), table): a lookup of the same rows, zero where
+/// ids is out of range. Avoids the one-hot matrix.
 std::optional<Piece> one_hot_product(const Graph& graph, const Node& node) {
   if (node.op->name != "MatMul") return std::nullopt;
   const TensorType& table = graph.type(node.inputs[1]);

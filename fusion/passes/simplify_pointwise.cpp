@@ -295,8 +295,7 @@ Result quantized_reshape(const Site& site) {
   return site.builder.add("Reshape", {value}, {{"shape", site.type.shape}});
 }
 
-/// For commutative operators constants come last, so that equivalent spellings are
-/// equal.
+/// For commutative operators constants come last, so that equivalent spellings are equal.
 Result constant_last(const Site& site) {
   if (!site.node.op->commutative || site.builder.constant_of(site.inputs[0]) == nullptr ||
       site.builder.constant_of(site.inputs[1]) != nullptr)

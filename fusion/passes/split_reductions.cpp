@@ -74,8 +74,7 @@ std::optional<Extents> extents_of(const Shape& shape, const Ints& axes) {
   return result;
 }
 
-/// The axis before dimension `end` with the most parts up to `most`; on ties the
-/// outermost.
+/// The axis before dimension `end` with the most parts up to `most`; on ties the outermost.
 Split best_split(const Shape& shape, const Ints& axes, std::size_t end, std::int64_t most) {
   Split best;
   for (const std::int64_t axis : axes) {

@@ -25,9 +25,8 @@ bool keeps_places(const Graph& graph, const CacheHistory& history, const TensorT
 /// returns an updated tensor need not expect it as input again.
 bool is_cache(const Graph& graph, const CacheHistory& history);
 
-/// The input whose last rows, followed by new ones, are `output`: elements of both, at
-/// indices computed at run time. The run also uses these rows, and does not use the input
-/// otherwise.
+/// The input whose last rows, followed by new ones, are `output`: elements of both, at indices
+/// computed at run time. The run also uses these rows, and does not use the input otherwise.
 std::optional<ValueId> windowed_cache(const Graph& graph, ValueId output);
 
 }  // namespace sinter::fusion

@@ -1,6 +1,5 @@
-// Masks of attention: causal ones, and those that hide the keys
-// from a run-time index on (unwritten rows of a cache of fixed
-// length).
+// Masks of attention: causal ones, and those that hide the keys from a run-time index on (unwritten
+// rows of a cache of fixed length).
 #pragma once
 
 #include <optional>

@@ -62,10 +62,9 @@ class MatchFacts {
 std::optional<ValueId> behind_view(const Graph& graph, ValueId value);
 
 /// Matches patterns against the element ($0, $1, ..) of one value. Views are followed to the
-/// element that they read: it does not matter where an exporter put reshapes and expansions.
-/// A reduction matches only if it reduces values of the same shape and is read at its own
-/// row. The matched element is in that row, or is the row's result if the pattern is per
-/// row.
+/// element that they read: it does not matter where an exporter put reshapes and expansions. A
+/// reduction matches only if it reduces values of the same shape and is read at its own row. The
+/// matched element is in that row, or is the row's result if the pattern is per row.
 class Matcher {
  public:
   Matcher(MatchFacts& facts, ValueId root);

@@ -22,9 +22,8 @@ namespace {
 constexpr Eigen::Index kRows = 32;
 /// Columns whose errors are propagated to later columns at once, as a GEMM.
 constexpr Eigen::Index kBlock = 128;
-/// Damping of the moments, relative to their mean: the calibration does not show all
-/// inputs. With 8 bits there is less error to compensate than overfitting to few samples
-/// costs.
+/// Damping of the moments, relative to their mean: the calibration does not show all inputs. With 8
+/// bits there is less error to compensate than overfitting to few samples costs.
 constexpr double kDamping = 0.05, kDampingOfEightBits = 0.5;
 /// Sweeps over groups of few-bit integers: three remove a fifth of the squared error, five more
 /// another thirtieth. With many bits, rounding alone is close enough.

@@ -122,8 +122,7 @@ Graph drop_requantization(const Graph& graph) {
     if (!found || !found->scale ||
         graph.type(found->values).dtype != graph.type(node.outputs[0]).dtype)
       continue;
-    // For float32 only: (value - zero) * scale / scale rounds to the
-    // difference.
+    // For float32 only: (value - zero) * scale / scale rounds to the difference.
     const auto affine = affine_of(graph, *found);
     if (!affine || graph.type(quantization->x).dtype != DType::kFloat32 ||
         affine->scale != quantization->scale || affine->zero != quantization->zero)

@@ -15,8 +15,7 @@ namespace {
 /// not.
 constexpr std::int64_t kMostSummed = 65'000;
 
-/// A summed dimension along which a parameter of shape `shape` varies; -1 if there is
-/// none.
+/// A summed dimension along which a parameter of shape `shape` varies; -1 if there is none.
 std::int64_t varies_along(const Shape& shape, const Ints& summed) {
   for (const std::int64_t axis : summed)
     if (!shape.empty() && shape[static_cast<std::size_t>(axis)] != Dim(1)) return axis;

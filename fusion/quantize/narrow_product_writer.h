@@ -29,8 +29,7 @@ inline constexpr int kUnsignedShift = 128;
 /// The summed dimensions of an operand.
 Ints summed_axes(bool is_conv, bool is_left, std::size_t rank);
 
-/// Operands and parameters in the graph under construction; absent ones are
-/// invalid.
+/// Operands and parameters in the graph under construction; absent ones are invalid.
 struct ProductInputs {
   ValueId x, x_zero, x_scale, w, w_zero, w_scale, bias;
 };

@@ -13,10 +13,9 @@ namespace sinter::fusion {
 /// has one.
 std::string attention_refusal(const TargetTraits& target, std::span<const TensorType> inputs);
 
-/// True if `value` [.., rows, columns], traced through all its views in `graph`, is one
-/// strided access for every batch index. One batch dimension may be split in two (heads
-/// merged with the batch, queries that share keys). `contiguous`: columns must have stride
-/// 1.
+/// True if `value` [.., rows, columns], traced through all its views in `graph`, is one strided
+/// access for every batch index. One batch dimension may be split in two (heads merged with the
+/// batch, queries that share keys). `contiguous`: columns must have stride 1.
 bool is_strided_rows(const Graph& graph, ValueId value, bool contiguous);
 
 /// `value` traced back through as many views as keep it such an access.

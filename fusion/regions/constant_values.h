@@ -28,8 +28,7 @@ class ConstantValues {
 /// The transposed matrix, computed when it is read. Elements are whole bytes.
 Tensor transposed(const Tensor& matrix);
 
-/// Transposes a matrix with elements of `size` bytes; rows of `to` are `pitch` elements
-/// apart.
+/// Transposes a matrix with elements of `size` bytes; rows of `to` are `pitch` elements apart.
 void write_transposed(std::span<const std::byte> from, std::size_t rows, std::size_t columns,
                       std::size_t size, std::byte* to, std::size_t pitch);
 

@@ -42,10 +42,9 @@ struct Worth {
 bool asks_elements(const Region& before, const Region& after, const Node& node,
                    const TargetTraits& target);
 
-/// Whether adding `node` to `before` (giving `after`) saves time: saved traffic and
-/// launches against repeated operations, if the region has more elements. `copies`: if
-/// positive, that many readers can all recompute the value, which is then never
-/// stored.
+/// Whether adding `node` to `before` (giving `after`) saves time: saved traffic and launches
+/// against repeated operations, if the region has more elements. `copies`: if positive, that many
+/// readers can all recompute the value, which is then never stored.
 Worth worth_fusing(const Region& before, const Region& after, const Node& node, Entry entry,
                    std::size_t copies, const TargetTraits& target);
 

@@ -138,8 +138,7 @@ class EpilogueMatcher {
            is_narrow_float(from) && is_arithmetic_float(from);
   }
 
-  /// The operands of `reader` after the first, if it is an activation that the call
-  /// supports.
+  /// The operands of `reader` after the first, if it is an activation that the call supports.
   std::optional<std::vector<double>> activation_parameters(const Node& reader,
                                                            ValueId current) const {
     const std::string& op = reader.op->name;

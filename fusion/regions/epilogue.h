@@ -12,12 +12,11 @@
 
 namespace sinter::fusion {
 
-/// result = views(activation(alpha * product + bias + residual)). Bias and residual may be
-/// added in either order, before the activation. A convolution has its bias as an operand,
-/// and no factor. A matmul may be stored in another type, with only a factor: 16-bit
-/// operands as float32, fp8 operands (float32 sums) as 16 bits. Sums of 8-bit operands are
-/// stored as the result of a chain of pointwise nodes if that is 16-bit floats: half the
-/// bytes.
+/// result = views(activation(alpha * product + bias + residual)). Bias and residual may be added in
+/// either order, before the activation. A convolution has its bias as an operand, and no factor. A
+/// matmul may be stored in another type, with only a factor: 16-bit operands as float32, fp8
+/// operands (float32 sums) as 16 bits. Sums of 8-bit operands are stored as the result of a chain
+/// of pointwise nodes if that is 16-bit floats: half the bytes.
 struct Epilogue {
   double alpha = 1;
   std::optional<DType> cast;  // the stored type in these cases

@@ -28,8 +28,7 @@ bool has_gemm_kernel(const TargetTraits& target, const Node& fused);
 /// it can.
 std::string quantized_refusal(const TargetTraits& target, const Graph& graph, const Node& node,
                               DType x);
-/// Number of operands that may be read through views: both, or only x with quantized
-/// weights.
+/// Number of operands that may be read through views: both, or only x with quantized weights.
 std::size_t viewed_operands(const Node& product);
 
 /// An operand traced back through views, and through multiplications by scalar constants, which are

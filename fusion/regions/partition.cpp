@@ -132,8 +132,7 @@ bool Partition::try_producer(Region& region, ValueId leaf) {
       return false;
     };
     if (is_grouped(id) || is_full || reads_too_much) return keep_out();
-    // Reads stored values from memory instead of selecting among sources for each
-    // element.
+    // Reads stored values from memory instead of selecting among sources for each element.
     if (node.inputs.size() > 1 && is_stored_anyway(leaf)) return keep_out();
     Region trial = region;
     if (!trial.add_producer(id, true).ok || trial.nodes().size() > kMaxNodes ||

@@ -21,8 +21,7 @@ class Dim;
 struct Range {
   std::int64_t min = 1;
   std::int64_t max = INT64_MAX;
-  /// A tighter, symbolic upper bound (an index symbol's is its extent minus one), or
-  /// null.
+  /// A tighter, symbolic upper bound (an index symbol's is its extent minus one), or null.
   std::shared_ptr<const Dim> symbolic_max;
   /// Only the run knows the value, as it computes it: see ir/ops/extent.cpp.
   bool from_data = false;
@@ -124,9 +123,8 @@ std::optional<std::int64_t> upper_bound(const Dim& a, const Ranges& ranges = {})
 bool proves_le(const Dim& a, const Dim& b, const Ranges& ranges = {});
 /// True if one of `dims` has a symbol whose value only the run knows.
 bool is_from_data(std::span<const Dim> dims, const Ranges& ranges);
-/// An upper bound of `a` that the inputs' shapes determine: symbols from data are
-/// replaced by their bounds. Throws Error(kUnsupported) that names a symbol without
-/// bound.
+/// An upper bound of `a` that the inputs' shapes determine: symbols from data are replaced by their
+/// bounds. Throws Error(kUnsupported) that names a symbol without bound.
 Dim largest(const Dim& a, const Ranges& ranges);
 /// The range of an index over `extent` elements: [0, extent - 1].
 Range index_range(const Dim& extent, const Ranges& ranges);

@@ -39,9 +39,8 @@ std::int64_t floor_divide(std::int64_t a, std::int64_t b);
 std::optional<Dim::Monomial> divide_monomial(const Dim::Monomial& numerator,
                                              const Dim::Monomial& denominator);
 
-/// Assumptions about symbols. Without `defaults`, symbols not in `ranges` may be any
-/// integer: rebuilding an expression must not use assumptions that it was built
-/// without.
+/// Assumptions about symbols. Without `defaults`, symbols not in `ranges` may be any integer:
+/// rebuilding an expression must not use assumptions that it was built without.
 struct Facts {
   const Ranges* ranges = nullptr;
   bool defaults = true;
@@ -83,8 +82,7 @@ struct DimSyntaxError {
   std::size_t position = 0;
   std::string message;
 };
-/// Parses the longest expression at `position` and advances `position`. Throws
-/// DimSyntaxError.
+/// Parses the longest expression at `position` and advances `position`. Throws DimSyntaxError.
 Dim parse_dim_prefix(std::string_view text, std::size_t& position);
 /// True if a symbol with this name prints without quotes.
 bool is_plain_symbol(std::string_view name);

@@ -38,8 +38,7 @@ std::string list_types(Types types);
 void require_same_dtype(Types inputs);
 /// The element type of the product of the first two inputs (ir/ops/product_types.h).
 DType require_product_type(Types inputs);
-/// Throws unless the first input has a type for arithmetic: neither bool nor an 8-bit
-/// float.
+/// Throws unless the first input has a type for arithmetic: neither bool nor an 8-bit float.
 void require_numbers(Types inputs);
 /// Throws unless it is also a float.
 void require_float(Types inputs);

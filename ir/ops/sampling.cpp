@@ -34,8 +34,8 @@
 // counts as -1. Biases out of range, or of tokens out of range, are ignored.
 //
 // Log probabilities are those of the original logits, without steps 1 to 3: the logit minus the
-// largest, minus log(sum of e^(logit - largest)) over all tokens. A row without a token,
-// -1 or v, has none.
+// largest, minus log(sum of e^(logit - largest)) over all tokens. A row without a token, -1 or v,
+// has none.
 #include <algorithm>
 #include <cmath>
 #include <limits>

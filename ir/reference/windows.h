@@ -23,9 +23,8 @@ struct Windows {
 /// Reads attributes "strides", "dilations", "pads_begin" and "pads_end"; throws
 /// Error(kInvalidModel) if one is invalid.
 Windows windows_attr(const Attrs& attrs, Ints kernel);
-/// Number of windows along each spatial dimension: floor((D + begin + end - dilation *
-/// (kernel - 1) - 1) / stride) + 1. Throws if a window of known size exceeds the padded
-/// dimension.
+/// Number of windows along each spatial dimension: floor((D + begin + end - dilation * (kernel - 1)
+/// - 1) / stride) + 1. Throws if a window of known size exceeds the padded dimension.
 std::vector<Dim> window_counts(const Windows& windows, std::span<const Dim> spatial);
 
 }  // namespace sinter::ir

@@ -24,8 +24,7 @@ SINTER_DEVICE i32 sum_of_warp(i32 x) {
 #endif
 }
 
-/// First and end token of sequence `i` among `all` tokens; empty if `i` is out of
-/// range.
+/// First and end token of sequence `i` among `all` tokens; empty if `i` is out of range.
 struct SequenceTokens {
   i32 begin = 0, end = 0;
 };

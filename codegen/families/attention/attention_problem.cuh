@@ -18,22 +18,20 @@ SINTER_DEVICE i32 keys_before(i64 limit, i32 keys) {
   return limit < 0 ? 0 : limit < keys ? static_cast<i32>(limit) : keys;
 }
 
-/// The compile-time parameters of a kernel.
-/// kRowWarps warps have kWarpRows rows each: a multiple of 16, or 8, which are the MMA's
-/// columns (SwappedRows). They share tiles of kKeys keys. kKeyGroups such groups take tiles
-/// round-robin and combine their results at the end. kVector: elements of one copy of keys
-/// and values. kPairs: two adjacent elements of q and y are one access; rows are aligned to
-/// both. kMaskRows, kMaskKeys: the mask depends on the row, on the key. kMaskPairs: two
-/// adjacent keys of the mask are one access. kCausal: row r sees keys up to r + `diagonal`.
-/// kGuard: weights that count as zero: 1: NaN; 2: all weights of rows whose scores are all
-/// -inf. Limits: integer type of the rows' key counts, or NoLimits. kPacked: rows and keys
-/// belong to concatenated sequences. Result: T, or an 8-bit type to which results are
-/// rounded after a scale. Key: type of keys and values: T, or an 8-bit type with a scale for
-/// each row. kBlock: keys of a block of the paged cache (a power of two; 0: contiguous).
-/// kGroup: rows of each token, which are heads that share their keys. kWindow: a row sees
-/// only the last kWindow keys before its limit (0: all). kLeastRows, kMostRows: row counts
-/// of the packed sequences that the kernel takes (kMostRows 0: any). kCapped: scores have a
-/// softcap.
+/// The compile-time parameters of a kernel. kRowWarps warps have kWarpRows rows each: a multiple of
+/// 16, or 8, which are the MMA's columns (SwappedRows). They share tiles of kKeys keys. kKeyGroups
+/// such groups take tiles round-robin and combine their results at the end. kVector: elements of
+/// one copy of keys and values. kPairs: two adjacent elements of q and y are one access; rows are
+/// aligned to both. kMaskRows, kMaskKeys: the mask depends on the row, on the key. kMaskPairs: two
+/// adjacent keys of the mask are one access. kCausal: row r sees keys up to r + `diagonal`. kGuard:
+/// weights that count as zero: 1: NaN; 2: all weights of rows whose scores are all -inf. Limits:
+/// integer type of the rows' key counts, or NoLimits. kPacked: rows and keys belong to concatenated
+/// sequences. Result: T, or an 8-bit type to which results are rounded after a scale. Key: type of
+/// keys and values: T, or an 8-bit type with a scale for each row. kBlock: keys of a block of the
+/// paged cache (a power of two; 0: contiguous). kGroup: rows of each token, which are heads that
+/// share their keys. kWindow: a row sees only the last kWindow keys before its limit (0: all).
+/// kLeastRows, kMostRows: row counts of the packed sequences that the kernel takes (kMostRows 0:
+/// any). kCapped: scores have a softcap.
 template <class T_, class Mask_, int kHead_, int kValueHead_, int kRowWarps_, int kWarpRows_,
           int kKeyGroups_, int kKeys_, int kVector_, bool kPairs_, bool kMaskRows_, bool kMaskKeys_,
           bool kMaskPairs_, bool kCausal_, int kGuard_, class Limits_ = NoLimits,

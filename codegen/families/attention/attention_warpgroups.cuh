@@ -160,9 +160,8 @@ struct WarpgroupRows {
   }
 };
 
-/// Processes `items` items by any number of blocks of Pipeline::kThreads threads.
-/// problem_of(i) returns an item's problem: rows [first_row, first_row + kRows) of one
-/// head.
+/// Processes `items` items by any number of blocks of Pipeline::kThreads threads. problem_of(i)
+/// returns an item's problem: rows [first_row, first_row + kRows) of one head.
 template <class Shape, int kStages, int kQueries, class ProblemOf, class Maps>
 SINTER_DEVICE void attend_by_warpgroups(u32 items, ProblemOf problem_of, const Maps& maps) {
   typedef AttentionPipeline<Shape, kStages, kQueries, Maps::kMapped, Maps::kBoxes> Pipeline;

@@ -22,10 +22,9 @@ struct CustomEpilogue {
   std::vector<std::uint32_t> buffers;  // those of the program that have memory, in its order
 };
 
-/// Lowers the nodes of `body` that follow output `output` of CustomKernel `kernel`
-/// elementwise. `inputs` and `outputs` are the body's buffers; `alone` receives the output if
-/// nothing in the body reads it. Throws Error(kInternal) if a node reads another element than
-/// its own.
+/// Lowers the nodes of `body` that follow output `output` of CustomKernel `kernel` elementwise.
+/// `inputs` and `outputs` are the body's buffers; `alone` receives the output if nothing in the
+/// body reads it. Throws Error(kInternal) if a node reads another element than its own.
 CustomEpilogue lower_epilogue(const Graph& body, const Node& kernel, std::size_t output,
                               Buffers inputs, Buffers outputs, std::uint32_t alone,
                               ExprTable& exprs);

@@ -123,9 +123,8 @@ class GemmTile {
   /// the same rows, unless that rereads b from memory for each row of tiles while a is read once
   /// the other way.
   virtual bool rasters_along_m(const GemmProblem& problem) const;
-  /// Number of tile rows that adjacent blocks cover, column by column; 1: row by row.
-  /// Larger if the operands do not stay in the L2: resident blocks then read about as much
-  /// of both.
+  /// Number of tile rows that adjacent blocks cover, column by column; 1: row by row. Larger if the
+  /// operands do not stay in the L2: resident blocks then read about as much of both.
   int raster_group(const GemmProblem& problem, const GemmSchedule& s) const;
   /// Sets the fields of `operands` except begin and end.
   virtual void write_operands(GemmText& text) const = 0;

@@ -60,8 +60,7 @@ struct GemmBlocks {
   std::int64_t columns = 0;  // columns of b that share a scale
 };
 
-/// Prologue: each block computes all rows of the left operand into its shared
-/// memory.
+/// Prologue: each block computes all rows of the left operand into its shared memory.
 struct GemmPrologue {
   /// Its last buffer has no memory (kPrologueBuffer): element k of row r is stored at r * stride +
   /// k.
@@ -125,8 +124,7 @@ std::string print_gemm(const GemmProgram& product, const ExprTable& exprs);
 /// Stand for the buffers of the accumulators and of prologue rows, which have no memory.
 inline constexpr std::uint32_t kAccumulatorBuffer = 0xffffffffu, kPrologueBuffer = 0xfffffffeu;
 
-/// The pitch of prologue rows is a multiple of this, plus 16 bytes; the padding is
-/// zero.
+/// The pitch of prologue rows is a multiple of this, plus 16 bytes; the padding is zero.
 inline constexpr std::int64_t kRowDepth = 1024;
 
 /// The GEMM with all that follows it in `body`, or without (`with_epilogue` false; `outputs` is

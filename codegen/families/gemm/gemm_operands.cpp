@@ -128,8 +128,7 @@ std::vector<std::string> GemmText::mapped_operands() {
   return lines;
 }
 
-/// The im2col TMA descriptor: channels, pixels from the innermost dimension on,
-/// images.
+/// The im2col TMA descriptor: channels, pixels from the innermost dimension on, images.
 void GemmText::map_windows() {
   ExprTable& exprs = analysis_.exprs();
   const ConvWindows& windows = *product_.windows;

@@ -38,8 +38,7 @@ double estimated_time(const ProgramAnalysis& analysis, const GemmProgram& produc
                       const GemmSchedule& schedule, std::int64_t rows);
 
 /// Schedules that accept all sizes of `rule`, one of the rules' schedules, under the same
-/// conditions: `rule` first, then by increasing estimate. Bounded, unique and
-/// deterministic.
+/// conditions: `rule` first, then by increasing estimate. Bounded, unique and deterministic.
 std::vector<GemmSchedule> gemm_candidates(const ProgramAnalysis& analysis,
                                           const GemmProgram& product, const GemmSchedule& rule,
                                           bool clusters);

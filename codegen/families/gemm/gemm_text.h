@@ -59,8 +59,7 @@ class GemmText {
   Dim tiles() const;
   /// The coordinates of tile index `rest`: batch, `first_row` and `first_column`.
   std::vector<std::string> place(std::string rest);
-  /// Begin and end of k for part `part` of split_k; appends their declarations to
-  /// `lines`.
+  /// Begin and end of k for part `part` of split_k; appends their declarations to `lines`.
   std::pair<std::string, std::string> range_of_k(const std::string& part,
                                                  std::vector<std::string>& lines);
 
@@ -77,8 +76,7 @@ class GemmText {
   void write_columns();
   /// The left operand by a TMA descriptor, the right one by addresses.
   void write_mapped_a();
-  /// Addresses of block scales for the tile's first row and column; empty if there are
-  /// none.
+  /// Addresses of block scales for the tile's first row and column; empty if there are none.
   std::vector<std::string> block_scales();
   /// Both operands by TMA descriptors; k or columns are innermost.
   std::vector<std::string> mapped_operands();

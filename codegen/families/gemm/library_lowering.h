@@ -19,10 +19,9 @@ plan::fb::MatmulStepT lower_matmul(const Graph& body, Buffers inputs, Buffers ou
 plan::fb::ConvStepT lower_conv(const Graph& body, Buffers inputs, Buffers outputs, ExprTable& exprs,
                                bool tf32);
 
-/// Lowers a region of kind "gemm" to loops: each element of the result is a sum over k, or
-/// over window and channels. Then follows the rest of `body` (`with_epilogue`), or only of
-/// the GEMM's own region. Throws Error(kUnsupported) if the epilogue needs a separate
-/// kernel.
+/// Lowers a region of kind "gemm" to loops: each element of the result is a sum over k, or over
+/// window and channels. Then follows the rest of `body` (`with_epilogue`), or only of the GEMM's
+/// own region. Throws Error(kUnsupported) if the epilogue needs a separate kernel.
 LoopProgramT lower_product_loops(const Graph& body, bool with_epilogue, Buffers inputs,
                                  Buffers outputs, ExprTable& exprs);
 

@@ -10,8 +10,7 @@
 
 namespace sinter::codegen {
 
-/// Search limits: threads of a block, vectors of a thread, and registers of its
-/// elements.
+/// Search limits: threads of a block, vectors of a thread, and registers of its elements.
 inline constexpr int kMostCandidateThreads = 1024, kMostCandidateUnroll = 32;
 inline constexpr double kMostCandidateWords = 160;
 

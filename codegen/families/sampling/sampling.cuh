@@ -379,9 +379,8 @@ struct TokenSampler {
     return score_of(value) - logarithm(-logarithm_of_one_plus(-u));
   }
 
-  /// The kept token with the largest sum; `likeliest` if none is kept. Compares in
-  /// float32 first; float64 decides among the few sums within the error of the
-  /// largest.
+  /// The kept token with the largest sum; `likeliest` if none is kept. Compares in float32 first;
+  /// float64 decides among the few sums within the error of the largest.
   SINTER_DEVICE i32 most_likely_sum(const TokenCut& cut, u64 seed, double least_score,
                                     int likeliest) {
     float first = -infinity(), second = -infinity(), first_value = 0.0f;  // the thread's two

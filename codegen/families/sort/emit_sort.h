@@ -45,8 +45,7 @@ struct SortSchedule {
 };
 SortSchedule choose_sort(const SortProblem& problem, const ExprTable& exprs);
 
-/// Bytes of each buffer of sorted runs; zero if no row is longer than a
-/// piece.
+/// Bytes of each buffer of sorted runs; zero if no row is longer than a piece.
 Dim sort_scratch_bytes(const SortProblem& problem, const SortSchedule& schedule,
                        const ExprTable& exprs);
 

@@ -199,9 +199,8 @@ Outcome compile_text(const Nvrtc& nvrtc, const std::string& source,
   return {true, program.log(), program.cubin()};
 }
 
-// A user's text may come from a stranger, with macros that expand without end. The
-// command with --op compiles it in a sandbox; the library compiles in the caller's
-// process.
+// A user's text may come from a stranger, with macros that expand without end. The command with
+// --op compiles it in a sandbox; the library compiles in the caller's process.
 constexpr sandbox::Task kUserTask = {
     .name = "NVRTC",
     .verb = "done with this CUDA text",

@@ -84,9 +84,8 @@ struct AttentionSums {
     return maximum == -infinity() ? 0.0f : maximum * unit;
   }
 
-  /// Factor that rescales sums from maximum `before` to `base`; exactly 1 if the
-  /// maximum is unchanged. Therefore no FMA: it would keep the rounding error of
-  /// `base`.
+  /// Factor that rescales sums from maximum `before` to `base`; exactly 1 if the maximum is
+  /// unchanged. Therefore no FMA: it would keep the rounding error of `base`.
   SINTER_DEVICE static float shrink_of(float before, float unit, float base) {
 #ifdef __CUDACC__
     return fast_exp2(__fmul_rn(before, unit) - base);

@@ -170,10 +170,9 @@ std::vector<AttentionSchedule> choose_attention(const AttentionProgram& program,
   }
   if (program.tables) {
     // Few tokens for each sequence: 8 or 16 rows a block, keys split among its warps; clusters
-    // (split-KV) if there are few blocks. If all blocks are resident, serpentine order
-    // balances long and short sequences, with as many blocks as fill the device evenly.
-    // Prompts: 64 rows a block or more; only sequences of many rows if another kernel takes
-    // the short ones.
+    // (split-KV) if there are few blocks. If all blocks are resident, serpentine order balances
+    // long and short sequences, with as many blocks as fill the device evenly. Prompts: 64 rows a
+    // block or more; only sequences of many rows if another kernel takes the short ones.
     const Dim rows = program.rows * Dim(program.group),
               items = heads_of(program) * program.sequences;
     const std::int64_t all_at_once = device.multiprocessors;

@@ -19,9 +19,8 @@ std::vector<AttentionSchedule> choose_attention(const AttentionProgram& program,
 std::vector<AttentionSchedule> all_attention_schedules(const AttentionProgram& program,
                                                        ExprTable& exprs, const DeviceModel& device);
 
-/// Schedules that accept all sizes of `rule`, one of the rules' schedules, under the
-/// same conditions: `rule` first, then the nearest. Bounded, unique and
-/// deterministic.
+/// Schedules that accept all sizes of `rule`, one of the rules' schedules, under the same
+/// conditions: `rule` first, then the nearest. Bounded, unique and deterministic.
 std::vector<AttentionSchedule> attention_candidates(const AttentionProgram& program,
                                                     ExprTable& exprs, const DeviceModel& device,
                                                     const AttentionSchedule& rule, bool clusters);

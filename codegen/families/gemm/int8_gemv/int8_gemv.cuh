@@ -1,8 +1,7 @@
-// A GEMV or small-M tile in integers. Elements of x become two or three 8-bit
-// slices, relative to the largest element that the warp multiplies. Each slice is a
-// column of the MMA's B operand, of which one row would fill an eighth. Quantized
-// weights are the A operand, without conversion to floats; a group's accumulators
-// are exact.
+// A GEMV or small-M tile in integers. Elements of x become two or three 8-bit slices, relative to
+// the largest element that the warp multiplies. Each slice is a column of the MMA's B operand, of
+// which one row would fill an eighth. Quantized weights are the A operand, without conversion to
+// floats; a group's accumulators are exact.
 #pragma once
 
 #include "eight_bit_mma.cuh"
@@ -19,8 +18,7 @@ SINTER_DEVICE u32 mask_and_flip(u32 x, u32 mask, u32 bits) {
 #endif
 }
 
-/// Packed weights as signed bytes, multiplied by kLevels. of(): 32 k's of unit `j` of the
-/// lane.
+/// Packed weights as signed bytes, multiplied by kLevels. of(): 32 k's of unit `j` of the lane.
 template <class Weights>
 struct WeightBytes;
 template <>

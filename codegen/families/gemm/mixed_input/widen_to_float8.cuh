@@ -1,6 +1,5 @@
-// Packed 4-bit weights become e4m3, exactly, as operands with e4m3 rows of x. The
-// accumulators of each group of k are multiplied by its scales and added in float32
-// registers.
+// Packed 4-bit weights become e4m3, exactly, as operands with e4m3 rows of x. The accumulators of
+// each group of k are multiplied by its scales and added in float32 registers.
 #pragma once
 
 #include "eight_bit_warpgroup.cuh"

@@ -246,8 +246,7 @@ struct PingpongTile
       }
     }
   }
-  /// Converts between the columns that lanes load or store and those with which they
-  /// compute.
+  /// Converts between the columns that lanes load or store and those with which they compute.
   template <class V>
   SINTER_DEVICE static Vec<V, 8> exchanged(const Vec<V, 8>& x) {
     static_assert(sizeof(V) <= 4, "a pair is two words or less");

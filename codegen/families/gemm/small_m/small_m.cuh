@@ -207,8 +207,7 @@ struct SmallMTile {
     return reinterpret_cast<T*>(shared + kPrologueAt);
   }
 
-  /// After begin(): calls `make` to compute rows of `k` elements, and zeros their
-  /// padding.
+  /// After begin(): calls `make` to compute rows of `k` elements, and zeros their padding.
   template <class Make>
   SINTER_DEVICE static void make_prologue(unsigned char* shared, int k, const Make& make) {
     T* rows = made_rows(shared);

@@ -55,9 +55,8 @@ struct FewRowsCosts {
   double own_step = 0, lone_wave = 0;
   double split = 725;  // for each block that shares a tile, with split-K
 };
-/// The time is the maximum of: memory, for what is not in flight when the preceding
-/// step ends; a multiprocessor's instructions; a warp's steps. `costs` are those of an
-/// H200.
+/// The time is the maximum of: memory, for what is not in flight when the preceding step ends; a
+/// multiprocessor's instructions; a warp's steps. `costs` are those of an H200.
 double estimate_few_rows(const GemmProblem& problem, const GemmSchedule& s, const SmallM& tile,
                          std::int64_t m, FewRowsCosts costs);
 
@@ -73,13 +72,11 @@ std::vector<FewRowsTile> few_rows_tiles(const GemmProgram& product);
 /// Adds the schedule with every split_k, if its tile fits.
 void add_splits(const GemmProblem& problem, GemmSchedule s, std::vector<GemmSchedule>& all);
 
-/// Whether all other kernels are slower for the GEMM: few rows, with weights stored by
-/// columns.
+/// Whether all other kernels are slower for the GEMM: few rows, with weights stored by columns.
 bool leaves_to_small_m(const GemmProblem& problem);
 
-/// True if row counts vary below kFewRows and weights have 16 bits or fewer. All schedules
-/// then sum a row in the same order, so that its result does not depend on the number of
-/// rows.
+/// True if row counts vary below kFewRows and weights have 16 bits or fewer. All schedules then sum
+/// a row in the same order, so that its result does not depend on the number of rows.
 bool has_one_order(const GemmProgram& product, const Ranges& ranges);
 
 std::string refuse_small_m(const GemmProblem& problem);

@@ -217,8 +217,7 @@ std::string refuse_tma(const GemmProblem& problem) {
   if (product.windows)
     if (std::string reason = refuse_windows(product); !reason.empty()) return reason;
   if (product.batch.size() > kMostMappedBatch) return "the batch has too many dimensions";
-  // There is no small-M kernel for 8-bit operands; TMA does not load rows past the
-  // end.
+  // There is no small-M kernel for 8-bit operands; TMA does not load rows past the end.
   if (problem.most_m && *problem.most_m < kLeastRows && !product.is_eight_bit())
     return "too few rows for warpgroups";
   return "";

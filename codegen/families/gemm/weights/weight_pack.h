@@ -29,9 +29,8 @@ inline std::int64_t packed_depth(std::int64_t k) {
 /// column in the upper nibbles. Integers are biased to be unsigned. Padding of columns and k
 /// represents zero.
 ///
-/// For 8-bit rows of x (with 4-bit weights) a lane's four numbers of a column and fragment
-/// are consecutive k's, as in fragments of 8-bit MMAs: byte i of the word is k = lane % 4 * 4
-/// + i.
+/// For 8-bit rows of x (with 4-bit weights) a lane's four numbers of a column and fragment are
+/// consecutive k's, as in fragments of 8-bit MMAs: byte i of the word is k = lane % 4 * 4 + i.
 struct PackedWeights {
   ir::Tensor values;                // u8 [columns / 16, depth / (32 or 64), 512]
   ir::Tensor scales;                // [columns / 16, groups, 16], zero-padded

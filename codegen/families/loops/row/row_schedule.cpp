@@ -42,9 +42,8 @@ std::int64_t vectors_at_once(const DeviceModel& device) {
   return std::int64_t{device.multiprocessors} * device.threads * 2;
 }
 
-/// Rows of a block, if each takes `lanes` <= 32 threads: blocks of kBlockThreads,
-/// half as many if a thread has many elements, or fewer if multiprocessors would
-/// idle.
+/// Rows of a block, if each takes `lanes` <= 32 threads: blocks of kBlockThreads, half as many if a
+/// thread has many elements, or fewer if multiprocessors would idle.
 int rows_per_block(const ProgramAnalysis& analysis, int lanes, int held) {
   const int fewest = 32 / lanes;
   int rows = kBlockThreads / lanes / (held >= kManyElements ? 2 : 1);

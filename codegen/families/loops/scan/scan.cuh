@@ -1,5 +1,4 @@
-// Scans across a row's threads, in a fixed order: equal inputs give equal
-// bits.
+// Scans across a row's threads, in a fixed order: equal inputs give equal bits.
 #pragma once
 
 #include "reduce.cuh"

@@ -20,11 +20,10 @@ SINTER_DEVICE void expect_runs(T* scratch) {
   expect_values<kX / kLanes * kBlocks, T>(arrivals_of_runs<kX, kLanes, kY, kBlocks>(scratch));
 }
 
-/// Reduces over the threads of a row. A block has kX / kLanes rows; each has kLanes
-/// neighbours of kX threads, kY times in the block, in each of the cluster's kBlocks blocks.
-/// Every thread gets its row's result, in a fixed order. `scratch` holds kX * kY + kX /
-/// kLanes * kBlocks values of 8 bytes, in a cluster one more, at the same offset in every
-/// block; used once.
+/// Reduces over the threads of a row. A block has kX / kLanes rows; each has kLanes neighbours of
+/// kX threads, kY times in the block, in each of the cluster's kBlocks blocks. Every thread gets
+/// its row's result, in a fixed order. `scratch` holds kX * kY + kX / kLanes * kBlocks values of 8
+/// bytes, in a cluster one more, at the same offset in every block; used once.
 template <class Combine, int kX, int kLanes, int kY, int kBlocks, class T>
 SINTER_DEVICE T reduce_runs(T x, T* scratch, u32 rank) {
   constexpr int kRows = kX / kLanes, kEach = kLanes * kY, kWarps = kX * kY / 32;

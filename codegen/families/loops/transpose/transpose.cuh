@@ -3,10 +3,9 @@
 
 #include "vector.cuh"
 
-/// kX x kY elements (powers of two), written in runs of N along y, read one by one by
-/// threads that each have kRun adjacent x. Element (x, y) is in row x. A row's runs are
-/// swizzled by x, so that threads adjacent in x have no bank conflicts, in writes or
-/// reads.
+/// kX x kY elements (powers of two), written in runs of N along y, read one by one by threads that
+/// each have kRun adjacent x. Element (x, y) is in row x. A row's runs are swizzled by x, so that
+/// threads adjacent in x have no bank conflicts, in writes or reads.
 template <class T, int kX, int kY, int N, int kRun>
 struct TurnedTile {
   static constexpr int kRuns = kY / N;
